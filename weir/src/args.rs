@@ -134,7 +134,7 @@ impl fmt::Display for ArgsError {
             Self::UnknownMemoryOption(option) => {
                 write!(f, "-dM: unknown pool debugging feature <{option}>")
             }
-            Self::NoFile => f.write_str("no configuration file: give one with -f"),
+            Self::NoFile => f.write_str("no configuration file: use -f"),
         }
     }
 }
@@ -256,16 +256,16 @@ fn debug_flag(flag: &str, args: &mut CommandLineArgs) -> Result<(), ArgsError> {
 /// The options of `-dM`: the name that sets it, the name that clears it, and a description.
 const MEMORY_OPTIONS: [(&str, &str, &str); 11] = [
     ("fail", "no-fail", "allocations that fail at random"),
-    ("no-merge", "merge", "pools of one size of their own"),
-    ("cold-first", "hot-first", "the oldest free object first"),
-    ("integrity", "no-integrity", "a check of free objects"),
-    ("no-global", "global", "no cache shared by threads"),
-    ("no-cache", "cache", "no cache of each thread"),
-    ("caller", "no-caller", "the caller of each allocation"),
-    ("tag", "no-tag", "a tag behind each object"),
+    ("no-merge", "merge", "separate pools of the same size"),
+    ("cold-first", "hot-first", "oldest free objects first"),
+    ("integrity", "no-integrity", "integrity checks of free objects"),
+    ("no-global", "global", "no cache shared between threads"),
+    ("no-cache", "cache", "no caches per thread"),
+    ("caller", "no-caller", "caller of each allocation"),
+    ("tag", "no-tag", "tag after each object"),
     ("poison", "no-poison", "new objects filled with a byte"),
-    ("uaf", "no-uaf", "a check of uses after a free"),
-    ("backup", "no-backup", "a comparison with the object before"),
+    ("uaf", "no-uaf", "detection of use after free"),
+    ("backup", "no-backup", "comparison with the previous object"),
 ];
 
 /// Checks the options of `-dM`: a byte and names, separated by commas.
@@ -286,8 +286,8 @@ fn check_memory_options(options: &str) -> Result<(), ArgsError> {
 /// Returns the text of `-dMhelp`.
 pub(crate) fn help_on_memory() -> String {
     let mut text =
-        "-dM[<byte>][,<option>...]: accepted without effect, as memory is not taken from pools here.\n\
-                    Options of HAProxy (set, clear):\n\n"
+        "-dM[<byte>][,<option>...]: accepted without effect, because memory is not allocated from \
+                    pools.\nOptions of HAProxy (set, clear):\n\n"
             .to_owned();
     for (set, clear, about) in MEMORY_OPTIONS {
         text.push_str(&format!("  {set:<15}|  {clear:<15}| {about}\n"));

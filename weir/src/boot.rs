@@ -111,7 +111,8 @@ fn start(
     privileges::confine(&plan, messages)?;
     acme::try_files(&plan)?;
     let exposed = Exposed::of(&plan, &bound);
-    let exposed = Arc::new(exposed.map_err(|error| format!("cannot keep sockets for a successor: {error}"))?);
+    let exposed =
+        Arc::new(exposed.map_err(|error| format!("cannot keep sockets for a new process: {error}"))?);
     let old = if first { args.clone() } else { CommandLineArgs::default() };
     let successor = !first || !old.finish.is_empty() || !old.terminate.is_empty();
     let args = args.clone();
@@ -176,8 +177,8 @@ fn bind(
 const RETRIES: u32 = 100;
 const RETRY: Duration = Duration::from_millis(10);
 
-static PANICKED: EventCounter = event_counter!(Bug, "count_panics()", "a panic ended what a task did");
-static HELD_UP: EventCounter = event_counter!(Check, "watch()", "a task held its thread up for too long");
+static PANICKED: EventCounter = event_counter!(Bug, "count_panics()", "task ended by a panic");
+static HELD_UP: EventCounter = event_counter!(Check, "watch()", "task that blocked its thread for too long");
 
 /// Everything needed to start the workers.
 struct Start {
@@ -205,7 +206,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
         start;
     let has_master = link.is_some();
     let to_master = link.as_ref().map(UnixStream::try_clone).transpose();
-    let to_master = to_master.map_err(|error| format!("the master cannot be heard: {error}"))?;
+    let to_master = to_master.map_err(|error| format!("cannot receive messages from the master: {error}"))?;
     let threads = plan.global.workers();
     runtime::profile::switch(plan.global.profile_tasks);
     proxy::tell_of_process(&plan, Life::Begins);
@@ -350,7 +351,7 @@ fn obey(link: UnixStream, common: &Arc<Common>) {
     let (runtime, exposed, messages) = (common.runtime.clone(), common.exposed.clone(), common.messages);
     tokio::task::spawn_local(async move {
         if let Err(error) = master::obey(link, runtime, exposed).await {
-            messages.say(Severity::Alert, &format!("the master cannot be heard: {error}"));
+            messages.say(Severity::Alert, &format!("cannot receive messages from the master: {error}"));
         }
     });
 }
@@ -374,17 +375,17 @@ fn watch(limit: Option<Duration>, in_use: &Arc<InUse>, process: &Arc<Process>, m
                 format!("a stream of `{}` (session {session:06x})", name(proxy))
             }
             Some(TaskName::Check { proxy }) => format!("a check of `{}`", name(proxy)),
-            Some(TaskName::Command) => "a command of the runtime socket".to_owned(),
-            None => "one task".to_owned(),
+            Some(TaskName::Command) => "a command on the runtime socket".to_owned(),
+            None => "a task".to_owned(),
         };
         let (thread, ms) = (held.worker + 1, held.since.as_millis());
         let text = format!(
-            "thread {thread} has been held up for {ms} milliseconds by {task}: all that it serves waits."
+            "thread {thread} has been blocked for {ms} milliseconds by {task}: everything else on it is waiting."
         );
         messages.say(Severity::Warning, &text);
     });
     if let Err(error) = started {
-        messages.say(Severity::Warning, &format!("threads that are held up will not be told of: {error}"));
+        messages.say(Severity::Warning, &format!("blocked threads will not be detected: {error}"));
     }
 }
 

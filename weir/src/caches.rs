@@ -27,7 +27,7 @@ fn open(directory: &str, plan: &Plan, messages: MessageFormat) -> Option<Directo
         Ok(opened) => Some(opened),
         Err(error) => {
             let text = format!(
-                "cannot open the directory {directory} of a cache, which keeps responses in memory alone: {error}"
+                "cannot open the directory {directory} of a cache, which will use memory only: {error}"
             );
             messages.say(Severity::Warning, &text);
             None
@@ -66,7 +66,8 @@ pub(crate) fn serve(shared: &Arc<Shared>, is_first: bool, messages: MessageForma
             }
         });
         if let Err(error) = disk::serve(store, directory, tell) {
-            messages.say(Severity::Warning, &format!("there is no thread for {}: {error}", disk.directory));
+            messages
+                .say(Severity::Warning, &format!("cannot start a thread for {}: {error}", disk.directory));
         }
     }
 }

@@ -82,23 +82,23 @@ pub(crate) fn refused(old: &Plan, new: &Plan) -> Vec<String> {
         all.map(|one| format!("{} {} {:?}", one.ring.name, peer(&one.peer), one.proto)).collect()
     };
     if rings(old) != rings(new) {
-        add("log targets and servers of rings that are reached over streams");
+        add("log targets and ring servers over stream connections");
     }
     let files = |plan: &Plan| -> Vec<_> {
         let rings = plan.proxies.iter().filter_map(|proxy| proxy.ring.as_ref());
         rings.filter_map(|ring| ring.backing_file.clone()).collect()
     };
     if files(old) != files(new) {
-        add("files that rings are kept in");
+        add("backing files of rings");
     }
     if peers(old) != peers(new) {
-        add("`peers` sections, the tables that they share and how these are shared");
+        add("`peers` sections, their tables and how they are shared");
     }
     if reversed(old) != reversed(new) {
-        add("listeners that reverse connections (`bind rhttp@`) and the servers that they name");
+        add("reverse HTTP listeners (`bind rhttp@`) and their servers");
     }
     if old.global.chroot.is_some() {
-        add("anything behind `chroot`, from where the files are not seen");
+        add("anything while `chroot` is in use, because the files are not accessible");
     }
     all
 }
@@ -151,7 +151,7 @@ pub(crate) fn tell_lost(old: &Plan, new: &Plan, differences: &mut Vec<Changed>) 
         let title = |kind: &str| format!("{kind} {}", proxy.state.name);
         if proxy.index >= old.said_proxies() && !removed && new.backend(&proxy.state.name).is_none() {
             differences.push(Changed {
-                title: format!("{}, which was added at run time,", title("backend")),
+                title: format!("{}, added at run time,", title("backend")),
                 how: How::Removed,
                 changes: Vec::new(),
             });
@@ -163,7 +163,7 @@ pub(crate) fn tell_lost(old: &Plan, new: &Plan, differences: &mut Vec<Changed>) 
         let lost = states.iter().filter(|server| server.dynamic.load(Relaxed) && !has(&server.name));
         let change = |server: &Arc<state::Server>| Difference {
             how: How::Removed,
-            what: format!("server {}, which was added at run time,", server.name),
+            what: format!("server {}, added at run time,", server.name),
             values: None,
         };
         let changes: Vec<Difference> = lost.map(change).collect();

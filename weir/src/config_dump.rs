@@ -19,12 +19,12 @@ use state::{Admin, Server};
 /// Returns a configuration that includes the changes made at run time. If `beside` is a file, changed pattern lists have the names
 /// that [`lists`] returns.
 pub(crate) fn configuration(plan: &Plan, patterns: &PatternSets, beside: Option<&Path>) -> String {
-    let mut text = String::from("# What was read, and what was done to it at run time.\n");
+    let mut text = String::from("# The configuration, including changes made at run time.\n");
     let changed = changed(patterns);
     if beside.is_none() {
         for (_, list) in &changed {
             let name = list.name();
-            let _ = writeln!(text, "# {name} was changed: `save config` writes its entries too.");
+            let _ = writeln!(text, "# {name} was changed: use `save config` to write its entries too.");
         }
     }
     // The sections of `filter spoe` are in separate files.
@@ -107,7 +107,7 @@ fn write_section(section: &SourceSection, plan: &Plan, text: &mut String) {
         write_line("be-unpublished", text);
     }
     if proxy.state.is_frontend && proxy.state.admission() == Admission::Paused {
-        write_line("# `disable frontend` holds it back", text);
+        write_line("# disabled by `disable frontend`", text);
     }
     write_added(proxy, text);
 }

@@ -103,7 +103,7 @@ impl Generation {
             runtime.set_scripts(Arc::new(crate::scripts::Commands(Arc::downgrade(&shared))));
         }
         let emails = Emails::start(&shared.plan, &checks::refused_emails(&shared, *messages))
-            .map_err(|error| format!("cannot start the threads for e-mails: {error}"))?;
+            .map_err(|error| format!("cannot start the e-mail threads: {error}"))?;
         teller.bind(&shared, emails);
         if let Some(former) = former {
             caches::let_go(former, Some(&shared.plan));

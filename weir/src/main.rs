@@ -108,7 +108,7 @@ fn read_and_run(args: args::CommandLineArgs, resumed: Option<master::MasterState
         return ExitCode::FAILURE;
     }
     for flag in &args.ineffective {
-        messages.say(Severity::Notice, &format!("option '{flag}' has no effect here."));
+        messages.say(Severity::Notice, &format!("option '{flag}' has no effect."));
     }
     if let Some(key) = args.dump_configuration {
         dump::print(&args, key);

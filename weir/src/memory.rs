@@ -34,7 +34,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Number of checks between two steps in which listeners accept more again.
 const LOOKS_TO_GROW: u32 = 5;
 
-static SHORTAGE: EventCounter = event_counter!(Count, "watch()", "memory reached its limit: load is shed");
+static SHORTAGE: EventCounter = event_counter!(Count, "watch()", "memory limit reached: load is shed");
 
 /// Sets the limit of `-m`, in megabytes, and returns it in bytes, 0 for none. Programs that are started inherit it.
 ///
@@ -109,8 +109,8 @@ pub(crate) fn watch(process: &Arc<Process>, messages: MessageFormat) -> Result<(
         return Ok(());
     }
     Err(format!(
-        "[haproxy.main()] {} MiB of memory are too few: {} MiB must be left after the start. Raise '-m', 'ulimit -v' \
-         or 'ulimit -d', or lower 'nbthread'.",
+        "[haproxy.main()] The memory limit of {} MiB is too low: {} MiB must be free after startup. \
+         Increase '-m', 'ulimit -v' or 'ulimit -d', or lower 'nbthread'.",
         limit >> 20,
         (2 * reserve) >> 20,
     ))
@@ -136,7 +136,7 @@ impl MemoryWatch {
                 self.looks = 0;
                 messages.say(
                     Severity::Warning,
-                    "Memory has reached its limit: connections and requests are refused until some is free.",
+                    "Memory limit reached: connections and requests are rejected until memory is freed.",
                 );
             }
             for worker in 0..runtime::shard::workers() {

@@ -67,7 +67,7 @@ fn tell(backend: &Proxy, event: EjectionEvent, notify: &health::Notify) {
             notify(&backend.state, transition::WARNING, &text);
         }
         EjectionChange::Back => {
-            notify(&backend.state, transition::NOTICE, &format!("{name} is back from its ejection."))
+            notify(&backend.state, transition::NOTICE, &format!("{name} is no longer ejected."))
         }
     }
 }

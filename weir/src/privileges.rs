@@ -60,15 +60,17 @@ fn warn_of_roots_rights(global: &Global, messages: MessageFormat) {
     if global.chroot.is_none() {
         messages.say(
             Severity::Warning,
-            "[haproxy.main()] started as root without `chroot`: whoever broke in would see all files. `chroot auto` in the \
-             global section shows it an empty directory; `chroot /` says that this is meant.",
+            "[haproxy.main()] started as root without `chroot`: an attacker who gains control of the \
+             process can access all files. Use `chroot auto` in the global section for an empty directory, \
+             or `chroot /` to silence this warning.",
         );
     }
     if global.uid.is_none() {
         messages.say(
             Severity::Warning,
-            "[haproxy.main()] started as root without `user` or `uid`: the process keeps all of root's rights. Name a user in \
-             the global section, with `setcap` for the rights that it needs; `uid 0` says that this is meant.",
+            "[haproxy.main()] started as root without `user` or `uid`: the process keeps all root \
+             privileges. Set a user in the global section, with `setcap` for the required capabilities, or \
+             `uid 0` to silence this warning.",
         );
     }
 }

@@ -22,9 +22,9 @@ const USAGE: &str = "\
 Usage: weir health -f FILE [-f ...] [--timeout SECONDS]
        weir health --socket SOCKET [--timeout SECONDS]
 
-Asks the process that runs the configuration in FILE, or the one behind a
-runtime socket, whether it answers. The exit status is 0 if it does within
-5 seconds (or SECONDS), 1 if it does not, and 2 if the command is wrong.
+Checks whether the process that runs the configuration in FILE, or the process
+with that runtime socket, responds. The exit status is 0 if it responds within
+5 seconds (or SECONDS), 1 if it does not, and 2 if the command line is invalid.
 ";
 
 /// The arguments of the command.
@@ -98,7 +98,7 @@ fn answers(probe: &Probe) -> Result<String, String> {
     let loaded = config::load(&args.files, &check::boot(&args));
     let plan = loaded.plan.ok_or_else(|| {
         let files: Vec<_> = args.files.iter().map(|path| path.display().to_string()).collect();
-        format!("{} cannot be used: `weir -c` explains why", files.join(", "))
+        format!("{} cannot be used: run `weir -c` for details", files.join(", "))
     })?;
     let mut failures = Vec::new();
     let runtime = plan.global.stats_sockets.iter().filter(|bind| bind.tls.is_none());
@@ -134,7 +134,7 @@ fn ask(address: &BindAddress, timeout: Duration) -> std::io::Result<String> {
     let value = |name: &str| answer.lines().find_map(|line| line.strip_prefix(name));
     match (value("Pid: "), value("Uptime: ")) {
         (Some(pid), Some(uptime)) => Ok(format!("process {pid}, up {uptime}")),
-        _ => Err(std::io::Error::other("the answer to `show info` has no process ID")),
+        _ => Err(std::io::Error::other("the output of `show info` has no process ID")),
     }
 }
 
@@ -157,7 +157,7 @@ fn connect(address: &BindAddress, timeout: Duration) -> std::io::Result<Box<dyn 
         | BindAddress::Inherited(_)
         | BindAddress::SocketPair(_)
         | BindAddress::Reverse(_) => {
-            return Err(std::io::Error::other("nothing can connect to such a listener from outside"));
+            return Err(std::io::Error::other("such a listener cannot be reached from outside"));
         }
     })
 }

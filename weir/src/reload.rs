@@ -71,7 +71,7 @@ impl Reloader {
     fn sources(&self, text: Option<&str>) -> Result<(SourceMap, Vec<FileId>), String> {
         let mut sources = SourceMap::new();
         if let Some(text) = text {
-            let file = sources.add("the configuration given", text);
+            let file = sources.add("the payload", text);
             return Ok((sources, vec![file]));
         }
         let files = syntax::load(&mut sources, &self.args.files).map_err(|errors| {
@@ -99,7 +99,7 @@ impl Reloader {
         let refused = changes::refused(old, &plan);
         if !refused.is_empty() {
             return Err(format!(
-                "A running process cannot change: {}. Start a new one: with `-sf` and this one's number, or by the master's reload.\n",
+                "A running process cannot change: {}. Start a new process with `-sf` and the PID of this one, or reload through the master.\n",
                 refused.join(", ")
             ));
         }

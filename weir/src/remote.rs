@@ -10,9 +10,9 @@ use crate::messages;
 const USAGE: &str = "\
 Usage: weir diff -f FILE [-f ...] --socket SOCKET [--json]
 
-Tells what the configuration in FILE would change in the process with that
-runtime socket (level admin). Ends with 0 where nothing would, with 1 where
-something would, and with 2 where the configuration cannot be used.
+Shows what loading the configuration in FILE would change in the process with
+that runtime socket (level admin). The exit status is 0 if nothing would change,
+1 if something would, and 2 if the configuration cannot be used.
 ";
 
 /// Runs the command; `None` if the arguments are not this command.
@@ -55,7 +55,7 @@ fn ask(words: &[String]) -> Result<(String, u8), String> {
         (false, false) => "",
     };
     let answer = converse(&socket, form, &text)
-        .map_err(|error| format!("cannot ask the process behind {}: {error}", socket.display()))?;
+        .map_err(|error| format!("cannot query the process on {}: {error}", socket.display()))?;
     let answer = answer.trim_end().to_owned() + "\n";
     let says_nothing = answer == "nothing has changed\n" || answer == "[]\n";
     let is_difference = says_nothing || answer.ends_with("nothing else\n") || answer.starts_with('[');

@@ -96,7 +96,7 @@ async fn ask(settings: &httpclient::ClientSettings, ask: ScriptRequest) -> WaitA
         Err(error) => return failed(&error),
     };
     own.connect_to = match ask.destination.as_deref().map(|text| destination(text, url.port)) {
-        Some(None) => return failed(&"the destination is no address"),
+        Some(None) => return failed(&"the destination is not an address"),
         other => other.flatten(),
     };
     let request = httpclient::Request { method: ask.method, url, headers: ask.headers, body: ask.body };
@@ -155,7 +155,7 @@ async fn limited(timeout: Option<Duration>, what: impl Future<Output = WaitAnswe
 
 fn named(address: Option<SocketAddr>) -> WaitAnswer {
     address.map_or_else(
-        || WaitAnswer::Failed("no address".to_owned()),
+        || WaitAnswer::Failed("not an address".to_owned()),
         |address| WaitAnswer::Text(address.to_string().into()),
     )
 }
@@ -172,7 +172,7 @@ async fn connect(settings: &httpclient::ClientSettings, op: SocketOp) -> WaitAns
         let made = Dial::default().connect(&Target::Ip(address)).await;
         let mut stream = made.map_err(|error| error.to_string())?;
         if is_tls {
-            let connector = unjudged().ok_or("TLS is not to be had")?;
+            let connector = unjudged().ok_or("TLS is not available")?;
             stream.connect_tls(&connector, None, Keep::default()).map_err(|error| error.to_string())?;
             poll_fn(|context| stream.poll_handshake(context)).await.map_err(|error| error.to_string())?;
         }
@@ -209,8 +209,10 @@ async fn address(
     }
     let (host, port) = match (port, text.rsplit_once(':')) {
         (Some(port), _) => (text, port),
-        (None, Some((host, port))) => (host, port.parse().map_err(|_| format!("`{port}` is no port"))?),
-        (None, None) => return Err("a port is missing".to_owned()),
+        (None, Some((host, port))) => {
+            (host, port.parse().map_err(|_| format!("`{port}` is not a valid port"))?)
+        }
+        (None, None) => return Err("missing port".to_owned()),
     };
     if let Ok(ip) = host.trim_matches(['[', ']']).parse() {
         return Ok(SocketAddr::new(ip, port));

@@ -249,7 +249,7 @@ impl Keeper for RuntimeServers {
         let patterns = view.as_ref().map_or(&*plan.patterns, |view| &*view.patterns);
         let asked = AskedBackend { name, defaults, mode, guid, id, patterns };
         let (backend, patterns) = dynamic::resolve_backend(plan, &asked)?;
-        let backend = self.shared.add(backend).ok_or("there are too many of them.")?;
+        let backend = self.shared.add(backend).ok_or("too many proxies.")?;
         self.update(|all| {
             all.proxies.push(view::proxy_view(backend));
             all.patterns = patterns;

@@ -51,7 +51,7 @@ pub(crate) fn begin(
         }
     };
     let thread = std::thread::Builder::new().name("counters".to_owned()).spawn(exchange);
-    thread.map(drop).map_err(|error| format!("cannot start the thread that shares counters: {error}"))
+    thread.map(drop).map_err(|error| format!("cannot start the thread for shared counters: {error}"))
 }
 
 /// Exchanges counters immediately because a plan replaces another, with or without objects of the same identifiers. A failure is

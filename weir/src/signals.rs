@@ -36,7 +36,7 @@ pub(crate) enum Ending {
 /// Installs the signal handlers; signals that arrive before [`wait`] are handled there.
 pub(crate) fn watch() -> Result<Signals, String> {
     let numbers = [SIGHUP, SIGINT, SIGQUIT, SIGALRM, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2];
-    Signals::new(numbers).map_err(|error| format!("signals cannot be watched: {error}"))
+    Signals::new(numbers).map_err(|error| format!("cannot watch signals: {error}"))
 }
 
 /// Handles signals until one of them, or the last connection of a soft stop, ends the process.
@@ -139,7 +139,7 @@ fn flush(messages: MessageFormat) {
     for index in 0..runtime::shard::workers() {
         runtime::worker::post(index, runtime::buffer::flush);
     }
-    messages.say(Severity::Notice, "SIGQUIT: free buffers are given back; `show pools` tells what is held.");
+    messages.say(Severity::Notice, "SIGQUIT: freed unused buffers; `show pools` shows the remaining memory.");
 }
 
 /// `SIGHUP`: prints the state of all servers and proxies in HAProxy's format.

@@ -119,8 +119,9 @@ pub(crate) fn try_tables(plan: &Plan, limit: u64, messages: MessageFormat) -> Re
         return Ok(());
     }
     let text = format!(
-        "[haproxy.main()] Stick tables take {} of memory when they are full, {whose} {}: the largest is '{}' with \
-         {} entries of {} bytes. Lower its 'size', or say 'no strict-limits' in 'global' to start all the same.",
+        "[haproxy.main()] Stick tables take {} of memory when they are full, {whose} {}: the largest is \
+         '{}' with {} entries of {} bytes. Lower its 'size', or use 'no strict-limits' in 'global' to \
+         start anyway.",
         shown(wanted),
         shown(most),
         largest.name(),
@@ -268,9 +269,8 @@ pub(crate) fn renice(global: &Global, messages: MessageFormat) {
     if let Some(priority) = global.tune.renice_runtime
         && let Err(error) = set_priority(priority)
     {
-        let text = format!(
-            "[haproxy.main()] the priority {priority} of 'tune.renice.runtime' cannot be set: {error}."
-        );
+        let text =
+            format!("[haproxy.main()] cannot set the priority {priority} of 'tune.renice.runtime': {error}.");
         messages.say(Severity::Warning, &text);
     }
 }
@@ -321,7 +321,6 @@ pub(crate) fn notify(state: &str, messages: MessageFormat) {
         socket.send_to_addr(state.as_bytes(), &address).map(|_| ())
     };
     if let Err(error) = send() {
-        messages
-            .say(Severity::Warning, &format!("the service manager could not be told how we are: {error}"));
+        messages.say(Severity::Warning, &format!("cannot notify the service manager: {error}"));
     }
 }

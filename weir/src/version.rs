@@ -159,12 +159,10 @@ fn engines() -> String {
     match config::openssl_version() {
         "" => format!("{rustls}TLS by OpenSSL : not built in\n"),
         version => format!(
-            "{rustls}TLS by OpenSSL : TLSv1.0 TLSv1.1 TLSv1.2 TLSv1.3, for lines that only it can serve\n\
-             Built with SSL library version : {version}\n\
-             Running on SSL library version : {version}\n\
-             SSL library supports TLS extensions : yes\n\
-             SSL library supports SNI : yes\n\
-             SSL library supports : TLSv1.0 TLSv1.1 TLSv1.2 TLSv1.3\n"
+            "{rustls}TLS by OpenSSL : TLSv1.0 TLSv1.1 TLSv1.2 TLSv1.3, for lines that rustls cannot \
+             serve\nBuilt with SSL library version : {version}\nRunning on SSL library version : \
+             {version}\nSSL library supports TLS extensions : yes\nSSL library supports SNI : yes\nSSL \
+             library supports : TLSv1.0 TLSv1.1 TLSv1.2 TLSv1.3\n"
         ),
     }
 }

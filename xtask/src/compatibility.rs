@@ -26,7 +26,7 @@ impl Status {
             Self::Row(Support::Full) => ("full", ""),
             Self::Row(Support::Partial(reason)) => ("partial", reason),
             Self::Row(Support::None(reason)) => ("none", reason),
-            Self::Removed => ("removed", "refused, as in HAProxy"),
+            Self::Removed => ("removed", "rejected, as in HAProxy"),
         }
     }
 
@@ -66,7 +66,7 @@ pub(crate) fn page(surface: &str, regression_tests: &str, shown: &Shown) -> (Str
     let list: Vec<Vec<&str>> = surface.lines().skip(1).map(|line| line.split('\t').collect()).collect();
     let mut body = String::new();
     let mut summary = String::from(
-        "| kind | full | partial | none | removed | of | works, without a test from outside |\n\
+        "| kind | full | partial | none | removed | of | supported, without an end-to-end test |\n\
          | --- | --: | --: | --: | --: | --: | --: |\n",
     );
     let mut without = Vec::new();
@@ -89,7 +89,7 @@ pub(crate) fn page(surface: &str, regression_tests: &str, shown: &Shown) -> (Str
         without.extend(missing);
         let _ = writeln!(
             body,
-            "\n## {title}\n\n| keyword | works | why not all | shown by |\n| --- | --- | --- | --- |"
+            "\n## {title}\n\n| keyword | support | limitations | test |\n| --- | --- | --- | --- |"
         );
         for row in &rows {
             let (word, reason) = row.status.words();
@@ -103,11 +103,11 @@ pub(crate) fn page(surface: &str, regression_tests: &str, shown: &Shown) -> (Str
         }
     }
     let page = format!(
-        "# Compatibility\n\nHow much of every keyword of HAProxy 3.5 works. Made from the keyword tables by \
+        "# Compatibility\n\nThe support for each keyword of HAProxy 3.5. Generated from the keyword tables by \
          `cargo run -p xtask -- docs`; do not edit.\n\n\
-         `full`: all that HAProxy's manual says of it. `partial`: some of it, with the rest refused by an error or as the row says. \
-         `none`: refused with an error, or taken with a warning that it has no effect. `removed`: HAProxy 3.5 refuses it too.\n\n\
-         The last column names a test of the program from outside, or a configuration that the tests load, which uses the keyword.\n\n\
+         `full`: everything in HAProxy's manual. `partial`: the rest is rejected with an error, or as the row describes. \
+         `none`: rejected with an error, or accepted with a warning that it has no effect. `removed`: HAProxy 3.5 rejects it too.\n\n\
+         The last column shows an end-to-end test, or a configuration loaded by the tests, that uses the keyword.\n\n\
          {summary}{}{body}",
         tests(regression_tests)
     );
@@ -120,9 +120,9 @@ fn tests(list: &str) -> String {
     let count = |result: &str| rows.iter().filter(|row| row.get(2) == Some(&result)).count();
     let (passed, skipped) = (count("passes"), count("skipped"));
     let mut out = format!(
-        "\n## HAProxy's regression tests\n\n{} of its tests were run by `tools/regression-tests.sh CHECKOUT`; {passed} pass, {skipped} ask for a feature that \
-         is not there. \
-         The driver is what runs the scenario: Debian's `varnishtest`, or VTest where that is too old for it.\n\n\
+        "\n## HAProxy's regression tests\n\n{} of its tests were run by `tools/regression-tests.sh CHECKOUT`; {passed} pass, {skipped} require an unsupported \
+         feature. \
+         The driver runs the scenario: Debian's `varnishtest`, or VTest if that is too old for it.\n\n\
          | test | driver | result | remark |\n| --- | --- | --- | --- |\n",
         rows.len()
     );

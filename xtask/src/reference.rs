@@ -9,8 +9,8 @@ use config::keyword::{Apply, Keyword};
 /// Returns the whole page.
 pub(crate) fn page() -> String {
     let mut out = String::from(
-        "# Keywords\n\nThe keywords that work, with where they may stand, their arguments, and one line on what they do. HAProxy's \
-         configuration manual has the whole story. Made from the keyword tables by `cargo run -p xtask -- docs`; do not edit.\n",
+        "# Keywords\n\nThe supported keywords with the sections that accept them, their arguments and a one-line description. HAProxy's \
+         configuration manual describes them in full. Generated from the keyword tables by `cargo run -p xtask -- docs`; do not edit.\n",
     );
     keywords(&mut out, "`global`", Where::GLOBAL);
     keywords(&mut out, "Proxies: `defaults` (D), `frontend` (F), `listen` (L), `backend` (B)", Where(15));
@@ -33,13 +33,13 @@ pub(crate) fn page() -> String {
             rows.map(|row| (row.name, row.arguments, row.doc)),
         );
     }
-    let _ = writeln!(out, "\n## Sample fetches\n\n| fetch | gives | what it is |\n| --- | --- | --- |");
+    let _ = writeln!(out, "\n## Sample fetches\n\n| fetch | type | description |\n| --- | --- | --- |");
     for fetch in sample::fetch::all() {
         let _ = writeln!(out, "| `{}` | {} | {} |", fetch.name, fetch.gives.name(), fetch.doc);
     }
     let _ = writeln!(
         out,
-        "\n## Converters\n\n| converter | takes | gives | what it does |\n| --- | --- | --- | --- |"
+        "\n## Converters\n\n| converter | input | output | description |\n| --- | --- | --- | --- |"
     );
     for convert in sample::convert::all() {
         let (takes, gives) = (convert.takes.name(), convert.gives.name());
@@ -53,7 +53,7 @@ pub(crate) fn page() -> String {
     );
     table(
         &mut out,
-        "Commands of a master's socket",
+        "Commands of the master's socket",
         control::socket::master::COMMANDS.iter().map(|command| (command.words, command.usage, command.doc)),
     );
     out
@@ -66,7 +66,7 @@ fn works(support: Support) -> bool {
 fn keywords(out: &mut String, title: &str, place: Where) {
     let _ = writeln!(
         out,
-        "\n## {title}\n\n| keyword | where | arguments | what it does |\n| --- | --- | --- | --- |"
+        "\n## {title}\n\n| keyword | sections | arguments | description |\n| --- | --- | --- | --- |"
     );
     let here = |row: &&Keyword| row.places.holds(place) && !matches!(row.apply, Apply::Removed(..));
     for row in config::tables::all().filter(here).filter(|row| works(row.support)) {
@@ -82,7 +82,7 @@ fn keywords(out: &mut String, title: &str, place: Where) {
 }
 
 fn table<'a>(out: &mut String, title: &str, rows: impl Iterator<Item = (&'a str, &'a str, &'a str)>) {
-    let _ = writeln!(out, "\n## {title}\n\n| keyword | arguments | what it does |\n| --- | --- | --- |");
+    let _ = writeln!(out, "\n## {title}\n\n| keyword | arguments | description |\n| --- | --- | --- |");
     for (name, arguments, doc) in rows {
         let _ = writeln!(out, "| `{name}` | {} | {doc} |", code(arguments));
     }

@@ -193,7 +193,7 @@ const REFUSALS: &[Refusal] = &[
     Refusal {
         why: "an address is neither true nor false (manual, 7.1)",
         by_haproxy: false,
-        says: &["'bool' cannot be used with values of the type"],
+        says: &["'bool' does not support type"],
     },
     Refusal {
         why: "haproxy 2.6 takes what protobuf fields give for bytes whatever their type",
@@ -203,7 +203,7 @@ const REFUSALS: &[Refusal] = &[
     Refusal {
         why: "haproxy 2.6 takes an operator with a range for the range's first number; Weir refuses it",
         by_haproxy: false,
-        says: &["takes a number, not the range"],
+        says: &["requires a number, not the range"],
     },
     Refusal {
         why: "a range may begin with a negative number, which haproxy 2.6 refuses",
@@ -228,7 +228,7 @@ const REFUSALS: &[Refusal] = &[
     Refusal {
         why: "the offset and the length of `bytes` are no negative numbers (manual, `bytes`); haproxy 2.6 takes them",
         by_haproxy: false,
-        says: &["the offset is a number from 0 on", "the length is a number from 1 on"],
+        says: &["the offset must be at least 0", "the length must be at least 1"],
     },
     Refusal { why: "haproxy does not look at types behind `debug`", by_haproxy: false, says: &["debug("] },
     Refusal {

@@ -111,18 +111,18 @@ fn parse(body: &[u8]) -> Result<Value, Malformed> {
 pub(crate) fn url(text: &str) -> Result<String, Malformed> {
     let fits = text.len() <= URL_MAX && (text.starts_with("https://") || text.starts_with("http://"));
     let is_clean = text.bytes().all(|byte| byte.is_ascii_graphic());
-    if fits && is_clean { Ok(text.to_owned()) } else { Err("a URL that is none") }
+    if fits && is_clean { Ok(text.to_owned()) } else { Err("invalid URL") }
 }
 
 fn url_in(value: &Value) -> Result<String, Malformed> {
-    url(value.as_str().ok_or("a URL is missing")?)
+    url(value.as_str().ok_or("missing URL")?)
 }
 
 /// Validates a nonce or token: only base64url is allowed, since it is used in paths and maps.
 pub(crate) fn word(text: &str) -> Result<String, Malformed> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     if text.is_empty() || text.len() > WORD_MAX || !text.bytes().all(fits) {
-        return Err("a token that is none");
+        return Err("invalid token");
     }
     Ok(text.to_owned())
 }
@@ -134,7 +134,7 @@ fn status(value: &Value) -> Result<OrderState, Malformed> {
         Some("processing") => OrderState::Processing,
         Some("valid") => OrderState::Valid,
         Some("invalid" | "revoked" | "expired" | "deactivated") => OrderState::Over,
-        _ => return Err("a status that is none"),
+        _ => return Err("invalid status"),
     })
 }
 
@@ -174,10 +174,9 @@ impl Authorization {
     pub(crate) fn parse(body: &[u8], kind: &str) -> Result<Self, Malformed> {
         let value = parse(body)?;
         let identifier = &value["identifier"];
-        let name =
-            identifier["value"].as_str().filter(|name| name.len() <= 253).ok_or("a name is missing")?;
+        let name = identifier["value"].as_str().filter(|name| name.len() <= 253).ok_or("missing name")?;
         if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:*".contains(&byte)) {
-            return Err("a name that is none");
+            return Err("invalid name");
         }
         let all = value["challenges"].as_array().map_or(&[][..], Vec::as_slice);
         if all.len() > LIST_MAX {

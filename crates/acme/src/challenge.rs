@@ -130,7 +130,7 @@ async fn by_dns(
     }
     if ready.cli {
         let told = timer::timeout(PATIENCE, poll_fn(|context| order.state.poll_ready(context)));
-        told.await.map_err(|_| "nobody said that the challenges are ready.".to_owned())?;
+        told.await.map_err(|_| "no command reported the challenges as ready.".to_owned())?;
     }
     if ready.delay {
         timer::sleep(section.dns_delay).await;
@@ -142,7 +142,7 @@ async fn by_dns(
     let end = now_ms() + u64::try_from(section.dns_timeout.as_millis()).unwrap_or(u64::MAX / 2);
     while !are_there(desk, &records, stays).await {
         if now_ms() + u64::try_from(pause.as_millis()).unwrap_or(u64::MAX / 2) > end {
-            return Err("the TXT records were not seen in time (`dns-timeout`).".to_owned());
+            return Err("the TXT records were not found in time (`dns-timeout`).".to_owned());
         }
         timer::sleep(pause).await;
     }

@@ -93,7 +93,7 @@ impl OrderContext {
         if let Some(known) = self.accounts.borrow().get(&own.file) {
             return Ok(known.clone());
         }
-        let failed = |error| format!("the account's key {} is {error}.", own.file.display());
+        let failed = |error| format!("the account key {} is {error}.", own.file.display());
         let key = Rc::new(AccountKey::from_pkcs8(&own.pkcs8).map_err(failed)?);
         self.accounts.borrow_mut().insert(own.file.clone(), key.clone());
         Ok(key)

@@ -101,13 +101,13 @@ impl AccountKey {
         let signature = match &self.key {
             Signing::Ecdsa(key) => key
                 .sign(&random, input.as_bytes())
-                .map_err(|_| "the account's key does not sign")?
+                .map_err(|_| "the account key cannot create signatures")?
                 .as_ref()
                 .to_vec(),
             Signing::Rsa(key) => {
                 let mut signature = vec![0; key.public_modulus_len()];
                 key.sign(&RSA_PKCS1_SHA256, &random, input.as_bytes(), &mut signature)
-                    .map_err(|_| "the account's key does not sign")?;
+                    .map_err(|_| "the account key cannot create signatures")?;
                 signature
             }
         };

@@ -92,7 +92,7 @@ pub fn complete_pairs(plan: &Plan) -> Result<Vec<String>, String> {
                     tls::Certificate::from_pem(file, &text).map_err(|error| failed(error.to_string()))?;
                 keep(&Contents::of(&made), file, Some(key_file)).map_err(failed)?;
                 told.push(format!(
-                    "acme: put {file} and {key_file} in place, as an earlier process was about to."
+                    "acme: completed replacing {file} and {key_file}, which an earlier process had started."
                 ));
             }
             // The leftover file, if any, is obsolete.
@@ -112,8 +112,8 @@ pub fn try_files(plan: &Plan) -> Result<(), String> {
             try_out(Path::new(path)).map_err(|error| {
                 let section = &order.section.name;
                 format!(
-                    "acme section '{section}': cannot write {path}, where a certificate is to be kept: {error}. \
-                     Each start would order another one"
+                    "acme section '{section}': cannot write {path}, the directory of a certificate: \
+                     {error}. Each startup would order a new certificate"
                 )
             })?;
         }
@@ -153,11 +153,11 @@ pub fn keep_account_keys(plan: &Plan) -> Result<Vec<String>, String> {
         let shown = key.file.display();
         replace(&key.file, tls::pem::block("PRIVATE KEY", &key.pkcs8).as_bytes()).map_err(|error| {
             format!(
-                "acme section '{section}': cannot write the account's key {shown}: {error}; `account-key` \
-                 names another file"
+                "acme section '{section}': cannot write the account key {shown}: {error}; use \
+                 `account-key` to set another file"
             )
         })?;
-        told.push(format!("acme: made the account's key {shown} for acme section '{section}'."));
+        told.push(format!("acme: created the account key {shown} for acme section '{section}'."));
         written.push(&key.file);
     }
     Ok(told)

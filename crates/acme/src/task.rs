@@ -77,7 +77,7 @@ async fn attend(desk: Rc<OrderContext>, order: Arc<AcmeOrder>) {
                 not_before = WallTime::now().seconds + pause;
                 let again = match desk.plan.global.no_acme_scheduler {
                     true => String::new(),
-                    false => format!(" The next try is in {pause} seconds."),
+                    false => format!(" Next attempt in {pause} seconds."),
                 };
                 desk.say(&order, 3, &format!("{} Aborting.{again}", failure.text));
             }
@@ -200,8 +200,7 @@ async fn install(
     });
     let kept = installed.await.map_err(|error| error.to_string())??;
     if let Err(error) = kept {
-        let text =
-            format!("{error}. The certificate is served, but the next start will have to order another one.");
+        let text = format!("{error}. The certificate is in use, but the next startup will order it again.");
         desk.say(order, 3, &text);
     }
     desk.write(&event::new_certificate(order));

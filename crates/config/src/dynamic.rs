@@ -68,7 +68,7 @@ pub fn resolve(plan: &Plan, asked: AddServer<'_>) -> Result<ServerSettings, Stri
     let server = own.proxies.into_fixed().into_iter().next().and_then(Arc::into_inner);
     let mut server = server
         .and_then(|proxy| proxy.servers.into_only())
-        .ok_or_else(|| "no server came of it.".to_owned())?;
+        .ok_or_else(|| "the line defines no server.".to_owned())?;
     lend(&mut server, proxy, asked.words);
     server.added = Some(line(&asked).into());
     server.track = asked.track;
@@ -109,10 +109,10 @@ pub fn resolve_backend(plan: &Plan, asked: &AskedBackend<'_>) -> Result<(Proxy, 
         return Err(what);
     }
     if !own.ring_servers.is_empty() {
-        return Err("its log lines go over a stream, for which everything is made at the start.".to_owned());
+        return Err("it logs to a stream, which must be set up at startup.".to_owned());
     }
     let proxy = own.proxies.into_fixed().into_iter().next().and_then(Arc::into_inner);
-    let mut proxy = proxy.ok_or_else(|| "no backend came of it.".to_owned())?;
+    let mut proxy = proxy.ok_or_else(|| "the section defines no backend.".to_owned())?;
     proxy.added = Some(text[plan.kept.text.len()..].into());
     if !matches!(proxy.mode, Mode::Tcp | Mode::Http) {
         return Err("Dynamic backends are compatible with only TCP or HTTP mode.".to_owned());

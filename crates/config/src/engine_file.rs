@@ -141,10 +141,10 @@ fn sections(
 
 fn outside(word: &Word) -> Diagnostic {
     let sections = ["spoe-agent", "spoe-message", "spoe-group"];
-    Diagnostic::alert(format!("`{word}` stands before any section"))
+    Diagnostic::alert(format!("`{word}` appears before any section"))
         .at(word.span())
         .did_you_mean(diag::suggest(word, sections))
-        .help("a file of `filter spoe` has sections `spoe-agent`, `spoe-message` and `spoe-group`")
+        .help("a file for `filter spoe` consists of `spoe-agent`, `spoe-message` and `spoe-group` sections")
         .haproxy(format!("unknown keyword '{word}' out of section."))
 }
 
@@ -156,7 +156,7 @@ fn open(kind: SectionKind, file: FileId, line: &Line) -> Result<Section, Diagnos
             .haproxy(format!("missing name for {keyword} section.")));
     };
     if let Some(extra) = line.words.get(2) {
-        return Err(Diagnostic::alert(format!("`{keyword}` has no use for `{extra}`"))
+        return Err(Diagnostic::alert(format!("unexpected argument `{extra}` for `{keyword}`"))
             .at(extra.span())
             .haproxy(format!("'{keyword}' cannot handle unexpected argument '{extra}'.")));
     }

@@ -94,7 +94,7 @@ fn misplaced(words: &[Word], row: &KeywordRow, within: &Section) -> Diagnostic {
             .label(format!("allowed in: {}", sections(row.places)))
             .haproxy(haproxy);
     }
-    let title = format!("{section} `{}` has no {side}'s side", within.name);
+    let title = format!("{section} `{}` has no {side} side", within.name);
     let own = format!("{section} '{}' has no {side} capability.", within.name);
     let refused = |haproxy: String| {
         Diagnostic::alert(format!("`{name}` is not allowed here: {title}"))
@@ -141,7 +141,7 @@ fn unknown_second(words: &[Word], rows: &[&'static Keyword], place: Where, secti
         .filter_map(|row| row.name.split_once(' ').map(|(_, second)| second))
         .collect();
     let Some(second) = words.get(1) else {
-        return Diagnostic::alert(format!("`{first}` needs one more word"))
+        return Diagnostic::alert(format!("`{first}` is incomplete"))
             .at(words[0].span())
             .label(format!("one of: {}", seconds.join(", ")))
             .haproxy(format!("'{first}' expects an argument ({})", seconds.join(", ")));

@@ -88,7 +88,7 @@ fn outside(word: &Word) -> Diagnostic {
         haproxy = format!("unknown keyword '{word}' out of section; did you mean '{near}' maybe ?");
     }
     let message =
-        Diagnostic::alert(format!("`{word}` stands before any section")).at(word.span()).haproxy(haproxy);
+        Diagnostic::alert(format!("`{word}` appears before any section")).at(word.span()).haproxy(haproxy);
     match near {
         Some(_) => message.did_you_mean(near),
         None if known => {
@@ -172,7 +172,7 @@ fn refuse_extra(section: &Section, extra: Option<&Word>, diagnostics: &mut Diagn
     let (severity, tail) =
         if ignored { (Severity::Warning, " It is ignored.") } else { (Severity::Alert, "") };
     diagnostics.push(
-        Diagnostic::new(severity, format!("`{keyword}` has no use for `{extra}`"))
+        Diagnostic::new(severity, format!("unexpected argument `{extra}` for `{keyword}`"))
             .at(extra.span())
             .haproxy(format!("'{keyword}' cannot handle unexpected argument '{extra}'.{tail}")),
     );
@@ -184,9 +184,9 @@ fn check_name(section: &Section, diagnostics: &mut Diagnostics) {
     if let Some((at, wrong)) = name.char_indices().find(|(_, character)| !is_name_character(*character)) {
         let keyword = section.keyword.as_str();
         diagnostics.push(
-            Diagnostic::alert(format!("character `{wrong}` is not permitted in the name of a `{keyword}`"))
+            Diagnostic::alert(format!("character `{wrong}` is not allowed in the name of a `{keyword}`"))
                 .at(section.name.part(at, at + wrong.len_utf8()))
-                .label("letters, digits, `-`, `_`, `.` and `:` are")
+                .label("use letters, digits, `-`, `_`, `.` and `:`")
                 .haproxy(format!("character '{wrong}' is not permitted in '{keyword}' name '{name}'.")),
         );
     }
@@ -203,7 +203,7 @@ pub(crate) fn read_statement(section: &Section, line: &mut Line) -> Result<State
     let keyword = find::find(words, section)?;
     if negation != Negation::None && !keyword.negatable {
         let name = keyword.name;
-        return Err(Diagnostic::alert(format!("`{prefix}` cannot stand before `{name}`"))
+        return Err(Diagnostic::alert(format!("`{prefix}` cannot precede `{name}`"))
             .at(prefix.span())
             .label("only options, `log` and a few others can be negated")
             .haproxy(match name.strip_prefix("option ") {
@@ -223,7 +223,7 @@ pub(crate) fn read_statement(section: &Section, line: &mut Line) -> Result<State
     };
     match keyword.apply {
         Apply::Removed(version, way_out) => {
-            Err(Diagnostic::alert(format!("the keyword `{}` is gone", keyword.name))
+            Err(Diagnostic::alert(format!("the keyword `{}` was removed", keyword.name))
                 .at(statement.keyword_span())
                 .label(way_out)
                 .haproxy(format!(
@@ -246,27 +246,23 @@ fn environment_arity(statement: &Statement, environment: &Environment) -> Result
     if let (None, "setenv" | "presetenv" | "unsetenv") = (variable, name) {
         let what = if sets { "environment variable name" } else { "at least one variable name" };
         let at = words.first().map_or_else(|| statement.end(), |word| word.span());
-        return wrong(
-            at,
-            format!("`{name}` expects the name of a variable"),
-            format!("'{name}' expects {what}."),
-        );
+        return wrong(at, format!("`{name}` expects a variable name"), format!("'{name}' expects {what}."));
     }
     if name == "localpeer" {
         return match (words.first(), words.get(1)) {
             (None, _) => wrong(
                 statement.end(),
-                "`localpeer` expects the name of a peer".to_owned(),
+                "`localpeer` expects a peer name".to_owned(),
                 "'localpeer' expects a name as argument.".to_owned(),
             ),
             (_, Some(more)) => wrong(
                 more.span(),
-                format!("`localpeer` takes one name, and `{more}` is another"),
+                format!("`localpeer` takes one name, `{more}` is unexpected"),
                 format!("'localpeer' cannot handle unexpected argument '{more}'."),
             ),
             (Some(name), None) if environment.is_given(LOCAL_PEER) => wrong(
                 name.span(),
-                "`localpeer` cannot say what -L says already".to_owned(),
+                "`localpeer` is ignored: the -L option already sets the name".to_owned(),
                 "'localpeer' ignored since it is already set by using the '-L' command line argument."
                     .to_owned(),
             ),
@@ -276,7 +272,7 @@ fn environment_arity(statement: &Statement, environment: &Environment) -> Result
     let Some(variable) = variable.filter(|_| sets) else { return Ok(()) };
     if variable.contains('=') {
         let text = format!("'{name}' failed on variable '{variable}' : Invalid argument.");
-        return wrong(variable.span(), "the name of a variable holds no `=`".to_owned(), text);
+        return wrong(variable.span(), "a variable name cannot contain `=`".to_owned(), text);
     }
     if words.get(1).is_none_or(|value| value.is_empty()) {
         let at = words.get(1).map_or_else(|| statement.end(), |word| word.span());
@@ -287,8 +283,8 @@ fn environment_arity(statement: &Statement, environment: &Environment) -> Result
         None => Ok(()),
         Some(more) => {
             let text = format!("'{name}' cannot handle unexpected argument '{more}'.");
-            let message = Diagnostic::alert(format!("`{name}` takes one value, and `{more}` is another"));
-            Err(message.at(more.span()).help("put a value that has blanks in quotes").haproxy(text))
+            let message = Diagnostic::alert(format!("`{name}` takes one value, `{more}` is unexpected"));
+            Err(message.at(more.span()).help("put a value with spaces in quotes").haproxy(text))
         }
     }
 }

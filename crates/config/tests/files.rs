@@ -83,10 +83,7 @@ fn startup_priority_is_set_while_reading() {
     boot.setting.set_priority = Some(|_| Err(std::io::ErrorKind::PermissionDenied.into()));
     let loaded = config::load_text("haproxy.cfg", "global\n tune.renice.startup -5\n", &boot);
     let messages: Vec<&str> = loaded.diagnostics.iter().map(|message| message.message.as_str()).collect();
-    assert!(
-        messages[0].starts_with("the priority -5 of `tune.renice.startup` cannot be set: "),
-        "{messages:?}"
-    );
+    assert!(messages[0].starts_with("cannot set the priority -5 of `tune.renice.startup`: "), "{messages:?}");
     let loaded = config::load_text("haproxy.cfg", "global\n tune.renice.startup 20\n", &Boot::default());
     assert!(loaded.plan.is_none());
 }

@@ -147,7 +147,7 @@ fn log_errors_are_explained() {
         ),
         (
             "global\n log backend@bk local0\nbackend bk\n",
-            "2:14 backend `bk` takes no log lines: it is in mode tcp",
+            "2:14 backend `bk` cannot receive log messages: it is in mode tcp",
             "[ALERT] [2] : 'log' : backend 'bk' is not in 'log' mode.",
         ),
         (
@@ -167,32 +167,32 @@ fn log_errors_are_explained() {
         ),
         (
             "log-profile p\n on closed drop\n",
-            "2:5 `on` does not know the step `closed` (did you mean `close`?)",
+            "2:5 unknown step `closed` for `on` (did you mean `close`?)",
             "[ALERT] [2] : 'on' : unknown logging step 'closed'.",
         ),
         (
             "log-profile p\n on close frmat x\n",
-            "2:11 `on` has no use for `frmat` (did you mean `format`?)",
+            "2:11 unexpected argument `frmat` for `on` (did you mean `format`?)",
             "[ALERT] [2] : 'on' expects 'drop', 'format' or 'sd' (got 'frmat').",
         ),
         (
             "log-profile p\n on close drop\n on close drop\n",
-            "3:5 the step `close` stands in this profile twice",
+            "3:5 step `close` is already defined in this profile",
             "[ALERT] [3] : 'on' : step 'close' already defined in log-profile 'p'.",
         ),
         (
             "frontend f\n bind :80\n log-steps accept,closed\n",
-            "3:12 `log-steps` does not know the step `closed` (did you mean `close`?)",
+            "3:12 unknown step `closed` for `log-steps` (did you mean `close`?)",
             "[ALERT] [3] : 'log-steps' : unknown step 'closed'.",
         ),
         (
             "frontend f\n bind :80\n mode log\n",
-            "1:10 frontend `f` cannot be in `mode log`: only backends can",
+            "1:10 frontend `f` cannot use `mode log`: it is only for backends",
             "[ALERT] 'mode log' is not supported in frontend 'f': only in backends.",
         ),
         (
             "backend b\n server s udp@127.0.0.1:1\n",
-            "2:11 `udp@127.0.0.1:1` is reached by datagrams, which only log messages are sent in",
+            "2:11 `udp@127.0.0.1:1` is a datagram address, which only log servers support",
             "[ALERT] [2] : unusable address 'udp@127.0.0.1:1': datagram servers need 'mode log'.",
         ),
         (
@@ -202,12 +202,12 @@ fn log_errors_are_explained() {
         ),
         (
             "backend b\n mode log\n balance leastconn\n",
-            "3:10 `balance leastconn` is not for backends in `mode log`",
+            "3:10 `balance leastconn` cannot be used in `mode log`",
             "[ALERT] [3] : 'balance leastconn' is not usable in log mode.",
         ),
         (
             "ring r\n size 100\n maxlen 100\n",
-            "1:6 ring `r` holds 96 bytes: no message of 100 fits into it",
+            "1:6 ring `r` holds 96 bytes, too few for a message of 100",
             "[DIAG] [1] : ring 'r' event max length '100' exceeds size, forced to size '96'.",
         ),
         (
@@ -227,7 +227,7 @@ fn log_errors_are_explained() {
         ),
         (
             "log-forward f\n log stdout local0\n",
-            "1:13 log-forward `f` listens nowhere",
+            "1:13 log-forward `f` has no address to listen on",
             "[WARNING] log-forward 'f' has no 'bind' nor 'dgram-bind' directive.",
         ),
     ];

@@ -173,7 +173,7 @@ fn expressions_must_be_available_at_their_event() {
         assert!(all.len() == 1 && all[0].contains("[ALERT]"), "{args} {event}: {all:#?}");
     }
     let all = said(FILTER, &engine("path", "on-frontend-http-request when it is so"), "");
-    assert!(all.iter().any(|line| line.contains("'if' or 'unless' may stand here")), "{all:#?}");
+    assert!(all.iter().any(|line| line.contains("only 'if' or 'unless' may follow")), "{all:#?}");
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn groups_are_compiled_for_each_sending_rule() {
     for (rule, wanted) in [
         ("http-request send-spoe-group ag", "expects 2 arguments: <engine-id> <group-id>."),
         ("http-request send-spoe-group ag h", "engine 'ag' has no group 'h'"),
-        ("http-request send-spoe-group az g", "no engine 'az' is declared here"),
+        ("http-request send-spoe-group az g", "there is no engine 'az' here"),
     ] {
         let all = said(FILTER, &engine, rule);
         assert!(all.iter().any(|line| line.contains(wanted)), "{rule}: {all:#?}");

@@ -119,7 +119,7 @@ fn rules_in_defaults_refer_to_tables() {
         )
     };
     for (rule, expected) in [
-        ("http-request track-sc0 src", "needs `table"),
+        ("http-request track-sc0 src", "requires `table"),
         ("http-request deny if { src_http_req_rate gt 1 }", "needs the name of a stick table"),
         ("http-request track-sc0 src table b", ""),
         ("http-request deny if { src_http_req_rate(b) gt 1 }", ""),

@@ -188,7 +188,7 @@ impl ThreadWork {
 
     fn wrong(&self, entry: &Arc<Entry>) {
         self.files.wrong(entry);
-        self.say(&format!("a file of {} was not what was written, and is removed", self.place()));
+        self.say(&format!("{} contained a damaged file, which was removed", self.place()));
     }
 
     fn load_from(&self, entry: &Arc<Entry>) -> Result<Option<Loaded>, ReadFailed> {

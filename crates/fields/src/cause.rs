@@ -57,7 +57,7 @@ causes! {
     /// A pseudo-field after a regular field.
     PseudoLate "pseudo-header field after a header field"
     /// A pseudo-field is missing, or not allowed with this method.
-    PseudoSet "pseudo-header fields that do not make a request"
+    PseudoSet "incomplete or contradictory pseudo-header fields for a request"
     /// The method is `PRI` or not a token.
     Method "invalid method"
     /// The scheme breaks RFC 3986 section 3.1.
@@ -90,7 +90,7 @@ causes! {
     /// The stream ends with an interim response.
     InterimEnd "stream ends with an interim response"
     /// A field that is not allowed in trailers.
-    Trailer "header field that may not stand in trailers"
+    Trailer "header field not allowed in trailers"
     /// More fields than [`crate::Rules::max_fields`].
     TooMany "too many header fields"
     /// More bytes than [`crate::Rules::max_bytes`].

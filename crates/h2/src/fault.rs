@@ -34,42 +34,42 @@ macro_rules! breaches {
 }
 
 breaches! {
-    Preface             ProtocolError     "the connection does not start with the preface of HTTP/2"
+    Preface             ProtocolError     "the connection does not start with the HTTP/2 preface"
     NoSettings          ProtocolError     "the first frame is not SETTINGS"
     FrameTooLarge       FrameSizeError    "a frame is larger than SETTINGS_MAX_FRAME_SIZE"
-    FrameSize           FrameSizeError    "a frame has a size that its kind cannot have"
-    StreamZero          ProtocolError     "a frame of a stream names stream 0"
-    NotStreamZero       ProtocolError     "a frame of the connection names a stream"
-    EvenStream          ProtocolError     "a client opened a stream of an even number"
-    OldStream           ProtocolError     "a stream's number is lower than one opened before"
-    IdleStream          ProtocolError     "a frame names a stream that was never opened"
-    EndedStream         StreamClosed      "a message goes on after its end"
+    FrameSize           FrameSizeError    "a frame has an invalid size for its type"
+    StreamZero          ProtocolError     "a stream frame has stream ID 0"
+    NotStreamZero       ProtocolError     "a connection frame has a stream ID other than 0"
+    EvenStream          ProtocolError     "a client opened a stream with an even ID"
+    OldStream           ProtocolError     "a stream ID is lower than an earlier one"
+    IdleStream          ProtocolError     "a frame is for a stream that was never opened"
+    EndedStream         StreamClosed      "data or trailers follow the end of a message"
     ResetStream         StreamClosed      "a frame follows the peer's own RST_STREAM"
-    Push                ProtocolError     "PUSH_PROMISE where push is disabled"
+    Push                ProtocolError     "PUSH_PROMISE although push is disabled"
     Padding             ProtocolError     "more padding than payload"
     SelfDependency      ProtocolError     "a stream depends on itself"
     NoContinuation      ProtocolError     "a header block is interrupted by another frame"
     LoneContinuation    ProtocolError     "CONTINUATION without a header block"
     BlockTooLarge       EnhanceYourCalm   "a header block is larger than the limit"
-    Continuations       EnhanceYourCalm   "a header block comes in too many frames"
+    Continuations       EnhanceYourCalm   "a header block consists of too many frames"
     Compression         CompressionError  "a header block cannot be decoded"
     TrailersWithoutEnd  ProtocolError     "trailers do not end the stream"
-    DataBeforeHead      ProtocolError     "DATA before the head"
-    Length              ProtocolError     "the body differs from content-length"
+    DataBeforeHead      ProtocolError     "DATA before the header section"
+    Length              ProtocolError     "the body differs from Content-Length"
     TooManyStreams      RefusedStream     "more streams than SETTINGS_MAX_CONCURRENT_STREAMS"
     TotalStreams        EnhanceYourCalm   "streams are opened long after GOAWAY"
-    ZeroIncrement       ProtocolError     "WINDOW_UPDATE by zero"
-    WindowOverflow      FlowControlError  "a window grows beyond 2^31-1"
+    ZeroIncrement       ProtocolError     "WINDOW_UPDATE with an increment of zero"
+    WindowOverflow      FlowControlError  "a window exceeds 2^31-1"
     WindowExceeded      FlowControlError  "more DATA than the window allows"
-    InitialWindow       FlowControlError  "SETTINGS_INITIAL_WINDOW_SIZE beyond 2^31-1"
-    EnablePush          ProtocolError     "SETTINGS_ENABLE_PUSH is not what the peer may say"
+    InitialWindow       FlowControlError  "SETTINGS_INITIAL_WINDOW_SIZE exceeds 2^31-1"
+    EnablePush          ProtocolError     "invalid value of SETTINGS_ENABLE_PUSH"
     MaxFrameSize        ProtocolError     "SETTINGS_MAX_FRAME_SIZE out of bounds"
-    ConnectProtocol     ProtocolError     "SETTINGS_ENABLE_CONNECT_PROTOCOL is not 0 or 1, or taken back"
+    ConnectProtocol     ProtocolError     "SETTINGS_ENABLE_CONNECT_PROTOCOL is not 0 or 1, or is disabled again"
     NoPriorities        ProtocolError     "SETTINGS_NO_RFC7540_PRIORITIES is not 0 or 1"
-    PriorityUpdate      ProtocolError     "PRIORITY_UPDATE for what cannot have a priority"
-    Glitches            EnhanceYourCalm   "the glitches-threshold is reached"
-    Flood               EnhanceYourCalm   "too many frames that bring nothing"
-    Answers             EnhanceYourCalm   "the peer does not read the answers that it makes due"
+    PriorityUpdate      ProtocolError     "PRIORITY_UPDATE for a stream that cannot have a priority"
+    Glitches            EnhanceYourCalm   "the glitches threshold is reached"
+    Flood               EnhanceYourCalm   "too many frames without effect"
+    Answers             EnhanceYourCalm   "the peer does not read the responses that its frames trigger"
 }
 
 impl Breach {
@@ -80,8 +80,7 @@ impl Breach {
 }
 
 /// A window reduced by SETTINGS: allowed, but counted as a glitch.
-pub(crate) static SHRUNK: EventCounter =
-    event_counter!(Glitch, "settings_end()", "SETTINGS makes windows smaller");
+pub(crate) static SHRUNK: EventCounter = event_counter!(Glitch, "settings_end()", "SETTINGS reduces windows");
 
 /// A request reset by its client, also counted as a glitch.
 pub(crate) static GIVEN_UP: EventCounter =

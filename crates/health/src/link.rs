@@ -195,11 +195,11 @@ async fn reach<'a>(
     context: &CheckContext,
     step: &Connect,
 ) -> Result<CheckLink<'a>, ConnectError> {
-    let none = || ConnectError::Unknown("no client has brought a connection");
+    let none = || ConnectError::Unknown("no client has connected for this server");
     let is_http =
         matches!(&*subject.settings.kind, CheckKind::Script(script) if script.family == Family::Http);
     if !is_http || !step.is_usual() {
-        return Err(ConnectError::Unknown("checks of servers behind reverse HTTP are requests of HTTP"));
+        return Err(ConnectError::Unknown("checks of reverse HTTP servers must be HTTP requests"));
     }
     let name = subject.settings.reuse.as_deref().unwrap_or_default();
     let wanted = IdleRequest { backend: &subject.peer.backend, server: &subject.peer.own, name };
@@ -352,7 +352,7 @@ async fn introduce(link: &mut CheckLink<'_>, version: SendProxy, never_local: bo
 /// Asks a SOCKS4 proxy to connect to `target`.
 async fn tunnel(link: &mut CheckLink<'_>, target: &Target) -> Result<(), LinkError> {
     let Target::Ip(SocketAddr::V4(target)) = target else {
-        let error = io::Error::new(io::ErrorKind::Unsupported, "SOCKS4 knows IPv4 addresses only");
+        let error = io::Error::new(io::ErrorKind::Unsupported, "SOCKS4 supports IPv4 addresses only");
         return Err(LinkError::Io(error));
     };
     let (mut handshake, deadline) = (socks4::Handshake::new(*target), link.deadline);

@@ -29,7 +29,7 @@ fn whose(subject: &Subject, out: &mut String) {
 pub(crate) fn begins(subject: &Subject) {
     if trace::is_on(TraceSource::Check) {
         let (events, level) = (check::START, TraceLevel::State);
-        trace::report(TraceSource::Check, events, level, &keys(subject), "check begins", &|_, out| {
+        trace::report(TraceSource::Check, events, level, &keys(subject), "check started", &|_, out| {
             whose(subject, out);
         });
     }

@@ -85,7 +85,7 @@ impl ErrorKind {
             ErrorKind::Target => "invalid request target",
             ErrorKind::Fragment => "fragment in the request target",
             ErrorKind::Version => "invalid HTTP version",
-            ErrorKind::Preface => "the preface of HTTP/2",
+            ErrorKind::Preface => "the HTTP/2 preface",
             ErrorKind::StatusCode => "invalid status code",
             ErrorKind::Nul => "NUL character",
             ErrorKind::BareCr => "CR without LF",

@@ -41,11 +41,11 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
-            ErrorKind::Name => "the host's name cannot be resolved",
+            ErrorKind::Name => "the host name cannot be resolved",
             ErrorKind::Connect => "no connection",
             ErrorKind::Tls => "TLS failed",
             ErrorKind::Timeout => "timed out",
-            ErrorKind::Broken => "the connection ended before the response did",
+            ErrorKind::Broken => "the connection was closed before the response was complete",
             ErrorKind::Protocol => "the response is malformed",
             ErrorKind::TooLarge => "the response is too large",
             ErrorKind::Request => "the request cannot be sent",

@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// # Errors
 /// The error of the last attempt. Any status counts as a response, not as an error.
 pub async fn send(settings: &ClientSettings, request: &Request) -> Result<Response, Error> {
-    let overdue = Error::new(ErrorKind::Timeout, "the time for the whole request is over");
+    let overdue = Error::new(ErrorKind::Timeout, "the request timed out");
     timer::timeout(settings.total_timeout, tries(settings, request)).await.unwrap_or(Err(overdue))
 }
 
@@ -81,14 +81,14 @@ async fn connect(settings: &ClientSettings, url: &Url, target: &Target) -> Resul
         }
         Ok(stream)
     });
-    let overdue = || Error::new(ErrorKind::Timeout, format!("no connection to {} in time", shown()));
+    let overdue = || Error::new(ErrorKind::Timeout, format!("connection to {} timed out", shown()));
     connected.await.unwrap_or_else(|_| Err(overdue()))
 }
 
 async fn handshake(settings: &ClientSettings, url: &Url, stream: &mut Stream) -> Result<(), Error> {
     let failed = |cause: &dyn std::fmt::Display| Error::new(ErrorKind::Tls, cause);
     let Some(secure) = &settings.secure else {
-        return Err(failed(&"there is nobody to trust, so https is not asked"));
+        return Err(failed(&"no CA is trusted, so https cannot be used"));
     };
     let name = match &url.host {
         UrlHost::Name(name) => Some(&**name),
@@ -121,7 +121,7 @@ async fn exchange(
         Ok(Err(error)) if is_closed(&error) => {}
         Ok(Err(error)) => return Err((Error::new(ErrorKind::Broken, error), false)),
         Err(_) => {
-            return Err((Error::new(ErrorKind::Timeout, "the server does not take the request"), false));
+            return Err((Error::new(ErrorKind::Timeout, "the server does not accept the request"), false));
         }
     }
     let mut reader = ResponseReader::new(settings, stream);

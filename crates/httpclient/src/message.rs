@@ -48,7 +48,7 @@ impl Request {
     pub(crate) fn write(&self, absolute: bool) -> Result<Vec<u8>, Error> {
         let refused = |what: &str| Err(Error::new(ErrorKind::Request, what));
         if !http::is_token(self.method.as_bytes()) {
-            return refused("the method is no token");
+            return refused("the method is not a token");
         }
         let mut out = Vec::with_capacity(256 + self.body.len());
         let mut put = |name: &str, value: &str| {
@@ -66,7 +66,7 @@ impl Request {
         let frames = |name: &str| FRAMING.iter().any(|known| name.eq_ignore_ascii_case(known));
         for (name, value) in self.headers.iter().filter(|(name, _)| !frames(name)) {
             if !http::is_token(name.as_bytes()) {
-                return refused("a header's name is no token");
+                return refused("a header name is not a token");
             }
             if value.bytes().any(|byte| matches!(byte, 0 | b'\r' | b'\n')) {
                 return refused("a line break in a header");

@@ -33,7 +33,7 @@ impl Names {
     /// There is no resolver, or the name has no address.
     pub async fn address(&self, name: &str) -> Result<IpAddr, Error> {
         let Some(asked) = &self.0 else {
-            let cause = format!("`{name}` is no address, and no resolvers section is asked for names");
+            let cause = format!("`{name}` is not an IP address, and no resolvers section is configured");
             return Err(Error::new(ErrorKind::Name, cause));
         };
         let found = asked.sections.lookup(&asked.section, name, asked.prefer).await;
@@ -41,7 +41,7 @@ impl Names {
             let section = &asked.section.name;
             Error::new(
                 ErrorKind::Name,
-                format!("the resolvers section `{section}` found no address of `{name}`"),
+                format!("the resolvers section `{section}` found no address for `{name}`"),
             )
         })
     }

@@ -51,7 +51,7 @@ impl<'a> ResponseReader<'a> {
         match read {
             Ok(Ok(n)) => Ok(n > 0),
             Ok(Err(error)) => Err(Error::new(ErrorKind::Broken, error)),
-            Err(_) => Err(Error::new(ErrorKind::Timeout, "the server says nothing more")),
+            Err(_) => Err(Error::new(ErrorKind::Timeout, "the server sends no more data")),
         }
     }
 
@@ -59,7 +59,7 @@ impl<'a> ResponseReader<'a> {
         for _ in 0..INTERIM_MAX {
             let head = self.head().await?;
             if head.status() == 101 {
-                return Err(Error::new(ErrorKind::Protocol, "the server changes to another protocol"));
+                return Err(Error::new(ErrorKind::Protocol, "the server switched to another protocol"));
             }
             if head.status() < 200 {
                 continue;
@@ -72,7 +72,7 @@ impl<'a> ResponseReader<'a> {
             };
             return Ok(response(&head, body));
         }
-        Err(Error::new(ErrorKind::Protocol, "interim responses without end"))
+        Err(Error::new(ErrorKind::Protocol, "too many interim responses"))
     }
 
     async fn head(&mut self) -> Result<Head, Error> {
@@ -89,7 +89,7 @@ impl<'a> ResponseReader<'a> {
                 ParseStatus::Partial if self.bytes.len() >= limit => {
                     return Err(Error::new(
                         ErrorKind::TooLarge,
-                        format!("a head of more than {limit} bytes"),
+                        format!("header section larger than {limit} bytes"),
                     ));
                 }
                 ParseStatus::Partial => {}
@@ -101,11 +101,11 @@ impl<'a> ResponseReader<'a> {
     }
 
     fn cut(&self) -> Error {
-        Error::new(ErrorKind::Broken, if self.heard { "" } else { "the server said nothing" })
+        Error::new(ErrorKind::Broken, if self.heard { "" } else { "the server sent no response" })
     }
 
     fn too_large(&self) -> Error {
-        Error::new(ErrorKind::TooLarge, format!("a body of more than {} bytes", self.settings.max_body))
+        Error::new(ErrorKind::TooLarge, format!("body larger than {} bytes", self.settings.max_body))
     }
 
     async fn exactly(&mut self, length: u64) -> Result<Vec<u8>, Error> {

@@ -53,18 +53,19 @@ impl Url {
     /// Another scheme, no host, an invalid port, user information, or a character not allowed in a URL.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         if text.bytes().any(|byte| !byte.is_ascii_graphic()) {
-            return Err(UrlError("a URL has no blanks and no characters outside of ASCII"));
+            return Err(UrlError("a URL must not contain spaces or non-ASCII characters"));
         }
-        let (scheme, rest) = text.split_once("://").ok_or(UrlError("not http:// or https://"))?;
+        let (scheme, rest) =
+            text.split_once("://").ok_or(UrlError("the URL does not start with http:// or https://"))?;
         let is_tls = match scheme {
             scheme if scheme.eq_ignore_ascii_case("http") => false,
             scheme if scheme.eq_ignore_ascii_case("https") => true,
-            _ => return Err(UrlError("not http:// or https://")),
+            _ => return Err(UrlError("the URL does not start with http:// or https://")),
         };
         let rest = rest.split_once('#').map_or(rest, |(before, _)| before);
         let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         if authority.contains('@') {
-            return Err(UrlError("a user in the URL is not supported"));
+            return Err(UrlError("user information in a URL is not supported"));
         }
         let (host, port) = host_and_port(authority)?;
         let path = match path.as_bytes().first() {
@@ -103,12 +104,12 @@ fn default_port(is_tls: bool) -> u16 {
 fn host_and_port(authority: &str) -> Result<(UrlHost, Option<u16>), UrlError> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
-            let (address, behind) = rest.split_once(']').ok_or(UrlError("a '[' without its ']'"))?;
+            let (address, behind) = rest.split_once(']').ok_or(UrlError("missing ']' after '['"))?;
             let address: Ipv6Addr =
-                address.parse().map_err(|_| UrlError("no IPv6 address between brackets"))?;
+                address.parse().map_err(|_| UrlError("invalid IPv6 address in brackets"))?;
             let port = behind.strip_prefix(':');
             if port.is_none() && !behind.is_empty() {
-                return Err(UrlError("something behind ']' that is no port"));
+                return Err(UrlError("unexpected text after ']'"));
             }
             (UrlHost::Ip(address.into()), port)
         }
@@ -120,10 +121,14 @@ fn host_and_port(authority: &str) -> Result<(UrlHost, Option<u16>), UrlError> {
     };
     let port = match port {
         None | Some("") => None,
-        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-            Some(digits.parse().ok().filter(|port| *port != 0).ok_or(UrlError("a port is 1 to 65535"))?)
-        }
-        Some(_) => return Err(UrlError("a port is 1 to 65535")),
+        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => Some(
+            digits
+                .parse()
+                .ok()
+                .filter(|port| *port != 0)
+                .ok_or(UrlError("the port must be from 1 to 65535"))?,
+        ),
+        Some(_) => return Err(UrlError("the port must be from 1 to 65535")),
     };
     Ok((host, port))
 }
@@ -134,7 +139,7 @@ fn host(name: &str) -> Result<UrlHost, UrlError> {
     }
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     if name.is_empty() || name.len() > 253 || !name.bytes().all(fits) {
-        return Err(UrlError("a host's name has letters, digits, '-', '_' and '.'"));
+        return Err(UrlError("a host name can contain letters, digits, '-', '_' and '.'"));
     }
     Ok(UrlHost::Name(name.to_ascii_lowercase().into()))
 }

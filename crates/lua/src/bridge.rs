@@ -192,7 +192,9 @@ pub(crate) fn current() -> u64 {
 /// That call is over: a script kept one of its objects.
 pub(crate) fn with<R>(call: u64, with: impl FnOnce(&dyn Bridge) -> R) -> mlua::Result<R> {
     if call != CALL.get() || !BRIDGE.is_set() {
-        return Err(mlua::Error::runtime("the request of this object is over, or not this script's"));
+        return Err(mlua::Error::runtime(
+            "the request of this object has ended, or belongs to another script",
+        ));
     }
     Ok(BRIDGE.with(|bridge| with(bridge)))
 }

@@ -30,9 +30,9 @@ pub(crate) fn message_of(error: &mlua::Error) -> String {
         mlua::Error::BadArgument { cause, pos, .. } => format!("bad argument {pos}: {}", message_of(cause)),
         mlua::Error::FromLuaConversionError { from, to, message } => {
             let why = message.as_deref().map_or(String::new(), |why| format!(" ({why})"));
-            format!("a {from} stands where a {} should{why}", to.to_lowercase())
+            format!("expected {}, not {from}{why}", to.to_lowercase())
         }
-        mlua::Error::MemoryError(_) => "not enough memory: see `tune.lua.maxmem`".to_owned(),
+        mlua::Error::MemoryError(_) => "not enough memory: increase `tune.lua.maxmem`".to_owned(),
         other => other.to_string(),
     };
     let text = text.strip_prefix("runtime error: ").unwrap_or(&text);

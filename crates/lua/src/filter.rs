@@ -89,7 +89,7 @@ impl FilterClass {
             let values = match running.begin_alone(&Nobody, &declare, &args) {
                 CallStep::Done(values) => values,
                 CallStep::Failed(failure) => return Err(failure.text()),
-                CallStep::Wait(_) => return Err("nothing can be waited for here".to_owned()),
+                CallStep::Wait(_) => return Err("waiting is not possible here".to_owned()),
             };
             match (values.front(), values.get(1)) {
                 (Some(Value::Table(own)), flags) => {

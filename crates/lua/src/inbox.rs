@@ -64,9 +64,7 @@ impl Inbox {
         if waiting.events.len() >= MOST {
             waiting.is_paused = true;
             drop(waiting);
-            return (self.warn)(
-                "Lua event handler is too slow: events are missed until it has caught up with those before.",
-            );
+            return (self.warn)("Lua event handler is too slow: events are dropped until it has caught up.");
         }
         waiting.events.push_back(happened);
         drop(waiting);

@@ -203,7 +203,7 @@ impl SharedNames {
     }
 
     fn compile<T>(&self, make: impl FnOnce(&Scope<'_>) -> Result<T, String>) -> Result<T, String> {
-        let known = self.known().ok_or("the configuration is not read yet")?;
+        let known = self.known().ok_or("the configuration has not been read yet")?;
         let own = self.scope();
         make(&Scope {
             names: known,

@@ -141,7 +141,7 @@ impl Program {
                 CallStep::Done(_) => {}
                 CallStep::Failed(failure) => return Err(failure.text()),
                 CallStep::Wait(_) => {
-                    return Err("nothing can be waited for before the workers start".to_owned());
+                    return Err("waiting is not possible before the workers start".to_owned());
                 }
             }
         }

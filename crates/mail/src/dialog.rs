@@ -23,7 +23,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Reply(line) => write!(f, "it answered \"{line}\""),
-            Self::NoReply => f.write_str("it does not speak SMTP"),
+            Self::NoReply => f.write_str("it does not use SMTP"),
             Self::Closed => f.write_str("it closed the connection"),
         }
     }

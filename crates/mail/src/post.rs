@@ -54,7 +54,7 @@ impl Post {
         let letter = Arc::new(letter);
         for (name, queue) in &self.queues {
             if let Err(TrySendError::Full(_)) = queue.try_send(letter.clone()) {
-                (self.failed)(name, &format!("{QUEUE} e-mails wait for it already"));
+                (self.failed)(name, &format!("its queue of {QUEUE} e-mails is full"));
             }
         }
     }
@@ -64,7 +64,7 @@ fn work(mailer: &Mailer, letters: &Receiver<Arc<Letter>>, failed: &MailFailed) {
     for letter in letters {
         if let Err(error) = deliver(mailer, &letter) {
             let why = match error.kind() {
-                ErrorKind::WouldBlock | ErrorKind::TimedOut => "it takes too long".to_owned(),
+                ErrorKind::WouldBlock | ErrorKind::TimedOut => "it timed out".to_owned(),
                 _ => error.to_string(),
             };
             failed(&mailer.name, &why);

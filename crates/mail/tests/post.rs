@@ -74,7 +74,7 @@ fn silent_and_closing_servers_are_reported() {
     let address = listener.local_addr().expect("it has one");
     let (quick, told) = post(address, Duration::from_millis(20));
     quick.send(letter("x"));
-    assert_eq!(told.recv().expect("it is told").1, "it takes too long");
+    assert_eq!(told.recv().expect("it is told").1, "it timed out");
     drop(listener.accept().expect("it connected"));
     let (patient, told) = post(address, Duration::from_secs(60));
     patient.send(letter("x"));
@@ -90,5 +90,5 @@ fn letters_beyond_the_queue_are_dropped() {
     for number in 0..mail::QUEUE + 2 {
         post.send(letter(&number.to_string()));
     }
-    assert_eq!(told.recv().expect("it is told").1, format!("{} e-mails wait for it already", mail::QUEUE));
+    assert_eq!(told.recv().expect("it is told").1, format!("its queue of {} e-mails is full", mail::QUEUE));
 }

@@ -93,7 +93,7 @@ impl fmt::Display for SourceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(error) => error.fmt(f),
-            Self::PortRange => f.write_str("every port of the source range is in use"),
+            Self::PortRange => f.write_str("all ports of the source range are in use"),
         }
     }
 }
@@ -253,7 +253,7 @@ fn tcp_socket(address: SocketAddr) -> io::Result<Socket> {
 pub fn in_namespace<R>(name: &str, open: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
     use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
     if name.contains('/') {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a namespace's name has no slash"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a namespace name cannot contain a slash"));
     }
     let own = std::fs::File::open("/proc/thread-self/ns/net")?;
     let other = std::fs::File::open(format!("/var/run/netns/{name}"))?;

@@ -224,7 +224,7 @@ pub fn inherited(number: i32, options: &ListenOptions<'_>) -> io::Result<OwnedFd
     if !socket.is_listener()? {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "the inherited descriptor is no listening socket",
+            "the inherited descriptor is not a listening socket",
         ));
     }
     if let Some(address) = socket.local_addr()?.as_socket() {

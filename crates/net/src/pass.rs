@@ -140,7 +140,7 @@ pub fn ask(socket: impl AsFd) -> io::Result<Vec<Passed<OwnedFd>>> {
     }
     let number = i32::from_ne_bytes(number);
     if !(1..=MOST).contains(&number) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "no number of sockets"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "missing number of sockets"));
     }
     let mut all = Vec::new();
     while all.len() < number as usize {
@@ -157,7 +157,7 @@ pub fn ask(socket: impl AsFd) -> io::Result<Vec<Passed<OwnedFd>>> {
                 bytes.drain(..length);
             }
             if names.len() > sockets.len() {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "names without a socket"));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "names without sockets"));
             }
         }
         let acknowledged = send(&socket, &(sockets.len() as i32).to_ne_bytes(), &[]);

@@ -56,7 +56,7 @@ impl Pipe {
                 let most = MOST.load(Relaxed);
                 PIPES
                     .fetch_update(Relaxed, Relaxed, |now| (now < most).then_some(now + 1))
-                    .map_err(|_| io::Error::other("there are as many pipes as may be"))?;
+                    .map_err(|_| io::Error::other("the maximum number of pipes is in use"))?;
                 let (read, write) =
                     pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).inspect_err(|_| {
                         PIPES.fetch_sub(1, Relaxed);

@@ -138,7 +138,7 @@ async fn answer(asking: &Asking, due: &Due, request: Request) -> (UpdateOutcome,
     }
     let due = due.clone();
     let taken = aside(&asking.files, move |files| files.take_update(&due, &response.body)).await;
-    (taken.unwrap_or_else(|| UpdateOutcome::Insertion("the thread ended".to_owned())), None)
+    (taken.unwrap_or_else(|| UpdateOutcome::Insertion("the thread terminated".to_owned())), None)
 }
 
 /// Returns whether a content type is that of OCSP responses (RFC 6960, appendix A.2), ignoring its parameters.

@@ -120,11 +120,10 @@ fn long(class: u8, kind: u8, body: &[u8]) -> Result<Message<'_>, Breach> {
         UPDATE_TIMED => Message::Update { incremental: false, timed: true, body },
         UPDATE_INCREMENTAL_TIMED => Message::Update { incremental: true, timed: true, body },
         DEFINE => Message::Define(body),
-        SWITCH => Message::Switch(fields.number().ok_or(Breach::Protocol("a switch to no table"))?),
+        SWITCH => Message::Switch(fields.number().ok_or(Breach::Protocol("switch without a table"))?),
         ACK => {
             let (table, update) = (fields.number(), fields.word());
-            let (table, update) =
-                table.zip(update).ok_or(Breach::Protocol("an acknowledgement cut short"))?;
+            let (table, update) = table.zip(update).ok_or(Breach::Protocol("truncated acknowledgement"))?;
             Message::Ack { table, update }
         }
         _ => Message::Unknown,

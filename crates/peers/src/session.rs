@@ -307,7 +307,7 @@ impl PeerSession {
             return;
         }
         if self.greeted().is_some() && self.input.len() > message::LONGEST {
-            self.end(Over::Breach(Breach::Protocol("more than a greeting before its answer")));
+            self.end(Over::Breach(Breach::Protocol("data after the greeting before its answer")));
             return;
         }
         if self.input.is_empty() {
@@ -438,7 +438,7 @@ impl PeerSession {
         }
         self.controls += 1;
         if self.controls > CONTROLS {
-            return Err(Breach::Protocol("resyncs without end"));
+            return Err(Breach::Protocol("too many resyncs"));
         }
         let event = match control {
             Control::ResyncRequest => {

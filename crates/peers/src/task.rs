@@ -166,14 +166,14 @@ impl<T: Tables + 'static> OpenLink<T> {
     async fn run(self, made: Making, is_ours: bool) {
         let limit = Duration::from_millis(TIMEOUT);
         let Ok(Ok(stream)) = timer::timeout(limit, made).await else {
-            self.observe(peers::ERROR, TraceLevel::Error, "peer not reached", 0);
+            self.observe(peers::ERROR, TraceLevel::Error, "cannot connect to peer", 0);
             return;
         };
         if self.line.ends.get() {
             return;
         }
         stream.set_nodelay();
-        self.observe(peers::NEW, TraceLevel::User, "session begins", 0);
+        self.observe(peers::NEW, TraceLevel::User, "session started", 0);
         if is_ours {
             self.desk.turn(|group, _| group.connected(self.link, now_ms()));
         }
@@ -209,7 +209,7 @@ impl<T: Tables + 'static> OpenLink<T> {
 
 impl<T: Tables + 'static> Drop for OpenLink<T> {
     fn drop(&mut self) {
-        self.observe(peers::END, TraceLevel::State, "session over", 0);
+        self.observe(peers::END, TraceLevel::State, "session ended", 0);
         self.desk.work.borrow_mut().lines.remove(&self.link);
         self.desk.turn(|group, _| group.closed(self.link, now_ms()));
     }
@@ -223,7 +223,7 @@ impl<T: Tables + 'static> Speak for OpenLink<T> {
             work.group.output(self.link, out, limit, now_ms(), &mut work.tables);
         }
         if out.len() > before {
-            self.observe(peers::TX, TraceLevel::Proto, "messages made", out.len() - before);
+            self.observe(peers::TX, TraceLevel::Proto, "messages serialized", out.len() - before);
         }
     }
 

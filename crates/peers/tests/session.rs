@@ -258,15 +258,15 @@ fn protocol_violations_end_the_session_with_an_error() {
     let section = section("A", &["A", "B"], vec![counters("t", 0)]);
     let table: &[u8] = &[10, 130, 7, 1, 1, b't', 6, 32, 4, 0];
     let cases: [(&str, Vec<u8>, u8); 9] = [
-        ("an acknowledgement cut short", vec![10, 132, 0], 0),
-        ("a table that is none", vec![10, 130, 3, 1, 9, b'a'], 0),
+        ("truncated acknowledgement", vec![10, 132, 0], 0),
+        ("unknown table", vec![10, 130, 3, 1, 9, b'a'], 0),
         ("a length that is none", vec![10, 130, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255], 1),
         ("a message of a gigabyte", vec![10, 128, 255, 255, 255, 255, 127], 1),
-        ("an entry of no table", vec![10, 128, 5, 0, 0, 0, 1, 1], 0),
+        ("entry without a table", vec![10, 128, 5, 0, 0, 0, 1, 1], 0),
         ("an entry without a number", [table, &[10, 128, 2, 0, 0]].concat(), 0),
         ("a key longer than the message", [table, &[10, 128, 6, 0, 0, 0, 1, 20, b'a']].concat(), 0),
         ("no value", [table, &[10, 128, 6, 0, 0, 0, 1, 1, b'a']].concat(), 0),
-        ("resyncs without end", [0, 0].repeat(300), 0),
+        ("too many resyncs", [0, 0].repeat(300), 0),
     ];
     for (what, bytes, code) in cases {
         let mut tables = Memory::new(&section.tables);

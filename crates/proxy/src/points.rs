@@ -54,12 +54,12 @@ fn ends(session: &Session) {
             h1::CONNECTION_END,
             TraceLevel::State,
             &keys,
-            "connection over",
+            "connection closed",
             &detail,
         );
     }
     if trace::is_on(TraceSource::Session) {
-        trace::report(TraceSource::Session, session::END, TraceLevel::State, &keys, "session over", &detail);
+        trace::report(TraceSource::Session, session::END, TraceLevel::State, &keys, "session ended", &detail);
     }
 }
 
@@ -89,18 +89,11 @@ fn server_connection(source: TraceSource, server: &state::Server) {
         | TraceSource::Session => return,
     };
     let keys = of_server(server, 0);
-    trace::report(
-        source,
-        events,
-        TraceLevel::State,
-        &keys,
-        "connection to a server over",
-        &|verbosity, out| {
-            if verbosity.names_owner() {
-                let _ = write!(out, "server={}", server.name);
-            }
-        },
-    );
+    trace::report(source, events, TraceLevel::State, &keys, "server connection closed", &|verbosity, out| {
+        if verbosity.names_owner() {
+            let _ = write!(out, "server={}", server.name);
+        }
+    });
 }
 
 /// Reports the frames received and sent on a connection, as recorded by its owner.

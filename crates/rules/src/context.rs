@@ -179,7 +179,7 @@ impl<'w> Context<'_, 'w, '_> {
     pub(crate) fn positive_time_or_expression(&mut self, rule: &str) -> Result<Number, Diagnostic> {
         let span = self.words.span();
         match self.time_or_expression()? {
-            Number::Fixed(0) => Err(Diagnostic::alert(format!("`{rule}` of no time says nothing"))
+            Number::Fixed(0) => Err(Diagnostic::alert(format!("`{rule}` with a time of 0 has no effect"))
                 .at(span)
                 .haproxy(format!("null value is not valid for a '{rule}' rule."))),
             time => Ok(time),

@@ -31,10 +31,10 @@ pub(crate) use network::{do_resolve, send_spoe_group, set_bandwidth_limit};
 pub(crate) use rewrite::{del_header, header_format, replace_header, replace_uri_part, set_part, set_status};
 
 pub(crate) fn wrong(word: Word<'_>, what: &str, choices: &[&str]) -> Diagnostic {
-    Diagnostic::alert(format!("`{}` is no {what}", word.text))
+    Diagnostic::alert(format!("`{}` is not a valid {what}", word.text))
         .at(word.span)
         .did_you_mean(suggest(word.text, choices.iter().copied()))
-        .help(format!("known are {}", choices.join(", ")))
+        .help(format!("use one of: {}", choices.join(", ")))
 }
 
 pub(crate) fn accept(_: &mut Context<'_, '_, '_>) -> Parsed {
@@ -68,7 +68,7 @@ pub(crate) fn redirect(context: &mut Context<'_, '_, '_>) -> Parsed {
     let redirect = Redirect::compile(context.words, context.scope, true)?;
     if context.set == Ruleset::HttpResponse && !redirect.is_location() {
         // The other types are derived from the request.
-        return Err(Diagnostic::alert("a redirect in a response takes `location` only")
+        return Err(Diagnostic::alert("a redirect in a response supports only `location`")
             .at(start)
             .haproxy("response only supports redirect type 'location'."));
     }
@@ -90,7 +90,7 @@ pub(crate) fn silent_drop(context: &mut Context<'_, '_, '_>) -> Parsed {
         let word = context.need("a TTL")?;
         let ttl = word.text.parse::<u8>().ok().filter(|ttl| *ttl > 0);
         rst_ttl = Some(ttl.ok_or_else(|| {
-            Diagnostic::alert(format!("`{}` is no TTL between 1 and 255", word.text)).at(word.span)
+            Diagnostic::alert(format!("`{}` is not a TTL between 1 and 255", word.text)).at(word.span)
         })?);
     }
     Ok(Action::SilentDrop { rst_ttl })
@@ -101,16 +101,16 @@ pub(crate) fn silent_drop(context: &mut Context<'_, '_, '_>) -> Parsed {
 fn check_scope(context: &Context<'_, '_, '_>, var: &Var, name: &str, span: Span) -> Result<(), Diagnostic> {
     match var {
         Var::Parent => {
-            let message = format!("`{name}` belongs to a parent stream and cannot be changed");
+            let message = format!("`{name}` belongs to the parent stream and cannot be changed");
             Err(Diagnostic::alert(message).at(span))
         }
         Var::Slot(scope, _)
             if *scope != VarScope::Session
                 && matches!(context.set, Ruleset::TcpConnection | Ruleset::TcpSession) =>
         {
-            let message = format!("`{name}` is not set by `{}` rules", context.set.name());
-            let warning = Diagnostic::advice(message).at(span).label("there is no request yet");
-            context.scope.names.warn(warning.help("variables of the scopes sess and proc can be set there"));
+            let message = format!("`{name}` cannot be set in `{}` rules", context.set.name());
+            let warning = Diagnostic::advice(message).at(span).label("no request has been received yet");
+            context.scope.names.warn(warning.help("use a variable with scope sess or proc"));
             Ok(())
         }
         Var::Slot(..) | Var::Process(_) => Ok(()),
@@ -183,9 +183,9 @@ const TIMEOUTS: [(&str, TimeoutSlot); 6] = [
 ];
 
 pub(crate) fn set_timeout(context: &mut Context<'_, '_, '_>) -> Parsed {
-    let word = context.need("the name of a timeout")?;
+    let word = context.need("a timeout name")?;
     let Some((_, slot)) = TIMEOUTS.iter().find(|(name, _)| *name == word.text) else {
-        return Err(wrong(word, "timeout that can be set", &TIMEOUTS.map(|(name, _)| name)));
+        return Err(wrong(word, "timeout", &TIMEOUTS.map(|(name, _)| name)));
     };
     let of_backend = !matches!(slot, TimeoutSlot::Client | TimeoutSlot::Tarpit);
     let misplaced = context.scope.proxy.is_some_and(|proxy| match slot {
@@ -229,7 +229,7 @@ pub(crate) fn set_server_mark(context: &mut Context<'_, '_, '_>) -> Parsed {
 pub(crate) fn switch_mode(context: &mut Context<'_, '_, '_>) -> Parsed {
     let mode = context.need("the mode `http`")?;
     if mode.text != "http" {
-        return Err(wrong(mode, "mode to switch to", &["http"]));
+        return Err(wrong(mode, "mode", &["http"]));
     }
     let mut spoken = Spoken::Found;
     if context.words.take("proto") {
@@ -237,7 +237,7 @@ pub(crate) fn switch_mode(context: &mut Context<'_, '_, '_>) -> Parsed {
         spoken = match protocol.text {
             "h1" => Spoken::Http1,
             "h2" => Spoken::Http2,
-            _ => return Err(wrong(protocol, "protocol of HTTP", &["h1", "h2"])),
+            _ => return Err(wrong(protocol, "HTTP protocol", &["h1", "h2"])),
         };
     }
     if context.scope.proxy.is_some_and(|proxy| !proxy.is_frontend) {
@@ -269,22 +269,22 @@ pub(crate) fn capture(context: &mut Context<'_, '_, '_>) -> Parsed {
     let parsed: usize = number
         .text
         .parse()
-        .map_err(|_| Diagnostic::alert(format!("`{}` is no number", number.text)).at(number.span))?;
+        .map_err(|_| Diagnostic::alert(format!("invalid number `{}`", number.text)).at(number.span))?;
     let request = matches!(context.set, Ruleset::TcpRequest | Ruleset::HttpRequest);
     let in_backend = context.scope.proxy.is_some_and(|proxy| !proxy.is_frontend);
     if in_backend && context.set == Ruleset::TcpRequest {
         let name = context.scope.proxy.map_or("", |proxy| &proxy.name);
-        return Err(Diagnostic::alert("`tcp-request content capture` needs a frontend")
+        return Err(Diagnostic::alert("`tcp-request content capture` requires a frontend")
             .at(context.word.span)
             .haproxy(format!("'tcp-request content capture' : proxy '{name}' has no frontend capability")));
     }
     match word.text {
-        "len" if request && parsed == 0 => Err(Diagnostic::alert("a capture of no length keeps nothing")
+        "len" if request && parsed == 0 => Err(Diagnostic::alert("a capture of length 0 captures nothing")
             .at(number.span)
             .haproxy("a capture's length must be > 0")),
         "len" if request => {
             let slot = context.scope.names.capture_slot(parsed).ok_or_else(|| {
-                Diagnostic::alert("captures by length need a frontend").at(word.span).help(
+                Diagnostic::alert("`len` requires a frontend").at(word.span).help(
                     "declare a slot in the frontend with `declare capture request len` and use its `id`",
                 )
             })?;
@@ -386,8 +386,7 @@ pub(crate) fn use_service(context: &mut Context<'_, '_, '_>) -> Parsed {
     match (word.text, context.set) {
         ("prometheus-exporter", Ruleset::HttpRequest) => Ok(Action::UseService(Service::PrometheusExporter)),
         ("prometheus-exporter", _) => {
-            Err(Diagnostic::alert("`prometheus-exporter` is a service for `http-request` rules")
-                .at(word.span))
+            Err(Diagnostic::alert("`prometheus-exporter` is only for `http-request` rules").at(word.span))
         }
         (name, _) if name.starts_with("lua.") => script::service(context, word),
         _ => Err(wrong(word, "service", &["prometheus-exporter"])),
@@ -404,7 +403,7 @@ pub(crate) fn early_hint(context: &mut Context<'_, '_, '_>) -> Parsed {
     if ["content-length", "transfer-encoding"].iter().any(|known| name.text.eq_ignore_ascii_case(known)) {
         // HAProxy sends it silently, although RFC 9110 (15.2) rules it out: behaviour differs.
         let warning =
-            Diagnostic::warning(format!("`{}` is not sent in a 103 response", name.text)).tolerated();
+            Diagnostic::warning(format!("`{}` cannot be sent in a 103 response", name.text)).tolerated();
         context.scope.names.warn(warning.at(name.span).label("such a response has no body"));
         return Ok(Action::Nothing);
     }
@@ -428,7 +427,7 @@ fn layer4(context: &mut Context<'_, '_, '_>) -> Result<(), Diagnostic> {
 pub(crate) fn do_log(context: &mut Context<'_, '_, '_>) -> Parsed {
     let mut profile = None;
     if context.words.take("profile") {
-        let word = context.need("the name of a log-profile")?;
+        let word = context.need("a log-profile name")?;
         let names = context.scope.names;
         profile = Some(sample::log_profile::find(names, word.text).ok_or_else(|| {
             let known = names.log_profile_names();

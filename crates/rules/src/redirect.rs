@@ -62,7 +62,7 @@ impl Redirect {
                     let word = need(words, "a code")?;
                     code = word.text.parse().ok().filter(|code| CODES.contains(code)).ok_or_else(|| {
                         Diagnostic::alert(format!(
-                            "`{}` is no code of a redirect: 301, 302, 303, 307 and 308 are",
+                            "invalid redirect code `{}`: use 301, 302, 303, 307 or 308",
                             word.text
                         ))
                         .at(word.span)
@@ -185,7 +185,7 @@ impl Redirect {
 
 fn need<'w>(words: &mut Words<'w>, what: &str) -> Result<Word<'w>, Diagnostic> {
     let span = words.span();
-    words.next().ok_or_else(|| Diagnostic::alert(format!("the redirect needs {what} here")).at(span))
+    words.next().ok_or_else(|| Diagnostic::alert(format!("the redirect requires {what}")).at(span))
 }
 
 fn unknown(word: Word<'_>) -> Diagnostic {
@@ -204,7 +204,7 @@ fn unknown(word: Word<'_>) -> Diagnostic {
         "if",
         "unless",
     ];
-    Diagnostic::alert(format!("`{}` is no option of a redirect", word.text))
+    Diagnostic::alert(format!("unknown redirect option `{}`", word.text))
         .at(word.span)
         .did_you_mean(diag::suggest(word.text, known))
 }

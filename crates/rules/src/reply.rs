@@ -134,7 +134,7 @@ impl Reply {
         }
         let page = Page::parse(bytes).map_err(|error| {
             Diagnostic::alert(format!("`{path}` is not an HTTP response: {error}"))
-                .label("an error file holds a status line, headers, an empty line and the body")
+                .label("an error file contains a status line, headers, an empty line and a body")
                 .haproxy(format!("'{path}': {error}"))
         })?;
         Ok(Self { status, content: Content::Message(Arc::new(page)) })
@@ -164,8 +164,8 @@ impl Reply {
             return Err(Diagnostic::alert(format!("there is no error page for status {status}")).at(span));
         }
         if let Some(word) = parser.words.peek() {
-            let error =
-                Diagnostic::alert(format!("`http-error` has no use for `{}`", word.text)).at(word.span);
+            let error = Diagnostic::alert(format!("unexpected argument `{}` for `http-error`", word.text))
+                .at(word.span);
             return Err(error.did_you_mean(suggest(word.text, WORDS)));
         }
         parser.build(source, status, true)
@@ -322,7 +322,7 @@ impl<'c, 'w, 's> ReplyParser<'c, 'w, 's> {
                 )
             {
                 return Err(
-                    Diagnostic::alert(format!("`{}`: the content was already said", word.text)).at(word.span)
+                    Diagnostic::alert(format!("`{}`: the content is already set", word.text)).at(word.span)
                 );
             }
             match word.text {
@@ -331,9 +331,12 @@ impl<'c, 'w, 's> ReplyParser<'c, 'w, 's> {
                     let status = number.text.parse().ok().filter(|status| (200..=599).contains(status));
                     let status = status.ok_or_else(|| {
                         let code = number.text.parse::<i64>().unwrap_or(0);
-                        Diagnostic::alert(format!("`{}` is not a status between 200 and 599", number.text))
-                            .at(number.span)
-                            .haproxy(format!("Unexpected status code '{code}'"))
+                        Diagnostic::alert(format!(
+                            "`{}` is not a status code between 200 and 599",
+                            number.text
+                        ))
+                        .at(number.span)
+                        .haproxy(format!("Unexpected status code '{code}'"))
                     })?;
                     self.status = Some((status, number.span));
                 }
@@ -345,7 +348,7 @@ impl<'c, 'w, 's> ReplyParser<'c, 'w, 's> {
                     source = ReplySource::Message(bytes.into(), file);
                 }
                 "errorfiles" => {
-                    let name = self.need(word.text, "the name of an http-errors section")?;
+                    let name = self.need(word.text, "an http-errors section")?;
                     let section = self.scope.names.http_errors(name.text).ok_or_else(|| {
                         Diagnostic::alert(format!("unknown http-errors section `{}`", name.text))
                             .at(name.span)
@@ -359,7 +362,7 @@ impl<'c, 'w, 's> ReplyParser<'c, 'w, 's> {
                 "lf-file" => {
                     let file = self.need(word.text, "a file")?;
                     let text = String::from_utf8(self.file(file)?).map_err(|_| {
-                        Diagnostic::alert(format!("`{}` is no text", file.text)).at(file.span)
+                        Diagnostic::alert(format!("`{}` is not valid text", file.text)).at(file.span)
                     })?;
                     source = ReplySource::Body(ReplyBody::Format(Format::compile(
                         &text,
@@ -458,7 +461,7 @@ impl<'c, 'w, 's> ReplyParser<'c, 'w, 's> {
                     ReplyBody::Format(_) => true,
                 };
                 if needs_type && self.content_type.is_none() {
-                    return Err(Diagnostic::alert("a body needs its `content-type`").at(self.words.end()));
+                    return Err(Diagnostic::alert("a body requires `content-type`").at(self.words.end()));
                 }
                 Content::Made { content_type: self.content_type, headers: self.headers, body }
             }

@@ -51,7 +51,7 @@ impl RulePlace<'_> {
         let (set, text) = (set.name(), word.text);
         let is_reply = matches!(*action, "deny" | "tarpit" | "return");
         let options = ["if", "unless"].into_iter().chain(WORDS.into_iter().filter(|_| is_reply));
-        Diagnostic::alert(format!("unexpected `{text}`; `if` or `unless` may stand here"))
+        Diagnostic::alert(format!("unexpected `{text}`; only `if` or `unless` may follow"))
             .at(word.span)
             .did_you_mean(suggest(text, options))
             .haproxy(if self.is_http() {

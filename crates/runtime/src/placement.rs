@@ -88,7 +88,7 @@ impl NumberSet {
     /// # Errors
     /// A description of the expected syntax.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is none of `all`, `odd`, `even`, a number and a range like `1-4`");
+        let wrong = || format!("`{text}` is not `all`, `odd`, `even`, a number or a range such as `1-4`");
         let part = |part: &str, missing: usize| {
             if part.is_empty() { Ok(missing) } else { part.parse::<usize>().map_err(|_| wrong()) }
         };
@@ -213,8 +213,7 @@ impl Placement {
         let mut warnings = Vec::new();
         let mut usable = usable(topology, allowed, wishes);
         if usable.is_empty() {
-            warnings
-                .push("`cpu-set` leaves no CPU to run on: all are used that the process may use".to_owned());
+            warnings.push("`cpu-set` excludes all CPUs: it is ignored".to_owned());
             usable =
                 topology.cpus.iter().filter(|cpu| allowed.is_empty() || allowed.contains(&cpu.id)).collect();
         }
@@ -279,8 +278,8 @@ impl Placement {
             }
             some => {
                 return Some(format!(
-                    "`cpu-map` binds {some} of {threads} threads: the others may share the CPUs of these, which is \
-                     slow now and then; bind all or none"
+                    "`cpu-map` binds only {some} of {threads} threads: the others may share CPUs with \
+                     them, which can be slow; bind all or none"
                 ));
             }
         };
@@ -343,7 +342,7 @@ impl CpuMap {
         }
         let (count, what) = if groups > 1 { (groups, "groups") } else { (threads, "threads") };
         Err(format!(
-            "`auto:` needs as many CPUs as threads or groups: {count} {what} and {cpus} CPUs are named"
+            "`auto:` needs as many CPUs as threads or groups, but {count} {what} and {cpus} CPUs are given"
         ))
     }
 }
@@ -378,25 +377,28 @@ fn by_number(available: usize, wishes: &Wishes, warnings: &mut Vec<String>) -> R
     });
     if let Some(limit) = wishes.hard_limit.filter(|limit| threads > *limit) {
         if wishes.threads.is_some() {
-            warnings.push(format!("`nbthread {threads}` is above `thread-hard-limit`: {limit} threads run"));
+            warnings
+                .push(format!("`nbthread {threads}` exceeds `thread-hard-limit`: starting {limit} threads"));
         }
         threads = limit;
     }
     let named = wishes.group_settings.keys().max().copied().unwrap_or(0);
     let groups = wishes.groups.unwrap_or_else(|| threads.div_ceil(largest).max(named)).clamp(1, MAX_GROUPS);
     if groups > threads {
-        return Err(format!("{groups} thread groups need at least as many threads, and there are {threads}"));
+        return Err(format!(
+            "{groups} thread groups need at least as many threads, but there are only {threads}"
+        ));
     }
     if threads > groups * MAX_GROUP_SIZE {
         let room = groups * MAX_GROUP_SIZE;
         warnings.push(format!(
-            "{threads} threads do not fit into {groups} groups of at most {MAX_GROUP_SIZE}: {room} threads run"
+            "{threads} threads do not fit into {groups} groups of at most {MAX_GROUP_SIZE}: starting {room} threads"
         ));
         threads = room;
     }
     if let Some(number) = wishes.group_settings.keys().find(|number| **number > groups) {
         return Err(format!(
-            "`thread-group {number}`: there are only {groups} groups; `thread-groups` makes more"
+            "`thread-group {number}` does not exist: there are {groups} groups; increase `thread-groups`"
         ));
     }
     let ranges = ranges(threads, groups, wishes)?;
@@ -416,21 +418,21 @@ fn ranges(threads: usize, groups: usize, wishes: &Wishes) -> Result<Vec<Range<us
         let number = group + 1;
         if last > threads {
             return Err(format!(
-                "`thread-group {number}`: thread {last} does not exist, there are {threads}"
+                "`thread-group {number}`: thread {last} does not exist, the number of threads is {threads}"
             ));
         }
         for thread in &mut taken[first - 1..last] {
             if std::mem::replace(thread, true) {
-                return Err(format!("`thread-group {number}`: a thread is in another group already"));
+                return Err(format!("`thread-group {number}`: a thread already belongs to another group"));
             }
         }
     }
     let mut left = taken.iter().filter(|taken| !**taken).count();
     if free_groups == 0 && left > 0 {
-        return Err(format!("{left} threads are in no `thread-group`"));
+        return Err(format!("{left} threads belong to no `thread-group`"));
     }
     if left < free_groups {
-        return Err(format!("{free_groups} thread groups have no thread left to run"));
+        return Err(format!("{free_groups} thread groups have no threads"));
     }
     let mut next = 0;
     let mut ranges = Vec::with_capacity(groups);
@@ -443,7 +445,8 @@ fn ranges(threads: usize, groups: usize, wishes: &Wishes) -> Result<Vec<Range<us
         next += taken[next..].iter().take_while(|taken| **taken).count();
         if taken[next..].iter().take(share).any(|taken| *taken) {
             return Err(
-                "the threads left for the other groups are not contiguous: say all `thread-group`".into()
+                "the threads left for the other groups are not contiguous: set `thread-group` for all groups"
+                    .into(),
             );
         }
         ranges.push(next..next + share);

@@ -144,7 +144,7 @@ fn shared_cpus_cause_a_warning() {
         (some(2, vec![map(set("1", "all"), "0")]), Some("2 threads share 1 CPUs")),
         (some(2, vec![map(set("1", "all"), "0-1")]), None),
         (some(2, vec![map(set("1", "1"), "0")]), Some("1 of 2 threads")),
-        (Wishes { groups: Some(1), ..some(70, Vec::new()) }, Some("64 threads run")),
+        (Wishes { groups: Some(1), ..some(70, Vec::new()) }, Some("starting 64 threads")),
     ] {
         let machine = machine(&[(0, &[(6, 2, 34), (2, 1, 21)])]);
         let (_, warnings) = Placement::new(&machine, &Cpus::new(), &wishes).unwrap();
@@ -204,9 +204,9 @@ fn groups_take_configured_threads_and_share_the_rest() {
     for (list, message) in [
         (&[(1, Some((1, 2))), (2, Some((2, 4)))][..], "already"),
         (&[(1, Some((9, 11)))], "does not exist"),
-        (&[(4, None)], "only 3 groups"),
+        (&[(4, None)], "there are 3 groups"),
         (&[(2, Some((2, 3)))], "contiguous"),
-        (&[(1, Some((1, 2))), (2, Some((3, 4))), (3, Some((5, 6)))], "in no `thread-group`"),
+        (&[(1, Some((1, 2))), (2, Some((3, 4))), (3, Some((5, 6)))], "belong to no `thread-group`"),
     ] {
         let error = Placement::new(&epyc(), &Cpus::new(), &wishes(list)).unwrap_err();
         assert!(error.contains(message), "{list:?}: {error}");

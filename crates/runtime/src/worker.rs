@@ -184,7 +184,7 @@ impl Inboxes {
             }
             if let Some(Err(error)) = place.cpus.as_ref().map(topology::bind) {
                 let cpus = topology::show_list(&place.cpus.unwrap_or_default());
-                to_standard_error(&format!("worker {index}: cannot be bound to CPUs {cpus}: {error}\n"));
+                to_standard_error(&format!("worker {index}: cannot bind to CPUs {cpus}: {error}\n"));
             }
             match runtime().and_then(|runtime| Ok((runtime, timer::Alarm::new()?))) {
                 Ok((runtime, alarm)) => {
@@ -196,7 +196,7 @@ impl Inboxes {
                 }
             }
         })?;
-        told.recv().map_err(|_| io::Error::other("the thread ended"))??;
+        told.recv().map_err(|_| io::Error::other("the thread terminated"))??;
         Ok(thread)
     }
 }
@@ -229,7 +229,7 @@ fn run<F, Fut>(
         tokio::task::spawn_local(async move {
             if let Err(error) = timer::drive(alarm).await {
                 // A worker without deadlines cannot work reliably.
-                to_standard_error(&format!("worker {index}: no timer: {error}\n"));
+                to_standard_error(&format!("worker {index}: cannot create a timer: {error}\n"));
                 std::process::abort();
             }
         });

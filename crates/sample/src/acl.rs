@@ -39,8 +39,10 @@ impl Criterion {
     /// Compiles the words after the ACL's name: criterion, flags, operator and values.
     pub fn compile(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Self, Diagnostic> {
         let Some(word) = words.next() else {
-            return Err(Diagnostic::alert("an ACL needs a criterion: a sample expression or an ACL keyword")
-                .at(words.end()));
+            return Err(Diagnostic::alert(
+                "an ACL requires a criterion: a sample expression or an ACL keyword",
+            )
+            .at(words.end()));
         };
         let (expression, implied) = criterion(word, words, scope)?;
         let alone = words.peek().is_none();
@@ -49,18 +51,18 @@ impl Criterion {
             Some(method) => method,
             None => {
                 return Err(Diagnostic::alert(format!(
-                    "`{}` gives values of the type {}, which has no match method of its own",
+                    "`{}` returns type {}, which has no default match method",
                     word.text,
                     expression.gives().name()
                 ))
                 .at(word.span)
-                .help("say how to match with `-m` and one of found, bool, int, ip, bin, len, str, sub, reg, beg, end, dir, dom"));
+                .help("select a method with `-m`: found, bool, int, ip, bin, len, str, sub, reg, beg, end, dir or dom"));
             }
         };
         let expects = method.expects();
         if !expression.gives().casts_to(expects) {
             return Err(Diagnostic::alert(format!(
-                "match method `{}` cannot be used with values of the type {}",
+                "match method `{}` does not support type {}",
                 MatchMethod::names().nth(method as usize).unwrap_or_default(),
                 expression.gives().name()
             ))
@@ -173,9 +175,9 @@ impl AclTest for Criterion {
 }
 
 fn without_patterns(word: Word<'_>) -> Diagnostic {
-    Diagnostic::warning(format!("`{}` never matches: there is nothing behind it to match against", word.text))
+    Diagnostic::warning(format!("`{}` never matches: it has no pattern", word.text))
         .at(word.span)
-        .help("`-m found` asks whether there is a value, `-m bool` whether it is not 0; `--` says that this is meant")
+        .help("use `-m found` to test for a value, `-m bool` to test for a value other than 0, or `--` to silence this warning")
         .haproxy(format!(
             "acl keyword '{}' : no pattern to match against were provided, so this ACL will never match.\n  \
              If this is what you intended, please add '--' to get rid of this warning.\n  \
@@ -197,7 +199,7 @@ pub(crate) fn warn(acl: &Acl, name: Option<&str>, span: Span, scope: &Scope<'_>)
         };
         let side = if scope.proxy.is_none_or(|proxy| proxy.is_frontend) { "frontend" } else { "backend" };
         scope.names.warn(
-            Diagnostic::warning(format!("{title} never matches: `{keyword}` has nothing to look at in {rules} rules"))
+            Diagnostic::warning(format!("{title} never matches: `{keyword}` is not available in {rules} rules"))
                 .at(span)
                 .haproxy(format!(
                     "{shown} will never match because it uses keyword '{keyword}' which is incompatible with '{side} {rules} rule'"
@@ -268,9 +270,8 @@ fn criterion(
             .haproxy(format!("unknown fetch method '{name}' in ACL expression '{}'", word.text))
     })?;
     if end < text.len() {
-        return Err(
-            Diagnostic::alert(format!("unexpected `{}` in the ACL's criterion", &text[end..])).at(word.span)
-        );
+        return Err(Diagnostic::alert(format!("unexpected `{}` in the criterion of the ACL", &text[end..]))
+            .at(word.span));
     }
     if method.is_none() {
         expression.take_converters(words, scope)?;
@@ -293,7 +294,7 @@ fn check_groups(
     let Some(entries) = list.fixed() else { return Ok(()) };
     let mut words = entries.slots().map(|slot| String::from_utf8_lossy(entries.text(slot))).peekable();
     if alone && words.peek().is_none() {
-        return Err(Diagnostic::alert(format!("`{}` needs the names of groups behind it", criterion.text))
+        return Err(Diagnostic::alert(format!("`{}` needs group names", criterion.text))
             .at(criterion.span)
             .haproxy("acl http_auth_group(): no groups specified"));
     }
@@ -317,21 +318,18 @@ pub fn compile_declaration(
     scope: &Scope<'_>,
 ) -> Result<(Box<str>, Criterion), Diagnostic> {
     let Some(name) = words.next() else {
-        return Err(Diagnostic::alert("an ACL needs a name and a criterion").at(words.end()));
+        return Err(Diagnostic::alert("an ACL requires a name and a criterion").at(words.end()));
     };
     let wrong = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':'));
     if let Some(at) = name.text.find(wrong) {
         let wrong = name.text[at..].chars().next().unwrap_or_default();
-        return Err(Diagnostic::alert(format!(
-            "the character `{wrong}` is not allowed in the name of an ACL"
-        ))
-        .at(name.span)
-        .help("letters, digits, `-`, `_`, `.` and `:` are"));
+        return Err(Diagnostic::alert(format!("character `{wrong}` is not allowed in an ACL name"))
+            .at(name.span)
+            .help("use letters, digits, `-`, `_`, `.` and `:`"));
     }
     if matches!(name.text, "or" | "OR") {
-        return Err(
-            Diagnostic::alert(format!("`{}` is an operator and cannot name an ACL", name.text)).at(name.span)
-        );
+        return Err(Diagnostic::alert(format!("`{}` is an operator and cannot be an ACL name", name.text))
+            .at(name.span));
     }
     Ok((name.text.into(), Criterion::compile(words, scope)?))
 }
@@ -343,7 +341,7 @@ pub(crate) fn resolve(word: Word<'_>, scope: &Scope<'_>) -> Result<Acl, Diagnost
     }
     let Some((_, text)) = PREDEFINED.iter().find(|(name, _)| *name == word.text) else {
         let known = scope.acls.names().chain(PREDEFINED.iter().map(|(name, _)| *name));
-        return Err(Diagnostic::alert(format!("there is no ACL `{}`", word.text))
+        return Err(Diagnostic::alert(format!("unknown ACL `{}`", word.text))
             .at(word.span)
             .did_you_mean(diag::suggest(word.text, known))
             .haproxy(format!("no such ACL : '{}'", word.text)));

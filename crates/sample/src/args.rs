@@ -300,11 +300,11 @@ pub fn resolve(texts: &[String], specs: &[Spec], scope: &Scope<'_>) -> Result<Ve
             _ if spec.optional && !names_current_proxy(spec.kind) => args.push(Arg::Missing),
             _ if spec.kind == ArgKind::Table => args.push(Arg::Table(own_table(scope)?)),
             _ if names_current_proxy(spec.kind) => {
-                let missing = || format!("needs the name of a {} here", spec.kind.name());
+                let missing = || format!("needs the name of a {}", spec.kind.name());
                 let own = scope.proxy.ok_or_else(missing)?;
                 let fits = if spec.kind == ArgKind::Backend { own.is_backend } else { own.is_frontend };
                 if !fits {
-                    return Err(format!("{}: `{}` is none", missing(), own.name));
+                    return Err(format!("{}, because `{}` is not one", missing(), own.name));
                 }
                 args.push(Arg::Proxy(Arc::clone(own)));
             }
@@ -326,11 +326,11 @@ fn is_own_without_name(kind: ArgKind) -> bool {
 /// The stick table of the current proxy.
 fn own_table(scope: &Scope<'_>) -> Result<Arc<Table>, String> {
     let own = scope.proxy.filter(|_| !scope.inherited);
-    let Some(own) = own else { return Err("needs the name of a stick table here".into()) };
+    let Some(own) = own else { return Err("needs the name of a stick table".into()) };
     scope
         .names
         .table(&own.name)
-        .ok_or_else(|| format!("needs the name of a stick table here: `{}` has none of its own", own.name))
+        .ok_or_else(|| format!("needs the name of a stick table, because `{}` has no stick table", own.name))
 }
 
 fn names_current_proxy(kind: ArgKind) -> bool {
@@ -338,7 +338,7 @@ fn names_current_proxy(kind: ArgKind) -> bool {
 }
 
 fn resolve_one(text: &str, kind: ArgKind, scope: &Scope<'_>) -> Result<Arg, String> {
-    let wrong = || format!("`{text}` is no {}", kind.name());
+    let wrong = || format!("`{text}` is not a valid {}", kind.name());
     Ok(match kind {
         ArgKind::Str => Arg::Bytes(bytes_of(text).into()),
         ArgKind::HeaderName => Arg::Name(Name::new(text.as_bytes())),
@@ -418,7 +418,7 @@ fn resolve_server(text: &str, scope: &Scope<'_>) -> Result<Arg, String> {
             refer(proxy, server)
         }
         None => {
-            let missing = || format!("`{text}` must be written `backend/server` here");
+            let missing = || format!("`{text}` must have the form `backend/server`");
             let proxy = scope.proxy.filter(|_| !scope.inherited).ok_or_else(missing)?;
             refer(Arc::clone(proxy), text)
         }

@@ -46,8 +46,10 @@ impl Condition {
                 words.next();
                 Self::parse(words, scope, word.text == "unless").map(Some)
             }
-            other => Err(Diagnostic::alert(format!("unexpected `{other}`; `if` or `unless` may stand here"))
-                .at(word.span)),
+            other => {
+                Err(Diagnostic::alert(format!("unexpected `{other}`; only `if` or `unless` may follow"))
+                    .at(word.span))
+            }
         }
     }
 
@@ -77,7 +79,7 @@ impl Condition {
             if matches!(word.text, "or" | "OR" | "||") {
                 if terms.is_empty() {
                     return Err(
-                        Diagnostic::alert(format!("`{}` needs an ACL before it", word.text)).at(word.span)
+                        Diagnostic::alert(format!("missing ACL before `{}`", word.text)).at(word.span)
                     );
                 }
                 alternatives.push(std::mem::take(&mut terms).into());
@@ -87,9 +89,9 @@ impl Condition {
         }
         if terms.is_empty() {
             let message = if alternatives.is_empty() {
-                "a condition needs an ACL"
+                "missing ACL in the condition"
             } else {
-                "an ACL is missing behind the last `or`"
+                "missing ACL after the last `or`"
             };
             return Err(Diagnostic::alert(message).at(start));
         }
@@ -133,8 +135,7 @@ fn term(first: Word<'_>, words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Ter
             word.text = bare;
             break;
         }
-        word =
-            words.next().ok_or_else(|| Diagnostic::alert("an ACL is missing behind `!`").at(first.span))?;
+        word = words.next().ok_or_else(|| Diagnostic::alert("missing ACL after `!`").at(first.span))?;
     }
     if word.text != "{" {
         let acl = acl::resolve(word, scope)?;
@@ -145,7 +146,7 @@ fn term(first: Word<'_>, words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Ter
     let Some(length) = inner.iter().position(|word| word.text == "}") else {
         return Err(Diagnostic::alert("the anonymous ACL has no closing brace")
             .at(word.span)
-            .help("braces are words of their own: `{ path_beg /x }` with blanks inside"));
+            .help("separate the braces with spaces: `{ path_beg /x }`"));
     };
     let end = inner[length].span;
     let mut criterion = Words::new(&inner[..length], end);

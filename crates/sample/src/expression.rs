@@ -49,7 +49,7 @@ impl Expression {
     /// Compiles an expression from `words`: one word, and the following words that are converters.
     pub fn compile(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Self, Diagnostic> {
         let Some(word) = words.next() else {
-            return Err(Diagnostic::alert("a sample expression is missing").at(words.end()));
+            return Err(Diagnostic::alert("expected a sample expression").at(words.end()));
         };
         let (mut expression, end) = Self::begin(word.text, word.span, scope)?;
         if end < word.text.len() {
@@ -115,7 +115,7 @@ impl Expression {
         }
         if !gives.casts_to(Type::Str) {
             return Err(
-                Diagnostic::alert(format!("`{text}` gives nothing that can be hashed as text")).at(span)
+                Diagnostic::alert(format!("the result of `{text}` cannot be hashed as text")).at(span)
             );
         }
         Ok(Self { fetch, args: Args(Box::default()), steps: steps.into(), gives })
@@ -247,9 +247,9 @@ fn converted<'a>(mut value: Value<'a>, steps: &'a [ConverterStep], env: &'a Env<
 
 fn trailing(text: &str, at: usize, span: Span) -> Diagnostic {
     let rest = &text[at..];
-    Diagnostic::alert(format!("unexpected `{rest}` behind the expression `{}`", &text[..at]))
+    Diagnostic::alert(format!("unexpected `{rest}` after the expression `{}`", &text[..at]))
         .at(part(text, span, at, text.len()))
-        .help("converters are separated by commas; an argument with a parenthesis or a comma needs quotes of its own")
+        .help("separate converters with commas, and quote arguments that contain a parenthesis or a comma")
 }
 
 /// The span of a part of a word if the word appears verbatim in the file (no quotes or escapes).
@@ -288,7 +288,7 @@ impl Parser<'_, '_> {
             }
             None => {
                 self.at = self.text.len();
-                Err(self.error(start, format!("the arguments of `{name}` have no closing parenthesis")))
+                Err(self.error(start, format!("missing closing parenthesis after the arguments of `{name}`")))
             }
         }
     }
@@ -361,7 +361,7 @@ impl Parser<'_, '_> {
             let texts = self.arguments(start, &name, convert.args)?;
             if !gives.casts_to(convert.takes) {
                 let message = format!(
-                    "converter `{name}` cannot be applied here: it takes {} and is given {}",
+                    "converter `{name}` cannot be applied: it takes {}, but the input is {}",
                     convert.takes.name(),
                     gives.name()
                 );
@@ -393,7 +393,7 @@ impl Parser<'_, '_> {
 
 /// The warning for a fetch of raw connection bytes in HTTP mode.
 pub(crate) fn bytes_in_http(name: &str, span: Span) -> Diagnostic {
-    Diagnostic::warning(format!("`{name}` gives nothing in HTTP: it reads the bytes of a connection"))
+    Diagnostic::warning(format!("`{name}` returns nothing in HTTP mode: it reads raw connection data"))
         .at(span)
-        .label("for `mode tcp`")
+        .label("use it in `mode tcp`")
 }

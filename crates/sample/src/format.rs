@@ -326,7 +326,7 @@ impl Compiler<'_, '_> {
             return Err(self
                 .error(start, format!("there is no log format alias `{shown}`"))
                 .did_you_mean(diag::suggest(name, alias::names()))
-                .help("to write the character `%` itself, double it: `%%`")
+                .help("to output a `%` character, double it: `%%`")
                 .haproxy(format!(
                     "no such format alias '{shown}'. If you wanted to emit the '%' character verbatim, you need to use '%%'"
                 )));
@@ -378,7 +378,7 @@ impl Compiler<'_, '_> {
                         return Err(self
                             .error(start, format!("unknown flag `{other}` in a log format"))
                             .did_you_mean(diag::suggest(other, ["json", "cbor", "bin"]))
-                            .help("Q, X, E, bin, json and cbor are known"));
+                            .help("use Q, X, E, bin, json or cbor"));
                     }
                 }
             }
@@ -389,9 +389,9 @@ impl Compiler<'_, '_> {
     fn item_type(&self, start: usize, name: &str) -> Result<ItemType, Diagnostic> {
         let known = ItemType::NAMES.iter();
         known.clone().find(|(known, _)| *known == name).map(|(_, found)| *found).ok_or_else(|| {
-            self.error(start, format!("unknown type `{name}` of an item in a log format"))
+            self.error(start, format!("unknown item type `{name}` in a log format"))
                 .did_you_mean(diag::suggest(name, known.map(|(name, _)| *name)))
-                .help("str, sint and bool are known")
+                .help("use str, sint or bool")
         })
     }
 
@@ -400,7 +400,7 @@ impl Compiler<'_, '_> {
         let rest = &self.text[self.at + 1..];
         let Some(length) = rest.find(end) else {
             self.at = self.text.len();
-            return Err(self.error(start, format!("`{end}` is missing in a log format")));
+            return Err(self.error(start, format!("missing `{end}` in a log format")));
         };
         let inner = rest[..length].to_owned();
         self.at += length + 2;
@@ -440,15 +440,15 @@ impl Compiler<'_, '_> {
         if !rest.starts_with(']') {
             let shown = rest.split(']').next().unwrap_or_default().to_owned();
             let problem =
-                if shown.is_empty() { "`]` is missing".into() } else { format!("unexpected `{shown}`") };
+                if shown.is_empty() { "missing `]`".into() } else { format!("unexpected `{shown}`") };
             self.at = self.text.len() - rest.len() + shown.len();
-            let error = self.error(start, format!("{problem} behind the expression in a log format"));
+            let error = self.error(start, format!("{problem} after the expression in a log format"));
             let is_open = !rest.contains(']');
             return Err(if is_open { error.haproxy(format!("missing ']' after '{from}'")) } else { error });
         }
         self.at = self.text.len() - rest.len() + 1;
         if !expression.gives().casts_to(Type::Str) {
-            return Err(self.error(start, "the expression gives nothing that can be written as text"));
+            return Err(self.error(start, "the result of the expression cannot be converted to text"));
         }
         self.flush();
         self.parts.push(FormatPart::Expression(Box::new(expression), item));

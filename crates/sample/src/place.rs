@@ -100,16 +100,16 @@ impl Columns {
         match self {
             Self::RESPONSE => "the response's contents",
             Self::RESPONSE_KEPT => "the response",
-            Self::SERVER => "the server that was chosen",
+            Self::SERVER => "the selected server",
             Self::TRANSFER => "the transfer's counters",
-            Self::BACKEND => "the backend that was chosen",
+            Self::BACKEND => "the selected backend",
             Self::REQUEST => "the request's contents",
             Self::EITHER => "the contents of a request or response",
             Self::REQUEST_KEPT => "the request",
             Self::CLIENT_SESSION => "the client's session",
             Self::FRONTEND => "the frontend's session",
             Self::CLIENT => "the client's connection",
-            _ => "the process at work",
+            _ => "the process",
         }
     }
 }

@@ -46,7 +46,7 @@ pub trait Names {
     }
     /// Reads a file named in the configuration (error files, keys), relative to the working directory. Always an error at run time.
     fn read_file(&self, path: &str) -> Result<Vec<u8>, String> {
-        Err(format!("`{path}`: no file is read at run time"))
+        Err(format!("`{path}`: files cannot be read at run time"))
     }
     /// Reads a pattern file. These are often large and read once, so the caller owns the bytes and no copy is cached.
     fn read_patterns(&self, path: &str) -> Result<Vec<u8>, String> {

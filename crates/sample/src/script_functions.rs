@@ -33,11 +33,17 @@ fn texts<'t, 'a>(args: &'a Args, room: &'t mut [&'a [u8]; 8]) -> &'t [&'a [u8]] 
 
 /// The fetch for script functions; its first argument is the function. Without an explicit method its values are matched as
 /// strings, whatever their type, as in HAProxy.
-pub(crate) static FETCH: Fetch =
-    fetch::row("lua.", &MOST, Type::Str, Columns(u32::MAX), "a value that a script gives", |env, args, _| {
+pub(crate) static FETCH: Fetch = fetch::row(
+    "lua.",
+    &MOST,
+    Type::Str,
+    Columns(u32::MAX),
+    "value returned by a Lua function",
+    |env, args, _| {
         let function: &ScriptFunction = args.prepared(0)?;
         function.0.fetch(env, texts(args, &mut [&[]; 8]))
-    });
+    },
+);
 
 /// The converter for script functions.
 pub(crate) static CONVERT: Convert = convert::row(
@@ -45,7 +51,7 @@ pub(crate) static CONVERT: Convert = convert::row(
     &MOST,
     Type::Str,
     Type::Str,
-    "what a script makes of a value",
+    "converts the value with a Lua function",
     |value, args, env| {
         let function: &ScriptFunction = args.prepared(0)?;
         function.0.convert(&value, env, texts(args, &mut [&[]; 8]))

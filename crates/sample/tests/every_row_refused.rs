@@ -106,6 +106,6 @@ fn every_row_refuses_wrong_places_and_types() {
             row.args.iter().filter(|spec| !spec.optional).map(|spec| right(spec.kind)).collect();
         let text = format!("bool(true),{}({})", row.name, args.join(","));
         let found = world.eval(&text);
-        assert!(tells(&found, row.name, "cannot be applied here: it takes"), "{text}: {found}");
+        assert!(tells(&found, row.name, "cannot be applied: it takes"), "{text}: {found}");
     }
 }

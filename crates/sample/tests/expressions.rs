@@ -25,17 +25,17 @@ fn constants_and_the_connection() {
         ("src", "ipv4:192.0.2.7"), ("src_port", "sint:4711"), ("dst", "ipv4:203.0.113.1"), ("dst_port", "sint:80"),
         ("fc_src", "ipv4:10.9.9.9"), ("fc_src_port", "sint:5000"), ("fc_rcvd_proxy", "bool:1"),
         ("fc_pp_unique_id", "str:uid-1"), ("fc_pp_authority", "str:sni.example"), ("fc_pp_tlv(0x05)", "str:uid-1"),
-        ("fc_pp_tlv(AUTHORITY)", "str:sni.example"), ("fc_pp_tlv(0xee)", "none"), ("fc_pp_tlv(foo)", "error: `fc_pp_tlv`: the type is a number from 0x00 to 0xff or the name of a standard type"),
+        ("fc_pp_tlv(AUTHORITY)", "str:sni.example"), ("fc_pp_tlv(0xee)", "none"), ("fc_pp_tlv(foo)", "error: `fc_pp_tlv`: the type must be a number from 0x00 to 0xff or a standard type name"),
         ("ssl_fc", "bool:0"), ("ssl_fc_sni", "none"), ("fe_name", "str:fe"), ("fe_id", "sint:2"), ("so_id", "sint:1"), ("so_name", "none"),
-        ("be_name", "error: `be_name` cannot be used here: it needs the backend that was chosen"),
+        ("be_name", "error: `be_name` cannot be used here: it needs the selected backend"),
         ("nbsrv(be)", "sint:2"), ("srv_is_up(be/s1)", "bool:1"), ("srv_conn(be/s2)", "sint:0"), ("srv_conn_free(be/s2)", "sint:10"),
         ("nbsrv(nope)", "error: `nbsrv` argument 1: there is no backend `nope`"), ("fe_conn(fe)", "sint:0"),
         ("rand(1)", "sint:0"), ("uuid,length", "sint:36"), ("uuid(7),bytes(14,1)", "bin:7"), ("thread", "sint:0"), ("nbproc", "sint:1"),
         ("wait_end", "bool:1"), ("unique-id", "str:id-77"), ("txn.id32", "sint:31"), ("srcc", "error: unknown fetch method `srcc`"),
         ("src,", "ipv4:192.0.2.7"),
-        ("src)", "error: unexpected `)` behind the expression `src`"), ("src(1)", "error: `src` takes no argument"),
-        ("str", "error: `str` needs argument 1: a string"), ("str()", "str:"), ("int(x)", "error: `int` argument 1: `x` is no integer"), ("str(a),bytes(x)", "error: `bytes`: the offset is a number from 0 on, or the name of a variable"), ("str(a),bytes(0,0)", "error: `bytes`: the length is a number from 1 on, or the name of a variable"),
-        ("str(a", "error: the arguments of `str` have no closing parenthesis"),
+        ("src)", "error: unexpected `)` after the expression `src`"), ("src(1)", "error: `src` takes no argument"),
+        ("str", "error: `str` needs argument 1: a string"), ("str()", "str:"), ("int(x)", "error: `int` argument 1: `x` is not a valid integer"), ("str(a),bytes(x)", "error: `bytes`: the offset must be at least 0, or a variable name"), ("str(a),bytes(0,0)", "error: `bytes`: the length must be at least 1, or a variable name"),
+        ("str(a", "error: missing closing parenthesis after the arguments of `str`"),
         ("src,lowerr", "error: unknown converter `lowerr`"),
         ("res.hdr(x)", "error: `res.hdr` cannot be used here: it needs the response's contents"),
     ]);
@@ -130,9 +130,9 @@ fn converters_of_numbers_bytes_and_dates() {
         ("str(data),hmac(sha256,a2V5),hex", "str:5031FE3D989C6D1537A013FA6E739DA23463FDAEC3B70137D828E36ACE221BD0"),
         ("int(1234567890),utime(\"%Y-%m-%d %H:%M:%S %j %a %b\")", "str:2009-02-13 23:31:30 044 Fri Feb"), ("int(1234567890123),ms_utime(\"%S.%3N\")", "str:30.123"), ("int(0),http_date", "str:Thu, 01 Jan 1970 00:00:00 GMT"),
         ("str('Sun, 06 Nov 1994 08:49:37 GMT'),date", "sint:784111777"), ("src,ipmask(24)", "ipv4:192.0.2.0"), ("src,ipmask(255.255.0.0)", "ipv4:192.0.0.0"), ("ipv6(2001:db8:1::1),ipmask(24,32)", "ipv6:2001:db8::"),
-        ("date(0,ms),div(1000000000000)", "sint:1"), ("src,ipmask(33)", "error: `ipmask` argument 1: `33` is no IPv4 mask"), ("str(a),add(x)", "error: `add` argument 1: `x` is neither a number nor a variable"),
+        ("date(0,ms),div(1000000000000)", "sint:1"), ("src,ipmask(33)", "error: `ipmask` argument 1: `33` is not a valid IPv4 mask"), ("str(a),add(x)", "error: `add` argument 1: `x` is neither a number nor a variable"),
         ("int(5),set-var(txn.n),add(txn.n)", "sint:10"), ("str(secret),set-var(txn.k),secure_memcmp(txn.k)", "bool:1"), ("str(b),set-var(txn.k),strcmp(txn.k)", "sint:0"),
-        ("bin(41),ipmask(8)", "error: converter `ipmask` cannot be applied here: it takes addr and is given bin"),
+        ("bin(41),ipmask(8)", "error: converter `ipmask` cannot be applied: it takes addr, but the input is bin"),
     ]);
 }
 
@@ -155,7 +155,7 @@ fn converters_of_protocols() {
         // An MQTT 3.1.1 CONNECT of client `cid` with a user, and a CONNACK.
         ("bin(101600044d5154540480003c0003636964),mqtt_is_valid", "none"),
         ("bin(101600044d5154540480003c000363696400056d75736572),mqtt_is_valid", "bool:1"), ("bin(101600044d5154540480003c000363696400056d75736572),mqtt_field_value(connect,username)", "str:muser"), ("bin(101600044d5154540480003c000363696400056d75736572),mqtt_field_value(1,keepalive)", "str:60"), ("bin(20020000),mqtt_field_value(connack,reason_code)", "str:0"), ("bin(20020000),mqtt_field_value(connect,flags)", "none"),
-        ("bin(089601),protobuf(1,int32)", "sint:150"), ("bin(1a03089601),protobuf(3.1,uint64)", "sint:150"), ("bin(120774657374696e67),protobuf(2,string)", "str:testing"), ("bin(0803),protobuf(1,sint32)", "sint:-2"), ("bin(0d0000c03f),protobuf(1,float)", "str:1.5"), ("bin(089601),protobuf(2,int32)", "none"), ("bin(0000000003089601),ungrpc(1,int32)", "sint:150"), ("bin(08),protobuf(1,foo)", "error: `protobuf`: `foo` is no type; known are int32, int64, uint32, uint64, sint32, sint64, bool, enum, fixed32, sfixed32, float, fixed64, sfixed64, double, string, bytes"),
+        ("bin(089601),protobuf(1,int32)", "sint:150"), ("bin(1a03089601),protobuf(3.1,uint64)", "sint:150"), ("bin(120774657374696e67),protobuf(2,string)", "str:testing"), ("bin(0803),protobuf(1,sint32)", "sint:-2"), ("bin(0d0000c03f),protobuf(1,float)", "str:1.5"), ("bin(089601),protobuf(2,int32)", "none"), ("bin(0000000003089601),ungrpc(1,int32)", "sint:150"), ("bin(08),protobuf(1,foo)", "error: `protobuf`: unknown type `foo`; use one of: int32, int64, uint32, uint64, sint32, sint64, bool, enum, fixed32, sfixed32, float, fixed64, sfixed64, double, string, bytes"),
         ("str(a=1&b),param(b,0x26)", "str:"), ("str(example.com.),reverse_dom", "str:com.example"), ("bin(0102),be2hex", "str:0102"),
     ]);
 }
@@ -274,14 +274,14 @@ fn typed_maps_refuse_other_values() {
     world.files.insert("fine", "a 7\nb\n");
     world.files.insert("i", "a 1.2.3.4\nb\n");
     let cases = [
-        ("str(a),map_str_int(n)", "error: `map_str_int`: `seven`, the value of `c` in `n`, is no integer"),
-        ("str(a),map_beg_int(fine)", "sint:7"),
-        ("str(a),map_str_ip(i)", "error: `map_str_ip`: ``, the value of `b` in `i`, is no address"),
         (
-            "str(a),be2dec(:,2,2)",
-            "error: `be2dec`: the last argument is 1 to leave out an incomplete chunk, or 0",
+            "str(a),map_str_int(n)",
+            "error: `map_str_int`: `seven`, the value of `c` in `n`, is not an integer",
         ),
-        ("int(1),http_date(0,h)", "error: `http_date`: the unit is s, ms or us"),
+        ("str(a),map_beg_int(fine)", "sint:7"),
+        ("str(a),map_str_ip(i)", "error: `map_str_ip`: ``, the value of `b` in `i`, is not an address"),
+        ("str(a),be2dec(:,2,2)", "error: `be2dec`: the last argument is 1 to omit an incomplete chunk, or 0"),
+        ("int(1),http_date(0,h)", "error: `http_date`: the unit must be s, ms or us"),
     ];
     check(&world, &cases);
 }
@@ -308,8 +308,8 @@ fn conditions_hold_as_their_acls_do() {
         assert_eq!(world.test(text), Ok(expected), "{text}");
     }
     let errors = [
-        ("nope", "there is no ACL `nope`"), ("", "a condition needs an ACL"), ("img or", "an ACL is missing behind the last `or`"), ("{ src 10.0.0.1", "the anonymous ACL has no closing brace"),
-        ("{ foo bar }", "unknown fetch method `foo` in ACL expression `foo`"), ("{ var(txn.x) 1 }", "`var(txn.x)` gives values of the type any, which has no match method of its own"), ("{ dst_port x }", "`x` is neither a number nor a range of numbers"),
+        ("nope", "unknown ACL `nope`"), ("", "missing ACL in the condition"), ("img or", "missing ACL after the last `or`"), ("{ src 10.0.0.1", "the anonymous ACL has no closing brace"),
+        ("{ foo bar }", "unknown fetch method `foo` in ACL expression `foo`"), ("{ var(txn.x) 1 }", "`var(txn.x)` returns type any, which has no default match method"), ("{ dst_port x }", "`x` is neither a number nor a range of numbers"),
         ("{ path -m xx /a }", "unknown match method `xx`"), ("{ src,table_conn_cnt(t) gt 1 }", "`table_conn_cnt` argument 1: there is no stick table `t`"),
     ];
     for (text, expected) in errors {
@@ -420,6 +420,6 @@ fn variables_are_dumped_by_scope_prefix_and_delimiter() {
     assert_eq!(world.eval("dump_all_vars(txn,,'; ')").matches("; ").count(), 2);
     assert_eq!(
         world.eval("dump_all_vars(galaxy)"),
-        "error: `dump_all_vars`: `galaxy` is no scope; they are sess, txn, req, res and proc"
+        "error: `dump_all_vars`: unknown scope `galaxy`; use sess, txn, req, res or proc"
     );
 }

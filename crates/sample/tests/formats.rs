@@ -123,10 +123,10 @@ fn format_errors_name_cause_and_position() {
     let cases = [
         ("%zz", "there is no log format alias `zz`"),
         ("100%", "there is no log format alias `%`"),
-        ("%[src", "`]` is missing behind the expression in a log format"),
+        ("%[src", "missing `]` after the expression in a log format"),
         ("%[srcc]", "unknown fetch method `srcc`"),
         ("%{+Z}ci", "unknown flag `Z` in a log format"),
-        ("%{+Q", "`}` is missing in a log format"),
+        ("%{+Q", "missing `}` in a log format"),
         ("%[req.hdr(x)]", "`req.hdr` cannot be used here: it needs the request's contents"),
     ];
     for (text, expected) in cases {

@@ -191,23 +191,20 @@ fn invalid_keys_are_configuration_errors() {
     world.files.insert("text", "no PEM at all");
     world.files.insert("bare", "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n");
     for (expression, expected) in [
-        ("str(x),jwt_decrypt_secret(...)", "`jwt_decrypt_secret`: the secret is no base64"),
+        ("str(x),jwt_decrypt_secret(...)", "`jwt_decrypt_secret`: the secret is not valid base64"),
         (
             "str(x),jwt_decrypt_jwk(abc)",
-            "`jwt_decrypt_jwk`: this is no JSON Web Key that decrypts: an `oct`, `RSA` or `EC` one with its private part",
+            "`jwt_decrypt_jwk`: not a JSON Web Key for decryption: it must be an `oct`, `RSA` or `EC` key with its private part",
         ),
-        (
-            "str(x),jwt_decrypt_cert(es512.pem)",
-            "`jwt_decrypt_cert`: the certificate has no private key, without which nothing is decrypted",
-        ),
-        ("str(x),jwt_decrypt_cert(text)", "`jwt_decrypt_cert`: `text`: there is no certificate in PEM"),
+        ("str(x),jwt_decrypt_cert(es512.pem)", "`jwt_decrypt_cert`: the certificate has no private key"),
+        ("str(x),jwt_decrypt_cert(text)", "`jwt_decrypt_cert`: `text`: no certificate in PEM format"),
         (
             "str(x),jwt_decrypt_cert(gone)",
             "`jwt_decrypt_cert`: cannot read the certificate `gone`: No such file or directory",
         ),
         (
             "str(x),jwt_verify_cert(ES256,bare)",
-            "`jwt_verify_cert`: `bare` holds a bare key, which is no certificate; `jwt_verify` takes such keys",
+            "`jwt_verify_cert`: `bare` contains a public key instead of a certificate; use `jwt_verify` for public keys",
         ),
         (
             "str(x),jwt_verify_cert(ES256,@store/x)",
@@ -215,7 +212,7 @@ fn invalid_keys_are_configuration_errors() {
         ),
         (
             "str(x),jwt_verify_cert(HS256,es512.pem)",
-            "`jwt_verify_cert`: `HS256` is no algorithm for certificates",
+            "`jwt_verify_cert`: algorithm `HS256` does not use certificates",
         ),
     ] {
         assert_eq!(world.eval(expression), format!("error: {expected}"), "{expression}");

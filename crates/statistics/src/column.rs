@@ -16,7 +16,7 @@ const fn plain(name: &'static str) -> &'static str {
 macro_rules! columns {
     ($($name:ident $tags:literal $text:literal)*) => {
         /// Columns by name; the number is the position.
-        #[allow(non_camel_case_types, dead_code, reason = "the names are the interface's, and some are never filled in")]
+        #[allow(non_camel_case_types, dead_code, reason = "the names are part of the interface; some fields are always empty")]
         #[derive(Clone, Copy)]
         pub(crate) enum C { $($name),* }
 
@@ -159,11 +159,11 @@ columns! {
     h2_backend_open_streams  "MGPV" "Count of currently open streams"
     h2_total_connections "MCPV" "Total number of connections"
     h2_backend_total_streams "MCPV" "Total number of streams"
-    ssl_sess             "MCPV" "Sessions of TLS that were made"
-    ssl_reused_sess      "MCPV" "Sessions of TLS that were resumed"
-    ssl_failed_handshake "MCPV" "Handshakes of TLS that failed"
-    ssl_ocsp_staple      "MCPV" "OCSP responses that were stapled"
-    ssl_failed_ocsp_staple "MCPV" "OCSP responses that were expired or could not be stapled"
+    ssl_sess             "MCPV" "Number of new TLS sessions"
+    ssl_reused_sess      "MCPV" "Number of resumed TLS sessions"
+    ssl_failed_handshake "MCPV" "Number of failed TLS handshakes"
+    ssl_ocsp_staple      "MCPV" "Number of stapled OCSP responses"
+    ssl_failed_ocsp_staple "MCPV" "Number of expired or otherwise unusable OCSP responses"
     h1_open_connections  "MGPV" "Count of currently open connections"
     h1_open_streams      "MGPV" "Count of currently open streams"
     h1_total_connections "MCPV" "Total number of connections"

@@ -15,20 +15,20 @@ type DiskMetric = (&'static str, &'static str, fn(&StoreFiles) -> u64);
 
 #[rustfmt::skip]
 const STATES: &[DiskMetric] = &[
-    ("in_use",  "Whether the directory of a cache is this process's and was looked through.",   |own| own.is_open().into()),
-    ("files",   "Responses that a cache has in files, those on their way into one included.",    |own| own.count() as u64),
-    ("bytes",   "Bytes of the files of a cache.",                                                |own| own.bytes()),
-    ("size",    "Bytes that the files of a cache may have.",                                     |own| own.settings.size),
+    ("in_use",  "Whether the directory of a cache is ready for use by this process.",           |own| own.is_open().into()),
+    ("files",   "Number of responses of a cache in files, including those being written.",       |own| own.count() as u64),
+    ("bytes",   "Size of the files of a cache in bytes.",                                        |own| own.bytes()),
+    ("size",    "Maximum size of the files of a cache in bytes.",                                |own| own.settings.size),
 ];
 
 #[rustfmt::skip]
 const COUNTS: &[DiskMetric] = &[
-    ("hits",    "Responses that a cache read from files.",                                       |own| get(&own.counts.hits)),
-    ("written", "Responses that a cache wrote to files.",                                        |own| get(&own.counts.written)),
-    ("evicted", "Files that a cache removed to make room for others.",                           |own| get(&own.counts.evicted)),
-    ("passed",  "Responses that a cache did not write: too many waited for it.",                 |own| get(&own.counts.passed)),
-    ("wrong",   "Files that were not what a cache wrote, and were removed.",                     |own| get(&own.counts.wrong)),
-    ("errors",  "What the system refused a cache that reads and writes files.",                  |own| get(&own.counts.errors)),
+    ("hits",    "Total number of responses that a cache read from files.",                       |own| get(&own.counts.hits)),
+    ("written", "Total number of responses that a cache wrote to files.",                        |own| get(&own.counts.written)),
+    ("evicted", "Total number of files that a cache evicted.",                                   |own| get(&own.counts.evicted)),
+    ("passed",  "Total number of responses that a cache did not write because its write queue was full.", |own| get(&own.counts.passed)),
+    ("wrong",   "Total number of damaged files that a cache removed.",                           |own| get(&own.counts.wrong)),
+    ("errors",  "Total number of I/O errors of a cache.",                                        |own| get(&own.counts.errors)),
 ];
 
 fn get(count: &AtomicU64) -> u64 {

@@ -66,7 +66,7 @@ pub(crate) const FIELDS: &[StatColumn] = &[
     row("MaxZlibMemUsage",             "CLP", "Limit on the amount of memory used by HTTP compression"),
     row("Tasks",                       "MGP", "Total number of tasks in the current worker process (active + sleeping)"),
     row("Run_queue",                   "MGP", "Total number of active tasks+tasklets in the current worker process"),
-    row("Idle_pct",                    "MaP", "Percentage of the time since the last look spent waiting, over all threads"),
+    row("Idle_pct",                    "MaP", "Percentage of time spent waiting since the last reading, over all threads"),
     row("node",                        "COS", "Node name (global.node)"),
     row("description",                 "COS", "Node description (global.description)"),
     row("Stopping",                    "MGP", "1 if the worker process is currently stopping, otherwise zero"),

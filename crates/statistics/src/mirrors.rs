@@ -15,11 +15,11 @@ type MirrorMetric = (&'static str, &'static str, fn(&MirrorCounters) -> &Count);
 
 #[rustfmt::skip]
 const ROWS: &[MirrorMetric] = &[
-    ("begun",        "Copies of requests that were sent on their way here.",                       |own| &own.begun),
-    ("answered",     "Copies of requests that a server answered.",                                 |own| &own.answered),
-    ("failed",       "Copies of requests that came to nothing.",                                   |own| &own.failed),
-    ("dropped",      "Copies of requests that were not made: too many were on their way.",         |own| &own.dropped),
-    ("cut",          "Copies of requests that lost their body: too slow for it, or it ended.",     |own| &own.cut),
+    ("begun",        "Number of mirrored requests in flight.",                                     |own| &own.begun),
+    ("answered",     "Total number of mirrored requests that a server answered.",                  |own| &own.answered),
+    ("failed",       "Total number of mirrored requests that failed.",                             |own| &own.failed),
+    ("dropped",      "Total number of requests not mirrored because too many were in flight.",     |own| &own.dropped),
+    ("cut",          "Total number of mirrored requests with a truncated body, because it was too large or the mirror too slow.", |own| &own.cut),
 ];
 
 /// The backends that receive copies.

@@ -136,19 +136,19 @@ type BackendMetric = (&'static str, &'static str, &'static str, &'static str, fn
 /// The metrics of attempts beyond the first.
 #[rustfmt::skip]
 const BACKENDS: &[BackendMetric] = &[
-    ("extra_attempts",               "gauge",   "Attempts beyond the first being made now.",             "", |own| f64::from(own.in_flight.load(Relaxed))),
-    ("retries_within_budget_total",  "counter", "Retries that the budget allowed.",                      "", |own| own.sum(|own| &own.retries) as f64),
-    ("retries_refused_total",        "counter", "Retries that the budget refused.",                      "", |own| own.sum(|own| &own.retries_refused) as f64),
-    ("hedges_total",                 "counter", "Requests for which a second server was asked.",         "", |own| own.sum(|own| &own.hedges) as f64),
-    ("hedges_won_total",             "counter", "Requests that the second server answered first.",       "", |own| own.sum(|own| &own.hedges_won) as f64),
-    ("hedges_refused_total",         "counter", "Requests for which no second server was asked, though it was time.", ",reason=\"share\"",  |own| own.sum(|own| &own.hedges_refused) as f64),
+    ("extra_attempts",               "gauge",   "Number of additional attempts in progress.",            "", |own| f64::from(own.in_flight.load(Relaxed))),
+    ("retries_within_budget_total",  "counter", "Total number of retries allowed by the budget.",        "", |own| own.sum(|own| &own.retries) as f64),
+    ("retries_refused_total",        "counter", "Total number of retries rejected by the budget.",       "", |own| own.sum(|own| &own.retries_refused) as f64),
+    ("hedges_total",                 "counter", "Total number of hedged requests.",                      "", |own| own.sum(|own| &own.hedges) as f64),
+    ("hedges_won_total",             "counter", "Total number of requests that the second server answered first.", "", |own| own.sum(|own| &own.hedges_won) as f64),
+    ("hedges_refused_total",         "counter", "Total number of requests that were due for hedging, but not hedged.", ",reason=\"share\"",  |own| own.sum(|own| &own.hedges_refused) as f64),
     ("hedges_refused_total",         "counter", "",                                                      ",reason=\"budget\"",    |own| own.sum(|own| &own.hedges_over_budget) as f64),
     ("hedges_refused_total",         "counter", "",                                                      ",reason=\"no-server\"", |own| own.sum(|own| &own.hedges_without_server) as f64),
-    ("hedge_delay_seconds",          "gauge",   "How long requests wait before a second server is asked, where a quantile says so.", "", |own| own.delay_us.load(Relaxed) as f64 / 1e6),
+    ("hedge_delay_seconds",          "gauge",   "Current hedging delay, if it follows a quantile.",      "", |own| own.delay_us.load(Relaxed) as f64 / 1e6),
 ];
 
-const EJECTED: &str = "Whether the server is left out for serving worse than its peers.";
-const EJECTIONS: &str = "How often the server was ejected.";
+const EJECTED: &str = "Whether the server is ejected because it performs worse than its peers.";
+const EJECTIONS: &str = "Total number of ejections of the server.";
 
 /// The metrics: object, name, type, description, labels.
 pub(crate) fn described() -> impl Iterator<Item = DescribedMetric> {

@@ -80,7 +80,7 @@ pub fn respond(statistics: &Arc<Statistics>, request: &PageRequest<'_>) -> PageR
         body: Box::new(std::iter::once(format!("{text}\n").into_bytes())),
     };
     if !matches!(request.method, http::Method::Get | http::Method::Head) {
-        return refuse(405, "Only GET and HEAD are answered here.");
+        return refuse(405, "Only GET and HEAD are supported.");
     }
     let query = request.uri.split_once('?').map_or("", |(_, query)| query);
     let wanted = match MetricsQuery::read(query) {
@@ -173,8 +173,7 @@ const TABLES: [(&str, &str); 3] = [
     ("used", "Number of entries used in this stick table."),
     (
         "local_updates",
-        "Cumulative number of updates of the stick table that this process told its peers of. It begins again after \
-         4294967295.",
+        "Total number of stick table updates announced to peers by this process. Wraps around after 4294967295.",
     ),
 ];
 

@@ -16,7 +16,7 @@ pub fn load(sources: &mut SourceMap, paths: &[PathBuf]) -> Result<Vec<FileId>, V
             Ok(files) => {
                 if files.is_empty() {
                     let path = path.display();
-                    let text = format!("directory `{path}` holds no file whose name ends in .cfg");
+                    let text = format!("directory `{path}` contains no file with the extension .cfg");
                     errors.push(
                         Diagnostic::alert(text)
                             .haproxy(format!("No configuration file found in directory {path}")),

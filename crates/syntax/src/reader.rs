@@ -122,7 +122,7 @@ impl<'a> Reader<'a> {
         let counts = self.blocks.last().is_none_or(|block| block.state == ReaderState::Taken);
         if let Some(nul) = memchr::memchr(0, text) {
             let place = Span::new(self.file, start + nul, start + nul + 1);
-            let message = Diagnostic::alert("a NUL byte in the configuration").at(place);
+            let message = Diagnostic::alert("NUL byte in the configuration").at(place);
             diagnostics.push(message.haproxy(format!(": Stray NUL character at position {}.", nul + 1)));
             return false;
         }
@@ -147,9 +147,9 @@ impl<'a> Reader<'a> {
 
     fn missing_line_feed(&self, start: usize, text: &[u8], diagnostics: &mut Diagnostics) {
         let position = text.len() + 1;
-        let message = Diagnostic::alert("the last line has no line feed at its end")
+        let message = Diagnostic::alert("missing line feed at the end of the last line")
             .at(Span::new(self.file, start + text.len(), start + text.len()))
-            .label("the file may have been cut off here")
+            .label("the file may be truncated")
             .haproxy(format!(
                 ": Missing LF on last line, file might have been truncated at position {position}."
             ));
@@ -269,12 +269,12 @@ fn too_many_words(line: &Line) -> Option<Diagnostic> {
     let position = last.span().start - line.span.start + 1;
     Some(
         Diagnostic::alert(format!(
-            "a line has at most {MOST_WORDS} words, and this one {}",
+            "a line can have at most {MOST_WORDS} words, but this one has {}",
             line.words.len()
         ))
         .at(last.span())
-        .label("what stands behind this word would be lost")
-        .help("ACLs take long lists from files (`-f`), or from several lines of the same name")
+        .label("the rest of the line would be lost")
+        .help("use pattern files (`-f`) for long lists, or several ACL lines with the same name")
         .haproxy(format!(
             ": too many words, truncating after word {MOST_WORDS}, position {position}: <{last}>."
         )),
@@ -309,13 +309,13 @@ fn empty_argument(line: &Line) -> Option<Diagnostic> {
     let span = line.words[empty].span();
     let position = span.start - line.span.start + 1;
     Some(
-        Diagnostic::alert("an empty argument ends the list of arguments")
+        Diagnostic::alert("an empty argument ends the argument list")
             .at(span)
             .label(match last.is_empty() {
-                true => "there is nothing here".to_owned(),
-                false => format!("`{last}` and what stands before it would be ignored"),
+                true => "empty argument".to_owned(),
+                false => format!("`{last}` and everything before it would be ignored"),
             })
-            .help("if an environment variable made it empty, give a default: `${NAME-value}` (section 2.3)")
+            .help("if it comes from an empty environment variable, set a default: `${NAME-value}` (section 2.3)")
             .haproxy(format!(
                 ": argument number {empty} at position {position} is empty and marks the end of the argument list; \
                  all subsequent arguments would be ignored. If this is caused by an environment variable expansion, \
@@ -333,7 +333,7 @@ fn message(
     if let Some(extra) = arguments.get(1) {
         return Err(Diagnostic::alert(format!("unexpected argument `{extra}` for `{directive}`"))
             .at(extra.span())
-            .label("put the message between quotes when it holds spaces")
+            .label("put the message in quotes if it contains spaces")
             .haproxy(format!(
                 ": Unexpected argument '{extra}' for '{directive}'. Use quotes if the message should contain spaces."
             )));
@@ -352,7 +352,7 @@ fn unknown_directive(directive: &Word, name: &str) -> Diagnostic {
 }
 
 fn too_deep(directive: &Word) -> Diagnostic {
-    Diagnostic::alert(format!("more than {MOST_BLOCKS} `.if` stand in each other"))
+    Diagnostic::alert(format!("`.if` blocks are nested more than {MOST_BLOCKS} levels deep"))
         .at(directive.span())
         .haproxy(format!(": too many nested '.if', max is {}.", MOST_BLOCKS + 1))
 }
@@ -366,7 +366,7 @@ fn lone(directive: &Word) -> Diagnostic {
 fn after_else(directive: &Word, opened: Span) -> Diagnostic {
     Diagnostic::alert(format!("`{directive}` after `.else`"))
         .at(directive.span())
-        .related(opened, "the block begins here")
+        .related(opened, "the block starts here")
         .haproxy(format!(": '{directive}' after '.else' is not permitted."))
 }
 

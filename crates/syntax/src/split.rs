@@ -113,7 +113,7 @@ impl Splitter<'_> {
                 quote,
                 quote + 1,
                 "unmatched quote",
-                "the quote that opens here has no end",
+                "the quote that starts here is not closed",
             ));
         }
         if !(expanded && self.word.is_empty()) {
@@ -147,7 +147,12 @@ impl Splitter<'_> {
                 let (Some(high), Some(low)) = (digit(self.at + 2), digit(self.at + 3)) else {
                     let end = (self.at + 4).min(self.text.len());
                     let text = "truncated or invalid hexadecimal sequence";
-                    return Err(self.error(self.at, end, text, "two hexadecimal digits must follow `\\x`"));
+                    return Err(self.error(
+                        self.at,
+                        end,
+                        text,
+                        "`\\x` must be followed by two hexadecimal digits",
+                    ));
                 };
                 self.word.push((high * 16 + low) as u8);
                 self.at += 4;
@@ -180,7 +185,7 @@ impl Splitter<'_> {
         let is_own = matches!(&name_bytes[..length], b"FILE" | b"LINE" | b"SECTION");
         if !is_name || dot > 0 && !is_own {
             let text = "forbidden first char in environment variable name";
-            let advice = "a name begins with a letter or `_`; write `\\$` for a dollar sign";
+            let advice = "a name starts with a letter or `_`; write `\\$` for a dollar sign";
             return Err(self.error(name_start, name_start + 1, text, advice));
         }
         let length = dot + length;
@@ -192,7 +197,7 @@ impl Splitter<'_> {
             if self.text.get(self.at) == Some(&b'[') {
                 if !self.text[self.at..].starts_with(b"[*]") {
                     let text = "truncated or invalid word expansion sequence";
-                    return Err(self.error(self.at, self.at + 1, text, "only `[*]` may stand here"));
+                    return Err(self.error(self.at, self.at + 1, text, "only `[*]` is allowed here"));
                 }
                 many = true;
                 self.at += 3;
@@ -205,14 +210,19 @@ impl Splitter<'_> {
             }
             if self.text.get(self.at) != Some(&b'}') {
                 let text = "unmatched brace in environment variable name";
-                return Err(self.error(dollar + 1, dollar + 2, text, "the brace that opens here has no end"));
+                return Err(self.error(
+                    dollar + 1,
+                    dollar + 2,
+                    text,
+                    "the brace that starts here is not closed",
+                ));
             }
             self.at += 1;
         }
         let value = self.value(&name).or(default).unwrap_or_default();
         let so_far: usize = self.words.iter().map(|word| word.len()).sum::<usize>() + self.word.len();
         if so_far + value.len() > MOST_EXPANDED {
-            let advice = format!("at most {} MiB, once variables have their values", MOST_EXPANDED >> 20);
+            let advice = format!("the limit is {} MiB, after variables are expanded", MOST_EXPANDED >> 20);
             return Err(self.error(dollar, self.at, "line too long", &advice));
         }
         if many {

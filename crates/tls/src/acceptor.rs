@@ -236,7 +236,7 @@ impl Acceptor {
         let parameters = &prepared.entry.options.parameters;
         if let Some(base) = &prepared.base {
             let side = base.side(agrees, false).get_or_init(|| self.make(base, agrees, false).ok());
-            let side = side.as_ref().ok_or("its default certificate cannot be served")?;
+            let side = side.as_ref().ok_or("its default certificate cannot be used")?;
             return side.with(&self.served(prepared, agrees, false), &parameters.sigalgs);
         }
         let served = self.served(prepared, agrees, staples);

@@ -80,7 +80,7 @@ pub fn line(number: usize, text: &str) -> Result<Option<CrtListLine<'_>>, &'stat
     let Some((&certificate, _)) = words.split_first() else { return Ok(None) };
     let (options, filters) = match (opened, closed) {
         (Some(opened), Some(closed)) if opened == 1 => (&words[opened..closed], &words[closed..]),
-        (Some(_), Some(_)) => return Err("the options must stand behind the file name"),
+        (Some(_), Some(_)) => return Err("the options must follow the file name"),
         (Some(_), None) => return Err("missing ']'"),
         _ => (&words[..0], &words[1..]),
     };
@@ -119,7 +119,7 @@ mod tests {
             ("a.pem [x [y]", "parsing [list:1]: too many '['"),
             ("[x] a.pem", "parsing [list:1]: file name must not start with '['"),
             ("a.pem [alpn h2", "parsing [list:1]: missing ']'"),
-            ("a.pem x [alpn h2]", "parsing [list:1]: the options must stand behind the file name"),
+            ("a.pem x [alpn h2]", "parsing [list:1]: the options must follow the file name"),
         ] {
             assert_eq!(parse("list", text).unwrap_err().to_string(), cause, "{text}");
         }

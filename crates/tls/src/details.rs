@@ -89,11 +89,11 @@ impl std::fmt::Display for Lacks {
         match *self {
             Self::Version(version) => {
                 let name = if version == crate::TLS10 { "TLSv1.0" } else { names::version_name(version) };
-                write!(f, "`ssl-min-ver {name}` on the bind line would admit it")
+                write!(f, "`ssl-min-ver {name}` on the bind line would allow it")
             }
             Self::Suite(suite) => {
                 let name = names::suite_name(suite).unwrap_or("its suite");
-                write!(f, "`no-tlsv13` with {name} among the `ciphers` of the bind line would admit it")
+                write!(f, "`no-tlsv13` with {name} among the `ciphers` of the bind line would allow it")
             }
         }
     }

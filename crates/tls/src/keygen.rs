@@ -50,7 +50,7 @@ pub fn key(kind: NewKey) -> Result<PrivateKey, String> {
                 2048 => RsaKeySize::_2048,
                 3072 => RsaKeySize::_3072,
                 4096 => RsaKeySize::_4096,
-                _ => return Err(format!("an RSA key of {bits} bits is not made here")),
+                _ => return Err(format!("RSA keys of {bits} bits are not supported")),
             };
             KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, size)
         }
@@ -75,13 +75,13 @@ fn signer(key: &PrivateKey) -> Result<KeyPair, String> {
     let kinds: [&'static SignatureAlgorithm; 4] =
         [&PKCS_ECDSA_P256_SHA256, &PKCS_ECDSA_P384_SHA384, &PKCS_ECDSA_P521_SHA512, &PKCS_RSA_SHA256];
     let mut signers = kinds.iter().filter_map(|kind| KeyPair::from_pkcs8_der_and_sign_algo(&der, kind).ok());
-    signers.next().ok_or_else(|| "no certificate can be asked for with this kind of key".to_owned())
+    signers.next().ok_or_else(|| "this kind of key cannot be used for certificate requests".to_owned())
 }
 
 fn named(names: &[Box<str>], addresses: &[IpAddr]) -> Result<CertificateParams, String> {
     let mut params = CertificateParams::new(Vec::new()).map_err(|error| error.to_string())?;
     for name in names {
-        let name = name.to_string().try_into().map_err(|_| format!("`{name}` is no name of a host"))?;
+        let name = name.to_string().try_into().map_err(|_| format!("`{name}` is not a host name"))?;
         params.subject_alt_names.push(SanType::DnsName(name));
     }
     params.subject_alt_names.extend(addresses.iter().copied().map(SanType::IpAddress));
@@ -127,7 +127,7 @@ pub fn temporary(name: &str) -> Result<Certificate, LoadError> {
         Ok((Arc::from(made.der().as_ref()), key))
     };
     let failed =
-        |error: String| LoadError::new(name, format!("no temporary certificate can be made: {error}"));
+        |error: String| LoadError::new(name, format!("cannot create a temporary certificate: {error}"));
     let (certificate, key) = make().map_err(failed)?;
     Certificate::new(name, vec![certificate], key)
 }

@@ -11,7 +11,7 @@ use crate::tickets::Resumption;
 /// Whether it is built in.
 pub const BUILT_IN: bool = false;
 
-const ABSENT: &str = "only OpenSSL does that, and this program was built without `legacy-tls`";
+const ABSENT: &str = "it requires OpenSSL, but this program was built without `legacy-tls`";
 
 /// Returns OpenSSL's version: empty.
 pub fn version() -> &'static str {

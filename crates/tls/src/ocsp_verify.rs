@@ -12,7 +12,7 @@ use crate::x509::{self, CertificateFields};
 /// Maximum number of accompanying certificates that are considered.
 const BESIDE_MAX: usize = 8;
 
-const UNREADABLE: &str = "OCSP response: the signature cannot be read";
+const UNREADABLE: &str = "OCSP response: the signature cannot be parsed";
 
 /// A signature, its algorithm, and the signed message.
 struct Signature<'a> {
@@ -97,9 +97,9 @@ impl Response {
         let Signature { message, algorithm, bits, responder, beside } = signature;
         if responder.is(&issuer) {
             let signed = is_by(&issuer, message, algorithm, bits);
-            return if signed { Ok(()) } else { Err("OCSP response: the issuer's signature is wrong") };
+            return if signed { Ok(()) } else { Err("OCSP response: the issuer's signature is invalid") };
         }
-        let mut why = "OCSP response: its signer is neither the issuer nor shows a certificate of it";
+        let mut why = "OCSP response: the signer is neither the issuer nor has a certificate from it";
         for der in beside {
             let Ok(facts) = CertificateFields::parse(der) else { continue };
             if !responder.is(&facts) {
@@ -107,13 +107,13 @@ impl Response {
             }
             let (begin, end) = facts.validity();
             why = if facts.issuer() != issuer.subject() || !issued(&issuer, der) {
-                "OCSP response: its signer's certificate is not of the issuer"
+                "OCSP response: the signer's certificate was not issued by the issuer"
             } else if !facts.signs_ocsp() {
-                "OCSP response: its signer may not sign such responses"
+                "OCSP response: the signer is not authorized to sign OCSP responses"
             } else if now < begin || end < now {
-                "OCSP response: its signer's certificate is not valid now"
+                "OCSP response: the signer's certificate is not currently valid"
             } else if !is_by(&facts, message, algorithm, bits) {
-                "OCSP response: its signer's signature is wrong"
+                "OCSP response: the signer's signature is invalid"
             } else {
                 return Ok(());
             };

@@ -35,7 +35,7 @@ struct Encrypted<'a> {
     text: &'a [u8],
 }
 
-const WRONG: &str = "a private key with another passphrase";
+const WRONG: &str = "wrong passphrase for a private key";
 
 /// Decrypts the key in a PEM block, to DER.
 ///
@@ -46,13 +46,11 @@ pub(crate) fn open(block: &PemBlock<'_>, passphrase: &[u8]) -> Result<Vec<u8>, &
     match framed {
         Some(encrypted) => encrypted.decrypt(passphrase),
         None if !legacy::BUILT_IN => {
-            Err("it is encrypted in a way that only OpenSSL knows, and this program \
-                                          was built without `legacy-tls`; `openssl pkcs8 -topk8` writes \
-                                          one that is known")
+            Err("its encryption requires OpenSSL, but this program was built without `legacy-tls`; use \
+                                          `openssl pkcs8 -topk8` to convert it")
         }
-        None => legacy::open_key(&text(block), passphrase).ok_or(
-            "a private key with another passphrase, or one encrypted in a way that OpenSSL does not know",
-        ),
+        None => legacy::open_key(&text(block), passphrase)
+            .ok_or("wrong passphrase for a private key, or unsupported encryption"),
     }
 }
 

@@ -46,11 +46,11 @@ pub fn blocks(text: &[u8]) -> Result<Vec<PemBlock<'_>>, Malformed> {
             Some((block, coded)) => {
                 if let Some(label) = mark(line, "-----END ") {
                     if label != block.label {
-                        return Err(Malformed { line: number, what: "the end of another PEM block" });
+                        return Err(Malformed { line: number, what: "END line of another PEM block" });
                     }
                     let decoded = STANDARD.decode(coded);
                     let Ok(data) = decoded else {
-                        return Err(Malformed { line: block.line, what: "a PEM block that is no base64" });
+                        return Err(Malformed { line: block.line, what: "PEM block with invalid base64" });
                     };
                     if let Some((mut block, _)) = open.take() {
                         block.data = data;
@@ -64,7 +64,7 @@ pub fn blocks(text: &[u8]) -> Result<Vec<PemBlock<'_>>, Malformed> {
                         block.encryption = block.encryption.or(Some(""));
                     }
                 } else if line.starts_with(b"-----") {
-                    return Err(Malformed { line: block.line, what: "a PEM block without its end" });
+                    return Err(Malformed { line: block.line, what: "PEM block without END line" });
                 } else {
                     coded.extend_from_slice(line);
                 }
@@ -72,7 +72,7 @@ pub fn blocks(text: &[u8]) -> Result<Vec<PemBlock<'_>>, Malformed> {
         }
     }
     match open {
-        Some((block, _)) => Err(Malformed { line: block.line, what: "a PEM block without its end" }),
+        Some((block, _)) => Err(Malformed { line: block.line, what: "PEM block without END line" }),
         None => Ok(found),
     }
 }

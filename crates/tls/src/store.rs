@@ -80,7 +80,7 @@ impl Passphrases {
         if let Some(opened) = known.iter().find_map(|passphrase| open(passphrase).ok()) {
             return Ok(opened);
         }
-        let given = (self.ask)(file).ok_or("no passphrase was given")?;
+        let given = (self.ask)(file).ok_or("no passphrase was provided")?;
         let opened = open(&given)?;
         known.push(given);
         Ok(opened)

@@ -44,7 +44,7 @@ impl TicketKey {
 
     fn random() -> Result<Self, String> {
         let mut bytes = [0; 80];
-        rand::fill(&mut bytes).map_err(|_| "the system gave no random bytes")?;
+        rand::fill(&mut bytes).map_err(|_| "the system provided no random bytes")?;
         Ok(Self { bytes: bytes[..].into() })
     }
 

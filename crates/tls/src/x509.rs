@@ -26,7 +26,7 @@ impl<'a> CertificateFields<'a> {
     pub fn parse(der: &'a [u8]) -> Result<Self, &'static str> {
         match X509Certificate::from_der(der) {
             Ok(([], certificate)) => Ok(Self(certificate)),
-            Ok(_) => Err("bytes behind the end of a certificate"),
+            Ok(_) => Err("trailing bytes after a certificate"),
             Err(_) => Err("not a certificate"),
         }
     }

@@ -194,7 +194,7 @@ fn damaged_file_is_a_miss_and_is_removed() {
         assert!(eventually(|| told(&weir, "files") <= told(&weir, "written")));
     }
     assert!(told(&weir, "wrong") > 10, "{}", weir.ask("show cache"));
-    assert!(weir.says("was not what was written"), "{}", weir.messages());
+    assert!(weir.says("contained a damaged file"), "{}", weir.messages());
     // The same if a process starts with such files.
     assert!(eventually(|| told(&weir, "files") > 10));
     weir.signal("KILL");

@@ -281,7 +281,7 @@ fn misbehaving_applications_give_haproxys_response() {
     let cases: &[(&str, Answer, u16, &str)] = &[
         ("no head", |id| response(id, b"bad\r\n\r\nhello"), 502, "PH--"),
         ("a status line", |id| response(id, b"HTTP/1.1 200 OK\r\n\r\nx"), 502, "PH--"),
-        ("a status that is none", |id| response(id, b"Status: abc\r\n\r\nx"), 502, "PH--"),
+        ("invalid status", |id| response(id, b"Status: abc\r\n\r\nx"), 502, "PH--"),
         ("an upgrade", |id| response(id, b"Status: 101 Up\r\n\r\nx"), 502, "PH--"),
         ("another coding", |id| response(id, b"Transfer-Encoding: gzip\r\n\r\nx"), 502, "PH--"),
         ("two lengths", |id| response(id, b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nx"), 502, "PH--"),

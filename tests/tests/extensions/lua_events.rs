@@ -140,7 +140,7 @@ fn failing_handlers_stay_subscribed_and_misuse_is_reported() {
     weir.ask("set server b/s state ready");
     assert!(eventually(|| notes(&weir).len() == 4), "{:?}", notes(&weir));
     let all = notes(&weir);
-    assert!(all[0].starts_with("false ") && all[0].contains("there are no events `SERVER_GONE`"), "{all:?}");
+    assert!(all[0].starts_with("false ") && all[0].contains("unknown event `SERVER_GONE`"), "{all:?}");
     assert!(all[1].contains("takes the function"), "{all:?}");
     assert_eq!(all[2..], ["SERVER_ADMIN", "SERVER_ADMIN"]);
     assert!(weir.says("handlers.lua:12: not this one"), "{}", weir.messages());

@@ -323,11 +323,11 @@ fn traces_show_agent_connections_and_queries() {
     get(port, "/").expect("a response");
     let mut lines = String::new();
     let wanted = [
-        "new connection to an agent : backend=agents server=a",
+        "new agent connection : backend=agents server=a",
         "asking a question : backend=agents server=a stream=1",
-        "an agent is ready",
-        "an answer was received",
-        "question over",
+        "agent ready",
+        "response received",
+        "request ended",
     ];
     let told = eventually(|| {
         lines = weir.ask("show events buf0");

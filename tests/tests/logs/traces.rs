@@ -43,7 +43,7 @@ fn requests_are_traced_on_both_sides_until_the_trace_ends() {
     }));
     let wanted = [
         ("received a request : session=", "frontend=web", "GET /traced HTTP/1.1"),
-        ("new connection to a server : session=", "backend=app server=one", ""),
+        ("new server connection : session=", "backend=app server=one", ""),
         ("sending a request : session=", "server=one", "GET /traced HTTP/1.1"),
         ("received a response : session=", "server=one", "HTTP/1.1 200 OK"),
         ("sending a response : session=", "frontend=web", "HTTP/1.1 200 OK"),
@@ -71,7 +71,7 @@ fn sent_and_received_http2_frames_are_traced() {
     frames.get(1, "/a").next_head();
     let mut lines = Vec::new();
     let wanted = [
-        "new connection of a client",
+        "new client connection",
         "received a SETTINGS frame : id=0",
         "received a HEADERS frame : id=1",
         "received a request : GET ",
@@ -113,7 +113,7 @@ fn locked_trace_only_shows_its_session() {
     let mut lines = Vec::new();
     assert!(eventually(|| {
         lines = told(&weir, "buf0");
-        lines.iter().filter(|line| line.contains("stream over")).count() == 2
+        lines.iter().filter(|line| line.contains("stream ended")).count() == 2
     }));
     let session =
         |line: &String| line.split("session=").nth(1).and_then(|rest| rest.get(..6)).map(str::to_owned);
@@ -201,7 +201,7 @@ fn invalid_trace_lines_are_refused_with_advice() {
     }
     std::fs::write(&file, format!("{TOP}traces\n  trace h1 level\n")).expect("the directory takes files");
     let verdict = check(&file, &directory);
-    assert!(verdict.accepted() && verdict.warnings().iter().any(|text| text.contains("traces nothing")));
+    assert!(verdict.accepted() && verdict.warnings().iter().any(|text| text.contains("enables no trace")));
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn checks_are_traced_with_their_results() {
     let (weir, ..) = start(&more, &origin);
     ask(&weir, "trace check sink buf0 level state verbosity complete start now");
     let wanted = [
-        "check begins : server=checked/good",
+        "check started : server=checked/good",
         "check passed : server=checked/good status=L7OK",
         "check failed : server=checked/bad status=L4CON",
     ];
@@ -273,19 +273,19 @@ fn developer_commands_are_limited_to_safe_actions() {
     assert!(say(&weir, "debug dev write").contains("Missing output size"));
     assert!(say(&weir, "debug dev fd").contains("type=sock"));
     for (command, why) in [
-        ("hex 0x1000", "not read by address"),
-        ("close 5", "closed by what owns it"),
+        ("hex 0x1000", "cannot be read by address"),
+        ("close 5", "closed by its owner"),
         ("tkill 1", "kill(1)"),
         ("sched task", "tokio"),
-        ("sym 0x1", "no addresses"),
-        ("loop 10 isolated", "no isolation"),
+        ("sym 0x1", "not resolved"),
+        ("loop 10 isolated", "not isolated"),
     ] {
         let said = say(&weir, &format!("debug dev {command}"));
         assert!(said.contains(why), "{command}: {said}");
     }
     say(&weir, "debug dev warn");
     say(&weir, "debug dev check");
-    assert_eq!(weir.messages().matches("asked for this warning").count(), 2);
+    assert_eq!(weir.messages().matches("warning requested by a command").count(), 2);
     for command in ["debug dev abort", "debug dev panic"] {
         let (mut other, ..) = start("", &origin);
         say(&other, command);

@@ -55,5 +55,5 @@ fn a_wrong_command_or_configuration_is_explained() {
     let (code, output) = health(&[]);
     assert!(code == Some(2) && output.starts_with("Usage: weir health"), "{output}");
     let (code, output) = health(&["-f", "/nonexistent/weir.cfg"]);
-    assert!(code == Some(1) && output.contains("`weir -c` explains why"), "{output}");
+    assert!(code == Some(1) && output.contains("run `weir -c` for details"), "{output}");
 }

@@ -232,7 +232,7 @@ fn uploads_beyond_the_memory_limit_are_refused_and_others_served() {
         let _ = (&stream).write_all(head).and_then(|()| (&stream).write_all(&vec![b'x'; 4_000_000]));
         uploads.push(stream);
     }
-    assert!(weir.says("Memory has reached its limit"), "{}", weir.messages());
+    assert!(weir.says("Memory limit reached"), "{}", weir.messages());
     drop((uploads, closed));
     assert!(eventually(|| is_alive(port)), "{}", weir.messages());
     assert!(weir.is_running());

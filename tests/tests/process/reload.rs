@@ -338,7 +338,7 @@ fn master_executes_and_forwards_commands() {
         ("@@1 show info; show version", format!("Pid: {pid}\n")),
         ("@1; @master show cli level", "operator\n".to_owned()),
         ("@7 show info", "Can't find the target PID matching the prefix '@7'\n".to_owned()),
-        ("show proc foo", "'show proc' takes no argument here.\n".to_owned()),
+        ("show proc foo", "'show proc' takes no argument.\n".to_owned()),
         ("show cli sockets", "./master operator master\n".to_owned()),
         ("show env WEIR_MASTER", "Variable not found\n".to_owned()),
         ("echo  a  b", "a  b\n".to_owned()),

@@ -24,7 +24,7 @@ fn errors_change_nothing_and_are_shown_with_their_location() {
         (good.replace("listen l", "listen l\n  default_backend nowhere"), "nowhere"),
         (
             good.replace("nbthread 2", "nbthread 3"),
-            "A running process cannot change: `nbthread`. Start a new one",
+            "A running process cannot change: `nbthread`. Start a new process",
         ),
         (good.replace("nbthread 2", "nbthread 2\n  user nobody"), "A running process cannot change: `user`."),
         // The address is in use.

@@ -226,7 +226,7 @@ fn foreign_or_damaged_files_are_refused() {
         );
     };
     std::fs::write(shared.path(), "something else").expect("shared memory takes files");
-    refused("it holds no counters of Weir");
+    refused("it contains no Weir counters");
     std::fs::remove_file(shared.path()).expect("the file");
     let weir = Weir::start(&text, &[port]);
     ask_for(port, 1);
@@ -242,8 +242,8 @@ fn foreign_or_damaged_files_are_refused() {
         file.write_all_at(&byte, at).expect("a byte");
     };
     damage(17, "its header is damaged");
-    damage(4096 + 12, "its table of objects is damaged");
-    damage(64 + 8, "its table of processes is damaged");
+    damage(4096 + 12, "its object table is damaged");
+    damage(64 + 8, "its process table is damaged");
     let mut other = Weir::start(
         &text.replace("shm-stats-file ", "shm-stats-file-max-objects 77\n  shm-stats-file "),
         &[],

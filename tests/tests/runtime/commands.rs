@@ -179,9 +179,9 @@ fn expressions_of_added_servers_work_as_configured_ones() {
     for (parameters, wanted) in [
         ("pool-conn-name var(txn.nowhere)", "variable 'nowhere' is not used in the configuration"),
         ("pool-conn-name nonsense", "nonsense"),
-        ("pool-conn-name path,map_str(/nowhere)", "no file is read at run time"),
+        ("pool-conn-name path,map_str(/nowhere)", "files cannot be read at run time"),
         ("pool-conn-name be_conn(nowhere)", "nowhere"),
-        ("set-proxy-v2-tlv-fmt(0xE1) %[cpu_ns_tot]", "is kept only where"),
+        ("set-proxy-v2-tlv-fmt(0xE1) %[cpu_ns_tot]", "only available if"),
     ] {
         let said = add("x", parameters);
         assert!(said.contains(wanted) && !said.contains("registered"), "{parameters}: {said}");

@@ -29,5 +29,5 @@ fn httpclient_command_sends_requests() {
     let closed = free_port();
     assert!(send(&format!("GET http://127.0.0.1:{closed}/")).contains("HTTP/1.1 0 "));
     assert!(send("GET").contains("not enough parameters"));
-    assert!(send("GET ldap://a/").contains("not http:// or https://"));
+    assert!(send("GET ldap://a/").contains("the URL does not start with http:// or https://"));
 }

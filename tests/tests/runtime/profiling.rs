@@ -59,13 +59,13 @@ fn blocked_thread_is_reported_with_its_task() {
     expect(&weir, "show info", "BlockedTrafficWarnings: 0\n");
     expect(&weir, "debug dev loop 2500", "restricted to expert mode");
     for wrong in ["loop", "loop x", "loop -1", "delay 60001", "delay 1 2"] {
-        expect(&weir, &format!("expert-mode on; debug dev {wrong}"), "A number of milliseconds is expected");
+        expect(&weir, &format!("expert-mode on; debug dev {wrong}"), "Expects a number of milliseconds");
     }
     // Longer than the watchdog ignores an idle process.
     weir.ask("expert-mode on; debug dev loop 2500");
     let said = weir.messages();
-    assert!(said.contains("thread 1 has been held up for "), "{said}");
-    assert!(said.contains(" milliseconds by a command of the runtime socket"), "{said}");
+    assert!(said.contains("thread 1 has been blocked for "), "{said}");
+    assert!(said.contains(" milliseconds by a command on the runtime socket"), "{said}");
     let told = weir.ask("show info");
     assert!(
         told.contains("BlockedTrafficWarnings: ") && !told.contains("BlockedTrafficWarnings: 0"),

@@ -23,7 +23,7 @@ fn violations_and_rare_events_are_counted_by_location() {
         let line = shown.lines().find(|line| line.ends_with(text)).map(str::to_owned);
         line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok())
     };
-    let even = "a client opened a stream of an even number";
+    let even = "a client opened a stream with an even ID";
     assert_eq!((of("", even), of("all", even), of("all cnt", even)), (None, Some(0), None));
     let mut frames = Frames::connect(port);
     // HEADERS of stream 2: `GET /` with `http`, without an authority.
@@ -34,7 +34,7 @@ fn violations_and_rare_events_are_counted_by_location() {
     weir.ask("debug counters glt reset");
     assert_eq!((of("", even), of("all", even)), (None, Some(0)));
     assert!(weir.ask("debug counters nonsense").starts_with("Usage:"));
-    let bug = "a panic ended what a task did";
+    let bug = "task ended by a panic";
     assert!(weir.ask("expert-mode on; debug dev bug").trim().is_empty());
     assert!(eventually(|| of("bug", bug) == Some(1)), "{}", weir.ask("debug counters"));
 }
@@ -58,7 +58,7 @@ fn rare_events_are_not_counted_while_disabled() {
         let dropped = format!("DroppedLogs: {expected}\n");
         assert!(eventually(|| weir.ask("show info").contains(&dropped)), "{}", weir.ask("show info"));
         let shown = weir.ask("debug counters cnt");
-        let line = shown.lines().find(|line| line.contains("a log line is lost")).unwrap_or_default();
+        let line = shown.lines().find(|line| line.contains("log message dropped")).unwrap_or_default();
         line.split_whitespace().next().and_then(|count| count.parse::<u64>().ok())
     };
     assert_eq!(lost(1), Some(1));

@@ -194,7 +194,7 @@ fn missing_email_settings_are_configuration_errors() {
             false,
             "[weir.cfg:10] : unknown log level 'severe' after 'level'",
         ),
-        (mailers, "email-alert to a>b", false, "`a>b` cannot be said to a mail server"),
+        (mailers, "email-alert to a>b", false, "`a>b` cannot be sent to a mail server"),
         ("mailers m\n  mailer one\n", "", false, "'mailer' expects <name> and <addr>[:<port>] as argument"),
         ("mailers m\n  mailer one 127.0.0.1\n", "", false, "missing port number in '127.0.0.1'"),
         (

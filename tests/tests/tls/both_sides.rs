@@ -399,7 +399,7 @@ fn unusable_certificates_are_refused_with_their_file() {
         (format!("ssl crt-list {unverified}"), "verify is enabled but no CA file specified"),
         (format!("ssl crt {without_key}"), "No Private Key found"),
         (format!("ssl crt {mismatched}"), "inconsistencies between private key and certificate"),
-        (format!("ssl crt {garbage}"), "garbage.pem': a PEM block that is no base64 at line 1"),
+        (format!("ssl crt {garbage}"), "garbage.pem': PEM block with invalid base64 at line 1"),
         ("ssl crt /does/not/exist.pem".to_owned(), "/does/not/exist.pem"),
         (format!("ssl crt {good} ciphersuites TLS_NOTHING"), "TLS_NOTHING"),
         (format!("ssl crt {good} ciphers RC4-MD5"), "RC4-MD5"),

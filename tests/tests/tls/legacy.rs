@@ -366,11 +366,11 @@ fn log_suggests_the_setting_for_outdated_clients() {
     let text = format!("{DEFAULTS}frontend fe\n bind 127.0.0.1:{port} ssl crt {certificate}\n{TELLS}");
     let weir = Weir::start(&text, &[port]);
     assert!(told(port, &["-tls1_1", "-cipher", OLD]).starts_with("alert"));
-    let version = "unsupported protocol) (`ssl-min-ver TLSv1.1` on the bind line would admit it)";
+    let version = "unsupported protocol) (`ssl-min-ver TLSv1.1` on the bind line would allow it)";
     assert!(weir.says(version), "{}", weir.messages());
     assert_eq!(told(port, RSA), "alert 40");
     let suite =
-        "no shared cipher) (`no-tlsv13` with AES128-SHA among the `ciphers` of the bind line would admit it)";
+        "no shared cipher) (`no-tlsv13` with AES128-SHA among the `ciphers` of the bind line would allow it)";
     assert!(weir.says(suite), "{}", weir.messages());
     // Suites that rustls has and this line does not enable are not a reason to suggest OpenSSL.
     assert!(told(port, &["-tls1_2", "-cipher", "ECDHE-ECDSA-AES128-GCM-SHA256"]).starts_with("alert"));
@@ -492,10 +492,10 @@ fn ignored_settings_are_reported() {
         (
             format!("tls-ticket-keys {}", shown(&keys)),
             "ssl-min-ver TLSv1.0",
-            "tickets of clients that OpenSSL serves",
+            "tickets for clients that OpenSSL serves",
         ),
-        ("client-sigalgs RSA+SHA256".to_owned(), "ssl-min-ver TLSv1.0", "where OpenSSL serves the line"),
-        (String::new(), "ssl-max-ver TLSv1.1", "leaves TLSv1.1 alone"),
+        ("client-sigalgs RSA+SHA256".to_owned(), "ssl-min-ver TLSv1.0", "if OpenSSL serves the line"),
+        (String::new(), "ssl-max-ver TLSv1.1", "allows only TLSv1.1"),
     ] {
         for (more, is_warned) in [(old, true), ("ssl-min-ver TLSv1.2", false)] {
             let text = format!(

@@ -164,7 +164,7 @@ fn ktls_option_reports_user_space_tls() {
         let warnings = warned.warnings();
         let told = warnings
             .iter()
-            .any(|text| text.contains("haproxy.cfg:") && text.contains("TLS is done in user space"));
+            .any(|text| text.contains("haproxy.cfg:") && text.contains("TLS is handled in user space"));
         assert!(told, "{place}: {}", warned.messages);
         for (global, word) in [("", "off"), ("global\n noktls\n", "on")] {
             let verdict = scene.check(&format!("{EXPERIMENTAL}{global}{}", make(word)));

@@ -259,12 +259,12 @@ fn invalid_responses_are_not_stapled() {
         ("failing", "2", "HTTP error"),
         ("huge", "2", "HTTP error"),
         ("untyped", "3", "Missing \"ocsp-response\" header"),
-        ("tampered", "4", "OCSP response check failure (OCSP response: the issuer's signature is wrong)"),
-        ("forged", "4", "OCSP response check failure (OCSP response: the issuer's signature is wrong)"),
+        ("tampered", "4", "OCSP response check failure (OCSP response: the issuer's signature is invalid)"),
+        ("forged", "4", "OCSP response check failure (OCSP response: the issuer's signature is invalid)"),
         (
             "usurped",
             "4",
-            "OCSP response check failure (OCSP response: its signer may not sign such responses)",
+            "OCSP response check failure (OCSP response: the signer is not authorized to sign OCSP responses)",
         ),
         (
             "other",

@@ -107,9 +107,9 @@ fn known_passphrases_are_tried_before_the_command() {
     assert_eq!(text(&asked).trim(), format!("{} first secret", shown(&one)), "it is asked once");
     for (global, cause) in [
         ("", "no 'ssl-passphrase-cmd' is defined"),
-        (" ssl-passphrase-cmd /bin/false\n", "no passphrase was given"),
-        (" ssl-passphrase-cmd /nobody/there\n", "no passphrase was given"),
-        (" ssl-passphrase-cmd /bin/echo\n", "another passphrase"),
+        (" ssl-passphrase-cmd /bin/false\n", "no passphrase was provided"),
+        (" ssl-passphrase-cmd /nobody/there\n", "no passphrase was provided"),
+        (" ssl-passphrase-cmd /bin/echo\n", "wrong passphrase"),
     ] {
         let file = directory.join("haproxy.cfg");
         std::fs::write(&file, frontend(global, port, &words)).expect("the directory takes files");

@@ -160,7 +160,7 @@ fn invalid_stores_are_refused_with_their_location() {
             format!("crt-store\n load crt {whole} alias x\n{}", bind("crt @/y")),
             "unable to stat SSL certificate from file '@/y'",
         ),
-        (bind(&format!("crt-list {list}")), "was loaded before with other words"),
+        (bind(&format!("crt-list {list}")), "is already loaded with parameters other than"),
         (format!("{} ssl-f-use ssl-min-ver TLSv1.3\n", bind("")), "no 'crt' keyword specified."),
         (format!("{} ssl-f-use crt {whole} x.test\n", bind("")), "unknown ssl keyword x.test"),
         (

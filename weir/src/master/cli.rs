@@ -36,18 +36,19 @@ pub(super) fn bind(text: &str) -> Result<OwnedFd, String> {
     let mut rights = Rights::default();
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| wrong(&format!("'{word}' expects a value")));
-        let number = |text: &str, radix| u32::from_str_radix(text, radix).map_err(|_| wrong("no number"));
+        let number =
+            |text: &str, radix| u32::from_str_radix(text, radix).map_err(|_| wrong("invalid number"));
         match word {
             "mode" => rights.mode = Some(number(value()?, 8)?),
             "uid" => rights.uid = Some(number(value()?, 10)?),
             "gid" => rights.gid = Some(number(value()?, 10)?),
             // Parsed again when connections are served.
-            "level" => level_of(value()?).map(|_| ()).ok_or_else(|| wrong("no such level"))?,
+            "level" => level_of(value()?).map(|_| ()).ok_or_else(|| wrong("unknown level"))?,
             other => return Err(wrong(&format!("'{other}' is not supported yet"))),
         }
     }
     let bound = if let Some(number) = address.strip_prefix("fd@") {
-        let number = number.parse().map_err(|_| wrong("no number of a descriptor"))?;
+        let number = number.parse().map_err(|_| wrong("invalid file descriptor number"))?;
         net::sys::duplicate_inherited(number)
     } else if address.starts_with(['/', '.']) || address.starts_with("unix@") {
         listen::unix(Path::new(address.strip_prefix("unix@").unwrap_or(address)), 16, rights)
@@ -59,7 +60,7 @@ pub(super) fn bind(text: &str) -> Result<OwnedFd, String> {
         } else {
             bare.to_owned()
         };
-        let address = address.parse().map_err(|_| wrong("no address"))?;
+        let address = address.parse().map_err(|_| wrong("not an address"))?;
         listen::tcp(address, &ListenOptions { backlog: 16, ..ListenOptions::default() })
     };
     let socket = bound.map_err(|error| wrong(&format!("cannot bind socket ({error})")))?;
@@ -310,7 +311,7 @@ impl MasterSession {
                 let text = processes(&self.master);
                 self.say(&text)
             }
-            ["show", "proc", ..] => self.say("'show proc' takes no argument here.\n"),
+            ["show", "proc", ..] => self.say("'show proc' takes no argument.\n"),
             ["show", "env", ref name @ ..] => {
                 let text = environment(&self.master, name.first().copied());
                 self.say(&text)
@@ -367,9 +368,9 @@ impl MasterSession {
                 }
                 Ok(Then::GoOn)
             }
-            ["mcli-debug-mode", ..] => self.say(
-                "'mcli-debug-mode' is not supported: the master has nothing of a worker's to look at.\n",
-            ),
+            ["mcli-debug-mode", ..] => {
+                self.say("'mcli-debug-mode' is not supported: the master has no worker state to inspect.\n")
+            }
             _ => self.say(&format!("Unknown command: '{text}'.\n{}", help())),
         }
     }

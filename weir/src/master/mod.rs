@@ -108,7 +108,7 @@ pub(crate) fn split(
 pub(crate) fn go_on(mut state: MasterState, args: &CommandLineArgs, messages: MessageFormat) -> Ending {
     hold_signals(true);
     state.failed += 1;
-    messages.say(Severity::Warning, "Loading failure! The worker of before goes on.");
+    messages.say(Severity::Warning, "Loading failure! The previous worker keeps running.");
     answer(&mut state, false);
     system::notify("READY=1\nSTATUS=Reload failed!\n", messages);
     // No worker is replaced before the next exec.

@@ -16,7 +16,7 @@ impl Engine {
         }
         if self.asks_nonce {
             if self.nonce.is_none() {
-                self.try_again("the server gave no nonce".to_owned(), None, now);
+                self.try_again("the server provided no nonce".to_owned(), None, now);
             }
             return;
         }
@@ -99,7 +99,7 @@ impl Engine {
         let kind = self.wanted.challenge.name();
         let read = Authorization::parse(&answer.body, kind)?;
         if !self.is_ours(&read) {
-            return Err("an authorization of a name that was not asked for");
+            return Err("unexpected authorization for another name");
         }
         match (read.status, read.challenge) {
             (OrderState::Valid, _) => {}
@@ -184,7 +184,7 @@ impl Engine {
     fn poll_again(&mut self, after: Option<Duration>, now: u64) {
         self.polls += 1;
         if self.polls >= POLLS {
-            let text = format!("the server does not come to an end when {}", self.purpose());
+            let text = format!("the server did not finish {} in time", self.purpose());
             return self.fail(text, None);
         }
         let own = (POLL_MIN * self.polls).min(POLL_MAX);
@@ -193,7 +193,7 @@ impl Engine {
 }
 
 fn location(answer: &Answer) -> Result<String, Malformed> {
-    answers::url(answer.location.as_deref().ok_or("Location is missing")?)
+    answers::url(answer.location.as_deref().ok_or("missing Location header")?)
 }
 
 fn described(problem: &Problem) -> String {

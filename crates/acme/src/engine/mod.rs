@@ -257,7 +257,7 @@ impl Engine {
         if self.step == Step::Directory {
             return Ok(Ask { method: "GET", url: self.wanted.directory.clone(), body: Vec::new() });
         }
-        let directory = self.directory.clone().ok_or("the directory is not known")?;
+        let directory = self.directory.clone().ok_or("the directory has not been fetched")?;
         if self.nonce.is_none() {
             self.asks_nonce = true;
             return Ok(Ask { method: "HEAD", url: directory.new_nonce, body: Vec::new() });

@@ -263,19 +263,19 @@ fn endless_orders_are_aborted() {
     script.truncate(8);
     script.extend((0..100).map(|_| order("pending")));
     let failed = failure(Server::new(script).serve(&mut engine()));
-    assert_eq!(failed.text, "the server does not come to an end when checking the order");
+    assert_eq!(failed.text, "the server did not finish checking the order in time");
 }
 
 #[test]
 fn malformed_or_foreign_responses_end_the_order() {
     for (at, answer, why) in [
-        (0, json_answer(200, &json!({"newNonce": "file:///etc"})), "a URL that is none"),
-        (2, json_answer(201, &json!({})), "Location is missing"),
-        (3, located(json_answer(201, &json!({"status": "pending"})), "order/1"), "a URL is missing"),
+        (0, json_answer(200, &json!({"newNonce": "file:///etc"})), "invalid URL"),
+        (2, json_answer(201, &json!({})), "missing Location header"),
+        (3, located(json_answer(201, &json!({"status": "pending"})), "order/1"), "missing URL"),
         (
             4,
             json_answer(200, &json!({"status": "pending", "identifier": {"type": "dns", "value": "b.test"}})),
-            "not asked for",
+            "unexpected authorization",
         ),
         (
             4,
@@ -293,7 +293,7 @@ fn malformed_or_foreign_responses_end_the_order() {
                 &json!({"status": "pending", "identifier": {"type": "dns", "value": "a.test"},
                     "challenges": [{"type": "http-01", "url": "https://ca.test/c", "token": "../x"}]}),
             ),
-            "a token that is none",
+            "invalid token",
         ),
         (11, Answer { status: 200, body: b"<html>".to_vec(), ..Answer::default() }, "no certificate"),
     ] {

@@ -98,7 +98,7 @@ impl OrderWords {
                 for name in value.split(',') {
                     if !is_domain(name) {
                         return Err(format!(
-                            "`{name}` is no name of a host: `domains` takes such names between commas"
+                            "`{name}` is not a host name: `domains` takes host names separated by commas"
                         ));
                     }
                     self.domains.push(name.to_ascii_lowercase().into());
@@ -107,7 +107,7 @@ impl OrderWords {
             "ips" => {
                 for text in value.split(',') {
                     let address = text.parse().map_err(|_| {
-                        format!("`{text}` is no address: `ips` takes addresses between commas")
+                        format!("`{text}` is not an IP address: `ips` takes addresses separated by commas")
                     })?;
                     self.addresses.push(address);
                 }

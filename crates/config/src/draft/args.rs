@@ -112,9 +112,9 @@ impl<'a, 'd> Args<'a, 'd> {
             None => return Ok(()),
         };
         let name = self.parameter.unwrap_or_else(|| self.keyword());
-        Err(Diagnostic::alert(format!("`{word}` is no globally unique identifier: {wrong}"))
+        Err(Diagnostic::alert(format!("invalid globally unique identifier `{word}`: {wrong}"))
             .at(word.span())
-            .label("at most 127 letters, digits, `.`, `:`, `-` and `_`")
+            .label("use at most 127 letters, digits, `.`, `:`, `-` and `_`")
             .haproxy(format!("'{name}' : {wrong}")))
     }
 
@@ -154,7 +154,7 @@ impl<'a, 'd> Args<'a, 'd> {
             matches!(part.trim_start().split_once('@'), Some(("mptcp" | "mptcp4" | "mptcp6", _)))
         };
         if addresses.split(',').any(is_mptcp) {
-            let text = "MPTCP is not supported yet: connections are made with TCP";
+            let text = "MPTCP is not supported yet: connections use TCP";
             // HAProxy is silent, but here the transport differs, which the operator must know.
             self.diagnostics.push(Diagnostic::warning(text).at(addresses.span()).tolerated());
         }
@@ -194,7 +194,7 @@ impl<'a, 'd> Args<'a, 'd> {
             Ok(value) if value >= low && value <= high => Ok(value),
             Ok(_) => Err(Diagnostic::alert(format!("`{keyword}`: {word} is out of range"))
                 .at(word.span())
-                .label(format!("{low} to {high}"))
+                .label(format!("use {low} to {high}"))
                 .haproxy(format!("'{keyword}' expects a number between {low} and {high} (got '{word}').",))),
             Err(_) => Err(Diagnostic::alert(format!("`{keyword}`: `{word}` is not a whole number"))
                 .at(word.span())
@@ -235,7 +235,7 @@ impl<'a, 'd> Args<'a, 'd> {
         }
         Err(self
             .wrong(format!("there is no network namespace `{word}`"))
-            .help("`ip netns list` shows those that there are")
+            .help("`ip netns list` shows the existing ones")
             .haproxy(format!("Cannot open namespace '{word}'.")))
     }
 
@@ -253,7 +253,7 @@ impl<'a, 'd> Args<'a, 'd> {
         self.diagnostics.push(
             Diagnostic::warning(format!("`{keyword}` of {word} milliseconds is suspiciously small"))
                 .at(word.span())
-                .label(format!("`{word}ms` if that is meant"))
+                .label(format!("use `{word}ms` if that is intended"))
                 .haproxy(format!(
                     "'{keyword} {word}' in {within} is suspiciously small for a value in milliseconds. Please use an explicit \
                      unit ('{word}ms') if that was the intent."
@@ -273,17 +273,17 @@ impl<'a, 'd> Args<'a, 'd> {
                 UnitError::Empty => (word.span(), "a time such as `30s`".to_owned(), format!("'{keyword}' expects a time")),
                 UnitError::Unexpected { at, found } => (
                     word.part(at, at + found.len_utf8()),
-                    "a whole number and one of: us, ms, s, m, h, d".to_owned(),
+                    "use a whole number and one of: us, ms, s, m, h, d".to_owned(),
                     format!("unexpected character '{found}' in argument to <{keyword}>."),
                 ),
                 UnitError::Overflow => (
                     word.span(),
-                    format!("at most 2147483647{suffix}"),
+                    format!("use at most 2147483647{suffix}"),
                     format!("timer overflow in argument <{word}> to <{keyword}> (maximum value is 2147483647 {suffix} or ~24.8 days)."),
                 ),
                 UnitError::Underflow => (
                     word.span(),
-                    format!("0, or at least 1{suffix}"),
+                    format!("use 0, or at least 1{suffix}"),
                     format!("timer underflow in argument <{word}> to <{keyword}> (minimum non-null value is 1 {suffix})."),
                 ),
             };
@@ -299,8 +299,7 @@ impl<'a, 'd> Args<'a, 'd> {
             .ends_with(|last: char| last.is_ascii_alphabetic())
             .then(|| units::parse_duration(time, unit))?;
         self.diagnostics.push(
-            Diagnostic::warning(format!("`{garbage}` behind a time is ignored"))
-                .at(word.part(at, word.len())),
+            Diagnostic::warning(format!("`{garbage}` after a time is ignored")).at(word.part(at, word.len())),
         );
         time.ok()
     }
@@ -312,7 +311,7 @@ impl<'a, 'd> Args<'a, 'd> {
         let wrong = |span, what: String| {
             Diagnostic::alert(format!("`{keyword}`: {what}"))
                 .at(span)
-                .label("a whole number of bytes, or with k, m or g")
+                .label("use a whole number of bytes, or a suffix k, m or g")
                 .haproxy(format!("'{keyword}' : {what} in argument <{word}>"))
         };
         match units::parse_size(word) {
@@ -333,7 +332,7 @@ impl<'a, 'd> Args<'a, 'd> {
             "off" => Ok(false),
             other => {
                 let shown = format!("'{keyword}' expects either 'on' or 'off' but got '{other}'.");
-                Err(self.wrong(format!("`{keyword}` is `on` or `off`, not `{other}`")).haproxy(shown))
+                Err(self.wrong(format!("`{keyword}` must be `on` or `off`, not `{other}`")).haproxy(shown))
             }
         }
     }
@@ -353,7 +352,7 @@ impl<'a, 'd> Args<'a, 'd> {
         let keyword = self.keyword();
         let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
         let quoted: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();
-        Err(Diagnostic::alert(format!("`{keyword}` does not know `{word}`"))
+        Err(Diagnostic::alert(format!("unknown argument `{word}` for `{keyword}`"))
             .at(word.span())
             .did_you_mean(diag::suggest(word, names.iter().copied()))
             .help(format!("one of: {}", names.join(", ")))
@@ -405,7 +404,7 @@ impl<'a, 'd> Args<'a, 'd> {
         let Some(extra) = self.peek() else { return Ok(()) };
         let keyword = self.keyword();
         let usage = format!("{keyword} {}", self.statement.keyword.signature);
-        Err(Diagnostic::alert(format!("`{keyword}` has no use for `{extra}`"))
+        Err(Diagnostic::alert(format!("unexpected argument `{extra}` for `{keyword}`"))
             .at(extra.span())
             .label(format!("usage: {}", usage.trim_end()))
             .haproxy(format!("'{keyword}' cannot handle unexpected argument '{extra}'.")))

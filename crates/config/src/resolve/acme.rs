@@ -61,20 +61,22 @@ impl Orders<'_> {
         span: Span,
     ) -> Result<(), Diagnostic> {
         if words.domains.is_empty() && words.addresses.is_empty() {
-            return Err(Diagnostic::alert(format!("the certificate `{certificate}` is ordered for no name"))
-                .at(span)
-                .help("`domains <name>,<name>` says what it is for"));
+            return Err(Diagnostic::alert(format!(
+                "certificate `{certificate}` has no domain or address to order it for"
+            ))
+            .at(span)
+            .help("use `domains <name>,<name>` to list its domains"));
         }
         if let Some(other) = self.noted.iter().find(|other| *other.certificate == *certificate) {
             if other.words == words {
                 return Ok(());
             }
             return Err(Diagnostic::alert(format!(
-                "the certificate `{certificate}` is ordered in two ways that do not go together"
+                "certificate `{certificate}` is ordered twice with different settings"
             ))
             .at(span)
-            .related(other.span, "the other one")
-            .help("say the same wherever it is ordered, or once in a `crt-store`"));
+            .related(other.span, "the other order")
+            .help("use the same settings in all places, or set them once in a `crt-store`"));
         }
         let (file, key_file) = (files.0.into(), files.1.map(Box::from));
         self.noted.push(Noted { words, certificate: certificate.into(), file, key_file, span });
@@ -151,19 +153,19 @@ fn order(
     let by_dns = matches!(section.challenge, Challenge::Dns | Challenge::DnsPersist);
     if let Some(wild) = words.domains.iter().find(|name| name.starts_with("*.")).filter(|_| !by_dns) {
         return Err(Diagnostic::alert(format!(
-            "`{wild}` can only be proved by DNS, and section `{name}` says `challenge {}`",
+            "`{wild}` requires a DNS challenge, but section `{name}` sets `challenge {}`",
             section.challenge.name()
         ))
         .at(span)
-        .help("`challenge dns-01` in the section, or a certificate without `*`"));
+        .help("use `challenge dns-01` in the section, or a certificate without `*`"));
     }
     if let (Some(address), true) = (words.addresses.first(), by_dns) {
         return Err(Diagnostic::alert(format!(
-            "the address {address} cannot be proved by DNS, and section `{name}` says `challenge {}`",
+            "address {address} cannot be validated by a DNS challenge, but section `{name}` sets `challenge {}`",
             section.challenge.name()
         ))
         .at(span)
-        .help("`challenge http-01` or `challenge tls-alpn-01` in the section"));
+        .help("use `challenge http-01` or `challenge tls-alpn-01` in the section"));
     }
     let state = Arc::new(state::acme::Order::new(&certificate, name));
     let (domains, addresses) = (words.domains, words.addresses);
@@ -179,15 +181,15 @@ fn make(
 ) -> Result<Option<AcmeSection>, Diagnostic> {
     let name = &section.name;
     let Some(directory) = draft.directory else {
-        return Err(Diagnostic::alert(format!("acme section `{name}` does not say where the authority is"))
+        return Err(Diagnostic::alert(format!("acme section `{name}` has no `directory`"))
             .at(section.keyword.span().to(name.span()))
-            .help("`directory https://…` is the URL that the authority tells its clients")
+            .help("use `directory https://…` with the URL published by the CA")
             .haproxy_whole(format!("acme: No directory defined in ACME section '{name}'.")));
     };
     if !(directory.starts_with("https://") || directory.starts_with("http://")) {
-        return Err(Diagnostic::alert(format!("`{}` is no URL", directory.text))
+        return Err(Diagnostic::alert(format!("invalid URL `{}`", directory.text))
             .at(directory.span)
-            .help("such as https://acme-v02.api.letsencrypt.org/directory"));
+            .help("use a URL such as https://acme-v02.api.letsencrypt.org/directory"));
     }
     let map = match draft.map {
         None => None,
@@ -223,11 +225,11 @@ fn new_key(draft: &AcmeDraft<'_>) -> NewKey {
 
 fn no_map(section: &str, word: TlsValue<'_>) -> Diagnostic {
     let map = word.text;
-    Diagnostic::alert(format!("no rule uses the map `{map}`: nobody would see the tokens in it"))
+    Diagnostic::alert(format!("no rule uses the map `{map}`, so its tokens would never be served"))
         .at(word.span)
         .help(format!(
-            "a frontend on port 80 answers with them: http-request return status 200 content-type text/plain \
-             lf-string \"%[path,field(-1,/)].%[path,field(-1,/),map({map})]\\n\" if {{ path_beg \
+            "answer the challenges in a frontend on port 80: http-request return status 200 content-type \
+             text/plain lf-string \"%[path,field(-1,/)].%[path,field(-1,/),map({map})]\\n\" if {{ path_beg \
              '/.well-known/acme-challenge/' }}"
         ))
         .haproxy_whole(format!(
@@ -245,10 +247,10 @@ fn ready(draft: &AcmeDraft<'_>) -> Result<ReadyWhen, Diagnostic> {
         (other, Some((_, word))) => {
             let name = other.name();
             Err(Diagnostic::alert(format!(
-                "`challenge-ready` is about records of DNS, and the challenge is {name}"
+                "`challenge-ready` applies to DNS records, but the challenge is {name}"
             ))
             .at(word.span())
-            .help("`challenge dns-01` has records; without them the line can go")
+            .help("use `challenge dns-01`, or remove this line")
             .haproxy(format!(
                 "keyword 'challenge-ready' in 'acme' section, \"{name}\" is not compatible with the \
                      \"challenge-ready\" option"
@@ -268,9 +270,10 @@ fn account_key(
     let file = context.names.path(&file);
     let shown = file.display().to_string();
     let failed = |what: String| {
-        let error = Diagnostic::alert(format!("the account's key `{shown}` {what}"));
-        let error =
-            error.help("`openssl genrsa -out <file> 2048` makes one, or Weir does where there is no file");
+        let error = Diagnostic::alert(format!("the account key `{shown}` {what}"));
+        let error = error.help(
+            "create one with `openssl genrsa -out <file> 2048`, or remove the file to let Weir create one",
+        );
         named.map_or_else(|| error.clone(), |word| error.clone().at(word.span))
     };
     // Another section may have generated one for the same file.
@@ -289,7 +292,7 @@ fn account_key(
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let key =
-                keygen::key(new_key(draft)).map_err(|error| failed(format!("cannot be made: {error}")))?;
+                keygen::key(new_key(draft)).map_err(|error| failed(format!("cannot be created: {error}")))?;
             AccountKey { file: file.clone(), pkcs8: key.pkcs8().into(), is_new: true }
         }
         Err(error) => return Err(failed(format!("cannot be read: {error}"))),
@@ -302,9 +305,9 @@ fn account_key(
 fn eab(draft: &AcmeDraft<'_>, context: &ResolveContext<'_>) -> Result<Option<Eab>, Diagnostic> {
     let (Some(id), Some(key)) = (draft.eab_key_id, draft.eab_mac_key) else {
         let Some(one) = draft.eab_key_id.or(draft.eab_mac_key) else { return Ok(None) };
-        return Err(Diagnostic::alert("a binding needs the name of a key and the key")
+        return Err(Diagnostic::alert("external account binding requires a key identifier and a key")
             .at(one.span)
-            .help("`eab-key-id <file>` and `eab-mac-key <file>` together"));
+            .help("use `eab-key-id <file>` and `eab-mac-key <file>` together"));
     };
     let read = |word: TlsValue<'_>| {
         let failed = |error| Diagnostic::alert(format!("cannot read `{}`: {error}", word.text)).at(word.span);
@@ -328,5 +331,5 @@ fn eab(draft: &AcmeDraft<'_>, context: &ResolveContext<'_>) -> Result<Option<Eab
 
 /// The warning about names on a line that orders no certificate.
 pub(crate) fn without_effect(span: Span) -> Diagnostic {
-    Diagnostic::advice("`domains` and `ips` have no effect without `acme`: nothing is ordered").at(span)
+    Diagnostic::advice("`domains` and `ips` have no effect without `acme`").at(span)
 }

@@ -19,7 +19,7 @@ pub(crate) fn sections(draft: &Draft, context: &mut ResolveContext<'_>) {
         } else if has_other {
             let text = "global section detected after a non-global one, the prevalence of their statements is unspecified";
             context.diagnostics.push(
-                Diagnostic::new(Severity::Diag, "a `global` section stands behind other sections")
+                Diagnostic::new(Severity::Diag, "`global` section after other sections")
                     .at(section.keyword.span())
                     .haproxy(text),
             );
@@ -46,7 +46,7 @@ pub(crate) fn servers(
         };
         if draft.weight == 0 {
             advise(
-                format!("server `{backend}/{name}` has weight 0 and is never chosen by balancing"),
+                format!("server `{backend}/{name}` has weight 0 and is never selected by load balancing"),
                 format!(
                     "'server {backend}/{name}' : configured with weight of 0 will never be selected by load balancing \
                      algorithms"
@@ -57,7 +57,7 @@ pub(crate) fn servers(
         let Some(cookie) = draft.cookie.filter(|_| !draft.backup) else { continue };
         if cookies.contains(&cookie) {
             advise(
-                format!("server `{backend}/{name}` has the cookie value of a server before it"),
+                format!("server `{backend}/{name}` has the same cookie value as an earlier server"),
                 format!(
                     "'server {name}' : same cookie value is set for a previous non-backup server in the same backend, it \
                      may break connection persistence"

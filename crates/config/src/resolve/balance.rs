@@ -35,7 +35,7 @@ pub(crate) fn balance(
     if about_requests && matches!(settings.mode, state::Mode::Tcp | state::Mode::Spop) {
         let name = settings.name;
         context.diagnostics.push(
-            Diagnostic::warning(format!("`balance` of backend `{name}` needs `mode http`: it takes turns instead"))
+            Diagnostic::warning(format!("`balance` of backend `{name}` requires `mode http`: falling back to round robin"))
                 .at(settings.balance.map_or(proxy.section.name.span(), Statement::keyword_span))
                 .haproxy_whole(format!(
                     "Layer 7 hash not possible for backend '{name}' (needs 'mode http'). Falling back to round robin."
@@ -65,7 +65,7 @@ fn algorithm(
     let is_log = proxy.settings.mode == state::Mode::Log;
     if statement.arguments().is_empty() {
         context.diagnostics.push(
-            Diagnostic::warning("`balance` names no algorithm: the one that counts without it does")
+            Diagnostic::warning("`balance` has no algorithm: it is ignored")
                 .at(statement.keyword_span())
                 .haproxy("'balance' expects an algorithm, and is ignored."),
         );
@@ -78,11 +78,11 @@ fn algorithm(
         let expression = Expression::compile(&mut words, &scope)?;
         if let Some(extra) = list.get(2) {
             return Err(Diagnostic::alert(format!(
-                "`balance hash` takes nothing behind its expression: `{}`",
+                "unexpected argument `{}` after the expression of `balance hash`",
                 extra.text
             ))
             .at(extra.span)
-            .help("converters follow behind commas, without blanks")
+            .help("separate converters with commas, without spaces")
             .haproxy(format!("balance hash takes no other argument (got '{}').", extra.text)));
         }
         return Ok(Algorithm::Hash(expression));
@@ -106,9 +106,9 @@ fn algorithm(
         | "peak-ewma"
             if is_log =>
         {
-            return Err(Diagnostic::alert(format!("`balance {name}` is not for backends in `mode log`"))
+            return Err(Diagnostic::alert(format!("`balance {name}` cannot be used in `mode log`"))
                 .at(word.span())
-                .help("one of: roundrobin, static-rr, random, log-hash, sticky")
+                .help("use one of: roundrobin, static-rr, random, log-hash, sticky")
                 .haproxy(format!("'balance {name}' is not usable in log mode.")));
         }
         "leastconn" => Algorithm::LeastConn,
@@ -130,7 +130,7 @@ fn algorithm(
         }
         "hdr" => {
             let header = inside.filter(|name| !name.is_empty()).ok_or_else(|| {
-                args.wrong("`hdr` needs the name of a header")
+                args.wrong("`hdr` needs a header name")
                     .label("such as `hdr(host)`")
                     .haproxy("'hdr(name)' requires an http header field name.")
             })?;
@@ -142,14 +142,14 @@ fn algorithm(
         }
         "rdp-cookie" if inside == Some("") => {
             return Err(args
-                .wrong("`rdp-cookie` has no name of a cookie between its parentheses")
-                .label("without parentheses it is `mstshash`")
+                .wrong("`rdp-cookie` has no cookie name in its parentheses")
+                .label("omit the parentheses for the default, `mstshash`")
                 .haproxy("balance rdp-cookie : missing cookie name."));
         }
         "rdp-cookie" => Algorithm::RdpCookie { name: inside.unwrap_or("mstshash").into() },
         "sticky" => Algorithm::Sticky,
         "log-hash" => {
-            return Err(Diagnostic::alert("`balance log-hash` is only for backends in `mode log`")
+            return Err(Diagnostic::alert("`balance log-hash` can only be used in `mode log`")
                 .at(word.span())
                 .haproxy("'balance log-hash' is only usable in log mode."));
         }
@@ -160,7 +160,7 @@ fn algorithm(
 }
 
 fn modifier(name: &str, only: &'static str, other: &Word) -> Diagnostic {
-    Diagnostic::alert(format!("`balance {name}` does not know `{other}`"))
+    Diagnostic::alert(format!("unknown option `{other}` for `balance {name}`"))
         .at(other.span())
         .did_you_mean(Some(only))
         .haproxy(format!("balance {name} only accepts '{only}' modifier (got '{other}')."))
@@ -203,7 +203,7 @@ fn unknown_algorithm(name: &str, word: &Word) -> Diagnostic {
         "rdp-cookie",
         "hash",
     ];
-    Diagnostic::alert(format!("`balance` does not know `{word}`"))
+    Diagnostic::alert(format!("unknown algorithm `{word}` for `balance`"))
         .at(word.span())
         .did_you_mean(diag::suggest(name, KNOWN.iter().copied()))
         .help(format!("one of: {}", KNOWN.join(", ")))
@@ -213,7 +213,7 @@ fn unknown_algorithm(name: &str, word: &Word) -> Diagnostic {
 fn draws(inside: Option<&str>, args: &Args<'_, '_>) -> Result<u32, Diagnostic> {
     let Some(text) = inside else { return Ok(2) };
     text.parse::<u32>().ok().filter(|draws| *draws > 0).ok_or_else(|| {
-        args.wrong(format!("`random` needs a number of draws above zero, not `{text}`"))
+        args.wrong(format!("`random` requires a number of draws greater than zero, not `{text}`"))
             .haproxy("'random' expects a positive integer argument.")
     })
 }
@@ -225,7 +225,7 @@ fn peak_ewma(args: &mut Args<'_, '_>) -> Result<Algorithm, Diagnostic> {
         let word = args.value()?;
         decay = args.time(word, Milliseconds)?;
         if decay < LEAST_DECAY || decay > MOST_DECAY {
-            return Err(args.wrong(format!("the decay `{word}` is not within 10ms and 1h")));
+            return Err(args.wrong(format!("decay `{word}` is not between 10ms and 1h")));
         }
     }
     Ok(Algorithm::PeakEwma { decay })
@@ -246,7 +246,7 @@ fn uri(args: &mut Args<'_, '_>) -> Result<Algorithm, Diagnostic> {
             "path-only" => part.path_only = true,
             other => {
                 return Err(args
-                    .wrong(format!("`balance uri` does not know `{other}`"))
+                    .wrong(format!("unknown option `{other}` for `balance uri`"))
                     .did_you_mean(diag::suggest(other, ["len", "depth", "whole", "path-only"]))
                     .haproxy(format!("balance uri only accepts parameters 'len', 'depth', 'path-only', and 'whole' (got '{other}').")));
             }

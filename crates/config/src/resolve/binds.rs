@@ -68,15 +68,15 @@ fn bind_line<'a>(
         && let Some((other, line)) = ids.insert(id, (address, statement.line))
     {
         let file = context.sources.file(statement.span.file).name();
-        return Err(Diagnostic::alert(format!("the id {id} is used twice"))
+        return Err(Diagnostic::alert(format!("id {id} is already in use"))
             .at(address.span())
-            .related(other.span(), "first here")
+            .related(other.span(), "first used here")
             .haproxy(format!(
                 "'{title}' in section '{section}': 'id' : custom id {id} already used at {file}:{line} ('bind {other}')"
             )));
     }
     if draft.id.is_some() && addresses.len() > 1 {
-        return Err(Diagnostic::alert("`id` is of one socket, and this line makes several")
+        return Err(Diagnostic::alert("`id` cannot be set on a line with several sockets")
             .at(address.span())
             .haproxy(format!(
                 "'{title}' in section '{section}' : 'id' can only be used with a single socket"
@@ -84,9 +84,9 @@ fn bind_line<'a>(
     }
     let is_http = proxy.settings.mode == Mode::Http;
     if draft.speaks_h2 && !is_http && !proxy.settings.disabled {
-        return Err(Diagnostic::alert("`proto h2` is spoken with clients of HTTP frontends alone")
+        return Err(Diagnostic::alert("`proto h2` is only supported on HTTP frontends")
             .at(address.span())
-            .help("`mode http` makes the frontend one; `switch-mode http proto h2` a connection")
+            .help("use `mode http` for the frontend, or `switch-mode http proto h2` for a connection")
             .haproxy(format!(
                 "proxy '{}' : MUX protocol 'h2' is not usable for 'bind {address}'",
                 proxy.settings.name
@@ -133,7 +133,7 @@ pub(crate) fn stats_socket(
     let owner = LineOwner { frontend: "GLOBAL", is_http: false, certificates: &[] };
     let acceptor = tls::acceptor(&draft.tls, &format!("stats socket {word}"), &owner, statement, context)?;
     let (address, shown) =
-        addresses.into_iter().next().ok_or_else(|| Diagnostic::alert("no address").at(word.span()))?;
+        addresses.into_iter().next().ok_or_else(|| Diagnostic::alert("not an address").at(word.span()))?;
     let id = draft.id.unwrap_or(id);
     let mut bind = bind::make(&draft, address, shown, id, &unix, &context.placement, acceptor)
         .map_err(|message| Diagnostic::alert(message).at(statement.span))?;

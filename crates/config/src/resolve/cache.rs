@@ -48,10 +48,10 @@ fn refuse_shared_directories(made: &[(&Section, Option<CacheSettings>)], context
                 lines.next_back().map_or(section.name.span(), |line| line.span)
             };
             context.diagnostics.push(
-                Diagnostic::alert(format!("two caches cannot have the directory `{own}`"))
+                Diagnostic::alert(format!("two caches cannot use the same directory `{own}`"))
                     .at(line(section))
-                    .related(line(other), "the first has it here")
-                    .help("each has a directory of its own"),
+                    .related(line(other), "already used here")
+                    .help("use a separate directory for each cache"),
             );
         }
     }
@@ -74,7 +74,7 @@ fn read(section: &Section, context: &mut ResolveContext<'_>) -> Option<CacheSett
             context.diagnostics.push(
                 Diagnostic::alert(format!("cache `{name}` has no size"))
                     .at(name.span())
-                    .help("`total-max-size` says how many megabytes it may take")
+                    .help("use `total-max-size` to set its size in megabytes")
                     .haproxy_whole(format!("config : Size not specified for cache '{name}'")),
             );
         }
@@ -85,12 +85,14 @@ fn read(section: &Section, context: &mut ResolveContext<'_>) -> Option<CacheSett
     if let Some((size, word)) = draft.max_object {
         if size > half {
             context.diagnostics.push(
-                Diagnostic::alert(format!("an object of {size} bytes is more than half of cache `{name}`"))
-                    .at(word.span())
-                    .help(format!("at most {half} bytes, or a larger `total-max-size`"))
-                    .haproxy_whole(format!(
-                        "config : \"max-object-size\" is limited to an half of \"total-max-size\" => {half}"
-                    )),
+                Diagnostic::alert(format!(
+                    "an object size of {size} bytes is more than half of cache `{name}`"
+                ))
+                .at(word.span())
+                .help(format!("use at most {half} bytes, or a larger `total-max-size`"))
+                .haproxy_whole(format!(
+                    "config : \"max-object-size\" is limited to an half of \"total-max-size\" => {half}"
+                )),
             );
             return None;
         }
@@ -124,7 +126,7 @@ fn read(section: &Section, context: &mut ResolveContext<'_>) -> Option<CacheSett
             context.diagnostics.push(
                 Diagnostic::advice(format!("`{name}` has no effect with `early-hints only`"))
                     .at(statement.span)
-                    .help("no response is kept then"),
+                    .help("it caches no responses"),
             );
         }
     }
@@ -173,12 +175,12 @@ pub(crate) fn places(
             let haproxy = format!("unable to find the cache '{cache}' referenced by the filter 'cache'.");
             context.diagnostics.push(whose(cache, message, haproxy));
         } else if place.zip(compressed).is_some_and(|(own, compressed)| compressed < own) {
-            let message = format!("what is compressed already cannot be kept in cache `{cache}`");
+            let message = format!("compressed responses cannot be stored in cache `{cache}`");
             let haproxy = format!("unable to enable the compression filter before the cache '{cache}'.");
             let error = whose(cache, message, haproxy);
             context.diagnostics.push(match sequence {
-                None => error.help("put this line before that of the compression"),
-                Some(_) => error.help("name `cache` before `comp-res` in `filter-sequence response`"),
+                None => error.help("put this line before the compression filter"),
+                Some(_) => error.help("put `cache` before `comp-res` in `filter-sequence response`"),
             });
         }
     }
@@ -193,12 +195,12 @@ pub(crate) fn places(
     if let Some(other) = other {
         for store in used.iter().filter(|store| !is_named(store)) {
             let cache = &store.settings.name;
-            let message = format!("`{name}` has other filters, and none for its cache `{cache}`");
+            let message = format!("`{name}` has filters, but none for its cache `{cache}`");
             let haproxy = format!("require an explicit filter declaration to use the cache '{cache}'.");
             let error = whose(other.keyword, message, haproxy);
-            context
-                .diagnostics
-                .push(error.help(format!("`filter cache {cache}` says where among them responses are kept")));
+            context.diagnostics.push(
+                error.help(format!("use `filter cache {cache}` to define its position among the filters")),
+            );
         }
     }
     // Caches without a line come before all those with one.

@@ -42,11 +42,11 @@ pub(crate) fn check(
         }
         let name = proxy.settings.name;
         let has = match count {
-            0 => format!("`{name}` declares none for {direction}s"),
-            1 => format!("the only one of `{name}` for {direction}s is 0"),
-            _ => format!("those of `{name}` for {direction}s are 0 to {}", count - 1),
+            0 => format!("`{name}` declares no {direction} captures"),
+            1 => format!("`{name}` has a single {direction} capture slot, 0"),
+            _ => format!("`{name}` has the {direction} capture slots 0 to {}", count - 1),
         };
-        let unknown = Diagnostic::alert(format!("there is no capture slot {number}"))
+        let unknown = Diagnostic::alert(format!("unknown capture slot {number}"))
             .at(*place)
             .label(has)
             .help(format!("declare one with `declare capture {direction} len <length>`"))

@@ -81,7 +81,7 @@ fn load(
                     ["crt", "key", "alias", "jwt", "ocsp", "issuer", "sctl", "acme", "domains", "ips"],
                 );
                 return Err(args
-                    .wrong(format!("`load` does not know `{other}`"))
+                    .wrong(format!("unknown argument `{other}` for `load`"))
                     .did_you_mean(near)
                     .haproxy(format!("'load {other}' in section 'crt-store': unknown keyword '{other}'.")));
             }
@@ -173,7 +173,7 @@ fn temporary(
     let mut made = tls::keygen::temporary(file).map_err(|error| Diagnostic::alert(error.to_string()))?;
     made.sources =
         Sources { certificate: Some(file.into()), key: key_file.map(Box::from), ..Sources::default() };
-    let text = format!("`{file}` is not there: a temporary certificate stands in until one is issued");
+    let text = format!("`{file}` does not exist: a temporary certificate is used until one is issued");
     context.diagnostics.push(Diagnostic::new(Severity::Notice, text).haproxy_whole(format!(
         "No certificate available for '{file}', generating a temporary key pair before getting the ACME certificate"
     )));
@@ -190,9 +190,9 @@ fn keep(
     let files = &mut context.tls_files;
     let name = names.first().map(String::as_str).unwrap_or_default();
     if let Some(first) = files.stores.get(name).filter(|one| *one.name == *name) {
-        return Err(Diagnostic::alert(format!("the certificate `{name}` was loaded already"))
+        return Err(Diagnostic::alert(format!("certificate `{name}` is already loaded"))
             .at(statement.keyword_span())
-            .related(first.span, "first here")
+            .related(first.span, "first used here")
             .haproxy(format!("'load' in section 'crt-store': store '{name}' was already defined.")));
     }
     let certificate = certificate.map(|mut one| {

@@ -157,8 +157,8 @@ fn first_connects(steps: &[CheckStep]) -> Result<(), Diagnostic> {
     if first.is_none_or(connects) || !steps.iter().any(connects) {
         return Ok(());
     }
-    Err(Diagnostic::alert("`tcp-check connect` stands behind a step that needs a connection")
-        .help("begin with `tcp-check connect`; only `set-var`, `unset-var` and `comment` may stand before it")
+    Err(Diagnostic::alert("`tcp-check connect` follows a step that needs a connection")
+        .help("start with `tcp-check connect`; only `set-var`, `unset-var` and `comment` may precede it")
         .haproxy(
             "'tcp-check connect' : first step MUST also be a 'connect', optionally preceded by a 'set-var', an \
              'unset-var' or a 'comment', when there is a 'connect' step in the tcp-check ruleset.",
@@ -177,8 +177,8 @@ fn check_external(
         (false, _) => "global.external-check",
         (true, None) => "external-check command",
         (true, Some(command)) if !command.starts_with('/') && draft.path.is_none() => {
-            return Err(Diagnostic::alert(format!("it is not said where the program `{command}` of backend `{name}` is"))
-                .help("write it with its path, or set `external-check path`")
+            return Err(Diagnostic::alert(format!("the path of the program `{command}` of backend `{name}` is unknown"))
+                .help("use its full path, or set `external-check path`")
                 .haproxy(format!(
                     "Proxy '{name}': 'external-check command' does not have a leading '/' and 'external-check path' is not set."
                 )));
@@ -187,7 +187,7 @@ fn check_external(
             if !context.global.insecure_fork_wanted {
                 warnings.push(
                     Diagnostic::warning(format!(
-                        "`insecure-fork-wanted` is missing in the global section: the program of backend `{name}` will not run"
+                        "`insecure-fork-wanted` is missing in the global section: checks of backend `{name}` will fail"
                     ))
                     .haproxy_whole(format!("Proxy '{name}' : 'insecure-fork-wanted' not enabled in the global section, 'option external-check' will likely fail.")),
                 );
@@ -196,10 +196,12 @@ fn check_external(
         }
     };
     let help = match missing {
-        "global.external-check" => "`external-check` in the global section allows checks by programs",
-        _ => "`external-check command <command>` names the program",
+        "global.external-check" => {
+            "add `external-check` to the global section to allow checks by external programs"
+        }
+        _ => "use `external-check command <command>` to set the program",
     };
-    Err(Diagnostic::alert(format!("backend `{name}` is checked by a program, and there is no `{missing}`"))
+    Err(Diagnostic::alert(format!("backend `{name}` uses external checks, but `{missing}` is missing"))
         .help(help)
         .haproxy_whole(format!(
             "Proxy '{name}' : 'option external-check' unable to find required '{missing}'."
@@ -310,9 +312,8 @@ fn action(draft: &ActionDraft<'_>, scope: &Scope<'_>) -> Result<CheckAction, Dia
             let mut words = Words::new(&list, name.span);
             let value = Expression::compile(&mut words, scope)?;
             if let Some(extra) = words.peek() {
-                return Err(
-                    Diagnostic::alert(format!("`set-var` has no use for `{}`", extra.text)).at(extra.span)
-                );
+                return Err(Diagnostic::alert(format!("unexpected argument `{}` for `set-var`", extra.text))
+                    .at(extra.span));
             }
             CheckAction::SetVar(var, conditions, ValueSource::Expression(value))
         }
@@ -334,8 +335,8 @@ fn variable(text: PlacedText<'_>, scope: &Scope<'_>) -> Result<(Var, SetConditio
     let var = scope.variables.borrow_mut().resolve(name).map_err(at)?;
     let known = matches!(var, Var::Process(_) | Var::Slot(VarScope::Session | VarScope::Check, _));
     if !known {
-        return Err(at(format!("`{name}` does not exist in health checks"))
-            .label("their scopes are proc, sess and check"));
+        return Err(at(format!("`{name}` is not available in health checks"))
+            .label("use the scope proc, sess or check"));
     }
     let mut conditions = SetConditions::default();
     for condition in parts {

@@ -63,7 +63,7 @@ pub(crate) fn read(
         if line.excludes_from_nothing() {
             context.diagnostics.push(
                 Diagnostic::advice(format!(
-                    "{path}:{}: `!` excludes names from nothing: no `*` stands beside it",
+                    "{path}:{}: `!` has no effect without a `*` filter on the same line",
                     line.number
                 ))
                 .at(name.span),
@@ -232,7 +232,7 @@ fn loaded(
         }
         before => {
             let text =
-                format!("`{}` was loaded before with other words than these: {}", file.text, shown(&said));
+                format!("`{}` is already loaded with parameters other than {}", file.text, shown(&said));
             let earlier = format!("then: {}", shown(before.map_or(&[], |said| said)));
             return Err(Diagnostic::alert(text).at(file.span).help(earlier).haproxy(format!(
                 "'{}' {title}, is already defined with incompatible parameters",

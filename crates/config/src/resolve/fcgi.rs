@@ -69,7 +69,7 @@ fn read(section: &Section, context: &mut ResolveContext<'_>) -> Option<App> {
     }
     let path_info = draft.path_info.map(|word| {
         Regex::new(word, false).map_err(|error| {
-            Diagnostic::alert(format!("`{word}` is no regular expression: {error}"))
+            Diagnostic::alert(format!("invalid regular expression `{word}`: {error}"))
                 .at(word.span())
                 .haproxy(format!("'path-info' : {error}."))
         })
@@ -78,9 +78,9 @@ fn read(section: &Section, context: &mut ResolveContext<'_>) -> Option<App> {
     let name = &section.name;
     let Some(docroot) = draft.docroot else {
         context.diagnostics.push(
-            Diagnostic::alert(format!("the application `{name}` has no `docroot`"))
+            Diagnostic::alert(format!("application `{name}` has no `docroot`"))
                 .at(name.span())
-                .help("`docroot <path>` says where its scripts are, on its own machine")
+                .help("use `docroot <path>` to set the directory of its scripts on the application server")
                 .haproxy_whole(format!("fcgi-app '{name}': no docroot configured.")),
         );
         return None;
@@ -135,9 +135,9 @@ fn rule(
     let condition = Condition::compile_optional(&mut words, &scope)?;
     if let Some(extra) = words.peek().filter(|_| condition.is_none()) {
         let text = extra.text;
-        return Err(Diagnostic::alert(format!("`{keyword}` has no use for `{text}`"))
+        return Err(Diagnostic::alert(format!("unexpected argument `{text}` for `{keyword}`"))
             .at(extra.span)
-            .label("`if` or `unless` and a condition may stand here")
+            .label("only `if` or `unless` with a condition may follow")
             .haproxy(format!("'{keyword}' : unexpected argument '{text}'.")));
     }
     Ok(Some(Rule { condition, effect }))
@@ -164,7 +164,7 @@ pub(crate) fn of_backend(proxy: &PendingProxy<'_>, context: &mut ResolveContext<
             Diagnostic::alert(format!("there is no fcgi-app section `{word}`"))
                 .at(word.span())
                 .did_you_mean(diag::suggest(word, known))
-                .help(format!("a section `fcgi-app {word}` anywhere in the configuration makes it"))
+                .help(format!("define it with a section `fcgi-app {word}`"))
                 .haproxy_whole(format!("proxy '{backend}' : fcgi-app '{word}' not found.")),
         );
         return None;
@@ -178,9 +178,9 @@ pub(crate) fn of_backend(proxy: &PendingProxy<'_>, context: &mut ResolveContext<
 
 /// The error for an application in a backend with another mode.
 fn needs_http(app: &Word, backend: &str) -> Diagnostic {
-    Diagnostic::alert("applications are for backends in HTTP mode alone")
+    Diagnostic::alert("FastCGI applications require HTTP mode")
         .at(app.span())
-        .help("`mode http` makes the backend one")
+        .help("add `mode http` to the backend")
         .haproxy_whole(format!("proxy '{backend}': FCGI application cannot be used in non-HTTP mode."))
 }
 
@@ -208,9 +208,9 @@ fn check_filters(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
     if let (Some(other), Some(app), false) = (other, settings.fcgi_app, has_own) {
         let name = settings.name;
         context.diagnostics.push(
-            Diagnostic::alert(format!("`{name}` has other filters, and none for its application"))
+            Diagnostic::alert(format!("`{name}` has filters, but none for its application"))
                 .at(other.keyword.span())
-                .help(format!("`filter fcgi-app {app}` says where among them requests are looked at"))
+                .help(format!("use `filter fcgi-app {app}` to define its position among the filters"))
                 .haproxy_whole(format!(
                     "config: proxy '{name}': require an explicit filter declaration to use the fcgi-app '{app}'."
                 )),
@@ -238,10 +238,10 @@ pub(crate) fn check_servers(
             for server in speaking {
                 context.diagnostics.push(
                     Diagnostic::alert(format!(
-                        "server `{server}` speaks FastCGI, and `{name}` has no application"
+                        "server `{server}` uses FastCGI, but `{name}` has no application"
                     ))
                     .at(proxy.section.name.span())
-                    .help("`use-fcgi-app <name>` names a section `fcgi-app <name>`")
+                    .help("use `use-fcgi-app <name>` to select a section `fcgi-app <name>`")
                     .haproxy_whole(format!(
                         "proxy '{name}': FCGI server '{server}' has no FCGI app configured."
                     )),
@@ -250,9 +250,9 @@ pub(crate) fn check_servers(
         }
         Some(app) if speaking.is_empty() && context.around.is_none() => {
             context.diagnostics.push(
-                Diagnostic::alert(format!("no server of `{name}` speaks FastCGI"))
+                Diagnostic::alert(format!("no server of `{name}` uses FastCGI"))
                     .at(app.span())
-                    .help("`proto fcgi` on a server line makes it")
+                    .help("add `proto fcgi` to a server line")
                     .haproxy_whole(format!("proxy '{name}': FCGI app configured but no FCGI server found.")),
             );
         }

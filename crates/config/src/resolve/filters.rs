@@ -109,7 +109,7 @@ fn share(
     let key = Expression::compile(&mut words, &scope)?;
     if let Some(extra) = words.peek() {
         let text = extra.text;
-        return Err(Diagnostic::alert(format!("bandwidth filters do not know `{text}`"))
+        return Err(Diagnostic::alert(format!("unknown argument `{text}` for a bandwidth filter"))
             .at(extra.span)
             .haproxy(format!("'filter' : unknown keyword '{text}'.")));
     }
@@ -126,7 +126,7 @@ fn share(
     };
     if !key.gives().casts_to(track::key_type(table.settings.kind)) {
         return Err(wrong(
-            format!("keys of table `{table_name}` are of another type than this gives"),
+            format!("table `{table_name}` has keys of a different type"),
             format!("stick-table '{table_name}' uses a key type incompatible with bwlim filter '{name}'"),
         ));
     }
@@ -182,9 +182,9 @@ pub(crate) fn compression(
     {
         let name = settings.name;
         context.diagnostics.push(
-            Diagnostic::alert(format!("`{name}` has other filters, and none for its `compression`"))
+            Diagnostic::alert(format!("`{name}` has filters, but none for its `compression`"))
                 .at(other.keyword.span())
-                .help("`filter comp-res` says where among them bodies are compressed")
+                .help("use `filter comp-res` to define its position among the filters")
                 .haproxy_whole(format!(
                     "config: proxy '{name}': require an explicit filter declaration to use HTTP compression"
                 )),
@@ -231,7 +231,7 @@ fn check(list: &Word, proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>
         if !known.contains(&name) {
             let known = known.iter().copied();
             context.diagnostics.push(
-                Diagnostic::alert(format!("no filter `{name}` is declared here"))
+                Diagnostic::alert(format!("unknown filter `{name}`"))
                     .at(list.part(at, at + name.len()))
                     .did_you_mean(diag::suggest(name, known))
                     .haproxy(format!("'filter-sequence' : unable to find filter '{name}' in the proxy.")),

@@ -158,7 +158,7 @@ fn forwarded(
                     "for_port",
                     "for_port-expr",
                 ];
-                return Err(Diagnostic::alert(format!("`option forwarded` does not know `{other}`"))
+                return Err(Diagnostic::alert(format!("unknown option `{other}` for `option forwarded`"))
                     .at(word.span())
                     .did_you_mean(diag::suggest(other, KNOWN.iter().copied())));
             }

@@ -49,7 +49,7 @@ pub(crate) fn read<'a>(draft: &'a Draft, context: &mut ResolveContext<'a>) -> Gl
     if let (Some(set), Some(priority)) = (context.setting.set_priority, global.plan.tune.renice_startup)
         && let Err(error) = set(priority)
     {
-        let text = format!("the priority {priority} of `tune.renice.startup` cannot be set: {error}");
+        let text = format!("cannot set the priority {priority} of `tune.renice.startup`: {error}");
         context.diagnostics.push(Diagnostic::warning(text));
     }
     global.plan.unix_bind = global.unix_bind.clone();
@@ -83,7 +83,7 @@ fn was_said(statement: &Statement, said: &mut Vec<&'static str>, diagnostics: &m
     }
     let shown = if name == statement.keyword.name { format!("'{name}'") } else { name.to_owned() };
     diagnostics.push(
-        Diagnostic::warning(format!("`{name}` was said before: the first line counts"))
+        Diagnostic::warning(format!("`{name}` is already set: the first line is used"))
             .tolerated()
             .at(statement.keyword_span())
             .haproxy(format!("{shown} already specified. Continuing.")),

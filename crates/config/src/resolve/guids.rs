@@ -21,9 +21,9 @@ impl Guids {
     ) {
         if let Some(other) = self.0.get(&guid) {
             diagnostics.push(
-                Diagnostic::alert(format!("the globally unique identifier `{guid}` is used twice"))
+                Diagnostic::alert(format!("globally unique identifier `{guid}` is already in use"))
                     .at(word.span())
-                    .related(*other, "first here")
+                    .related(*other, "first used here")
                     .haproxy(format!("guid '{guid}': duplicate entry")),
             );
             return;

@@ -63,7 +63,7 @@ fn connector(
             (Err(error), Some(word)) => {
                 return Err(Diagnostic::alert(error.to_string())
                     .at(word.span)
-                    .help("`httpclient.ssl.ca-file` names a file or a directory of authorities")
+                    .help("set `httpclient.ssl.ca-file` to a file or directory of CAs")
                     .haproxy(format!(
                         "httpclient: cannot initialize: cannot initialize SSL verify with 'ca-file \"{}\"'.",
                         word.text

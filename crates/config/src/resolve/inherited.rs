@@ -51,7 +51,7 @@ pub(crate) fn check_proxies<'a>(
         let kind = settings.kind_name();
         let (front, back) = (settings.is_frontend(), settings.is_backend());
         if front && back {
-            let why = "a `listen` section cannot inherit rules from a defaults section: it is frontend and backend at once";
+            let why = "a `listen` section cannot inherit rules from a defaults section, because it is both frontend and backend";
             refuse(section, first, why.to_owned(), context);
             continue;
         }
@@ -82,7 +82,7 @@ fn refuse(section: &Section, rule: &Statement, why: String, context: &mut Resolv
         Diagnostic::alert(why)
             .at(section.keyword.span())
             .related(rule.keyword_span(), "the rule")
-            .help("put the rules into a defaults section of their own, and choose it with `from`")
+            .help("move the rules to a separate defaults section, and select it with `from`")
             .haproxy(haproxy),
     );
 }

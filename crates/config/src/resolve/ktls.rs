@@ -22,7 +22,7 @@ pub(crate) fn check(
             "'ktls' directive is experimental, must be allowed via a global 'expose-experimental-directives'";
         return Err(Diagnostic::alert(format!("{place}`ktls` is experimental"))
             .at(span)
-            .help("`expose-experimental-directives` in the global section allows it")
+            .help("add `expose-experimental-directives` to the global section to allow it")
             .haproxy(format!("{place}{text}")));
     }
     if on && !context.tls.no_kernel && !context.setting.no_kernel_tls {
@@ -33,10 +33,11 @@ pub(crate) fn check(
 
 fn warn(span: Span, place: &str, context: &mut ResolveContext<'_>) {
     let has = context.setting.kernel_has_tls.is_some_and(|has| has());
-    let why = if has { "the kernel's is not used yet" } else { "the kernel has none (CONFIG_TLS)" };
+    let why =
+        if has { "kernel TLS is not supported yet" } else { "the kernel does not support it (CONFIG_TLS)" };
     context.diagnostics.push(
-        Diagnostic::warning(format!("{place}`ktls on`: {why}: TLS is done in user space"))
+        Diagnostic::warning(format!("{place}`ktls on`: {why}: TLS is handled in user space"))
             .at(span)
-            .help("`ktls off`, `noktls` in the global section or -dT say that this is meant"),
+            .help("use `ktls off`, `noktls` in the global section, or -dT to silence this warning"),
     );
 }

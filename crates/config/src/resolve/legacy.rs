@@ -136,11 +136,11 @@ pub(crate) fn check(
         return Ok(());
     }
     let keyword = statement.keyword.name;
-    let message = format!("this `{keyword}` line needs OpenSSL for {cause}, and OpenSSL is left out");
+    let message = format!("this `{keyword}` line needs OpenSSL for {cause}, but OpenSSL is disabled");
     let help = if tls::HAS_OPENSSL {
-        "`legacy-tls on` in the global section, or nothing, lets OpenSSL serve it"
+        "use `legacy-tls on` in the global section, or remove `legacy-tls off`"
     } else {
-        "a build with the feature `legacy-tls` (`cargo build --features legacy-tls`) serves it"
+        "build with the feature `legacy-tls` (`cargo build --features legacy-tls`)"
     };
     Err(Diagnostic::alert(message.clone()).at(at).help(help).haproxy(format!("{message}: {help}")))
 }

@@ -74,7 +74,7 @@ pub(crate) fn logger(
         && forwards
         && !context.log.rings.contains_key(*name)
     {
-        let text = format!("there is no ring `{name}`: this line forwards nothing");
+        let text = format!("there is no ring `{name}`: this line has no effect");
         context.diagnostics.push(Diagnostic::warning(text).at(word.span()));
         context.log.refused.insert(draft.span);
         return None;
@@ -128,7 +128,7 @@ fn try_logger(
             Diagnostic::alert(format!("there is no log-profile section `{word}`"))
                 .at(word.span())
                 .did_you_mean(diag::suggest(word, profiles.keys().map(|name| &**name)))
-                .help(format!("a section `log-profile {word}` anywhere in the configuration makes it"))
+                .help(format!("define it with a section `log-profile {word}`"))
                 .haproxy(format!("'log' : no such log-profile '{word}'."))
         })?);
     }
@@ -145,7 +145,7 @@ fn ring<'c>(
         Diagnostic::alert(format!("there is no ring `{name}`"))
             .at(word.part("ring@".len(), word.len()))
             .did_you_mean(diag::suggest(name, rings.keys().map(|name| &**name)))
-            .help(format!("a section `ring {name}` anywhere in the configuration makes it"))
+            .help(format!("define it with a section `ring {name}`"))
             .haproxy(format!("'log' : unknown ring named '{name}'."))
     })
 }
@@ -160,18 +160,18 @@ fn backend(word: &Word, name: &str, context: &ResolveContext<'_>) -> Result<Prox
             Ok(*index)
         }
         Some((_, mode)) => Err(Diagnostic::alert(format!(
-            "backend `{name}` takes no log lines: it is in mode {}",
+            "backend `{name}` cannot receive log messages: it is in mode {}",
             mode.name()
         ))
         .at(span)
-        .help("a backend with `mode log` and servers of its own does")
+        .help("use a backend with `mode log` and servers")
         .haproxy(format!("'log' : backend '{name}' is not in 'log' mode."))),
         None => {
             let names = context.log.backends.iter().filter(|(_, (_, mode))| *mode == Mode::Log);
             Err(Diagnostic::alert(format!("there is no backend `{name}`"))
                 .at(span)
                 .did_you_mean(diag::suggest(name, names.map(|(name, _)| &**name)))
-                .help("log lines go to backends with `mode log`")
+                .help("log to a backend with `mode log`")
                 .haproxy(format!("'log' : unable to find backend '{name}'.")))
         }
     }
@@ -206,7 +206,7 @@ fn stream_address(word: &Word, place: &Destination) -> Result<ServerAddress, Dia
         Destination::Abns(name) => ServerAddress::Abstract { name: name.as_bytes().to_vec(), padded: true },
         Destination::Abnsz(name) => ServerAddress::Abstract { name: name.as_bytes().to_vec(), padded: false },
         Destination::Fd(_) | Destination::SockPair(_) | Destination::ReverseHttp(_) => {
-            return Err(Diagnostic::alert(format!("`{word}` is no place for log lines")).at(word.span()));
+            return Err(Diagnostic::alert(format!("`{word}` is not a valid log target")).at(word.span()));
         }
     })
 }

@@ -72,7 +72,7 @@ fn on(
     let word = args.required("<step>")?;
     let step = LogStep::find(word).ok_or_else(|| {
         let names: Vec<&str> = LogStep::names().collect();
-        args.wrong(format!("`on` does not know the step `{word}`"))
+        args.wrong(format!("unknown step `{word}` for `on`"))
             .did_you_mean(diag::suggest(word, names.iter().copied()))
             .help(format!("one of: {}", names.join(", ")))
             .haproxy(format!("'on' : unknown logging step '{word}'."))
@@ -85,7 +85,7 @@ fn on(
             "sd" => structured = Some(args.value()?),
             other => {
                 return Err(args
-                    .wrong(format!("`on` has no use for `{other}`"))
+                    .wrong(format!("unexpected argument `{other}` for `on`"))
                     .did_you_mean(diag::suggest(other, ["drop", "format", "sd"]))
                     .help(format!("usage: on {}", statement.keyword.signature))
                     .haproxy(format!("'on' expects 'drop', 'format' or 'sd' (got '{other}').")));
@@ -93,13 +93,13 @@ fn on(
         }
     }
     if !drop && format.is_none() && structured.is_none() {
-        return Err(Diagnostic::alert(format!("`on {word}` says nothing of the step"))
+        return Err(Diagnostic::alert(format!("`on {word}` has no arguments"))
             .at(word.span())
             .help(format!("usage: on {}", statement.keyword.signature))
             .haproxy(format!("'on {word}' expects 'drop', 'format' or 'sd'.")));
     }
     if profile.steps.iter().any(|(known, _)| *known == step) {
-        return Err(Diagnostic::alert(format!("the step `{word}` stands in this profile twice"))
+        return Err(Diagnostic::alert(format!("step `{word}` is already defined in this profile"))
             .at(word.span())
             .haproxy(format!("'on' : step '{word}' already defined in log-profile '{}'.", profile.name)));
     }
@@ -158,7 +158,7 @@ fn ring(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) -> RingSetti
         context.diagnostics.push(
             Diagnostic::new(
                 severity,
-                format!("ring `{name}` holds {longest} bytes: no message of {length} fits into it"),
+                format!("ring `{name}` holds {longest} bytes, too few for a message of {length}"),
             )
             .at(proxy.section.name.span())
             .haproxy(format!(
@@ -206,9 +206,9 @@ pub(crate) fn log_forward(
     if settings.binds.is_empty() && settings.log.datagram_binds.is_empty() {
         let name = settings.name;
         context.diagnostics.push(
-            Diagnostic::warning(format!("log-forward `{name}` listens nowhere"))
+            Diagnostic::warning(format!("log-forward `{name}` has no address to listen on"))
                 .at(proxy.section.name.span())
-                .help("`bind` takes messages over TCP, `dgram-bind` over UDP")
+                .help("use `bind` for TCP, or `dgram-bind` for UDP")
                 .haproxy_whole(format!("log-forward '{name}' has no 'bind' nor 'dgram-bind' directive.")),
         );
     }
@@ -236,7 +236,7 @@ fn datagram_bind(
     let draft = bind::parse_params(&mut args, &format!("dgram-bind {word}"), "log-forward")?;
     let workers = context.placement.select(&draft.threads);
     if workers.is_empty() {
-        return Err(Diagnostic::alert("none of the threads that `thread` names exists").at(statement.span));
+        return Err(Diagnostic::alert("`thread` selects no existing thread").at(statement.span));
     }
     let place = lines::shown(context, statement.span);
     let made = addresses.into_iter().map(|address| DatagramBind {
@@ -268,7 +268,7 @@ fn datagram_addresses(
     if !matches!(address.transport, Transport::Default | Transport::Datagram) {
         return Err(Diagnostic::alert("`dgram-bind` needs a datagram socket")
             .at(span)
-            .help("`bind` is for streams")
+            .help("use `bind` for stream sockets")
             .haproxy(format!("'dgram-bind' : invalid address '{part}': not a datagram address.")));
     }
     let ip = resolve_host(host)

@@ -19,9 +19,9 @@ pub(super) fn load(words: &LuaWords<'_>, context: &mut ResolveContext<'_>) {
     }
     if !words.says_booleans {
         context.diagnostics.push(
-            Diagnostic::warning("scripts get booleans of fetches and converters as 0 and 1")
+            Diagnostic::warning("scripts receive boolean samples as integers 0 and 1")
                 .at(words.scripts[0].0.span())
-                .help("say `tune.lua.bool-sample-conversion normal` before it for booleans, or `pre-3.1-bug` for this"),
+                .help("set `tune.lua.bool-sample-conversion` before it, to `normal` for booleans, or to `pre-3.1-bug` to keep this behavior"),
         );
     }
     let mut settings = words.settings.clone();
@@ -43,7 +43,7 @@ pub(super) fn load(words: &LuaWords<'_>, context: &mut ResolveContext<'_>) {
             for lua::LoadFailed { script, message } in failed {
                 let file = words.scripts[script.unwrap_or(0)].0;
                 context.diagnostics.push(
-                    Diagnostic::alert(format!("the script does not load: {message}"))
+                    Diagnostic::alert(format!("cannot load the script: {message}"))
                         .at(file.span())
                         .haproxy(format!("Lua runtime error: {message}")),
                 );
@@ -110,8 +110,8 @@ pub(super) fn finish(
         return;
     }
     if let Err(message) = program.init(&Maps { context, program: Some(program) }) {
-        context
-            .diagnostics
-            .push(Diagnostic::alert(format!("a script's `core.register_init` failed: {message}")));
+        context.diagnostics.push(Diagnostic::alert(format!(
+            "a function registered with `core.register_init` failed: {message}"
+        )));
     }
 }

@@ -59,7 +59,7 @@ pub(crate) fn check_use(proxies: &[Arc<Proxy>], context: &mut ResolveContext<'_>
         if !proxies.iter().any(uses) {
             let name = &section.name;
             context.diagnostics.push(
-                Diagnostic::warning(format!("no proxy sends e-mails by the mailers section `{name}`"))
+                Diagnostic::warning(format!("no proxy uses the mailers section `{name}`"))
                     .haproxy_whole(format!("Removing incomplete section 'mailers {name}'.")),
             );
         }
@@ -79,7 +79,7 @@ pub(crate) fn email_alert(proxy: &PendingProxy<'_>, context: &mut ResolveContext
             .collect();
         let (kind, name) = (&proxy.section.keyword, proxy.settings.name);
         context.diagnostics.push(
-            Diagnostic::warning(format!("no e-mails about `{name}`: {} is missing", missing.join(" and ")))
+            Diagnostic::warning(format!("e-mail alerts of `{name}` are disabled: {} is missing", missing.join(" and ")))
                 .at(said.span())
                 .haproxy_whole(format!(
                     "'email-alert' will be ignored for {kind} '{name}' (the presence any of 'email-alert from', \

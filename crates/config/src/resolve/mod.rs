@@ -285,9 +285,9 @@ pub(crate) fn resolve(
     if around.is_none() && context.names.experimental && !context.names.experiments.get() {
         context.diagnostics.push(
             Diagnostic::warning(
-                "`expose-experimental-directives` allows what the configuration does not use",
+                "`expose-experimental-directives` is not needed",
             )
-            .help("remove it, so that nothing experimental is used by accident")
+            .help("remove it, so that no experimental directive is used by accident")
             .haproxy(
                 "Option 'expose-experimental-directives' is set in the global section but is no longer used.",
             ),
@@ -357,7 +357,7 @@ fn begin<'a>(
             if seen.ambiguous.contains(from.as_str()) {
                 context.diagnostics.push(
                     Diagnostic::warning(format!(
-                        "there are several defaults sections named `{from}`: the last one counts"
+                        "several defaults sections are named `{from}`: the last one is used"
                     ))
                     .at(from.span())
                     .haproxy(format!(
@@ -396,9 +396,9 @@ pub(crate) fn read_line<'a>(
     if section.kind == SectionKind::Defaults && section.name.is_empty() && needs_a_name(statement) {
         let name = statement.keyword.name;
         return context.diagnostics.push(
-            Diagnostic::alert(format!("`{name}` is only allowed in `defaults` sections that have a name"))
+            Diagnostic::alert(format!("`{name}` is only allowed in named `defaults` sections"))
                 .at(statement.keyword_span())
-                .label("give the section a name, and proxies `from` that name")
+                .label("give the section a name, and select it in proxies with `from`")
                 .haproxy(format!("'{name}' not allowed in anonymous 'defaults' section.")),
         );
     }

@@ -68,10 +68,10 @@ pub(crate) fn check(proxies: &mut [(&Section, Box<ProxySettings<'_>>)], context:
         let name = &section.name;
         let names: Vec<&str> = peer_lines(settings).map(|(_, name)| name.as_str()).collect();
         context.diagnostics.push(
-            Diagnostic::warning(format!("peers section `{name}` shares nothing: no peer is named `{own}`"))
+            Diagnostic::warning(format!("peers section `{name}` is ignored: no peer is named `{own}`"))
                 .at(name.span())
                 .did_you_mean(diag::suggest(&own, names))
-                .help("`localpeer` in global, or -L, says which of the peers this process is")
+                .help("set the name of this process with `localpeer` in the global section, or -L")
                 .haproxy_whole(format!(
                     "Removing incomplete section 'peers {name}' (no peer named '{own}')."
                 )),
@@ -91,9 +91,9 @@ fn twice(section: &Section, other: &Section, context: &mut ResolveContext<'_>) {
 fn both(settings: &ProxySettings<'_>, context: &mut ResolveContext<'_>) {
     if let Some(second) = settings.binds.get(1) {
         context.diagnostics.push(
-            Diagnostic::alert("a peers section has one `bind` line")
+            Diagnostic::alert("a peers section can have only one `bind` line")
                 .at(second.keyword_span())
-                .related(settings.binds[0].keyword_span(), "the first stands here")
+                .related(settings.binds[0].keyword_span(), "the first one is here")
                 .haproxy(
                     "One listener per \"peers\" section is authorized but another is already configured.",
                 ),
@@ -102,9 +102,9 @@ fn both(settings: &ProxySettings<'_>, context: &mut ResolveContext<'_>) {
     let first_peer = settings.servers.iter().find(|(line, _)| line.keyword.name == "peer");
     if let (Some(line), Some((peer, _))) = (settings.binds.first(), first_peer) {
         context.diagnostics.push(
-            Diagnostic::alert("a peers section with a `bind` line has `server` lines, not `peer` lines")
+            Diagnostic::alert("a peers section with a `bind` line must use `server` lines, not `peer` lines")
                 .at(peer.keyword_span())
-                .related(line.keyword_span(), "the `bind` line stands here")
+                .related(line.keyword_span(), "the `bind` line is here")
                 .haproxy("mixing \"peer\" and \"bind\" line is forbidden"),
         );
     }
@@ -143,7 +143,7 @@ fn bind_line(
         bind::parse_more(&mut draft, &mut args, &title, "peers")?;
     }
     let [(address, shown)]: [(BindAddress, String); 1] = addresses.try_into().map_err(|_| {
-        Diagnostic::alert("a peers section listens at one address").at(word.span()).haproxy(
+        Diagnostic::alert("a peers section can listen on only one address").at(word.span()).haproxy(
             "Only one listener per \"peers\" section is authorized. Multiple listening addresses or port range are not supported.",
         )
     })?;
@@ -177,9 +177,9 @@ pub(crate) fn server<'a>(
     let without_address = is_local && keyword == "server";
     let address = if without_address {
         if let Some(extra) = args.peek().filter(|word| word.contains([':', '/'])) {
-            return Err(Diagnostic::alert(format!("`server {own}` is this process, and has no address here"))
+            return Err(Diagnostic::alert(format!("`server {own}` is this process, and cannot have an address here"))
                 .at(extra.span())
-                .help(format!("`bind {extra}` says where it listens; or use `peer {own} {extra}`"))
+                .help(format!("use `bind {extra}` to set the listening address, or `peer {own} {extra}`"))
                 .haproxy(format!(
                     "'server {own}/{own}' : unknown keyword '{extra}'. Hint: no address was expected for this server."
                 )));
@@ -211,7 +211,7 @@ pub(crate) fn server<'a>(
     };
     refuse_datagrams(&place, address)?;
     if !is_local && place.port_offset.is_some() {
-        return Err(Diagnostic::alert(format!("peer `{name}` needs a port"))
+        return Err(Diagnostic::alert(format!("peer `{name}` requires a port"))
             .at(address.span())
             .haproxy(format!("'{keyword} {name}' : missing port specification in '{address}'")));
     }
@@ -312,12 +312,12 @@ fn check_shard(
         return;
     } else if is_local {
         let told = format!("Peers section '{section}': shard ignored for '{name}' local peer");
-        ("it is this process, which has all keys".to_owned(), told)
+        ("this process holds all keys".to_owned(), told)
     } else if shard > shards {
         let told = format!(
             "Peers section '{section}': shard ignored for '{name}' local peer because {shard} shard value is greater than the section number of shards"
         );
-        (format!("`shards` of the section is {shards}"), told)
+        (format!("the section's `shards` is {shards}"), told)
     } else {
         return;
     };

@@ -31,7 +31,7 @@ pub(crate) fn policies(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_
         let count = if servers == 1 { "one server".to_owned() } else { format!("{servers} servers") };
         context.diagnostics.push(
             Diagnostic::warning(format!(
-                "`outlier-ejection` ejects nobody in backend `{}`: `max-ejected {}%` of {count} is less than one",
+                "`outlier-ejection` has no effect in backend `{}`: `max-ejected {}%` of {count} is less than one",
                 proxy.settings.name, own.max_ejected
             ))
             .at(line.keyword_span()),
@@ -59,10 +59,11 @@ fn fitting<T: Clone>(
     }
     let own = proxy.section.statements.iter().any(|statement| std::ptr::eq(statement, *line));
     let keyword = line.keyword.name;
-    let text = format!("`{keyword}` is not for backends in `mode {}`, as `{name}` is", mode.name());
+    let text = format!("`{keyword}` cannot be used in `mode {}`, the mode of `{name}`", mode.name());
     let wanted: Vec<String> = modes.iter().map(|mode| format!("`mode {}`", mode.name())).collect();
     let diagnostic = if own { Diagnostic::alert(text) } else { Diagnostic::warning(text) };
-    let help = format!("it needs {}; `no {keyword}` in the backend leaves it out", wanted.join(" or "));
+    let help =
+        format!("it requires {}; use `no {keyword}` in the backend to disable it", wanted.join(" or "));
     context.diagnostics.push(diagnostic.at(line.keyword_span()).help(help));
     None
 }

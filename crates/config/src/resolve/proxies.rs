@@ -258,9 +258,9 @@ fn check_log_mode(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
     }
     let (kind, name) = (settings.kind_name(), settings.name);
     context.diagnostics.push(
-        Diagnostic::alert(format!("{kind} `{name}` cannot be in `mode log`: only backends can"))
+        Diagnostic::alert(format!("{kind} `{name}` cannot use `mode log`: it is only for backends"))
             .at(proxy.section.name.span())
-            .help("`log-forward` sections receive log messages")
+            .help("use a `log-forward` section to receive log messages")
             .haproxy_whole(format!("'mode log' is not supported in {kind} '{name}': only in backends.")),
     );
 }
@@ -278,16 +278,16 @@ fn check_spop_mode(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
                 Diagnostic::warning("`filter` has no effect in `mode spop`")
                     .tolerated()
                     .at(filter.keyword.span())
-                    .help("filters of the proxy that asks the agents see its streams"),
+                    .help("put filters into the proxy that uses the agents"),
             );
         }
         return;
     }
     let (kind, name) = (settings.kind_name(), settings.name);
     context.diagnostics.push(
-        Diagnostic::alert(format!("{kind} `{name}` cannot be in `mode spop`: only backends can"))
+        Diagnostic::alert(format!("{kind} `{name}` cannot use `mode spop`: it is only for backends"))
             .at(proxy.section.name.span())
-            .help("`filter spoe` in a frontend asks the agents of a backend in this mode")
+            .help("use `filter spoe` in a frontend to query the agents of a backend in this mode")
             .haproxy("mode spop is only applicable on proxies with backend capability."),
     );
 }
@@ -356,7 +356,7 @@ fn refuse_two_ways_of_access(proxy: &PendingProxy<'_>, rules: &RuleSet, context:
     context.diagnostics.push(
         Diagnostic::alert("`stats auth` and `stats realm` cannot be combined with `stats http-request`")
             .at(proxy.section.name.span())
-            .help("`stats http-request auth` asks for a user of a `userlist`")
+            .help("use `stats http-request auth` to authenticate users of a `userlist`")
             .haproxy_whole(format!(
                 "proxy '{}': stats 'auth'/'realm' and 'http-request' can't be used at the same time.",
                 proxy.settings.name

@@ -28,7 +28,7 @@ fn experimental(what: &str, title: &str, span: Span, context: &ResolveContext<'_
     );
     Err(Diagnostic::alert(format!("{what} is experimental"))
         .at(span)
-        .help("`expose-experimental-directives` in the global section allows it")
+        .help("add `expose-experimental-directives` to the global section to allow it")
         .haproxy(text))
 }
 
@@ -46,9 +46,9 @@ pub(crate) fn listeners(
         return Ok(None);
     }
     if count < parts.len() {
-        return Err(Diagnostic::alert("a line is of reverse HTTP as a whole, or not at all")
+        return Err(Diagnostic::alert("a line cannot mix reverse HTTP and other addresses")
             .at(word.span())
-            .help("write one `bind` line for each kind of address")
+            .help("use a separate `bind` line for each kind of address")
             .haproxy("'bind' : Cannot mix reverse HTTP bind with others."));
     }
     experimental(&format!("Address '{word}'"), "'bind' : ", word.span(), context)?;
@@ -69,8 +69,11 @@ fn target(name: &str, span: Span, context: &ResolveContext<'_>) -> Result<Revers
         Diagnostic::alert(text).at(span).haproxy(format!("protocol rev: {haproxy}."))
     };
     let Some((backend_name, server_name)) = name.split_once('/') else {
-        return Err(wrong(format!("`{name}` names no server"), format!("Invalid server name: '{name}'"))
-            .help("`rhttp@<backend>/<server>` names the server that connections are opened to"));
+        return Err(wrong(
+            format!("`{name}` is not a server name"),
+            format!("Invalid server name: '{name}'"),
+        )
+        .help("use `rhttp@<backend>/<server>` to select the server to connect to"));
     };
     let backend = context.log.backends.get(backend_name).map(|(index, _)| *index);
     let (Some(backend), Some(state)) = (backend, context.names.backends.get(backend_name)) else {
@@ -91,18 +94,18 @@ fn target(name: &str, span: Span, context: &ResolveContext<'_>) -> Result<Revers
     };
     if **server.address.load() == ServerAddress::Reverse {
         return Err(wrong(
-            format!("`{name}` has no address: clients bring its connections"),
+            format!("`{name}` is a reverse HTTP server, which has no address to connect to"),
             format!("Cannot use reverse HTTP server '{name}' as target to a reverse bind"),
         ));
     }
     if !context.reversible.contains(name) {
         return Err(wrong(
-            format!("`{name}` need not speak HTTP/2, and only that can be reversed"),
+            format!("`{name}` is not guaranteed to use HTTP/2, which reverse HTTP requires"),
             format!(
                 "Cannot reverse connect with server '{name}' unless HTTP/2 is activated on it with either proto or alpn keyword"
             ),
         )
-        .help("`proto h2`, or `ssl` with `alpn h2`, on its line"));
+        .help("add `proto h2`, or `ssl` with `alpn h2`, to its line"));
     }
     server.referenced.store(true, std::sync::atomic::Ordering::Relaxed);
     Ok(ReverseTarget { backend, server: place, connections: 1 })
@@ -126,9 +129,9 @@ pub(crate) fn finish(
     if let Some((_, word)) = draft.nbconn {
         experimental("'nbconn'", &place, word.span(), context)?;
         if !is_reverse {
-            return Err(Diagnostic::alert("`nbconn` is for listeners of reverse HTTP")
+            return Err(Diagnostic::alert("`nbconn` is only for reverse HTTP listeners")
                 .at(word.span())
-                .help("their address begins with `rhttp@`")
+                .help("their addresses start with `rhttp@`")
                 .haproxy(format!("{place}'nbconn' : only valid for reverse HTTP listeners.")));
         }
     }
@@ -136,9 +139,9 @@ pub(crate) fn finish(
         return Ok(());
     }
     if let Some(name) = draft.of_sockets {
-        return Err(Diagnostic::alert(format!("`{name}` means nothing for a listener of reverse HTTP"))
+        return Err(Diagnostic::alert(format!("`{name}` has no effect on a reverse HTTP listener"))
             .at(span)
-            .help("its connections are opened as the line of the server says")
+            .help("its connections use the settings of the server line")
             .haproxy(format!("'{name}' option is not accepted for reverse HTTP")));
     }
     let placement = &context.placement;
@@ -147,9 +150,9 @@ pub(crate) fn finish(
         workers.iter().any(|worker| placement.group_of(*worker) != placement.group_of(*first))
     });
     if !draft.threads.is_empty() && spans_groups {
-        return Err(Diagnostic::alert("a listener of reverse HTTP is of one thread group")
+        return Err(Diagnostic::alert("a reverse HTTP listener cannot span several thread groups")
             .at(span)
-            .help("write one `bind` line for each group")
+            .help("use one `bind` line per group")
             .haproxy(format!("{place}'thread' : reverse HTTP bind cannot span multiple thread groups.")));
     }
     for (address, _) in addresses {
@@ -178,9 +181,9 @@ pub(crate) fn server(
         context,
     )?;
     if proxy.settings.mode != Mode::Http && !proxy.settings.disabled {
-        return Err(Diagnostic::alert("reverse HTTP is for backends in HTTP mode")
+        return Err(Diagnostic::alert("reverse HTTP requires a backend in HTTP mode")
             .at(word.span())
-            .help("`mode http` makes the backend one")
+            .help("add `mode http` to the backend")
             .haproxy(format!(
                 "backend '{backend}' : server {name} uses reverse HTTP addressing which can only be used with HTTP mode."
             )));

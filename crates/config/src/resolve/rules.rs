@@ -48,7 +48,7 @@ pub(crate) fn compile(
             Err(error) if broken.contains(&error.message) => {}
             Err(error) => {
                 if let ("acl", Some(name)) = (statement.keyword.name, statement.arguments().first()) {
-                    broken.push(format!("there is no ACL `{name}`"));
+                    broken.push(format!("unknown ACL `{name}`"));
                 }
                 context.diagnostics.push(error);
             }
@@ -167,7 +167,7 @@ fn rule(
 fn unreachable(statement: &Statement) -> Diagnostic {
     let name = statement.keyword.name;
     Diagnostic::warning(format!(
-        "this rule is never reached: the `{name}` rule before it always ends the set"
+        "this rule is never reached: the preceding `{name}` rule is unconditional and final"
     ))
     .at(statement.span)
     .haproxy(format!(
@@ -237,9 +237,9 @@ fn trailing_condition(
     match words.peek() {
         Some(extra) if !matches!(extra.text, "if" | "unless") => {
             let (name, text) = (statement.keyword.name, extra.text);
-            Err(Diagnostic::alert(format!("`{name}` has no use for `{text}`"))
+            Err(Diagnostic::alert(format!("unexpected argument `{text}` for `{name}`"))
                 .at(extra.span)
-                .label("`if` or `unless` may stand here")
+                .label("only `if` or `unless` may follow")
                 .haproxy(format!(
                     "unexpected keyword '{text}' after switching rule, only 'if' and 'unless' are allowed."
                 )))
@@ -308,7 +308,7 @@ pub(crate) fn no_backend(
 
 /// The error for a proxy that selects itself.
 pub(crate) fn loops(proxy: &PendingProxy<'_>, name: &str, span: Span, keyword: &str) -> Diagnostic {
-    Diagnostic::alert(format!("`{name}` cannot be a backend of itself"))
+    Diagnostic::alert(format!("`{name}` cannot select itself as a backend"))
         .at(span)
         .haproxy_whole(format!("Proxy '{}': loop detected for {keyword}: '{name}'.", proxy.settings.name))
 }
@@ -422,7 +422,7 @@ fn status_and<'a>(statement: &'a Statement, what: &str) -> Result<(u16, &'a Word
             .haproxy(format!("'{name}' expects {what} as arguments.")));
     };
     if let Some(extra) = rest.first() {
-        return Err(Diagnostic::alert(format!("`{name}` has no use for `{extra}`"))
+        return Err(Diagnostic::alert(format!("unexpected argument `{extra}` for `{name}`"))
             .at(extra.span())
             .haproxy(format!("'{name}' cannot handle unexpected argument '{extra}'.")));
     }
@@ -436,7 +436,7 @@ fn parse_status(word: &Word) -> Option<u16> {
 
 fn wrong_status(name: &str, word: &Word) -> Diagnostic {
     let known: Vec<String> = STATUSES.iter().map(u16::to_string).collect();
-    Diagnostic::alert(format!("`{name}` knows no message for status `{word}`"))
+    Diagnostic::alert(format!("`{name}` does not support status `{word}`"))
         .at(word.span())
         .help(format!("one of: {}", known.join(", ")))
         .haproxy(format!("'{name}' : status code '{word}' not handled"))
@@ -550,7 +550,7 @@ pub(crate) fn global_variable(statement: &Statement, context: &ResolveContext<'_
     if let Some(extra) = words.peek() {
         let text = extra.text;
         context.names.warnings.borrow_mut().push(
-            Diagnostic::warning(format!("`set-var` has no use for `{text}`"))
+            Diagnostic::warning(format!("unexpected argument `{text}` for `set-var`"))
                 .at(extra.span)
                 .haproxy(format!("'set-var' cannot handle unexpected argument '{text}'. It is ignored.")),
         );

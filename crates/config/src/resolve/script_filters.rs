@@ -42,14 +42,14 @@ fn declare(
             .map(|program| program.filters().map(|name| format!("lua.{name}")).collect())
             .unwrap_or_default();
         let near = diag::suggest(keyword, known.iter().map(String::as_str));
-        return Err(Diagnostic::alert(format!("no script registered a filter `{name}`"))
+        return Err(Diagnostic::alert(format!("no script registers a filter `{name}`"))
             .at(keyword.span())
-            .help("a file of `lua-load` does that with `core.register_filter`")
+            .help("register it with `core.register_filter` in a file loaded by `lua-load`")
             .did_you_mean(near)
             .haproxy(format!("'filter' : unknown keyword '{keyword}'.")));
     };
     let wrong = |why: String| {
-        Diagnostic::alert(format!("filter `{name}` cannot be used: {why}"))
+        Diagnostic::alert(format!("cannot use filter `{name}`: {why}"))
             .at(keyword.span())
             .haproxy(format!("'filter' : '{keyword}' : {why}."))
     };
@@ -57,7 +57,8 @@ fn declare(
     let declared = class.declare(&words).map_err(wrong)?;
     match declared {
         Some(own) if proxy.settings.mode == Mode::Http && !own.is_for_http => Err(wrong(
-            "it cannot filter HTTP, as its class says nothing of `flags = filter.FLT_CFG_FL_HTX`".to_owned(),
+            "it cannot filter HTTP, because its class does not set `flags = filter.FLT_CFG_FL_HTX`"
+                .to_owned(),
         )),
         declared => Ok(declared),
     }

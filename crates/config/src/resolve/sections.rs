@@ -52,15 +52,18 @@ fn check_hash(hash: &Word, user: &Word, diagnostics: &mut Diagnostics) -> Outcom
         HashFormat::Known | HashFormat::Yescrypt => Ok(()),
         // The account is locked.
         HashFormat::Unknown if hash.starts_with(['!', '*']) => Ok(()),
-        HashFormat::Unbuilt => Err(Diagnostic::alert("this hash of a password is not supported yet")
+        HashFormat::Unbuilt => Err(Diagnostic::alert("this password hash format is not supported yet")
             .at(hash.span())
-            .help("`mkpasswd -m sha-512` and `mkpasswd -m yescrypt` make hashes that are")),
+            .help("use a hash from `mkpasswd -m sha-512` or `mkpasswd -m yescrypt`")),
         HashFormat::Unknown => {
             // HAProxy is silent, and the user can never log in: shown, but not counted as a warning.
-            let warning = Diagnostic::warning(format!("no password matches that of user `{user}`"))
-                .tolerated()
-                .at(hash.span())
-                .label("crypt(3) has no such format; `insecure-password` takes a password as it is");
+            let warning =
+                Diagnostic::warning(format!("user `{user}` can never log in: unknown password hash format"))
+                    .tolerated()
+                    .at(hash.span())
+                    .label(
+                        "crypt(3) does not support this format; use `insecure-password` for a plain password",
+                    );
             diagnostics.push(warning);
             Ok(())
         }
@@ -74,7 +77,7 @@ fn user(
     context: &mut ResolveContext<'_>,
 ) -> Outcome {
     let mut args = Args::new(statement, context.diagnostics, context.environment);
-    let name = args.required("the name of a user")?;
+    let name = args.required("a user name")?;
     let (mut password, mut member_of) = (None, Vec::new());
     while let Some(word) = args.next() {
         match word.as_str() {
@@ -100,7 +103,7 @@ fn user(
             }
             other => {
                 let near = diag::suggest(other, ["password", "insecure-password", "groups"]);
-                return Err(args.wrong(format!("`user` does not know `{other}`")).did_you_mean(near));
+                return Err(args.wrong(format!("unknown argument `{other}` for `user`")).did_you_mean(near));
             }
         }
     }
@@ -113,7 +116,7 @@ fn user(
 /// Warns about a duplicate; the first of that name counts.
 fn duplicate(kind: &str, name: &Word, within: &str, context: &mut ResolveContext<'_>) {
     context.diagnostics.push(
-        Diagnostic::warning(format!("{kind} `{name}` is there already: the first one counts"))
+        Diagnostic::warning(format!("{kind} `{name}` is already defined: the first definition is used"))
             .at(name.span())
             .haproxy(format!("ignoring duplicated {kind} '{name}'{within}.")),
     );
@@ -121,7 +124,7 @@ fn duplicate(kind: &str, name: &Word, within: &str, context: &mut ResolveContext
 
 fn group(list: &mut Userlist, statement: &Statement, context: &mut ResolveContext<'_>) -> Outcome {
     let mut args = Args::new(statement, context.diagnostics, context.environment);
-    let name = args.required("the name of a group")?;
+    let name = args.required("a group name")?;
     if args.take("users") {
         let users = args.required("a list of users")?;
         for user in users.split(',').filter(|user| !user.is_empty()) {
@@ -148,7 +151,7 @@ pub(crate) fn healthchecks<'a>(draft: &'a Draft, context: &mut ResolveContext<'_
             context.diagnostics.push(
                 Diagnostic::alert(format!("healthcheck section `{name}` has no type"))
                     .at(name.span())
-                    .help("a line such as `type httpchk` says what kind of check it is")
+                    .help("add a line such as `type httpchk`")
                     .haproxy(format!("healthcheck '{name}' declared at {place} has no type defined.")),
             );
         }

@@ -24,16 +24,16 @@ pub(crate) fn fit(
         && !settings.disabled
     {
         let wanted = wanted.name();
-        say(Diagnostic::alert(format!(
-            "`proto {spoken}` is spoken with servers of backends in `mode {wanted}` alone"
-        ))
-        .help(format!("`mode {wanted}` makes the backend one"))
-        .haproxy(format!("proxy '{backend}' : MUX protocol '{spoken}' is not usable for server '{name}'")));
+        say(Diagnostic::alert(format!("`proto {spoken}` requires a backend in `mode {wanted}`"))
+            .help(format!("add `mode {wanted}` to the backend"))
+            .haproxy(format!(
+                "proxy '{backend}' : MUX protocol '{spoken}' is not usable for server '{name}'"
+            )));
     }
     if matches!(mode, Mode::Log | Mode::Spop) && draft.send_proxy.resolved() != SendProxy::None {
         draft.send_proxy = SendProxyWords::default();
         say(Diagnostic::warning(format!("`send-proxy` has no effect in `mode {}`", mode.name()))
-            .help("nobody connected whom a PROXY header could tell of; leave it out")
+            .help("there is no client connection to describe in a PROXY header; remove it")
             .haproxy("'send-proxy*' server option is unsupported there, ignoring it"));
     }
     if mode == Mode::Http || !settings.is_backend() || settings.disabled {
@@ -41,15 +41,15 @@ pub(crate) fn fit(
     }
     if draft.cookie.is_some() {
         say(Diagnostic::warning(format!(
-            "`cookie` of server `{backend}/{name}` is ignored: it needs `mode http`"
+            "`cookie` of server `{backend}/{name}` is ignored: it requires `mode http`"
         ))
         .haproxy_whole(format!(
             "backend '{backend}' : ignoring cookie for server '{name}' as HTTP mode is disabled."
         )));
     }
     if draft.redirect.is_some() {
-        say(Diagnostic::alert(format!("`redir` of server `{backend}/{name}` needs `mode http`"))
-            .help("only a request of HTTP can be redirected")
+        say(Diagnostic::alert(format!("`redir` of server `{backend}/{name}` requires `mode http`"))
+            .help("only HTTP requests can be redirected")
             .haproxy_whole(format!(
                 "backend '{backend}' : server cannot have cookie or redirect prefix in non-HTTP mode."
             )));
@@ -57,9 +57,9 @@ pub(crate) fn fit(
     if draft.observe == Observe::Layer7 {
         draft.observe = Observe::None;
         say(Diagnostic::warning(format!(
-            "`observe layer7` of server `{backend}/{name}` is ignored: it needs `mode http`"
+            "`observe layer7` of server `{backend}/{name}` is ignored: it requires `mode http`"
         ))
-        .help("`observe layer4` looks at connections")
+        .help("use `observe layer4` to observe connections")
         .haproxy(format!("'server {backend}/{name}' : 'layer7' can only be used in http proxies..")));
     }
 }

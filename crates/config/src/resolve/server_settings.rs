@@ -239,9 +239,9 @@ impl<'a> Line<'_, 'a> {
         let backend = settings.name;
         let plain = matches!(kind, CheckKind::Script(script) if script.family == Family::Connect);
         let tail = if plain { "" } else { " nor tcp_check rule 'connect' with port information" };
-        Diagnostic::alert(format!("server `{name}` is checked, but no port is known"))
+        Diagnostic::alert(format!("server `{name}` has checks, but no port is known"))
             .at(self.statement.keyword_span())
-            .help("give the server a port, or the check one with `port`")
+            .help("add a port to the server address, or use `port` for the check")
             .haproxy_whole(format!(
                 "config: {} '{backend}': server '{name}' has neither service port nor check port{tail}.",
                 settings.kind_name()
@@ -256,9 +256,9 @@ impl<'a> Line<'_, 'a> {
         }
         let title = format!("server {}/{}", self.proxy.settings.name, self.state.name);
         context.diagnostics.push(
-            Diagnostic::warning(format!("`tfo` of `{title}` needs retries for when the first data are lost"))
+            Diagnostic::warning(format!("`tfo` of `{title}` requires retries in case the initial data is lost"))
                 .at(self.statement.keyword_span())
-                .help("`retry-on conn-failure empty-response response-timeout`")
+                .help("use `retry-on conn-failure empty-response response-timeout`")
                 .haproxy(format!(
                     "'{title}' : server has tfo activated, the backend should be configured with at least 'conn-failure', \
                      'empty-response' and 'response-timeout' or we wouldn't be able to retry the connection on failure."
@@ -286,19 +286,16 @@ impl<'a> Line<'_, 'a> {
             "backend '{backend}': server '{name}' uses an incompatible MUX protocol for the selected check type"
         );
         let (text, help) = if is_grpc {
-            (
-                "`check-proto` names another protocol than the one that gRPC is spoken over",
-                "leave it out, or name `h2`",
-            )
+            ("`check-proto` is incompatible with a gRPC check", "remove it, or use `h2`")
         } else if is_spop || protocol == Protocol::Spop {
-            ("`check-proto spop` and `option spop-check` go together", "leave `check-proto` out")
+            ("`check-proto spop` and `option spop-check` require each other", "remove `check-proto`")
         } else if is_http {
-            (
-                "`check-proto` names no protocol of HTTP, and the check is one of HTTP",
-                "`h1` and `h2` are such",
-            )
+            ("an HTTP check requires an HTTP protocol in `check-proto`", "use `h1` or `h2`")
         } else {
-            ("`check-proto` names a protocol of HTTP, and the check is none", "`option httpchk` makes it one")
+            (
+                "`check-proto` selects an HTTP protocol, but the check is not an HTTP check",
+                "use `option httpchk` for HTTP checks",
+            )
         };
         Some(Diagnostic::alert(text).at(self.statement.keyword_span()).help(help).haproxy(haproxy))
     }
@@ -388,7 +385,7 @@ impl<'a> Line<'_, 'a> {
 
     fn no_agent_port(&self) -> Diagnostic {
         let title = format!("server {}/{}", self.proxy.settings.name, self.state.name);
-        Diagnostic::alert("`agent-check` needs the port of the agent, `agent-port` or `port`")
+        Diagnostic::alert("`agent-check` requires the agent's port: `agent-port` or `port`")
             .at(self.statement.keyword_span())
             .haproxy(format!(
                 "'{title}' : 'agent-check' : 'agent-port' is required, as no port is specified for the agent."

@@ -121,7 +121,7 @@ fn check_name(name: &Word) -> Result<(), Diagnostic> {
     match name.char_indices().find(|(_, character)| !is_name_character(*character)) {
         None => Ok(()),
         Some((at, wrong)) => {
-            Err(Diagnostic::alert(format!("character `{wrong}` is not permitted in the name of a server"))
+            Err(Diagnostic::alert(format!("character `{wrong}` is not allowed in a server name"))
                 .at(name.part(at, at + wrong.len_utf8()))
                 .haproxy(format!("character '{wrong}' is not permitted in server name '{name}'.")))
         }
@@ -143,8 +143,8 @@ fn template<'a>(
     let bounds = low.parse::<u32>().ok().zip(high.parse::<u32>().ok());
     let (low, high) =
         bounds.filter(|(low, high)| low <= high && *high > 0 && high - low < 100_000).ok_or_else(|| {
-            args.wrong(format!("`{range}` is no number or range of servers"))
-                .label("such as `3` or `1-3`")
+            args.wrong(format!("invalid number or range of servers `{range}`"))
+                .label("use a value such as `3` or `1-3`")
                 .haproxy("'server-template' expects <prefix> <nb | range> <addr>[:<port>] as arguments.")
         })?;
     let address = args.required("<addr>[:<port>]")?;
@@ -199,7 +199,7 @@ fn check_unique(proxy: &PendingProxy<'_>, lines: &[ServerLine<'_>], context: &mu
         context.diagnostics.push(
             Diagnostic::alert(format!("servers `{other_name}` and `{name}` have the same id {id}"))
                 .at(line.name_word.span())
-                .related(other.name_word.span(), "the first stands here")
+                .related(other.name_word.span(), "the first one is here")
                 .haproxy(format!("'server {backend}/{name}' : 'id' : custom id {id} already used at {place} ('server {other_name}').")),
         );
     }
@@ -216,7 +216,7 @@ fn same_name(
     context.diagnostics.push(
         Diagnostic::alert(format!("backend `{backend}` has two servers named `{name}`"))
             .at(line.name_word.span())
-            .related(other.name_word.span(), "the first stands here")
+            .related(other.name_word.span(), "the first one is here")
             .haproxy(format!(
                 "{} '{backend}', another server named '{name}' was already defined at line {place}, please use distinct names.",
                 proxy.settings.kind_name()
@@ -418,11 +418,11 @@ fn lookup(
     let title = format!("[{}] : 'server {backend}/{name}'", lines::shown(context, address.span()));
     let diagnostic = match failure {
         Some(failure) => Diagnostic::alert(format!("cannot resolve the {subject}: {failure}"))
-            .help("`init-addr none` or `-dr` start without the address")
+            .help("use `init-addr none` or `-dr` to start without the address")
             .haproxy_whole(format!("{title} : could not resolve address '{shown}'.")),
-        None => Diagnostic::alert(format!("nothing of `init-addr` gives the {subject}"))
+        None => Diagnostic::alert(format!("no method of `init-addr` provides the {subject}"))
             .help(if service {
-                "SRV records are looked up at run time: `resolvers <section>` says by whom"
+                "SRV records are resolved at run time: use `resolvers <section>` to select the name servers"
             } else {
                 "add `libc`, `none` or an address to `init-addr`"
             })

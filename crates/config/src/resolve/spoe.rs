@@ -86,7 +86,7 @@ pub(crate) fn engines<'a>(
                 Diagnostic::alert(format!("there are two engines named `{name}` in `{owner}`"))
                     .at(config.span())
                     .help(
-                        "`filter spoe engine <name>` gives each its own, with a scope `[<name>]` in the file",
+                        "use `filter spoe engine <name>` to name each engine, with a scope `[<name>]` in the file",
                     )
                     .haproxy_whole(format!("Proxy {owner} : duplicated name for SPOE engine '{name}'.")),
             );
@@ -145,17 +145,17 @@ pub(crate) fn wanted(
 ) -> Result<usize, Diagnostic> {
     let Some(number) = known.iter().position(|known| *known.name == *engine.text) else {
         let name = engine.text;
-        return Err(Diagnostic::alert(format!("no engine `{name}` is declared here"))
+        return Err(Diagnostic::alert(format!("there is no engine `{name}` here"))
             .at(engine.span)
             .did_you_mean(diag::suggest(name, known.iter().map(|known| &*known.name)))
-            .help(format!("`filter spoe engine {name} config <file>` in this section makes it")));
+            .help(format!("declare it with `filter spoe engine {name} config <file>` in this section")));
     };
     let groups = &known[number].groups;
     let Some(at) = groups.iter().position(|name| **name == *group.text) else {
         return Err(Diagnostic::alert(format!("engine `{}` has no group `{}`", engine.text, group.text))
             .at(group.span)
             .did_you_mean(diag::suggest(group.text, groups.iter().map(|name| &**name)))
-            .help("`groups` in its `spoe-agent` section names them"));
+            .help("list its groups with `groups` in its `spoe-agent` section"));
     };
     wanted.push(GroupRequest { engine: number, group: at, place, span: engine.span.to(group.span) });
     Ok(wanted.len() - 1)
@@ -269,9 +269,9 @@ fn sections<'a>(
         if let Some(before) = before {
             let keyword = &section.keyword;
             let error = match section.kind {
-                SectionKind::SpoeAgent => Diagnostic::alert("a scope has one `spoe-agent` section")
+                SectionKind::SpoeAgent => Diagnostic::alert("a scope can have only one `spoe-agent` section")
                     .at(section.name.span())
-                    .related(before.name.span(), "the first stands here")
+                    .related(before.name.span(), "the first one is here")
                     .haproxy("another spoe-agent section previously defined."),
                 _ => {
                     let haproxy = |name: &str, place: &str| {
@@ -289,7 +289,7 @@ fn sections<'a>(
         let scope = file.scope.as_ref().map_or(String::new(), |scope| format!(" in its scope `[{scope}]`"));
         let error = Diagnostic::alert(format!("`{config}` has no `spoe-agent` section{scope}"))
             .at(config.span())
-            .help("without `engine <name>` all of the file is read that stands in no scope")
+            .help("without `engine <name>`, only sections outside any scope are read")
             .haproxy(format!("'filter' : No SPOE agent found in file {config}"));
         push(error, context);
         return None;
@@ -337,9 +337,9 @@ fn frame_size(word: Option<&Word>, context: &ResolveContext<'_>) -> Result<u32, 
     let size = word.parse().ok().filter(|size| (spop::LEAST_FRAME..=most).contains(size));
     size.ok_or_else(|| {
         let least = spop::LEAST_FRAME;
-        Diagnostic::alert(format!("`{word}` is no size of frames"))
+        Diagnostic::alert(format!("invalid frame size `{word}`"))
             .at(word.span())
-            .label(format!("{least} to {most}, what `tune.bufsize` has room for"))
+            .label(format!("use {least} to {most}, the maximum that fits into `tune.bufsize`"))
             .haproxy(format!(
                 "'max-frame-size' expects a positive integer argument in the range [{least}, {most}]."
             ))
@@ -365,7 +365,7 @@ fn agent(
         let (name, owner, place) = (&section.name, proxy.settings.name, context.place(section));
         let warning = Diagnostic::warning(format!("agent `{name}` has no `timeout processing`"))
             .at(section.name.span())
-            .help("without it streams wait as long as the agent is silent")
+            .help("without it, streams wait for the agent indefinitely")
             .haproxy_whole(format!(
                 "config : Proxy '{owner}': missing 'processing' timeout for SPOE agent '{name}' declare at {place}.\n   | While not properly invalid, you will certainly encounter various problems\n   | with such a configuration. To fix this, please ensure it is set to a non-zero value."
             ));
@@ -435,9 +435,9 @@ fn prefix<'s>(section: &'s Section, draft: &AgentDraft<'s>) -> Result<&'s str, D
         if name.bytes().iter().copied().all(is_fit) {
             return Ok(name.as_str());
         }
-        return Err(Diagnostic::alert(format!("names of variables cannot begin with `{name}`"))
+        return Err(Diagnostic::alert(format!("variable names cannot start with `{name}`"))
             .at(name.span())
-            .help("`option var-prefix <prefix>` says what they begin with instead")
+            .help("use `option var-prefix <prefix>` to set another prefix")
             .haproxy(format!(
                 "'filter' : Invalid variable prefix '{name}' for SPOE agent '{name}' declared at this line. Use 'option var-prefix' to customize it. Only [a-zA-Z0-9_.] chars are supported."
             )));
@@ -458,7 +458,7 @@ fn backend(
     let Some(word) = draft.backend else {
         return Err(Diagnostic::alert(format!("agent `{agent}` has no backend"))
             .at(agent.span())
-            .help("`use-backend <name>` names one in `mode spop`")
+            .help("use `use-backend <name>` with a backend in `mode spop`")
             .haproxy(format!(
                 "'filter' : No backend declared for SPOE agent '{agent}' declared at {place}"
             )));
@@ -472,9 +472,9 @@ fn backend(
             )));
     };
     if !matches!(pending[found].settings.mode, Mode::Spop | Mode::Tcp) {
-        return Err(Diagnostic::alert(format!("backend `{word}` has no agents"))
+        return Err(Diagnostic::alert(format!("backend `{word}` is not for agents"))
             .at(word.span())
-            .related(pending[found].section.name.span(), "`mode spop` makes it one of agents")
+            .related(pending[found].section.name.span(), "use a backend with `mode spop`")
             .haproxy_whole(format!(
                 "Proxy {owner} : backend '{word}' used by SPOE agent '{agent}' declared at {place} must use SPOP mode."
             )));

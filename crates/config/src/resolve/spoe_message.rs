@@ -37,7 +37,7 @@ pub(crate) fn event<'a>(
         let place = context.place(section);
         let warning = Diagnostic::warning(format!("message `{name}` has no event, and is never sent"))
             .at(name.span())
-            .help("`event <name>` says when it is sent")
+            .help("use `event <name>` to set the event that triggers it")
             .haproxy_whole(format!(
                 "Proxy '{owner}': Ignore SPOE message '{name}' without event at {place}."
             ));
@@ -51,7 +51,7 @@ pub(crate) fn event<'a>(
     };
     let names = MessageEvent::ALL.map(MessageEvent::name);
     let Some(event) = MessageEvent::ALL.into_iter().find(|event| *word == event.name()) else {
-        return Err(Diagnostic::alert(format!("there is no event `{word}`"))
+        return Err(Diagnostic::alert(format!("unknown event `{word}`"))
             .at(word.span())
             .did_you_mean(diag::suggest(word, names))
             .haproxy(format!("unknown event '{word}'.")));
@@ -67,7 +67,7 @@ pub(crate) fn event<'a>(
         } else {
             "backend event used on a listen proxy"
         };
-        let why = if of_frontend { "it has no frontend's side" } else { "it is a `listen` section" };
+        let why = if of_frontend { "it has no frontend side" } else { "it is a `listen` section" };
         let warning = Diagnostic::warning(format!("message `{name}` is never sent by `{owner}`: {why}"))
             .at(word.span())
             .haproxy_whole(format!("Proxy '{owner}': {what} at {place}."));
@@ -136,9 +136,9 @@ pub(crate) fn message(
     }
     if all.len() > MOST {
         let name = &section.name;
-        return Err(Diagnostic::alert(format!("message `{name}` tells {} values", all.len()))
+        return Err(Diagnostic::alert(format!("message `{name}` has {} values", all.len()))
             .at(name.span())
-            .label(format!("it may tell {MOST}")));
+            .label(format!("the maximum is {MOST}")));
     }
     let condition = match event {
         None => None,
@@ -160,7 +160,7 @@ fn compile_arguments(
 ) -> Result<Vec<(Box<str>, Expression)>, Diagnostic> {
     let (words, plain) = (statement.arguments(), arguments(statement));
     if words.is_empty() {
-        return Err(Diagnostic::alert("`args` needs what the message tells")
+        return Err(Diagnostic::alert("`args` requires the contents of the message")
             .at(statement.end())
             .label("usage: args [<name>=]<sample> ...")
             .haproxy("missing args."));

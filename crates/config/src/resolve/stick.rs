@@ -46,10 +46,13 @@ pub(crate) fn stick(
     let name = named.map_or(proxy.settings.name, |word| word.text);
     if let Some(extra) = words.peek().filter(|word| !matches!(word.text, "if" | "unless")) {
         let text = extra.text;
-        return Err(Diagnostic::alert(format!("`{}` has no use for `{text}`", statement.keyword.name))
-            .at(extra.span)
-            .label("`table`, `if` or `unless` may stand here")
-            .haproxy(format!("'stick': unknown keyword '{text}'.")));
+        return Err(Diagnostic::alert(format!(
+            "unexpected argument `{text}` for `{}`",
+            statement.keyword.name
+        ))
+        .at(extra.span)
+        .label("only `table`, `if` or `unless` may follow")
+        .haproxy(format!("'stick': unknown keyword '{text}'.")));
     }
     let condition = Condition::compile_optional(&mut words, &scope).map_err(|error| {
         error.wrap_line("'stick': error detected while parsing sticking condition : ", ".")
@@ -67,7 +70,7 @@ pub(crate) fn stick(
     if !key.gives().casts_to(track::key_type(table.settings.kind)) {
         let kind = table.settings.kind.name();
         return Err(Diagnostic::alert(format!(
-            "keys of table `{name}` are of type {kind}, and this gives {}",
+            "table `{name}` has keys of type {kind}, but the expression is of type {}",
             key.gives().name()
         ))
         .at(span)

@@ -112,7 +112,7 @@ fn two_tables(name: &str, of_section: bool, statement: &Statement) -> Diagnostic
             "stick-table name '{name}' conflicts with table declared in peers '{section}'."
         ));
     }
-    error.help("a frontend and a backend of one name cannot both have one")
+    error.help("a frontend and a backend with the same name cannot both have one")
 }
 
 /// The `peers` section of that name, if it is active.
@@ -169,7 +169,7 @@ fn link(table: &Arc<Table>, target: &Word, context: &ResolveContext<'_>) -> Resu
     }
     let (own, of_other) = (&table.settings, &other.settings);
     if (own.kind, own.key_length) != (of_other.kind, of_other.key_length) {
-        let text = format!("keys of table `{target}` have another type or length");
+        let text = format!("table `{target}` has keys of a different type or length");
         return Err(wrong(text, format!("cannot use table '{target}': incompatible types or lengths")));
     }
     let _ = table.write_to.set(other.clone());
@@ -244,9 +244,9 @@ fn read<'a>(
                     "addr" => ServerKey::Address,
                     other => {
                         return Err(args
-                            .wrong(format!("servers cannot be told by `{other}`"))
+                            .wrong(format!("unknown server key type `{other}`"))
                             .did_you_mean(diag::suggest(other, ["name", "addr"]))
-                            .help("`name` or `addr`")
+                            .help("use `name` or `addr`")
                             .haproxy(format!("stick-table : unknown server key type '{other}'.")));
                     }
                 }
@@ -255,7 +255,7 @@ fn read<'a>(
                 let word = args.value()?;
                 own.bytes_factor =
                     word.parse().ok().filter(|factor| (1..=1024).contains(factor)).ok_or_else(|| {
-                        args.wrong(format!("`{word}` is no factor of rates of bytes"))
+                        args.wrong(format!("invalid byte rate factor `{word}`"))
                             .label("1 to 1024")
                             .haproxy("stick-table: argument 'brates-factor' must be greater than 0 and lower or equal than 1024.")
                     })?;
@@ -266,7 +266,7 @@ fn read<'a>(
             }
             other => {
                 return Err(args
-                    .wrong(format!("`{keyword}` does not know `{other}`"))
+                    .wrong(format!("unknown argument `{other}` for `{keyword}`"))
                     .did_you_mean(diag::suggest(other, KNOWN.iter().copied()))
                     .haproxy(format!("stick-table: unknown argument '{other}'.")));
             }
@@ -308,7 +308,7 @@ fn key_type(args: &mut Args<'_, '_>) -> Result<(KeyType, usize), Diagnostic> {
         "binary" => (KeyType::Bin, 32),
         other => {
             return Err(args
-                .wrong(format!("there is no type of keys named `{other}`"))
+                .wrong(format!("unknown key type `{other}`"))
                 .did_you_mean(diag::suggest(other, ["ip", "ipv4", "ipv6", "integer", "string", "binary"]))
                 .haproxy(format!("stick-table: unknown type '{other}'.")));
         }
@@ -319,8 +319,8 @@ fn key_type(args: &mut Args<'_, '_>) -> Result<(KeyType, usize), Diagnostic> {
     let word = args.value()?;
     let length = word.parse::<usize>().ok().filter(|length| (1..=LONGEST).contains(length));
     length.map(|length| (kind, length)).ok_or_else(|| {
-        args.wrong(format!("`{word}` is no length of keys"))
-            .label(format!("1 to {LONGEST}"))
+        args.wrong(format!("invalid key length `{word}`"))
+            .label(format!("use 1 to {LONGEST}"))
             .haproxy("'len' expects a positive integer argument.")
     })
 }
@@ -335,7 +335,7 @@ fn entries(args: &mut Args<'_, '_>) -> Result<u32, Diagnostic> {
             }
             None => "stick-table: missing size.".to_owned(),
         };
-        wrong(format!("`{word}` is no number of entries: {error}"), text)
+        wrong(format!("invalid table size `{word}`: {error}"), text)
     })?;
     u32::try_from(size).ok().filter(|size| *size < u32::MAX / 2).ok_or_else(|| {
         wrong(format!("a table of {word} entries is too large"), "stick-table: size is too large.".to_owned())
@@ -345,8 +345,8 @@ fn entries(args: &mut Args<'_, '_>) -> Result<u32, Diagnostic> {
 fn time(args: &Args<'_, '_>, word: &Word, what: &str) -> Result<u32, Diagnostic> {
     milliseconds(word, Milliseconds).ok_or_else(|| {
         let found = word.find(|c: char| !c.is_ascii_digit()).unwrap_or(0);
-        args.wrong(format!("`{word}` is no time"))
-            .label("a number and one of: us, ms, s, m, h, d; at most about 24 days")
+        args.wrong(format!("invalid time `{word}`"))
+            .label("use a number and one of: us, ms, s, m, h, d; the maximum is about 24 days")
             .haproxy(format!(
                 "stick-table: unexpected character '{}' in argument of '{what}'.",
                 word.get(found..=found).unwrap_or_default()
@@ -374,7 +374,7 @@ fn store(list: &Word, columns: &mut Vec<Column>, args: &mut Args<'_, '_>) -> Res
                     column if columns.iter().any(|other| other.data == column.data) => {
                         let name = column.data.name();
                         args.diagnostics.push(
-                            Diagnostic::warning(format!("`{name}` is stored already"))
+                            Diagnostic::warning(format!("`{name}` is already stored"))
                                 .at(list.part(start, at))
                                 .haproxy(format!(
                                     "stick-table: store option '{name}' already enabled, ignored."
@@ -400,7 +400,7 @@ fn data_type(text: &str) -> Result<Column, Diagnostic> {
         None => (text, None),
     };
     let Some(data) = DataType::find(name) else {
-        return Err(Diagnostic::alert(format!("there is no data type `{name}`"))
+        return Err(Diagnostic::alert(format!("unknown data type `{name}`"))
             .did_you_mean(diag::suggest(name, DataType::all().map(DataType::name)))
             .haproxy(format!("stick-table: unknown store option '{name}'.")));
     };
@@ -409,15 +409,15 @@ fn data_type(text: &str) -> Result<Column, Diagnostic> {
     let wanted = usize::from(data.is_array()) + usize::from(is_rate);
     if parts.len() < wanted {
         let what = match (data.is_array(), is_rate) {
-            (true, true) => "how many and a period: `gpc_rate(2,10s)`".to_owned(),
-            (true, false) => format!("how many: `{name}(2)`"),
+            (true, true) => "a number and a period: `gpc_rate(2,10s)`".to_owned(),
+            (true, false) => format!("a number: `{name}(2)`"),
             _ => format!("a period: `{name}(10s)`"),
         };
         return Err(Diagnostic::alert(format!("`{name}` needs {what}"))
             .haproxy(format!("stick-table: missing argument to store option '{name}'.")));
     }
     if parts.len() > wanted {
-        return Err(Diagnostic::alert(format!("`{name}` has no use for `{}`", parts[wanted]))
+        return Err(Diagnostic::alert(format!("unexpected argument `{}` for `{name}`", parts[wanted]))
             .haproxy(format!("stick-table: unexpected argument to store option '{name}'.")));
     }
     let mut parts = parts.into_iter();
@@ -429,13 +429,13 @@ fn data_type(text: &str) -> Result<Column, Diagnostic> {
         false => Some(1),
     };
     let count = count.ok_or_else(|| {
-        Diagnostic::alert(format!("`{name}` has from 1 to {MOST_ELEMENTS} elements")).haproxy(format!(
+        Diagnostic::alert(format!("`{name}` can have 1 to {MOST_ELEMENTS} elements")).haproxy(format!(
             "stick-table: array size is out of allowed range (1-{MOST_ELEMENTS}) for store option '{name}'."
         ))
     })?;
     let period = match parts.next() {
         Some(period) => milliseconds(period, Milliseconds).filter(|ms| *ms > 0).ok_or_else(|| {
-            Diagnostic::alert(format!("`{period}` is no period"))
+            Diagnostic::alert(format!("invalid period `{period}`"))
                 .haproxy(format!("stick-table: error when processing store option '{name}'."))
         })?,
         None => 0,
@@ -454,7 +454,7 @@ fn check_arrays(columns: &[Column], new: Column) -> Result<(), Diagnostic> {
         let has = |data: DataType| data == new.data || columns.iter().any(|column| column.data == data);
         if has(array) && single.iter().any(|data| has(*data)) {
             let name = array.name();
-            return Err(Diagnostic::alert(format!("`{name}` stands for `{shown}`: a table stores one of them"))
+            return Err(Diagnostic::alert(format!("`{name}` replaces `{shown}`: a table cannot store both"))
                 .haproxy(format!(
                     "stick-table: simultaneous usage of '{name}' and '{shown}' in a same table is not permitted as '{name}' overrides '{shown}'."
                 )));

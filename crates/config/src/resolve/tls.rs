@@ -115,8 +115,7 @@ pub(crate) fn acceptor(
     let failed =
         |error: String| Diagnostic::alert(format!("`{title}`: {error}")).at(statement.keyword_span());
     if let Some(words) = draft.ticket_keys.filter(|_| options.parameters.legacy.is_some()) {
-        let text =
-            "`tls-ticket-keys`: tickets of clients that OpenSSL serves are sealed with keys of its own";
+        let text = "`tls-ticket-keys`: tickets for clients that OpenSSL serves are sealed with separate keys";
         // HAProxy is silent and uses the keys: behaviour differs.
         context.diagnostics.push(Diagnostic::warning(text).at(words.span).tolerated());
     }
@@ -176,26 +175,26 @@ fn no_certificate(
     context: &mut ResolveContext<'_>,
 ) -> Result<(), Diagnostic> {
     let (frontend, title, place) = (at.frontend, at.title, at.shown(context));
-    let text = format!("`{title}` speaks TLS and has no certificate");
+    let text = format!("`{title}` uses TLS but has no certificate");
     let haproxy = format!("Proxy '{frontend}': no SSL certificate specified {place}");
     if strict_sni {
         let warning = Diagnostic::warning(text)
-            .label("connections of TLS fail until one is added at run time")
+            .label("TLS connections fail until one is added at run time")
             .haproxy_whole(format!("{haproxy}, ssl connections will fail (use 'crt')."));
         context.diagnostics.push(warning.at(at.statement.keyword_span()));
         return Ok(());
     }
     Err(Diagnostic::alert(text)
         .at(at.statement.keyword_span())
-        .help("name a file with a certificate and its key: `crt <file>`")
+        .help("add a file with a certificate and its key: `crt <file>`")
         .haproxy_whole(format!("{haproxy} (use 'crt').")))
 }
 
 fn trusts_nobody(at: &BindContext<'_>, context: &ResolveContext<'_>) -> Diagnostic {
     let (frontend, place) = (at.frontend, at.shown(context));
-    Diagnostic::alert(format!("`{}` verifies clients, and nobody is trusted", at.title))
+    Diagnostic::alert(format!("`{}` verifies clients, but no CA is trusted", at.title))
         .at(at.statement.keyword_span())
-        .help("`ca-file <file>` or `ca-file @system-ca` says who signs their certificates")
+        .help("use `ca-file <file>` or `ca-file @system-ca` to set the trusted CAs")
         .haproxy_whole(format!("Proxy '{frontend}': verify is enabled but no CA file specified {place}."))
 }
 
@@ -257,9 +256,9 @@ pub(crate) fn server(
         }
         (_, Some(_)) => Some(trust(&own.words, &defaults, context)?),
         (_, None) => {
-            return Err(Diagnostic::alert("the server's certificate is to be verified, and nobody is trusted")
+            return Err(Diagnostic::alert("the server's certificate is to be verified, but no CA is trusted")
                 .at(statement.keyword_span())
-                .help("`ca-file <file>` or `ca-file @system-ca` says who is; `verify none` trusts anybody")
+                .help("use `ca-file <file>` or `ca-file @system-ca` to set the trusted CAs; `verify none` disables verification")
                 .haproxy("verify is enabled by default but no CA file specified. If you're running on a LAN where you're certain to trust the server's certificate, please set an explicit 'verify none' statement on the 'server' line, or use 'ssl-server-verify none' in the global section to disable server-side verifications by default."));
         }
     };
@@ -417,7 +416,7 @@ fn parameters(
     }
     let is_legacy = parameters.legacy.is_some();
     if let Some(words) = own.client_sigalgs.filter(|_| is_legacy) {
-        let text = "`client-sigalgs` has no effect where OpenSSL serves the line";
+        let text = "`client-sigalgs` has no effect if OpenSSL serves the line";
         // HAProxy is silent and restricts the signatures: behaviour differs.
         context.diagnostics.push(Diagnostic::warning(text).at(words.span).tolerated());
     }
@@ -464,9 +463,11 @@ fn parameters(
 
 /// The error for an unknown name in a list.
 fn unknown(what: &str, words: TlsValue<'_>, Unsupported(name): &Unsupported) -> Diagnostic {
-    Diagnostic::alert(format!("`{what}`: `{name}` is nothing that can be had here"))
+    Diagnostic::alert(format!("`{what}`: `{name}` is not supported"))
         .at(words.span)
-        .help("there is what OpenSSL 3 has, but for passwords and keys shared beforehand")
+        .help(
+            "all algorithms of OpenSSL 3 are supported, except those based on passwords and pre-shared keys",
+        )
         .haproxy(format!("'{what}' : unable to set it to '{}' ('{name}').", words.text))
 }
 
@@ -480,17 +481,19 @@ fn versions(
     let (min, max) = own.range(default);
     let name = statement.keyword.name;
     if min > max || max < tls::TLS10 {
-        return Err(Diagnostic::alert(format!("this `{name}` line leaves no version of TLS"))
+        return Err(Diagnostic::alert(format!("this `{name}` line disables all TLS versions"))
             .at(statement.keyword_span())
-            .help("TLS 1.0 to 1.3 are spoken; `ssl-min-ver` and `ssl-max-ver` say from where to where")
+            .help("TLS 1.0 to 1.3 are supported; set the range with `ssl-min-ver` and `ssl-max-ver`")
             .haproxy(format!("'{name}' : all SSL/TLS versions are disabled.")));
     }
     if own.is_ambiguous(default) {
         let version = names::version_name(max);
         context.diagnostics.push(
-            Diagnostic::warning(format!("`ssl-max-ver` leaves {version} alone: no older one is named"))
-                .at(statement.keyword_span())
-                .help("`ssl-min-ver` says which is the oldest"),
+            Diagnostic::warning(format!(
+                "`ssl-max-ver` allows only {version}, because no lower minimum is set"
+            ))
+            .at(statement.keyword_span())
+            .help("use `ssl-min-ver` to set the minimum"),
         );
     }
     Ok((min, max))
@@ -506,7 +509,7 @@ fn dh_parameters(name: TlsValue<'_>, context: &mut ResolveContext<'_>) -> Result
     };
     let text = context.names.file(&path).map_err(|error| failed(&format!("cannot be read: {error}")))?;
     let has = tls::pem::blocks(&text).is_ok_and(|all| all.iter().any(|one| one.label == "DH PARAMETERS"));
-    if has { Ok(text) } else { Err(failed("has no parameters of Diffie-Hellman's exchange")) }
+    if has { Ok(text) } else { Err(failed("has no Diffie-Hellman parameters")) }
 }
 
 /// Parses a list of names.
@@ -539,7 +542,7 @@ fn bind_options(
 /// Warns that connections made by OpenSSL do not support early data: its separate API for them is not used.
 fn warn_of_early(early: Option<Span>, parameters: &Parameters, context: &mut ResolveContext<'_>) {
     if let Some(span) = early.filter(|_| parameters.legacy.is_some()) {
-        let text = "`allow-0rtt` has no effect on connections that OpenSSL makes for this line";
+        let text = "`allow-0rtt` has no effect on server connections that use OpenSSL";
         // HAProxy is silent; clients still connect, one round trip later.
         context.diagnostics.push(Diagnostic::advice(text).at(span));
     }
@@ -553,9 +556,9 @@ fn verify_codes(list: TlsValue<'_>) -> Result<VerifyCodes, Diagnostic> {
     let mut codes = VerifyCodes::default();
     for name in list.split(',') {
         codes.insert(VerifyCode::parse(name).ok_or_else(|| {
-            Diagnostic::alert(format!("`{name}` is no fault of a certificate that is known"))
-                .at(list.span)
-                .label("`all`, or numbers and names such as X509_V_ERR_CERT_HAS_EXPIRED between commas")
+            Diagnostic::alert(format!("unknown certificate verification error `{name}`")).at(list.span).label(
+                "use `all`, or numbers and names such as X509_V_ERR_CERT_HAS_EXPIRED, separated by commas",
+            )
         })?);
     }
     Ok(codes)

@@ -79,7 +79,7 @@ impl ReadFiles {
 pub(crate) fn protocols(word: Option<TlsValue<'_>>) -> Result<Vec<Box<[u8]>>, Diagnostic> {
     let Some(word) = word else { return Ok(Vec::new()) };
     tls::files::protocols(&word).map_err(|error| {
-        Diagnostic::alert("the name of a protocol has 1 to 255 characters").at(word.span).haproxy(error)
+        Diagnostic::alert("a protocol name must have 1 to 255 characters").at(word.span).haproxy(error)
     })
 }
 
@@ -102,8 +102,8 @@ pub(crate) fn keep_chains(directory: TlsValue<'_>, context: &ResolveContext<'_>)
 
 /// The error for a certificate used in two incompatible ways.
 pub(crate) fn contradiction(why: &str) -> Diagnostic {
-    Diagnostic::alert(format!("the certificate is used elsewhere with a {why}"))
-        .help("say the same wherever it is used, or once in `ocsp-update.mode` of the global section")
+    Diagnostic::alert(format!("the certificate is also used with a {why}"))
+        .help("use the same setting in all places, or set `ocsp-update.mode` in the global section")
 }
 
 /// The certificates behind a name: those of a file with its companion files, or of a directory.
@@ -135,7 +135,7 @@ pub(crate) fn certificates(
 fn of_store(name: TlsValue<'_>, stored: &StoredCertificate) -> Result<Arc<Certificate>, Diagnostic> {
     let place = |span: Span| (span.file, span.start);
     if place(name.span) < place(stored.span) {
-        return Err(Diagnostic::alert(format!("`{}` is used before its `crt-store` loads it", name.text))
+        return Err(Diagnostic::alert(format!("`{}` is used before a `crt-store` loads it", name.text))
             .at(name.span)
             .related(stored.span, "loaded here")
             .help("move the `crt-store` section above this one")
@@ -145,10 +145,10 @@ fn of_store(name: TlsValue<'_>, stored: &StoredCertificate) -> Result<Arc<Certif
             )));
     }
     stored.certificate.clone().ok_or_else(|| {
-        Diagnostic::alert(format!("the certificate `{}` has no private key", name.text))
+        Diagnostic::alert(format!("certificate `{}` has no private key", name.text))
             .at(name.span)
             .related(stored.span, "loaded here")
-            .help("`key <file>` of that line names it")
+            .help("use `key <file>` on that line to set it")
             .haproxy(format!(
                 "unable to load SSL private key into SSL Context '{}': passed a null parameter.",
                 stored.name
@@ -169,9 +169,9 @@ pub(crate) fn generating(
     let Some(span) = draft.generates else { return Ok(None) };
     let place = format!("[{}:{}]", context.sources.file(statement.span.file).name(), statement.line);
     let Some(name) = draft.sign_file else {
-        return Err(Diagnostic::alert("`generate-certificates` needs an authority that signs")
+        return Err(Diagnostic::alert("`generate-certificates` requires a signing CA")
             .at(span)
-            .help("name a file with its certificate and its key: `ca-sign-file <file>`")
+            .help("use `ca-sign-file <file>` with the CA's certificate and key")
             .haproxy_whole(format!(
                 "Proxy '{frontend}': cannot enable certificate generation, no CA certificate File configured at {place}."
             )));
@@ -188,7 +188,7 @@ pub(crate) fn generating(
     let authority = made.map_err(|error| {
         Diagnostic::alert(format!("`ca-sign-file`: {error}"))
             .at(name.span)
-            .help("the file holds the authority's certificate and its private key, as PEM")
+            .help("the file must contain the CA's certificate and private key in PEM format")
             .haproxy_whole(format!(
                 "Proxy '{frontend}': Failed to read CA certificate file '{path}' at {place}. Chain loading failed: {error}"
             ))
@@ -207,7 +207,7 @@ pub(crate) fn certificate(
     let mut loaded = certificates(name, defaults, context)?.into_iter();
     loaded
         .next()
-        .ok_or_else(|| Diagnostic::alert(format!("`{}` holds no certificate", name.text)).at(name.span))
+        .ok_or_else(|| Diagnostic::alert(format!("`{}` contains no certificate", name.text)).at(name.span))
 }
 
 /// Reads a file with authorities or revocation lists, unless it is already known.

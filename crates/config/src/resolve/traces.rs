@@ -32,7 +32,7 @@ fn line(statement: &Statement, context: &ResolveContext<'_>) -> Result<TraceComm
     let Some(first) = words.first() else {
         return Err(Diagnostic::alert("`trace` expects a source")
             .at(statement.end())
-            .help("`trace` on the runtime socket lists them")
+            .help("use `trace` on the runtime socket to list the sources")
             .haproxy("'trace' expects a trace source and a sub-command."));
     };
     let has_sink = |name: &str| matches!(name, "stdout" | "stderr") || context.log.rings.contains_key(name);
@@ -45,7 +45,7 @@ fn line(statement: &Statement, context: &ResolveContext<'_>) -> Result<TraceComm
             .at(wrong.unwrap_or(first).span())
             .haproxy(format!("'trace' : {}", message.trim()));
         match known.is_empty() {
-            true => diagnostic.help("`trace <source>` on the runtime socket lists what there is"),
+            true => diagnostic.help("use `trace <source>` on the runtime socket to list the options"),
             false => diagnostic.help(format!("one of: {}", known.join(", "))),
         }
     })
@@ -55,9 +55,9 @@ fn line(statement: &Statement, context: &ResolveContext<'_>) -> Result<TraceComm
 fn warn_of_lists(statement: &Statement, command: &TraceCommand, context: &mut ResolveContext<'_>) {
     if command.only_lists() {
         context.diagnostics.push(
-            Diagnostic::warning("this line has a word without a value: it traces nothing by it")
+            Diagnostic::warning("an option on this line has no value: the line enables no trace")
                 .at(statement.span)
-                .help("on the runtime socket it lists what there is to choose from"),
+                .help("on the runtime socket, it lists the possible values"),
         );
     }
 }

@@ -59,7 +59,7 @@ pub(crate) fn follow(
     // A chain longer than the number of followers is a cycle, whether or not it includes this server.
     if chain.by_ref().take(context.tracks.len() + 1).any(|next| *next == own_name) {
         return Err(wrong(
-            "a server cannot track itself, nor one that follows it",
+            "a server cannot track itself, directly or indirectly",
             format!(
                 "unable to track {followed} as it belongs to a tracking chain looping back to {followed}."
             ),
@@ -67,20 +67,20 @@ pub(crate) fn follow(
     }
     if draft.initial != InitState::None {
         return Err(wrong(
-            "a server that tracks another has no `init-state` of its own",
+            "a server that tracks another cannot have its own `init-state`",
             "unable to set init-state and tracking at the same time!".to_owned(),
         ));
     }
     if draft.check {
         return Err(wrong(
-            "a server that tracks another cannot be checked itself",
+            "a server that tracks another cannot have its own checks",
             "unable to enable checks and tracking at the same time!".to_owned(),
         ));
     }
     let (checked, asked) = (&server.health.configured, &server.agent.configured);
     if !checked.load(Relaxed) && !asked.load(Relaxed) && !context.tracks.contains_key(&followed) {
         return Err(wrong(
-            &format!("server `{followed}` has no check nor agent, so there is nothing to track"),
+            &format!("server `{followed}` has neither checks nor an agent to track"),
             format!("unable to use {followed} for tracking as it does not have any check nor agent enabled."),
         )
         .help(format!("add `check` to the line of server `{followed}`")));

@@ -53,7 +53,7 @@ pub(crate) fn second(
     let (name, kind) = (section.name.as_str(), &section.keyword);
     Diagnostic::alert(format!("there are two {kind} sections named `{name}`"))
         .at(section.name.span())
-        .related(other.name.span(), "the first stands here")
+        .related(other.name.span(), "the first one is here")
         .haproxy(haproxy(name, &context.place(other)))
 }
 
@@ -63,8 +63,8 @@ fn same(section: &Section, other: &Section, context: &mut ResolveContext<'_>) {
     context.diagnostics.push(
         Diagnostic::alert(format!("{kind} `{name}` has the same name as another {other_kind}"))
             .at(section.name.span())
-            .related(other.name.span(), "the first stands here")
-            .help("give one of them another name, and rename it wherever it is named")
+            .related(other.name.span(), "the first one is here")
+            .help("rename one of them and all references to it")
             .haproxy(format!(
                 ": {kind} '{name}' has the same name as {other_kind} '{name}' declared at {place}. Please rename \
                  one or the other."
@@ -75,9 +75,9 @@ fn same(section: &Section, other: &Section, context: &mut ResolveContext<'_>) {
 fn replaced(section: &Section, other: &Section, context: &mut ResolveContext<'_>) {
     let (name, place) = (section.name.as_str(), context.place(other));
     context.diagnostics.push(
-        Diagnostic::alert(format!("defaults `{name}` would replace one that sections chose with `from`"))
+        Diagnostic::alert(format!("defaults `{name}` would replace a section already selected with `from`"))
             .at(section.name.span())
-            .related(other.name.span(), "the first stands here")
+            .related(other.name.span(), "the first one is here")
             .haproxy(format!(
                 ": defaults '{name}' has the same name as another defaults section declared at {place} which was \
                  explicitly referenced hence cannot be replaced. Please remove or rename one of them."
@@ -104,7 +104,7 @@ pub(crate) fn ids(draft: &Draft, context: &mut ResolveContext<'_>) {
             context.diagnostics.push(
                 Diagnostic::alert(title)
                     .at(word.span())
-                    .related(other.name.span(), "the first stands here")
+                    .related(other.name.span(), "the first one is here")
                     .haproxy(format!(
                         ": {kind} {name} reuses same custom id as {} {other_name} (declared at {place}).",
                         noun(other)

@@ -179,7 +179,7 @@ pub(crate) fn misplaced_rules(settings: &ProxySettings<'_>, context: &mut Resolv
             let family = name.split(' ').next().filter(|first| *first == "tcp-request").unwrap_or(name);
             context.diagnostics.push(
                 Diagnostic::warning(format!(
-                    "`{name}` is evaluated before `{}`, which stands above it",
+                    "`{name}` is evaluated before `{}`, despite its position",
                     other.keyword.name
                 ))
                 .at(statement.keyword_span())
@@ -257,7 +257,7 @@ fn needs_http(proxy: &PendingProxy<'_>, rules: &CompiledRules, context: &mut Res
     if let Some((statement, option)) = http_log.filter(|_| settings.is_frontend()) {
         let (kind, name) = (settings.kind_name(), settings.name);
         context.diagnostics.push(
-            Diagnostic::warning(format!("`option {option}` needs `mode http`: {kind} `{name}` logs as with `option tcplog`"))
+            Diagnostic::warning(format!("`option {option}` requires `mode http`: {kind} `{name}` logs as with `option tcplog`"))
                 .at(statement.keyword_span())
                 .haproxy(format!(
                     "'option {option}' not usable with {kind} '{name}' (needs 'mode http'). Falling back to 'option tcplog'."
@@ -282,9 +282,9 @@ fn timeouts_said_twice(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_
         let name = statement.keyword.name;
         if let Some(first) = timeouts().take(at).find(|earlier| earlier.keyword.name == name) {
             context.diagnostics.push(
-                Diagnostic::warning(format!("`{name}` was said before: this line counts"))
+                Diagnostic::warning(format!("`{name}` is already set: this line is used"))
                     .at(statement.keyword_span())
-                    .related(first.keyword_span(), "the first stands here")
+                    .related(first.keyword_span(), "the first one is here")
                     .haproxy(format!("overwriting '{name}' which was already specified")),
             );
         }
@@ -318,7 +318,7 @@ fn missing_timeouts(proxy: &PendingProxy<'_>, servers: usize, context: &mut Reso
         Diagnostic::warning(format!("missing timeouts for {kind} `{name}`"))
             .at(proxy.section.name.span())
             .label(format!("without {}", missing.join(", ")))
-            .help("without them a peer that vanished holds its connection for ever; set them here or in `defaults`")
+            .help("without them, connections of unresponsive peers stay open forever; set them here or in `defaults`")
             .haproxy_whole(format!(
                 "missing timeouts for {kind} '{name}'.\n   | While not properly invalid, you will certainly encounter various problems\n   \
                  | with such a configuration. To fix this, please ensure that all following\n   \

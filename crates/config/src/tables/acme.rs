@@ -16,32 +16,32 @@ const fn row(name: &'static str, signature: &'static str, doc: &'static str, rea
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    row("account-key",     "<file>",        "the account's key, made where there is none",              |d, a| { d.account_key = Some(a.required("a file")?.into()); a.finish() }),
-    row("acme-vars",       "<string>",      "what a tool for DNS is told on the ring `dpapi`",          |d, a| { d.vars = Some(a.required("a text")?); a.finish() }),
-    row("bits",            "<number>",      "the length of RSA keys: 2048, 3072 or 4096",               bits).partial("2048, 3072 and 4096 alone"),
-    row("challenge",       "{ http-01 | dns-01 | dns-persist-01 | tls-alpn-01 }", "how the authority sees that a name is ours", challenge),
-    row("challenge-ready", "<value>[,<value>]*", "what is waited for before the authority is told to look", ready),
-    row("contact",         "<address>",     "who is told of the account's certificates",                |d, a| { d.contact = Some(a.required("an address of electronic mail")?); a.finish() }),
-    row("curves",          "<curve>",       "the curve of ECDSA keys: P-256, P-384 or P-521",           curves),
-    row("directory",       "<url>",         "where the authority is",                                   |d, a| { d.directory = Some(a.required("a URL")?.into()); a.finish() }),
-    row("dns-delay",       "<time>",        "how long records of DNS are given to spread",              |d, a| { d.dns_delay = a.duration(Milliseconds)?; a.finish() }),
-    row("dns-timeout",     "<time>",        "how long name servers are asked for a record",             |d, a| { d.dns_timeout = a.duration(Milliseconds)?; a.finish() }),
-    row("eab-key-id",      "<file>",        "the name of the key of an account elsewhere",              |d, a| { d.eab_key_id = Some(a.required("a file")?.into()); a.finish() }),
-    row("eab-mac-alg",     "{ HS256 | HS384 | HS512 }", "what that key signs with",                     |d, a| { d.eab_algorithm = a.one_of(&[("HS256", MacAlgorithm::Hs256), ("HS384", MacAlgorithm::Hs384), ("HS512", MacAlgorithm::Hs512)])?; a.finish() }),
-    row("eab-mac-key",     "<file>",        "that key, in base64url",                                   |d, a| { d.eab_mac_key = Some(a.required("a file")?.into()); a.finish() }),
-    row("keytype",         "{ RSA | ECDSA }", "the kind of keys of certificates",                       |d, a| { d.rsa = a.one_of(&[("RSA", true), ("ECDSA", false)])?; a.finish() }),
-    row("map",             "<map>",         "the map that tokens are kept in while they count",         |d, a| { d.map = Some(a.required("a map")?.into()); a.finish() }),
-    row("profile",         "<name>",        "the kind of certificate, by the authority's name for it",  |d, a| { d.profile = Some(a.required("a profile")?); a.finish() }),
-    row("provider-name",   "<name>",        "the provider that a tool for DNS is told on the ring `dpapi`", |d, a| { d.provider = Some(a.required("a provider")?); a.finish() }),
-    row("reuse-key",       "{ on | off }",  "whether a certificate's key is kept when it is renewed",   |d, a| { d.reuses_key = a.on_off()?; a.finish() }),
+    row("account-key",     "<file>",        "file with the account key; created if missing",            |d, a| { d.account_key = Some(a.required("a file")?.into()); a.finish() }),
+    row("acme-vars",       "<string>",      "variables passed to the DNS tool on the `dpapi` ring",     |d, a| { d.vars = Some(a.required("a text")?); a.finish() }),
+    row("bits",            "<number>",      "size of RSA keys: 2048, 3072 or 4096 bits",                bits).partial("only 2048, 3072 and 4096"),
+    row("challenge",       "{ http-01 | dns-01 | dns-persist-01 | tls-alpn-01 }", "challenge type that proves control of a domain", challenge),
+    row("challenge-ready", "<value>[,<value>]*", "condition that must hold before the CA is asked to validate", ready),
+    row("contact",         "<address>",     "contact address of the account",                           |d, a| { d.contact = Some(a.required("an e-mail address")?); a.finish() }),
+    row("curves",          "<curve>",       "curve of ECDSA keys: P-256, P-384 or P-521",               curves),
+    row("directory",       "<url>",         "URL of the CA's directory",                                |d, a| { d.directory = Some(a.required("a URL")?.into()); a.finish() }),
+    row("dns-delay",       "<time>",        "delay for DNS records to propagate",                       |d, a| { d.dns_delay = a.duration(Milliseconds)?; a.finish() }),
+    row("dns-timeout",     "<time>",        "timeout for a DNS record to appear",                       |d, a| { d.dns_timeout = a.duration(Milliseconds)?; a.finish() }),
+    row("eab-key-id",      "<file>",        "key identifier for external account binding",              |d, a| { d.eab_key_id = Some(a.required("a file")?.into()); a.finish() }),
+    row("eab-mac-alg",     "{ HS256 | HS384 | HS512 }", "MAC algorithm for external account binding",   |d, a| { d.eab_algorithm = a.one_of(&[("HS256", MacAlgorithm::Hs256), ("HS384", MacAlgorithm::Hs384), ("HS512", MacAlgorithm::Hs512)])?; a.finish() }),
+    row("eab-mac-key",     "<file>",        "MAC key for external account binding, in base64url",       |d, a| { d.eab_mac_key = Some(a.required("a file")?.into()); a.finish() }),
+    row("keytype",         "{ RSA | ECDSA }", "type of certificate keys",                               |d, a| { d.rsa = a.one_of(&[("RSA", true), ("ECDSA", false)])?; a.finish() }),
+    row("map",             "<map>",         "map that holds the tokens of pending challenges",          |d, a| { d.map = Some(a.required("a map")?.into()); a.finish() }),
+    row("profile",         "<name>",        "certificate profile, as named by the CA",                  |d, a| { d.profile = Some(a.required("a profile")?); a.finish() }),
+    row("provider-name",   "<name>",        "provider name passed to the DNS tool on the `dpapi` ring", |d, a| { d.provider = Some(a.required("a provider")?); a.finish() }),
+    row("reuse-key",       "{ on | off }",  "keeps a certificate's key when it is renewed",             |d, a| { d.reuses_key = a.on_off()?; a.finish() }),
 ];
 
 fn bits<'a>(draft: &mut AcmeDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     draft.bits = args.integer("a number of bits", 0, u16::MAX)?;
     if !makes_rsa(draft.bits) {
         return Err(args
-            .wrong(format!("RSA keys of {} bits are not made", draft.bits))
-            .help("2048, 3072 and 4096 bits are; `keytype ECDSA` makes keys that are faster and shorter"));
+            .wrong(format!("RSA keys of {} bits are not supported", draft.bits))
+            .help("use 2048, 3072 or 4096 bits, or `keytype ECDSA` for shorter and faster keys"));
     }
     args.finish()
 }
@@ -83,7 +83,7 @@ fn ready<'a>(draft: &mut AcmeDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
             "none" => none = true,
             other => {
                 return Err(args
-                    .wrong(format!("`{other}` is nothing to wait for"))
+                    .wrong(format!("unknown condition `{other}` for `challenge-ready`"))
                     .did_you_mean(diag::suggest(other, ["cli", "dns", "delay", "none"]))
                     .haproxy(
                         "keyword 'challenge-ready' in 'acme' section requires parameter separated by commas: \
@@ -94,7 +94,7 @@ fn ready<'a>(draft: &mut AcmeDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     }
     if none && ready != ReadyWhen::default() {
         return Err(args
-            .wrong("`none` says that nothing is waited for: it stands alone")
+            .wrong("`none` cannot be combined with other conditions")
             .haproxy("keyword 'challenge-ready' in 'acme' can't combine 'none' with other keywords."));
     }
     draft.ready = Some((ready, word));

@@ -20,50 +20,50 @@ use crate::tables::bind_row::{BindKeyword, row};
 use crate::tables::global::octal;
 use crate::tables::threads::thread_set;
 
-const QUIC: &str = "QUIC is not supported yet, and this is no socket for it";
+const QUIC: &str = "QUIC is not supported yet, and this socket is not for QUIC";
 
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[BindKeyword] = &[
     // name arguments description setting
-    row("accept-netscaler-cip", "<magic>",   "connections begin with a NetScaler Client IP header", |d, a| { d.netscaler_magic = Some(a.integer("the magic number", 1, u32::MAX)?); Ok(()) }),
-    row("accept-proxy",     "",              "connections begin with a PROXY header",            |d, _| { d.accept_proxy = true; Ok(()) }),
-    row("backlog",          "<backlog>",     "how many connections may wait to be accepted",     |d, a| number(&mut d.backlog, a, 0, u32::MAX)),
-    row("cc",               "<algorithm>",   "TCP's congestion control",                         |d, a| text(&mut d.congestion, a)),
-    row("defer-accept",     "",              "accepts only once data came",                      |d, _| { d.defer_accept = true; Ok(()) }),
-    row("expose-fd",        "listeners",     "hands sockets over to a new process",              expose_fd),
-    row("gid",              "<gid>",         "the group of a UNIX socket, by number",            |d, a| some(&mut d.gid, a)),
-    row("group",            "<group>",       "the group of a UNIX socket",                       group),
-    row("guid-prefix",      "<string>",      "begins names unique over all files",               |d, a| { let word = a.value()?; a.check_guid(word)?; d.guid_prefix = Some(word); Ok(()) }),
-    row("id",               "<id>",          "its number in the statistics",                     id),
-    row("idle-ping",        "<delay>",       "asks idle HTTP/2 clients whether they live",       |d, a| { d.idle_ping = a.idle_ping()?; Ok(()) }),
-    row("interface",        "<interface>",   "takes connections of this interface only",         |d, a| text(&mut d.interface, a)),
-    row("label",            "<label>",       "a name for sockets handed over",                   |_, a| a.value().map(|_| ())).without_effect("sockets are told apart by their addresses here"),
-    row("level",            "{ user | operator | admin }", "what may be done over a command socket", level),
-    row("maxconn",          "<maxconn>",     "how many connections at once",                     |d, a| number(&mut d.maxconn, a, 0, u32::MAX)),
-    row("mode",             "<mode>",        "the mode of a UNIX socket, in octal",              mode),
-    row("mss",              "<maxseg>",      "TCP's maximum segment size",                       mss),
-    row("name",             "<name>",        "its name in the statistics",                       |d, a| text(&mut d.name, a)),
-    row("namespace",        "<name>",        "the network namespace it listens in",              |d, a| { d.namespace = Some(a.namespace()?); Ok(()) }),
-    row("nbconn",           "<nbconn>",      "how many connections a reverse HTTP listener keeps", nbconn),
-    row("nice",             "<nice>",        "the priority of its connections' tasks",           |_, a| { let word = a.value()?; a.number(word, -1024, 1024).map(|_| ()) }).without_effect("the tasks of a worker take turns"),
-    row("process",          "<sets>",        "gone: `thread` says which threads accept",         process),
-    row("proto",            "<name>",        "the protocol spoken",                              proto).partial("`quic` and other protocols than HTTP/1 and HTTP/2 are not supported yet"),
-    row("quic-cc-algo",     "<algorithm>[(<args>)]", "QUIC's congestion control",                |_, a| a.value().map(|_| ())).without_effect(QUIC),
-    row("quic-force-retry", "",              "QUIC clients have to prove their address",         |_, _| Ok(())).without_effect(QUIC),
-    row("quic-socket",      "{ connection | listener }", "how many sockets QUIC connections have", |_, a| a.value().map(|_| ())).without_effect(QUIC),
-    row("severity-output",  "{ none | number | string }", "how answers of a command socket begin", severity_output),
-    row("shards",           "{ <number> | by-thread | by-group }", "how many sockets of one address", shards),
-    row("tcp-ss",           "{ 1 | 2 }",     "keeps the SYN of connections, 2 with its Ethernet header", |d, a| { d.save_syn = Some(a.integer("1 or 2", 1, 2)?); Ok(()) }),
-    row("tcp-md5sig",       "<key>",         "TCP segments are signed",                          |d, a| text(&mut d.md5sig, a)),
-    row("tcp-ut",           "<delay>",       "how long sent data may go unacknowledged",         |d, a| { let word = a.value()?; d.tcp_ut = Some(a.time(word, Milliseconds)?); Ok(()) }),
-    row("tfo",              "",              "takes data with the SYN",                          |d, _| { d.tfo = true; Ok(()) }),
-    row("thread",           "[<group>/]<set>[,...]", "which threads accept",                     thread),
-    row("transparent",      "",              "takes connections meant for other addresses",      |d, _| { d.transparent = true; Ok(()) }),
-    row("uid",              "<uid>",         "the owner of a UNIX socket, by number",            |d, a| some(&mut d.uid, a)),
-    row("user",             "<user>",        "the owner of a UNIX socket",                       user),
-    row("v4v6",             "",              "takes IPv4 connections on `::` too",               |d, _| { d.v6only = Some(false); Ok(()) }),
-    row("v6only",           "",              "takes IPv6 connections only",                      |d, _| { d.v6only = Some(true); Ok(()) }),
+    row("accept-netscaler-cip", "<magic>",   "expects a NetScaler Client IP header on each connection", |d, a| { d.netscaler_magic = Some(a.integer("the magic number", 1, u32::MAX)?); Ok(()) }),
+    row("accept-proxy",     "",              "expects a PROXY protocol header on each connection", |d, _| { d.accept_proxy = true; Ok(()) }),
+    row("backlog",          "<backlog>",     "length of the accept queue",                       |d, a| number(&mut d.backlog, a, 0, u32::MAX)),
+    row("cc",               "<algorithm>",   "TCP congestion control algorithm",                 |d, a| text(&mut d.congestion, a)),
+    row("defer-accept",     "",              "accepts a connection only once data has arrived",  |d, _| { d.defer_accept = true; Ok(()) }),
+    row("expose-fd",        "listeners",     "passes the listening sockets to a new process",    expose_fd),
+    row("gid",              "<gid>",         "group of a UNIX socket, by ID",                    |d, a| some(&mut d.gid, a)),
+    row("group",            "<group>",       "group of a UNIX socket",                           group),
+    row("guid-prefix",      "<string>",      "prefix of generated globally unique identifiers",  |d, a| { let word = a.value()?; a.check_guid(word)?; d.guid_prefix = Some(word); Ok(()) }),
+    row("id",               "<id>",          "numeric identifier in the statistics",             id),
+    row("idle-ping",        "<delay>",       "interval between PING frames to idle HTTP/2 clients", |d, a| { d.idle_ping = a.idle_ping()?; Ok(()) }),
+    row("interface",        "<interface>",   "accepts connections from this interface only",     |d, a| text(&mut d.interface, a)),
+    row("label",            "<label>",       "name of a socket that is passed to a new process", |_, a| a.value().map(|_| ())).without_effect("sockets are identified by address"),
+    row("level",            "{ user | operator | admin }", "permission level of a command socket", level),
+    row("maxconn",          "<maxconn>",     "maximum number of concurrent connections",         |d, a| number(&mut d.maxconn, a, 0, u32::MAX)),
+    row("mode",             "<mode>",        "permissions of a UNIX socket, in octal",           mode),
+    row("mss",              "<maxseg>",      "TCP maximum segment size",                         mss),
+    row("name",             "<name>",        "name in the statistics",                           |d, a| text(&mut d.name, a)),
+    row("namespace",        "<name>",        "network namespace to listen in",                   |d, a| { d.namespace = Some(a.namespace()?); Ok(()) }),
+    row("nbconn",           "<nbconn>",      "number of connections that a reverse HTTP listener keeps open", nbconn),
+    row("nice",             "<nice>",        "priority of the tasks that serve its connections", |_, a| { let word = a.value()?; a.number(word, -1024, 1024).map(|_| ()) }).without_effect("a worker schedules its tasks round-robin"),
+    row("process",          "<sets>",        "removed: use `thread`",                            process),
+    row("proto",            "<name>",        "protocol to speak",                                proto).partial("`quic` and protocols other than HTTP/1 and HTTP/2 are not supported yet"),
+    row("quic-cc-algo",     "<algorithm>[(<args>)]", "QUIC congestion control algorithm",        |_, a| a.value().map(|_| ())).without_effect(QUIC),
+    row("quic-force-retry", "",              "requires QUIC clients to validate their address",  |_, _| Ok(())).without_effect(QUIC),
+    row("quic-socket",      "{ connection | listener }", "whether QUIC connections have their own sockets", |_, a| a.value().map(|_| ())).without_effect(QUIC),
+    row("severity-output",  "{ none | number | string }", "severity prefix of answers on a command socket", severity_output),
+    row("shards",           "{ <number> | by-thread | by-group }", "number of sockets opened for the same address", shards),
+    row("tcp-ss",           "{ 1 | 2 }",     "saves the SYN of each connection; 2 includes its Ethernet header", |d, a| { d.save_syn = Some(a.integer("1 or 2", 1, 2)?); Ok(()) }),
+    row("tcp-md5sig",       "<key>",         "key that signs TCP segments (RFC 2385)",           |d, a| text(&mut d.md5sig, a)),
+    row("tcp-ut",           "<delay>",       "maximum time for which sent data may stay unacknowledged", |d, a| { let word = a.value()?; d.tcp_ut = Some(a.time(word, Milliseconds)?); Ok(()) }),
+    row("tfo",              "",              "accepts data in the SYN (TCP Fast Open)",          |d, _| { d.tfo = true; Ok(()) }),
+    row("thread",           "[<group>/]<set>[,...]", "threads that accept connections",          thread),
+    row("transparent",      "",              "accepts connections to addresses that are not local", |d, _| { d.transparent = true; Ok(()) }),
+    row("uid",              "<uid>",         "owner of a UNIX socket, by ID",                    |d, a| some(&mut d.uid, a)),
+    row("user",             "<user>",        "owner of a UNIX socket",                           user),
+    row("v4v6",             "",              "also accepts IPv4 connections on `::`",            |d, _| { d.v6only = Some(false); Ok(()) }),
+    row("v6only",           "",              "accepts IPv6 connections only",                    |d, _| { d.v6only = Some(true); Ok(()) }),
 ];
 
 /// The parameters of reverse HTTP listeners, which have no listening socket.
@@ -115,7 +115,7 @@ pub fn parse_more<'a>(
 
 fn unknown(word: &Word, title: &str, section: &str) -> Diagnostic {
     if surface::is_bind_keyword(word) {
-        return not_supported(&format!("{word} (of a bind line)"))
+        return not_supported(&format!("{word} (on a bind line)"))
             .at(word.span())
             .haproxy(format!("'{title}' in section '{section}': '{word}' is not supported yet"));
     }
@@ -123,7 +123,7 @@ fn unknown(word: &Word, title: &str, section: &str) -> Diagnostic {
     known.sort_unstable();
     let near = diag::suggest(word, known);
     let tail = near.map_or(String::new(), |near| format!("; did you mean '{near}' maybe ?"));
-    Diagnostic::alert(format!("unknown parameter `{word}` of a bind line"))
+    Diagnostic::alert(format!("unknown parameter `{word}` on a `bind` line"))
         .at(word.span())
         .did_you_mean(near)
         .haproxy(format!("'{title}' in section '{section}': unknown keyword '{word}'{tail}"))
@@ -148,7 +148,7 @@ fn some(value: &mut Option<u32>, args: &mut Args<'_, '_>) -> Outcome {
 
 fn process<'a>(_: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
-    Err(args.wrong("`process` of a bind line is gone: use `thread` instead").haproxy(format!(
+    Err(args.wrong("`process` was removed from `bind` lines: use `thread` instead").haproxy(format!(
         "'process {word}' on 'bind' lines is not supported anymore, please use 'thread' instead."
     )))
 }
@@ -189,7 +189,7 @@ fn user<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
 fn group<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let name = args.value()?;
     draft.gid = Some(group_id(name).ok_or_else(|| {
-        args.wrong(format!("there is no group `{name}`"))
+        args.wrong(format!("unknown group `{name}`"))
             .haproxy(format!("'group' : unknown group name '{name}'"))
     })?);
     Ok(())
@@ -208,7 +208,7 @@ fn nbconn<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let count = args.number::<i64>(word, i64::MIN, i64::MAX)?;
     let Some(count) = u32::try_from(count).ok().filter(|count| *count > 0) else {
         return Err(args
-            .wrong(format!("`nbconn` is {count}, and has to be more than 0"))
+            .wrong(format!("`nbconn` must be greater than 0, not {count}"))
             .haproxy(format!("'nbconn' : invalid value {count}, must be > 0.")));
     };
     draft.nbconn = Some((count, name));
@@ -337,7 +337,7 @@ fn one_address(
             all.push((BindAddress::SocketPair(*number), format!("sockpair@{number}")))
         }
         Destination::ReverseHttp(_) => {
-            return Err(Diagnostic::alert("`rhttp@` is for listeners of frontends alone").at(span));
+            return Err(Diagnostic::alert("`rhttp@` is allowed only on `bind` lines of frontends").at(span));
         }
     }
     Ok(())
@@ -361,7 +361,7 @@ pub fn make(
     let workers = placement.select(&draft.threads);
     if workers.is_empty() {
         let count = placement.workers();
-        return Err(format!("none of the threads that `thread` names exists: there are {count}"));
+        return Err(format!("`thread` selects none of the {count} threads"));
     }
     let name = draft.name.map_or_else(|| format!("sock-{id}"), str::to_owned);
     let is_unix = matches!(address, BindAddress::Unix(_));

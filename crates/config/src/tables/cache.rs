@@ -15,19 +15,19 @@ const fn row(name: &'static str, signature: &'static str, doc: &'static str, rea
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    row("collapsed-forwarding",  "<time>",       "how long a request waits for the response to another one for the same", |d, a| { d.wait_ms = a.duration(Milliseconds)?.as_millis() as u64; a.finish() }),
-    row("disk",                  "<directory> size <size>", "where responses stand that memory does not hold any more", disk),
-    row("early-hints",           "{ on | off | only } [ratio <integer>]", "sends the links of a response that is not fresh any more ahead of the new one", early_hints),
-    row("max-age",               "<seconds>",    "the longest that a response is used, in seconds",                  |d, a| { d.max_age = Some(a.integer("a number of seconds", 0, i32::MAX as u32)?); a.finish() }),
-    row("max-object-size",       "<bytes>",      "the largest response that is kept",                                max_object),
-    row("max-secondary-entries", "<number>",     "how many variants of one resource are kept",                       max_variants),
-    row("process-range",         "{ on | off }", "answers requests for a range out of whole responses",              |d, a| { d.ranges = a.on_off()?; a.finish() }),
-    row("process-vary",          "{ on | off }", "keeps responses that vary on accept-encoding, referer or origin",  |d, a| { d.vary = Some(a.on_off()?); a.finish() }),
-    row("purge-tags",            "<header>",     "the field of responses whose values are tags to purge by",         purge_tags),
-    row("revalidation",          "{ on | off }", "asks servers whether what is stale is still what it was, by its tag or date", |d, a| { d.revalidation = a.on_off()?; a.finish() }),
-    row("stale-if-error",        "<seconds>",    "how long beyond its lifetime a response is used where no other can be fetched", |d, a| { d.stale_if_error = a.integer("a number of seconds", 0, i32::MAX as u32)?; a.finish() }),
-    row("stale-while-revalidate", "<seconds>",   "how long beyond its lifetime a response is used while another is fetched", |d, a| { d.stale_while_revalidate = a.integer("a number of seconds", 0, i32::MAX as u32)?; a.finish() }),
-    row("total-max-size",        "<megabytes>",  "the memory of the cache, in megabytes",                            |d, a| { d.megabytes = Some(a.integer("a number of megabytes", 1, 4095)?); a.finish() }),
+    row("collapsed-forwarding",  "<time>",       "maximum time that a request waits for another request to fetch the same response", |d, a| { d.wait_ms = a.duration(Milliseconds)?.as_millis() as u64; a.finish() }),
+    row("disk",                  "<directory> size <size>", "directory for responses evicted from memory",           disk),
+    row("early-hints",           "{ on | off | only } [ratio <integer>]", "sends the links of a stale response as early hints while a new one is fetched", early_hints),
+    row("max-age",               "<seconds>",    "maximum time that a response is served, in seconds",               |d, a| { d.max_age = Some(a.integer("a number of seconds", 0, i32::MAX as u32)?); a.finish() }),
+    row("max-object-size",       "<bytes>",      "maximum size of a cached response",                                max_object),
+    row("max-secondary-entries", "<number>",     "maximum number of variants per resource",                          max_variants),
+    row("process-range",         "{ on | off }", "answers range requests from complete cached responses",            |d, a| { d.ranges = a.on_off()?; a.finish() }),
+    row("process-vary",          "{ on | off }", "caches responses that vary on accept-encoding, referer or origin", |d, a| { d.vary = Some(a.on_off()?); a.finish() }),
+    row("purge-tags",            "<header>",     "response header with the tags to purge by",                purge_tags),
+    row("revalidation",          "{ on | off }", "revalidates stale responses with the server by ETag or date",      |d, a| { d.revalidation = a.on_off()?; a.finish() }),
+    row("stale-if-error",        "<seconds>",    "time for which a stale response is served if a new one cannot be fetched", |d, a| { d.stale_if_error = a.integer("a number of seconds", 0, i32::MAX as u32)?; a.finish() }),
+    row("stale-while-revalidate", "<seconds>",   "time for which a stale response is served while a new one is fetched", |d, a| { d.stale_while_revalidate = a.integer("a number of seconds", 0, i32::MAX as u32)?; a.finish() }),
+    row("total-max-size",        "<megabytes>",  "memory size of the cache, in megabytes",                           |d, a| { d.megabytes = Some(a.integer("a number of megabytes", 1, 4095)?); a.finish() }),
 ];
 
 fn max_object<'a>(draft: &mut CacheDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
@@ -45,11 +45,11 @@ fn max_variants<'a>(draft: &mut CacheDraft<'a>, args: &mut Args<'a, '_>) -> Outc
 fn disk<'a>(draft: &mut CacheDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let directory = args.required("a directory")?;
     if !args.take("size") {
-        return Err(args.wrong("`size` and the size of the directory come next, such as `size 10g`"));
+        return Err(args.wrong("add the size of the directory, such as `size 10g`"));
     }
     let size = args.size(1 << 50)?;
     if size < LEAST_DISK {
-        return Err(args.wrong(format!("a directory of {size} bytes is too small: at least 1m")));
+        return Err(args.wrong(format!("the cache directory is too small: {size} bytes, the minimum is 1m")));
     }
     draft.disk = Some((directory, size));
     args.finish()
@@ -59,9 +59,9 @@ fn disk<'a>(draft: &mut CacheDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
 const LEAST_DISK: u64 = 1 << 20;
 
 fn purge_tags<'a>(draft: &mut CacheDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let word = args.required("the name of a header")?;
+    let word = args.required("a header name")?;
     if !http::is_token(word.as_str().as_bytes()) {
-        return Err(args.wrong(format!("`{word}` is no name of a header")));
+        return Err(args.wrong(format!("invalid header name `{word}`")));
     }
     draft.tags = Some(word);
     args.finish()

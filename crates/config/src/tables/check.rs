@@ -24,28 +24,28 @@ use crate::system::resolve_host;
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     // name where arguments description setting
-    proxy("http-check comment",       DLBH, "<string>",          "names the steps behind it",                         comment),
+    proxy("http-check comment",       DLBH, "<string>",          "describes the steps that follow",                   comment),
     proxy("http-check connect",       DLBH, CONNECT,             "opens a connection",                                connect),
-    proxy("http-check disable-on-404", DLBH, "",                 "a 404 takes a server out gently",                   |s, a| { Rc::make_mut(&mut s.check).disable_on_404 = true; a.finish() }),
-    proxy("http-check expect",        DLBH, EXPECT_HTTP,         "what a check's answer must be",                     http_expect),
-    proxy("http-check send",          DLBH, "[meth <method>] [{ uri <uri> | uri-lf <fmt> }] [ver <version>] [hdr <name> <fmt>]* [{ body <string> | body-lf <fmt> }] [comment <msg>]", "what a check asks", http_send),
-    proxy("http-check send-state",    DLBH, "",                  "tells servers their state",                         |s, a| { Rc::make_mut(&mut s.check).send_state = true; a.finish() }),
+    proxy("http-check disable-on-404", DLBH, "",                 "a 404 drains a server instead of taking it down",   |s, a| { Rc::make_mut(&mut s.check).disable_on_404 = true; a.finish() }),
+    proxy("http-check expect",        DLBH, EXPECT_HTTP,         "matches the response of a check",                   http_expect),
+    proxy("http-check send",          DLBH, "[meth <method>] [{ uri <uri> | uri-lf <fmt> }] [ver <version>] [hdr <name> <fmt>]* [{ body <string> | body-lf <fmt> }] [comment <msg>]", "defines the request of a check", http_send),
+    proxy("http-check send-state",    DLBH, "",                  "reports their state to servers in a header",        |s, a| { Rc::make_mut(&mut s.check).send_state = true; a.finish() }),
     proxy("http-check set-var",       DLBH, "(<var>[,<cond>...]) <expr>", "sets a variable",                          set_var),
-    proxy("http-check set-var-fmt",   DLBH, "(<var>[,<cond>...]) <fmt>", "sets a variable to a formatted text",       set_var_fmt),
-    proxy("http-check unset-var",     DLBH, "(<var>)",           "empties a variable",                                unset_var),
-    proxy("tcp-check comment",        DLBH, "<string>",          "names the steps behind it",                         comment),
+    proxy("http-check set-var-fmt",   DLBH, "(<var>[,<cond>...]) <fmt>", "sets a variable from a format string",      set_var_fmt),
+    proxy("http-check unset-var",     DLBH, "(<var>)",           "unsets a variable",                                 unset_var),
+    proxy("tcp-check comment",        DLBH, "<string>",          "describes the steps that follow",                   comment),
     proxy("tcp-check connect",        DLBH, CONNECT,             "opens a connection",                                connect),
     proxy("tcp-check expect",         DLBH, EXPECT_TCP,          "waits for text or bytes",                           tcp_expect),
     proxy("tcp-check send",           DLBH, "<data> [comment <msg>]", "sends text",                                   |s, a| tcp_send(s, a, |word, _| Ok(ActionDraft::Send(word.bytes().into())))),
-    proxy("tcp-check send-lf",        DLBH, "<fmt> [comment <msg>]", "sends a formatted text",                        |s, a| tcp_send(s, a, |word, _| Ok(ActionDraft::SendFormat(word.into())))),
+    proxy("tcp-check send-lf",        DLBH, "<fmt> [comment <msg>]", "sends a format string",                         |s, a| tcp_send(s, a, |word, _| Ok(ActionDraft::SendFormat(word.into())))),
     proxy("tcp-check send-binary",    DLBH, "<hexstring> [comment <msg>]", "sends bytes",                             |s, a| tcp_send(s, a, |word, args| Ok(ActionDraft::Send(hexadecimal(word, args)?)))),
-    proxy("tcp-check send-binary-lf", DLBH, "<hexfmt> [comment <msg>]", "sends formatted bytes",                      |s, a| tcp_send(s, a, |word, _| Ok(ActionDraft::SendHex(word.into())))),
+    proxy("tcp-check send-binary-lf", DLBH, "<hexfmt> [comment <msg>]", "sends bytes from a format string",           |s, a| tcp_send(s, a, |word, _| Ok(ActionDraft::SendHex(word.into())))),
     proxy("tcp-check set-var",        DLBH, "(<var>[,<cond>...]) <expr>", "sets a variable",                          set_var),
-    proxy("tcp-check set-var-fmt",    DLBH, "(<var>[,<cond>...]) <fmt>", "sets a variable to a formatted text",       set_var_fmt),
-    proxy("tcp-check unset-var",      DLBH, "(<var>)",           "empties a variable",                                unset_var),
-    proxy("external-check command",   DLB,  "<command>",         "the program that checks servers",                   |s, a| { s.own_check().command = Some(a.required("<command>")?); a.finish() }),
-    proxy("external-check path",      DLB,  "<path>",            "where that program finds others",                   |s, a| { s.own_check().path = Some(a.required("<path>")?); a.finish() }),
-    proxy("option external-check",    DLB,  "",                  "checks servers by a program",                       external),
+    proxy("tcp-check set-var-fmt",    DLBH, "(<var>[,<cond>...]) <fmt>", "sets a variable from a format string",      set_var_fmt),
+    proxy("tcp-check unset-var",      DLBH, "(<var>)",           "unsets a variable",                                 unset_var),
+    proxy("external-check command",   DLB,  "<command>",         "program that checks servers",                       |s, a| { s.own_check().command = Some(a.required("<command>")?); a.finish() }),
+    proxy("external-check path",      DLB,  "<path>",            "`PATH` of that program",                            |s, a| { s.own_check().path = Some(a.required("<path>")?); a.finish() }),
+    proxy("option external-check",    DLB,  "",                  "checks servers with an external program",           external),
 ];
 
 const CONNECT: &str = "[default] [port <expr>] [addr <ip>] [send-proxy] [via-socks4] [ssl] [sni <sni>] [alpn <alpn>] [linger] [proto <name>] [comment <msg>]";
@@ -91,7 +91,7 @@ fn connect<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Out
                     "alpn",
                 ];
                 return Err(args
-                    .wrong(format!("`{}` does not know `{other}`", args.keyword()))
+                    .wrong(format!("unknown argument `{other}` for `{}`",                                             args.keyword()))
                     .did_you_mean(diag::suggest(other, KNOWN))
                     .haproxy(format!(
                         "'{}' : expects 'comment', 'port', 'addr', 'send-proxy', 'via-socks4', 'linger', 'default' or 'proto' but got '{other}' as argument.",
@@ -122,7 +122,7 @@ fn protocol(args: &mut Args<'_, '_>) -> Result<Protocol, Diagnostic> {
     };
     if is_http != (wanted == "http-check") {
         return Err(args
-            .wrong(format!("`{wanted}` cannot speak `{word}`"))
+            .wrong(format!("`{wanted}` cannot use `{word}`"))
             .haproxy(format!("'{keyword}' : 'proto' : invalid MUX protocol '{word}' for {wanted}.")));
     }
     known.ok_or_else(|| args.unsupported())
@@ -131,7 +131,7 @@ fn protocol(args: &mut Args<'_, '_>) -> Result<Protocol, Diagnostic> {
 /// Parses the protocols of `alpn`.
 fn protocols(args: &mut Args<'_, '_>) -> Result<Vec<Box<[u8]>>, Diagnostic> {
     let word = value(args)?;
-    ::tls::files::protocols(word).map_err(|error| args.wrong("no list of protocols").haproxy(error))
+    ::tls::files::protocols(word).map_err(|error| args.wrong("an empty list of protocols").haproxy(error))
 }
 
 fn port<'a>(args: &mut Args<'a, '_>) -> Result<PortDraft<'a>, Diagnostic> {
@@ -140,7 +140,7 @@ fn port<'a>(args: &mut Args<'a, '_>) -> Result<PortDraft<'a>, Diagnostic> {
         return Ok(PortDraft::Expression(word.into()));
     }
     word.parse().ok().filter(|port| *port > 0).map(PortDraft::Fixed).ok_or_else(|| {
-        args.wrong(format!("`{word}` is no port")).label("1 to 65535, or a sample expression").haproxy(
+        args.wrong(format!("invalid port `{word}`")).label("use 1 to 65535, or a sample expression").haproxy(
             format!(
                 "'{}' : expects a valid TCP port (from range 1 to 65535) or a sample expression, got {word}.",
                 args.keyword()
@@ -180,7 +180,7 @@ fn http_send<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> O
             "comment" => comment = Some(value(args)?.as_str()),
             other => {
                 return Err(args
-                    .wrong(format!("`http-check send` does not know `{other}`"))
+                    .wrong(format!("unknown argument `{other}` for `http-check send`"))
                     .did_you_mean(diag::suggest(other, KNOWN))
                     .haproxy(format!("'http-check send' : expects 'comment', 'meth', 'uri', 'uri-lf', 'ver', 'hdr', 'body' or 'body-lf' but got '{other}' as argument.")));
             }

@@ -88,7 +88,7 @@ fn expect<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>, known: 
         }
         if negate {
             return Err(args
-                .wrong(format!("`!` does not stand before `{name}`"))
+                .wrong(format!("`!` cannot precede `{name}`"))
                 .haproxy(format!("'{}' : [!] not supported with '{name}'.", args.keyword())));
         }
         match name {
@@ -115,7 +115,7 @@ fn expect<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>, known: 
 fn unknown(args: &Args<'_, '_>, word: &str, known: &[Match]) -> Diagnostic {
     let names = || known.iter().map(|(name, _)| *name);
     let quoted: Vec<String> = names().map(|name| format!("'[!]{name}'")).collect();
-    args.wrong(format!("`{}` does not know `{word}`", args.keyword()))
+    args.wrong(format!("unknown argument `{word}` for `{}`", args.keyword()))
         .did_you_mean(diag::suggest(word, names().chain(OPTIONS.iter().copied())))
         .haproxy(format!(
             "'{}' : only supports min-recv, {} or comment but got '{word}' as argument.",
@@ -137,7 +137,7 @@ fn pattern<'a>(args: &mut Args<'a, '_>) -> Result<&'a Word, Diagnostic> {
 fn regex(args: &mut Args<'_, '_>) -> Result<Regex, Diagnostic> {
     let word = pattern(args)?;
     Regex::new(word, false).map_err(|error| {
-        args.wrong(format!("`{word}` is no regular expression: {error}"))
+        args.wrong(format!("invalid regular expression `{word}`: {error}"))
             .haproxy(format!("'{}' : regex '{word}' is invalid ({error}).", args.keyword()))
     })
 }
@@ -149,8 +149,8 @@ fn min_recv(args: &mut Args<'_, '_>) -> Result<Option<usize>, Diagnostic> {
         Ok(-1) => Ok(None),
         Ok(number) if number >= 0 => Ok(Some(number as usize)),
         _ => Err(args
-            .wrong(format!("`{word}` is no number of bytes"))
-            .label("-1 for none, or a whole number")
+            .wrong(format!("invalid number of bytes `{word}`"))
+            .label("use a whole number, or -1 for no minimum")
             .haproxy(format!(
                 "'{}' : 'min-recv' expects -1 or an integer from 0 to INT_MAX.",
                 args.keyword()
@@ -164,7 +164,7 @@ fn status(args: &mut Args<'_, '_>, known: &'static [&'static str]) -> Result<&'s
     known.iter().copied().find(|status| status.eq_ignore_ascii_case(word)).ok_or_else(|| {
         let quoted: Vec<String> = known.iter().map(|status| format!("'{status}'")).collect();
         let list = quoted.join(", ");
-        args.wrong(format!("`{option}` does not know `{word}`"))
+        args.wrong(format!("unknown status `{word}` for `{option}`"))
             .did_you_mean(diag::suggest(word, known.iter().copied()))
             .help(format!("one of: {}", known.join(", ")))
             .haproxy(format!("'{}' : '{option}' only supports {list} status (got '{word}').", args.keyword()))
@@ -179,8 +179,8 @@ fn statuses(args: &mut Args<'_, '_>) -> Result<Vec<(u16, u16)>, Diagnostic> {
         (low <= high && high < 1000).then_some((low, high))
     };
     word.split(',').map(range).collect::<Option<Vec<_>>>().ok_or_else(|| {
-        args.wrong(format!("`{word}` is no list of statuses"))
-            .label("such as `200`, `200-399` or `200,301-302`")
+        args.wrong(format!("invalid list of status codes `{word}`"))
+            .label("use codes such as `200`, `200-399` or `200,301-302`")
             .haproxy(format!("'{}' : invalid range of status codes '{word}'.", args.keyword()))
     })
 }
@@ -227,7 +227,7 @@ fn header_pattern<'a>(
         method = args.choice(word, METHODS)?;
     }
     if method.is_none() && format {
-        return Err(args.wrong("a format is no regular expression").haproxy(format!(
+        return Err(args.wrong("a format string cannot be used as a regular expression").haproxy(format!(
             "'{}': log-format string is not supported with a regex matching method.",
             args.keyword()
         )));
@@ -236,7 +236,7 @@ fn header_pattern<'a>(
         let word = pattern(args)?;
         return Regex::new(word, ignore_case)
             .map(PatternDraft::Regex)
-            .map_err(|error| args.wrong(format!("`{word}` is no regular expression: {error}")));
+            .map_err(|error| args.wrong(format!("invalid regular expression `{word}`: {error}")));
     };
     let word = pattern(args)?;
     let value = if format { ValueDraft::Format(word.into()) } else { ValueDraft::Fixed(word) };

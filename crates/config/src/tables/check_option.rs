@@ -13,9 +13,9 @@ use crate::draft::settings::ProxySettings;
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     // name where arguments description setting
-    proxy("option httpchk",   DLB,               "[ <method> ] [ <uri> ] [ <version> ] [ <host> ]",     "checks servers by a request",                  httpchk),
-    proxy("option tcp-check", DLB,               "",                                                    "checks servers by a script of tcp-check lines", tcp_check),
-    proxy("type",             Where::HEALTHCHECK, "<type> [<parameter>...]",                            "the kind of the check",                        kind),
+    proxy("option httpchk",   DLB,               "[ <method> ] [ <uri> ] [ <version> ] [ <host> ]",     "checks servers with an HTTP request",          httpchk),
+    proxy("option tcp-check", DLB,               "",                                                    "checks servers with a sequence of tcp-check rules", tcp_check),
+    proxy("type",             Where::HEALTHCHECK, "<type> [<parameter>...]",                            "type of health check",                         kind),
 ];
 
 fn httpchk<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
@@ -31,8 +31,8 @@ fn httpchk<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Out
         // Old configurations put headers after the version.
         if version.contains("\r\n") {
             return Err(args
-                .wrong("header fields do not stand behind the version")
-                .label("`http-check send hdr <name> <value>` adds them")
+                .wrong("header fields cannot follow the version")
+                .label("use `http-check send hdr <name> <value>` to add them")
                 .haproxy("'option httpchk' : hiding headers or body at the end of the version string is unsupported. Use 'http-check send' directive instead."));
         }
         request.version = Some(version);
@@ -73,7 +73,7 @@ fn kind<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcom
         let names = || KINDS.iter().map(|(name, _)| *name);
         let list: Vec<&str> = names().collect();
         return Err(args
-            .wrong(format!("`{word}` is no type of health check"))
+            .wrong(format!("unknown health check type `{word}`"))
             .did_you_mean(diag::suggest(word, names()))
             .help(format!("one of: {}", list.join(", ")))
             .haproxy(format!("'type' : unknown health-check type '{word}'.")));

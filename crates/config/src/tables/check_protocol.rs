@@ -16,14 +16,14 @@ use crate::draft::settings::ProxySettings;
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     // name where arguments description setting
-    proxy("option redis-check",   DLB, "",                                      "checks servers by a PING of Redis",               redis),
-    proxy("option smtpchk",       DLB, "[ <hello> <domain> ]",                  "checks servers by a greeting of SMTP",            smtp),
-    proxy("option ldap-check",    DLB, "",                                      "checks servers by an anonymous bind of LDAPv3",   ldap),
-    proxy("option pgsql-check",   DLB, "user <username>",                       "checks servers by the startup of PostgreSQL",     pgsql),
-    proxy("option mysql-check",   DLB, "[ user <username> [ { post-41 | pre-41 | post-80 } ] ]", "checks servers by the handshake of MySQL", mysql),
-    proxy("option ssl-hello-chk", DLB, "",                                      "checks servers by a TLS hello",                   ssl_hello),
-    proxy("option grpc-chk",      DLB, "[ service <name> ]",                    "checks servers by the health checking protocol of gRPC; Weir's own", grpc),
-    proxy("option spop-check",    DLB, "",                                      "checks servers by the hello of SPOE",             spop),
+    proxy("option redis-check",   DLB, "",                                      "checks servers with a Redis PING",                redis),
+    proxy("option smtpchk",       DLB, "[ <hello> <domain> ]",                  "checks servers with an SMTP greeting",            smtp),
+    proxy("option ldap-check",    DLB, "",                                      "checks servers with an anonymous LDAPv3 bind",    ldap),
+    proxy("option pgsql-check",   DLB, "user <username>",                       "checks servers with a PostgreSQL startup message", pgsql),
+    proxy("option mysql-check",   DLB, "[ user <username> [ { post-41 | pre-41 | post-80 } ] ]", "checks servers with a MySQL handshake", mysql),
+    proxy("option ssl-hello-chk", DLB, "",                                      "checks servers with a TLS ClientHello",           ssl_hello),
+    proxy("option grpc-chk",      DLB, "[ service <name> ]",                    "checks servers with the gRPC health checking protocol; Weir extension", grpc),
+    proxy("option spop-check",    DLB, "",                                      "checks servers with an SPOP hello",               spop),
 ];
 
 /// Sets the script as the backend's check.
@@ -50,7 +50,7 @@ fn expect(draft: ExpectDraft<'_>) -> RuleDraft<'_> {
 /// tests find.
 fn pattern<'a>(least: usize, pattern: &str) -> Result<ExpectDraft<'a>, Diagnostic> {
     let regex = Regex::new(pattern, false)
-        .map_err(|error| Diagnostic::alert(format!("a pattern of a check is wrong: {error}")))?;
+        .map_err(|error| Diagnostic::alert(format!("invalid pattern of a check: {error}")))?;
     Ok(ExpectDraft { min_recv: Some(least), ..ExpectDraft::new(MatcherDraft::Regex(regex)) })
 }
 
@@ -130,9 +130,9 @@ fn user<'a>(args: &mut Args<'a, '_>) -> Result<Option<&'a str>, Diagnostic> {
     let keyword = args.keyword();
     match args.next() {
         None => Ok(None),
-        Some(word) if *word == "user" => Ok(Some(args.required("a name of a user")?)),
+        Some(word) if *word == "user" => Ok(Some(args.required("a user name")?)),
         Some(word) => Err(args
-            .wrong(format!("`{keyword}` does not know `{word}`"))
+            .wrong(format!("unknown argument `{word}` for `{keyword}`"))
             .did_you_mean(diag::suggest(word, ["user"]))
             .haproxy(format!("'{keyword}' only supports optional values: 'user'."))),
     }
@@ -256,7 +256,7 @@ pub(super) fn grpc<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>
         Some(word) if *word == "service" => args.required("the name of a service")?.as_str(),
         Some(word) => {
             return Err(args
-                .wrong(format!("`option grpc-chk` does not know `{word}`"))
+                .wrong(format!("unknown argument `{word}` for `option grpc-chk`"))
                 .did_you_mean(diag::suggest(word, ["service"]))
                 .haproxy("'option grpc-chk' only supports optional values: 'service'."));
         }

@@ -16,13 +16,13 @@ const SIGNATURE: &str = "{ algo <algorithm>* | algo-req <algorithm> | algo-res <
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    proxy("compression", DFLB, SIGNATURE, "which bodies are compressed, and how", compression).lenient_words(),
-    global("maxcomprate",         "<number>", "how many kilobytes a second are compressed; 0 for any number",  rate).lenient_numbers(),
-    global("maxcompcpuusage",     "<number>", "up to which use of the CPU, in percent, bodies are compressed",  |g, a| { g.plan.compression.cpu = within(a, 0, 100, "'maxcompcpuusage' expects an integer argument between 0 and 100.")?.into(); a.finish() }).lenient_numbers(),
-    global("maxzlibmem",          "<number>", "how many megabytes compression may take",                        |g, a| { g.plan.compression.memory = a.integer("a number of megabytes", 0, usize::MAX >> 20)? << 20; a.finish() }).lenient_numbers(),
-    global("tune.comp.maxlevel",  "<number>", "how hard compression tries: from 1, quick, to 9, small",         |g, a| { g.plan.compression.level = within(a, 1, 9, "'tune.comp.maxlevel' expects a numeric value between 1 and 9")?; a.finish() }).lenient_numbers(),
-    global("tune.zlib.memlevel",  "<number>", "how much memory gzip and deflate take, 1 to 9, from level 2 on",  |g, a| { g.plan.compression.memory_level = within(a, 1, 9, "'tune.zlib.memlevel' expects a numeric value between 1 and 9")?; a.finish() }).lenient_numbers(),
-    global("tune.zlib.windowsize", "<number>", "the window of gzip and deflate in bits, 8 to 15, from level 2 on", |g, a| { g.plan.compression.window_bits = within(a, 8, 15, "'tune.zlib.windowsize' expects a numeric value between 8 and 15")?; a.finish() }).lenient_numbers(),
+    proxy("compression", DFLB, SIGNATURE, "bodies to compress, and how",                                        compression).lenient_words(),
+    global("maxcomprate",         "<number>", "maximum input rate of compression per second, in kilobytes; 0 for no limit", rate).lenient_numbers(),
+    global("maxcompcpuusage",     "<number>", "CPU usage above which bodies are not compressed, in percent",    |g, a| { g.plan.compression.cpu = within(a, 0, 100, "'maxcompcpuusage' expects an integer argument between 0 and 100.")?.into(); a.finish() }).lenient_numbers(),
+    global("maxzlibmem",          "<number>", "maximum memory for compression, in megabytes",                   |g, a| { g.plan.compression.memory = a.integer("a number of megabytes", 0, usize::MAX >> 20)? << 20; a.finish() }).lenient_numbers(),
+    global("tune.comp.maxlevel",  "<number>", "compression level: from 1 (fastest) to 9 (smallest)",            |g, a| { g.plan.compression.level = within(a, 1, 9, "'tune.comp.maxlevel' expects a numeric value between 1 and 9")?; a.finish() }).lenient_numbers(),
+    global("tune.zlib.memlevel",  "<number>", "memory used by gzip and deflate, 1 to 9, from level 2 on",        |g, a| { g.plan.compression.memory_level = within(a, 1, 9, "'tune.zlib.memlevel' expects a numeric value between 1 and 9")?; a.finish() }).lenient_numbers(),
+    global("tune.zlib.windowsize", "<number>", "window size of gzip and deflate in bits, 8 to 15, from level 2 on", |g, a| { g.plan.compression.window_bits = within(a, 8, 15, "'tune.zlib.windowsize' expects a numeric value between 8 and 15")?; a.finish() }).lenient_numbers(),
 ];
 
 fn rate(global: &mut GlobalSettings<'_>, args: &mut Args<'_, '_>) -> Outcome {
@@ -52,7 +52,7 @@ fn compression<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) ->
     const EXPECTS: &str =
         "'compression' expects 'algo', 'type', 'direction', 'offload', 'minsize-req' or 'minsize-res'.";
     let Some(word) = args.next() else {
-        return Err(Diagnostic::alert("`compression` needs to know what is meant")
+        return Err(Diagnostic::alert("`compression` requires an argument")
             .at(args.statement.end())
             .help(format!("one of {}", WORDS.join(", ")))
             .haproxy(EXPECTS));
@@ -76,7 +76,7 @@ fn compression<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) ->
         "direction" => direction(draft, args)?,
         other => {
             return Err(args
-                .wrong(format!("`compression` does not know `{other}`"))
+                .wrong(format!("unknown argument `{other}` for `compression`"))
                 .did_you_mean(diag::suggest(other, WORDS.iter().copied()))
                 .haproxy(EXPECTS));
         }
@@ -86,14 +86,14 @@ fn compression<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) ->
 
 fn algorithm(args: &mut Args<'_, '_>) -> Result<Algorithm, Diagnostic> {
     let Some(word) = args.next() else {
-        return Err(Diagnostic::alert("an algorithm is missing")
+        return Err(Diagnostic::alert("missing algorithm")
             .at(args.statement.end())
             .help("gzip, deflate, raw-deflate, zstd, br or identity")
             .haproxy("'compression' expects <algorithm>."));
     };
     let found = Algorithm::ALL.iter().find(|(name, _)| word == *name);
     found.map(|(_, algorithm)| *algorithm).ok_or_else(|| {
-        args.wrong(format!("there is no algorithm `{word}`"))
+        args.wrong(format!("unknown algorithm `{word}`"))
             .did_you_mean(diag::suggest(word, Algorithm::ALL.iter().map(|(name, _)| *name)))
             .haproxy(format!("'compression' : '{word}' is not a supported algorithm."))
     })
@@ -113,7 +113,7 @@ fn algorithms(list: &mut Vec<Algorithm>, args: &mut Args<'_, '_>) -> Outcome {
 
 fn types(list: &mut Vec<Box<str>>, args: &mut Args<'_, '_>) -> Outcome {
     if args.peek().is_none() {
-        return Err(Diagnostic::alert("a type of content is missing")
+        return Err(Diagnostic::alert("missing content type")
             .at(args.statement.end())
             .help("such as text/html")
             .haproxy("'compression' expects <type>."));
@@ -130,8 +130,8 @@ fn size(args: &mut Args<'_, '_>, what: &str) -> Result<u64, Diagnostic> {
     };
     units::parse_size(word).ok().filter(|size| *size <= u32::MAX.into()).ok_or_else(|| {
         let digits = word.as_str().bytes().take_while(u8::is_ascii_digit).count();
-        args.wrong("this is no size")
-            .label("a whole number of bytes, or with k or m")
+        args.wrong("invalid size")
+            .label("use a whole number of bytes, or a suffix such as k or m")
             .haproxy(format!("unexpected '{}' after size passed to '{what}'", &word[digits..]))
     })
 }
@@ -144,14 +144,12 @@ fn direction(draft: &mut CompressionDraft, args: &mut Args<'_, '_>) -> Outcome {
         Some("both") => (true, true),
         Some(other) => {
             return Err(args
-                .wrong(format!("there is no direction `{other}`"))
+                .wrong(format!("unknown direction `{other}`"))
                 .did_you_mean(diag::suggest(other, ["request", "response", "both"]))
                 .haproxy(wrong));
         }
         None => {
-            return Err(Diagnostic::alert("the direction is missing")
-                .at(args.statement.end())
-                .haproxy(wrong));
+            return Err(Diagnostic::alert("missing direction").at(args.statement.end()).haproxy(wrong));
         }
     };
     draft.directions = chosen;

@@ -21,10 +21,10 @@ pub(crate) const LOCAL_PEER: &str = "HAPROXY_LOCALPEER";
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     row("setenv",    "<name> <value>", "sets an environment variable",                    setenv),
-    row("presetenv", "<name> <value>", "sets an environment variable that does not exist", presetenv),
+    row("presetenv", "<name> <value>", "sets an environment variable unless it exists", presetenv),
     row("unsetenv",  "<name>...",      "removes environment variables",                   unsetenv),
-    row("resetenv",  "[<name>...]",    "removes all environment variables but those named", resetenv),
-    row("localpeer", "<name>",         "the name of this process among its peers",           local_peer),
+    row("resetenv",  "[<name>...]",    "removes all environment variables except those named", resetenv),
+    row("localpeer", "<name>",         "name of this process among its peers",               local_peer),
 ];
 
 fn setenv(environment: &mut Environment, words: &[Word]) {

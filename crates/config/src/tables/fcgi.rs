@@ -23,18 +23,18 @@ const MOST: u32 = 65535;
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    line("acl",               "<aclname> <criterion> [flags] [operator] <value> ...", "a condition of this section's lines"),
-    row("docroot",           "<path>",                            "where the scripts are, on the application's machine",      |d, a| word(a, "a path", &mut d.docroot)).lenient_words(),
-    row("index",             "<script-name>",                     "the script that paths ending with a slash mean",           |d, a| word(a, "the name of a script", &mut d.index)).lenient_words(),
-    line("log-stderr",        "global | <target> …",               "where messages of the application are logged"),
-    row("option get-values", "",                                  "asks the application how many requests it takes",          |d, a| switch(a, false, &mut d.asks)).negatable(),
-    row("option keep-conn",  "",                                  "keeps connections open behind a response",                 |d, a| switch(a, true, &mut d.keeps)).negatable(),
-    row("option max-reqs",   "<reqs>",                            "how many requests a connection has at a time",             |d, a| { d.most = u16::try_from(a.integer("a number of requests", 1, MOST)?).unwrap_or(u16::MAX); a.finish() }),
-    row("option mpxs-conns", "",                                  "has a connection carry several requests at a time",        |d, a| switch(a, false, &mut d.multiplexes)).negatable(),
-    line("pass-header",       "<name> [ { if | unless } <condition> ]", "passes a field that applications do not see otherwise"),
-    row("path-info",         "<regex>",                           "tells the script's name from what stands behind it",       |d, a| word(a, "a regular expression", &mut d.path_info)).lenient_words(),
-    line("set-param",         "<name> <fmt> [ { if | unless } <condition> ]", "sets a parameter that the application gets"),
-    proxy("use-fcgi-app", LB, "<name>",                           "the application that servers with `proto fcgi` run",       use_app).lenient_words(),
+    line("acl",               "<aclname> <criterion> [flags] [operator] <value> ...", "defines a condition for the directives of this section"),
+    row("docroot",           "<path>",                            "directory of the scripts on the application server",       |d, a| word(a, "a path", &mut d.docroot)).lenient_words(),
+    row("index",             "<script-name>",                     "script to run for paths that end with a slash",            |d, a| word(a, "a script name", &mut d.index)).lenient_words(),
+    line("log-stderr",        "global | <target> …",               "log target for the application's messages"),
+    row("option get-values", "",                                  "asks the application for its connection limits",           |d, a| switch(a, false, &mut d.asks)).negatable(),
+    row("option keep-conn",  "",                                  "keeps connections open after a response",                  |d, a| switch(a, true, &mut d.keeps)).negatable(),
+    row("option max-reqs",   "<reqs>",                            "maximum number of concurrent requests per connection",     |d, a| { d.most = u16::try_from(a.integer("a number of requests", 1, MOST)?).unwrap_or(u16::MAX); a.finish() }),
+    row("option mpxs-conns", "",                                  "multiplexes several requests over a connection",           |d, a| switch(a, false, &mut d.multiplexes)).negatable(),
+    line("pass-header",       "<name> [ { if | unless } <condition> ]", "passes a header that is not passed to applications by default"),
+    row("path-info",         "<regex>",                           "regular expression that splits a path into script name and path info", |d, a| word(a, "a regular expression", &mut d.path_info)).lenient_words(),
+    line("set-param",         "<name> <fmt> [ { if | unless } <condition> ]", "sets a parameter for the application"),
+    proxy("use-fcgi-app", LB, "<name>",                           "application to use for servers with `proto fcgi`",         use_app).lenient_words(),
 ];
 
 fn word<'a>(args: &mut Args<'a, '_>, what: &str, place: &mut Option<&'a Word>) -> Outcome {
@@ -52,10 +52,10 @@ fn switch(args: &mut Args<'_, '_>, usual: bool, place: &mut bool) -> Outcome {
 }
 
 fn use_app<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let name = args.required("the name of an application")?;
+    let name = args.required("an application name")?;
     if settings.fcgi_app.is_some_and(|other| other.as_str() != name.as_str()) {
         return Err(args
-            .wrong("a backend has one application")
+            .wrong("a backend can use only one application")
             .haproxy("'use-fcgi-app' : only one fcgi-app supported per backend".to_owned()));
     }
     settings.fcgi_app = Some(name);

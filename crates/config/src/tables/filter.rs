@@ -16,9 +16,9 @@ use crate::draft::settings::{CompressionFilter, FilterDraft, FilterKind, ProxySe
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    proxy("filter",          FLB, "<name> [param*]",                        "what bytes pass through: trace, bwlim-in, bwlim-out; which are compressed: comp-req, comp-res, compression; which are kept: cache; an application: fcgi-app; an agent: spoe; a script: lua.<name>", filter)
+    proxy("filter",          FLB, "<name> [param*]",                        "filter to apply: trace, bwlim-in, bwlim-out, comp-req, comp-res, compression, cache, fcgi-app, spoe or lua.<name>", filter)
         .partial("other filters are not supported yet"),
-    proxy("filter-sequence", FLB, "{ request | response } <filter_list>",   "which filters are used, and in which order",          filter_sequence),
+    proxy("filter-sequence", FLB, "{ request | response } <filter_list>",   "filters to use, in order",                            filter_sequence),
 ];
 
 /// The supported filters.
@@ -26,7 +26,7 @@ pub const BUILT: &[(&str, Support)] = &[
     (
         "trace",
         Support::Partial(
-            "offsets count the payload alone, not the blocks of a head, and empty portions are not told",
+            "offsets count the payload only, not the header section, and empty chunks are not reported",
         ),
     ),
     ("bwlim-in", Support::Full),
@@ -43,7 +43,7 @@ pub const BUILT: &[(&str, Support)] = &[
 const OTHERS: &[&str] = &["opentelemetry", "opentracing"];
 
 fn filter<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let word = args.required("the name of a filter")?;
+    let word = args.required("a filter name")?;
     let mut shared = None;
     let kind = match word.as_str() {
         "trace" => FilterKind::Trace(trace(args)?),
@@ -66,7 +66,7 @@ fn filter<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outc
             let known = BUILT.iter().map(|(name, _)| *name).chain(OTHERS.iter().copied());
             let near = diag::suggest(name, known);
             let tail = near.map_or(String::new(), |near| format!("; did you mean '{near}' maybe ?"));
-            return Err(Diagnostic::alert(format!("there is no filter `{name}`"))
+            return Err(Diagnostic::alert(format!("unknown filter `{name}`"))
                 .at(word.span())
                 .did_you_mean(near)
                 .haproxy(format!("'filter' : unknown keyword '{name}'{tail}.")));
@@ -79,7 +79,7 @@ fn filter<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outc
             .any(|other| matches!(&other.kind, FilterKind::Bandwidth(other) if other.name == own.name))
     {
         let name = &own.name;
-        return Err(Diagnostic::alert(format!("there are two bandwidth filters named `{name}` here"))
+        return Err(Diagnostic::alert(format!("this proxy already has a bandwidth filter named `{name}`"))
             .at(args.statement.keyword_span())
             .haproxy(format!("'filter' : bwlim filter '{name}' already exists in this proxy.")));
     }
@@ -89,12 +89,12 @@ fn filter<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outc
 
 /// The position of an application among the filters. No other filter reads message heads, so the order has no effect.
 fn fcgi_app<'a>(settings: &ProxySettings<'a>, args: &mut Args<'a, '_>) -> Result<&'a Word, Diagnostic> {
-    let name = args.required("the name of an application")?;
+    let name = args.required("an application name")?;
     let is_other = |filter: &FilterDraft<'_>| matches!(filter.kind, FilterKind::Fcgi(_));
     if settings.filters.iter().any(is_other) {
         let backend = settings.name;
         return Err(args
-            .wrong("a backend has one application")
+            .wrong("a backend can use only one application")
             .haproxy(format!("proxy '{backend}' : only one fcgi-app supported per backend.")));
     }
     Ok(name)
@@ -109,7 +109,7 @@ fn compression(
     let keyword = args.last();
     if let Some(extra) = args.next() {
         return Err(args
-            .wrong(format!("`filter {keyword}` has no use for `{extra}`"))
+            .wrong(format!("unexpected argument `{extra}` for `filter {keyword}`"))
             .haproxy(format!("'filter {keyword}' : unknown keyword '{extra}'.")));
     }
     let meets = |other: &FilterDraft<'_>| match other.kind {
@@ -121,7 +121,7 @@ fn compression(
     if settings.filters.iter().any(meets) {
         let name = settings.name;
         return Err(args
-            .wrong("there is such a filter here already")
+            .wrong("this proxy already has such a filter")
             .haproxy(format!("'filter' : {name}: Proxy supports only one {keyword} filter\n")));
     }
     Ok(FilterKind::Compression(which))
@@ -138,7 +138,7 @@ fn cache<'a>(settings: &ProxySettings<'a>, args: &mut Args<'a, '_>) -> Result<Fi
     let is_same =
         |other: &FilterDraft<'_>| matches!(other.kind, FilterKind::Cache(other) if **other == **name);
     if settings.filters.iter().any(is_same) {
-        return Err(args.wrong(format!("there is a filter for the cache `{name}` here already")).haproxy(
+        return Err(args.wrong(format!("this proxy already has a filter for the cache `{name}`")).haproxy(
             format!("'filter' : cache: multiple explicit declarations of the cache filter '{name}'."),
         ));
     }
@@ -154,7 +154,7 @@ fn spoe<'a>(args: &mut Args<'a, '_>) -> Result<FilterKind<'a>, Diagnostic> {
             "config" => &mut config,
             other => {
                 return Err(args
-                    .wrong(format!("`filter spoe` does not know `{other}`"))
+                    .wrong(format!("unknown argument `{other}` for `filter spoe`"))
                     .did_you_mean(diag::suggest(other, ["engine", "config"]))
                     .haproxy(format!("'filter' : unknown keyword '{other}'")));
             }
@@ -166,7 +166,7 @@ fn spoe<'a>(args: &mut Args<'a, '_>) -> Result<FilterKind<'a>, Diagnostic> {
         })?);
     }
     let config = config.ok_or_else(|| {
-        Diagnostic::alert("`filter spoe` needs the file that says what is asked")
+        Diagnostic::alert("`filter spoe` requires a configuration file")
             .at(args.statement.end())
             .label("usage: filter spoe [engine <name>] config <file>")
             .haproxy("'filter' : 'spoe' : missing config file")
@@ -198,7 +198,7 @@ fn trace(args: &mut Args<'_, '_>) -> Result<TraceFilter, Diagnostic> {
             other => {
                 let known = ["name", "random-forwarding", "max-fwd", "quiet", "hexdump"];
                 return Err(args
-                    .wrong(format!("`filter trace` does not know `{other}`"))
+                    .wrong(format!("unknown argument `{other}` for `filter trace`"))
                     .did_you_mean(diag::suggest(other, known))
                     .haproxy(format!("'filter trace' : unknown argument '{other}'.")));
             }
@@ -236,7 +236,7 @@ fn bandwidth<'a>(
             "table" => table = Some(args.value()?),
             other => {
                 return Err(args
-                    .wrong(format!("bandwidth filters do not know `{other}`"))
+                    .wrong(format!("unknown argument `{other}` for a bandwidth filter"))
                     .did_you_mean(diag::suggest(other, KNOWN.iter().copied()))
                     .haproxy(format!("'filter {}' : unknown argument '{other}'.", kind(upload))));
             }
@@ -250,10 +250,10 @@ fn bandwidth<'a>(
     let is_shared = limit.is_some() || !key.is_empty() || table.is_some();
     if is_shared && (default_limit.is_some() || period.is_some()) {
         return Err(Diagnostic::alert(format!(
-            "bandwidth filter `{name}` has either a limit of its own or one that is shared"
+            "bandwidth filter `{name}` mixes per-stream and shared limits"
         ))
         .at(name.span())
-        .help("`default-limit` and `default-period` limit each stream, `limit` and `key` all with one key")
+        .help("`default-limit` and `default-period` limit each stream; `limit` and `key` limit all streams with the same key")
         .haproxy(format!("'filter' : '{}' : cannot mix per-stream and shared parameter", kind(upload))));
     }
     let filter = |limit, period_ms| BandwidthFilter {
@@ -300,7 +300,7 @@ fn positive(args: &Args<'_, '_>, value: u64) -> Result<u64, Diagnostic> {
         return Ok(value);
     }
     Err(args
-        .wrong("this must be more than 0")
+        .wrong("the value must be greater than 0")
         .haproxy(format!("'filter' : '{}' expects a value greater than 0.", args.last())))
 }
 

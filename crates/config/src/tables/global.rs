@@ -21,130 +21,130 @@ use crate::draft::tls::TlsValue;
 use crate::system::{error_text, group_id, user_id};
 use crate::tables::tls;
 
-const POLLER: &str = "there is only one way of polling here";
+const POLLER: &str = "there is only one polling method";
 const QUIC: &str = "QUIC is not supported yet";
 
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     //     name                       arguments                description                                                setting
-    global("daemon",                  "",                      "goes to the background",                                 |g, a| flag(&mut g.plan.daemon, a)),
-    global("quiet",                   "",                      "no messages while starting",                             |g, a| flag(&mut g.plan.quiet, a)),
-    global("reload",                  "in-place",              "SIGUSR2 has the configuration read anew in the process; Weir's own", reload),
-    global("zero-warning",            "",                      "refuses to start when there are warnings",               |g, a| flag(&mut g.plan.zero_warning, a)),
-    global("set-dumpable",            "",                      "allows core dumps after giving up privileges",           set_dumpable).negatable()
-        .partial("`libs` means nothing in a single static binary"),
-    global("strict-limits",           "",                      "refuses to start when limits cannot be raised",          |g, a| flag(&mut g.plan.strict_limits, a)).negatable(),
-    global("external-check",         "[preserve-env]",        "allows checks by external programs",                     |g, a| { g.plan.external_check = true; g.plan.external_check_environment |= a.take("preserve-env"); a.finish() }),
-    global("insecure-setuid-wanted",  "",                      "programs for checks may get the rights of their owners", |g, a| flag(&mut g.plan.insecure_setuid_wanted, a)),
-    global("insecure-fork-wanted",    "",                      "allows external programs for checks",                    |g, a| flag(&mut g.plan.insecure_fork_wanted, a)).negatable(),
-    global("h2-workaround-bogus-websocket-clients", "",         "clients of HTTP/2 are not told that they may use WebSockets", |g, a| flag(&mut g.plan.tune.h2.no_websocket, a)).negatable(),
-    global("nosplice",                "",                      "never forwards inside the kernel",                       |g, a| flag(&mut g.plan.no_splice, a)),
-    global("noreuseport",             "",                      "one socket an address, shared by all threads",           |g, a| flag(&mut g.plan.no_reuseport, a)),
-    global("dns-accept-family",       "<family>[,...]",        "the families of addresses asked for: ipv4, ipv6, auto",  crate::tables::resolvers::dns_accept_family),
-    global("maxconn",                 "<number>",              "how many connections at once, all frontends",            maxconn).once(),
-    global("maxconnrate",             "<number>",              "how many new connections a second",                      |g, a| number(&mut g.plan.max_connection_rate, a, 0, u32::MAX)).lenient_numbers().once(),
-    global("maxsessrate",             "<number>",              "how many new sessions a second",                         |g, a| number(&mut g.plan.max_session_rate, a, 0, u32::MAX)).lenient_numbers().once(),
-    global("maxpipes",                "<number>",              "how many pipes for forwarding inside the kernel",        |g, a| number(&mut g.plan.tune.max_pipes, a, 0, usize::MAX)).lenient_numbers().once(),
-    global("ulimit-n",                "<number>",              "how many file descriptors",                              |g, a| some(&mut g.plan.ulimit_n, a, 0, u64::MAX)).lenient_numbers().once(),
-    global("fd-hard-limit",           "<number>",              "the most file descriptors ever asked for",               |g, a| some(&mut g.plan.fd_hard_limit, a, 0, u64::MAX)).lenient_numbers(),
-    global("uid",                     "<number>",              "the user to become, by number",                          |g, a| account(&mut g.plan.uid, a)).once_of("user/uid"),
-    global("gid",                     "<number>",              "the group to become, by number",                         |g, a| account(&mut g.plan.gid, a)).once_of("group/gid"),
-    global("user",                    "<name>",                "the user to become",                                     user).once_of("user/uid"),
-    global("group",                   "<name>",                "the group to become",                                    group).once_of("group/gid"),
-    global("chroot",                  "{ <directory> | auto }", "the root directory of the process once started",        chroot).once(),
-    global("setcap",                  "<name>[,...]",          "the capabilities that another user than root keeps",     setcap),
-    global("pidfile",                 "<file>",                "where the process's number is written",                  |g, a| path(&mut g.plan.pidfile, a)).once(),
-    global("node",                    "<name>",                "the name of this machine in the statistics",             node),
-    global("description",             "<text>",                "what this process is, in the statistics",                description),
-    global("warn-blocked-traffic-after", "<time>",             "from when on a task that holds its thread up is told of, 1 to 1000 ms", blocked_traffic),
-    global("hard-stop-after",         "<time>",                "how long a stopping process may live",                   |g, a| time(&mut g.plan.hard_stop_after, a)).lenient_words(),
-    global("grace",                   "<time>",                "how long sockets stay open after a soft stop",           |g, a| time(&mut g.plan.grace, a)).lenient_words(),
-    global("close-spread-time",       "<time>",                "over how long idle connections are closed on a stop",    close_spread_time),
-    global("spread-checks",           "<percent>",             "how much checks may be moved about",                     |g, a| number(&mut g.plan.spread_checks, a, 0, 50)).lenient_numbers().once(),
-    global("max-spread-checks",       "<time>",                "over how long the first checks may be spread",           |g, a| time(&mut g.plan.max_spread_checks, a)),
-    global("server-state-base",       "<directory>",           "where files of server states are",                       |g, a| path(&mut g.plan.server_state_base, a)).lenient_words().once(),
-    global("server-state-file",       "<file>",                "the states of servers of an earlier process",            |g, a| path(&mut g.plan.server_state_file, a)).lenient_words().once(),
-    global("anonkey",                 "<key>",                 "the key of anonymized output (`set anon`)",              |g, a| number(&mut g.plan.anonymous_key, a, 0, u32::MAX)).lenient_numbers(),
-    global("profiling.tasks",         "{ on | off | auto } [no-lock | no-memory]", "counts what tasks do from the start (`show profiling`)", profiling)
-        .partial("`lock` and `memory` are not measured, and `auto` is `off`"),
-    global("stats-file",              "<file>",                "counters that an earlier process left (`dump stats-file`)", |g, a| path(&mut g.plan.stats_file, a)).once(),
-    global("shm-stats-file",          "<name>",                "the shared memory that counters of what has a `guid` are kept in, for processes to come", shm_stats_file),
-    global("shm-stats-file-max-objects", "<number>",           "how many objects it has places for",                     shm_stats_objects),
-    global("unix-bind",               "[prefix <p>] [mode <m>] [user <u>] [uid <n>] [group <g>] [gid <n>]", "what UNIX sockets of bind lines have in common", unix_bind),
-    global("h1-case-adjust",          "<from> <to>",           "how a header's name is written for odd peers",           h1_case_adjust),
-    global("h1-case-adjust-file",     "<file>",                "such names from a file",                                 h1_case_adjust_file),
-    global("h1-do-not-close-on-insecure-transfer-encoding", "", "keeps connections whose messages told both lengths",      |g, a| flag(&mut g.plan.h1_keep_insecure, a)),
-    global("prealloc-fd",             "",                      "makes room for all descriptors before there are threads", |g, a| flag(&mut g.plan.preallocates_descriptors, a)),
-    global("h1-accept-payload-with-any-method", "",            "lets GET and HEAD carry a body",                         |g, a| flag(&mut g.plan.h1_accept_payload_with_any_method, a)),
-    global("http-err-codes",          "[+-]<range>[,...]",     "statuses counted as errors of requests",                 |g, a| status_set(&mut g.plan.counted.errors, a)),
-    global("http-fail-codes",         "[+-]<range>[,...]",     "statuses counted as failures of servers",                |g, a| status_set(&mut g.plan.counted.failures, a)),
-    global("default-path",            "{ current | config | parent | origin <path> }", "what relative file names are relative to", default_path),
-    global("stats socket",            "<address> [param*]",    "a socket for commands at run time",                      |g, a| { g.stats_sockets.push(a.statement); a.rest(); Ok(()) }),
-    global("stats timeout",           "<time>",                "how long a command socket may be idle",                  stats_timeout).lenient_words(),
-    global("stats maxconn",           "<number>",              "how many command connections at once",                   |g, a| number(&mut g.plan.stats_maxconn, a, 1, u32::MAX)).lenient_words(),
-    global("set-var",                 "<name> <expression>",   "sets a variable of the process",                         variable),
-    global("set-var-fmt",             "<name> <format>",       "sets a variable of the process from a format",           variable),
+    global("daemon",                  "",                      "runs in the background",                                 |g, a| flag(&mut g.plan.daemon, a)),
+    global("quiet",                   "",                      "suppresses messages during startup",                     |g, a| flag(&mut g.plan.quiet, a)),
+    global("reload",                  "in-place",              "reloads the configuration in the same process on SIGUSR2; Weir extension", reload),
+    global("zero-warning",            "",                      "refuses to start if there are warnings",                 |g, a| flag(&mut g.plan.zero_warning, a)),
+    global("set-dumpable",            "",                      "allows core dumps after privileges are dropped",         set_dumpable).negatable()
+        .partial("`libs` has no effect in a static binary"),
+    global("strict-limits",           "",                      "refuses to start if resource limits cannot be raised",   |g, a| flag(&mut g.plan.strict_limits, a)).negatable(),
+    global("external-check",         "[preserve-env]",        "allows health checks by external programs",              |g, a| { g.plan.external_check = true; g.plan.external_check_environment |= a.take("preserve-env"); a.finish() }),
+    global("insecure-setuid-wanted",  "",                      "allows external checks to run setuid programs",          |g, a| flag(&mut g.plan.insecure_setuid_wanted, a)),
+    global("insecure-fork-wanted",    "",                      "allows external checks to fork",                         |g, a| flag(&mut g.plan.insecure_fork_wanted, a)).negatable(),
+    global("h2-workaround-bogus-websocket-clients", "",         "does not announce WebSocket support to HTTP/2 clients", |g, a| flag(&mut g.plan.tune.h2.no_websocket, a)).negatable(),
+    global("nosplice",                "",                      "disables forwarding inside the kernel",                  |g, a| flag(&mut g.plan.no_splice, a)),
+    global("noreuseport",             "",                      "opens one socket per address, shared by all threads",    |g, a| flag(&mut g.plan.no_reuseport, a)),
+    global("dns-accept-family",       "<family>[,...]",        "address families to resolve: ipv4, ipv6, auto",          crate::tables::resolvers::dns_accept_family),
+    global("maxconn",                 "<number>",              "maximum number of concurrent connections over all frontends", maxconn).once(),
+    global("maxconnrate",             "<number>",              "maximum number of new connections per second",           |g, a| number(&mut g.plan.max_connection_rate, a, 0, u32::MAX)).lenient_numbers().once(),
+    global("maxsessrate",             "<number>",              "maximum number of new sessions per second",              |g, a| number(&mut g.plan.max_session_rate, a, 0, u32::MAX)).lenient_numbers().once(),
+    global("maxpipes",                "<number>",              "maximum number of pipes for forwarding inside the kernel", |g, a| number(&mut g.plan.tune.max_pipes, a, 0, usize::MAX)).lenient_numbers().once(),
+    global("ulimit-n",                "<number>",              "maximum number of file descriptors",                     |g, a| some(&mut g.plan.ulimit_n, a, 0, u64::MAX)).lenient_numbers().once(),
+    global("fd-hard-limit",           "<number>",              "upper bound of the automatic file descriptor limit",     |g, a| some(&mut g.plan.fd_hard_limit, a, 0, u64::MAX)).lenient_numbers(),
+    global("uid",                     "<number>",              "user to run as, by ID",                                  |g, a| account(&mut g.plan.uid, a)).once_of("user/uid"),
+    global("gid",                     "<number>",              "group to run as, by ID",                                 |g, a| account(&mut g.plan.gid, a)).once_of("group/gid"),
+    global("user",                    "<name>",                "user to run as",                                         user).once_of("user/uid"),
+    global("group",                   "<name>",                "group to run as",                                        group).once_of("group/gid"),
+    global("chroot",                  "{ <directory> | auto }", "root directory of the process after startup",           chroot).once(),
+    global("setcap",                  "<name>[,...]",          "capabilities that an unprivileged user keeps",           setcap),
+    global("pidfile",                 "<file>",                "file for the process ID",                                |g, a| path(&mut g.plan.pidfile, a)).once(),
+    global("node",                    "<name>",                "name of this machine in the statistics",                 node),
+    global("description",             "<text>",                "description of this process in the statistics",          description),
+    global("warn-blocked-traffic-after", "<time>",             "time after which a task that blocks its thread is reported, 1 to 1000 ms", blocked_traffic),
+    global("hard-stop-after",         "<time>",                "maximum lifetime of a stopping process",                 |g, a| time(&mut g.plan.hard_stop_after, a)).lenient_words(),
+    global("grace",                   "<time>",                "time for which listening sockets stay open after a soft stop", |g, a| time(&mut g.plan.grace, a)).lenient_words(),
+    global("close-spread-time",       "<time>",                "period over which idle connections are closed on a stop", close_spread_time),
+    global("spread-checks",           "<percent>",             "random variation of check intervals, in percent",        |g, a| number(&mut g.plan.spread_checks, a, 0, 50)).lenient_numbers().once(),
+    global("max-spread-checks",       "<time>",                "maximum period over which the first checks are spread",  |g, a| time(&mut g.plan.max_spread_checks, a)),
+    global("server-state-base",       "<directory>",           "directory of server state files",                        |g, a| path(&mut g.plan.server_state_base, a)).lenient_words().once(),
+    global("server-state-file",       "<file>",                "server states saved by an earlier process",              |g, a| path(&mut g.plan.server_state_file, a)).lenient_words().once(),
+    global("anonkey",                 "<key>",                 "key of anonymized output (`set anon`)",                  |g, a| number(&mut g.plan.anonymous_key, a, 0, u32::MAX)).lenient_numbers(),
+    global("profiling.tasks",         "{ on | off | auto } [no-lock | no-memory]", "profiles tasks from startup (`show profiling`)", profiling)
+        .partial("`lock` and `memory` are not profiled, and `auto` is the same as `off`"),
+    global("stats-file",              "<file>",                "counters saved by an earlier process (`dump stats-file`)", |g, a| path(&mut g.plan.stats_file, a)).once(),
+    global("shm-stats-file",          "<name>",                "shared memory that keeps the counters of objects with a `guid` across reloads", shm_stats_file),
+    global("shm-stats-file-max-objects", "<number>",           "maximum number of objects in that shared memory",        shm_stats_objects),
+    global("unix-bind",               "[prefix <p>] [mode <m>] [user <u>] [uid <n>] [group <g>] [gid <n>]", "default settings of UNIX sockets on bind lines", unix_bind),
+    global("h1-case-adjust",          "<from> <to>",           "spelling of a header name for peers that require it",    h1_case_adjust),
+    global("h1-case-adjust-file",     "<file>",                "file with such spellings",                               h1_case_adjust_file),
+    global("h1-do-not-close-on-insecure-transfer-encoding", "", "keeps connections open after messages with both Content-Length and Transfer-Encoding", |g, a| flag(&mut g.plan.h1_keep_insecure, a)),
+    global("prealloc-fd",             "",                      "allocates the file descriptor table before threads start", |g, a| flag(&mut g.plan.preallocates_descriptors, a)),
+    global("h1-accept-payload-with-any-method", "",            "accepts a body in GET and HEAD requests",                |g, a| flag(&mut g.plan.h1_accept_payload_with_any_method, a)),
+    global("http-err-codes",          "[+-]<range>[,...]",     "status codes that count as request errors",              |g, a| status_set(&mut g.plan.counted.errors, a)),
+    global("http-fail-codes",         "[+-]<range>[,...]",     "status codes that count as server failures",             |g, a| status_set(&mut g.plan.counted.failures, a)),
+    global("default-path",            "{ current | config | parent | origin <path> }", "base directory of relative file names", default_path),
+    global("stats socket",            "<address> [param*]",    "socket for runtime commands",                            |g, a| { g.stats_sockets.push(a.statement); a.rest(); Ok(()) }),
+    global("stats timeout",           "<time>",                "idle timeout of a runtime socket",                       stats_timeout).lenient_words(),
+    global("stats maxconn",           "<number>",              "maximum number of concurrent runtime socket connections", |g, a| number(&mut g.plan.stats_maxconn, a, 1, u32::MAX)).lenient_words(),
+    global("set-var",                 "<name> <expression>",   "sets a variable with process scope",                     variable),
+    global("set-var-fmt",             "<name> <format>",       "sets a variable with process scope from a format string", variable),
     global("expose-experimental-directives", "",               "allows experimental keywords",                           |g, a| flag(&mut g.experimental, a)),
-    global("expose-deprecated-directives",   "",               "allows deprecated keywords; none is left that needs it", |_, a| a.finish()),
-    global("mworker-max-reloads",     "<number>",              "reloads after which a worker that is still there is ended", |g, a| some(&mut g.plan.max_reloads, a, 0, i32::MAX as u32)).lenient_numbers(),
-    global("harden.reject-privileged-ports.tcp", "{ on | off }", "whether clients with ports below 1024 are refused",    |g, a| { g.plan.reject_privileged_ports = a.on_off()?; a.finish() }),
-    global("pp2-never-send-local",    "",                      "announces checks as if clients had connected (PROXY version 2)", |g, a| flag(&mut g.plan.pp2_never_send_local, a)),
-    global("master-worker",           "[no-exit-on-failure]",  "a master process over the worker (deprecated: -W)",      master_worker),
+    global("expose-deprecated-directives",   "",               "allows deprecated keywords; no remaining keyword needs it", |_, a| a.finish()),
+    global("mworker-max-reloads",     "<number>",              "maximum number of reloads that an old worker survives",  |g, a| some(&mut g.plan.max_reloads, a, 0, i32::MAX as u32)).lenient_numbers(),
+    global("harden.reject-privileged-ports.tcp", "{ on | off }", "rejects clients with source ports below 1024",         |g, a| { g.plan.reject_privileged_ports = a.on_off()?; a.finish() }),
+    global("pp2-never-send-local",    "",                      "marks health checks as proxied connections (PROXY protocol version 2)", |g, a| flag(&mut g.plan.pp2_never_send_local, a)),
+    global("master-worker",           "[no-exit-on-failure]",  "runs a master process that manages the worker (deprecated: use -W)", master_worker),
 
-    removed_since("nbproc",           G, "2.5", "There is one process; `nbthread` says how many threads it has"),
-    ineffective("numa-cpu-mapping",   G, "`cpu-policy` decides here"),
-    ineffective("nogetaddrinfo",      G, "names are always looked up with getaddrinfo(3)"),
+    removed_since("nbproc",           G, "2.5", "There is one process; use `nbthread` to set the number of threads"),
+    ineffective("numa-cpu-mapping",   G, "use `cpu-policy` instead"),
+    ineffective("nogetaddrinfo",      G, "names are always resolved with getaddrinfo(3)"),
     ineffective("noepoll",            G, POLLER),
     ineffective("nopoll",             G, POLLER),
     ineffective("nokqueue",           G, POLLER),
     ineffective("noevports",          G, POLLER),
-    ineffective("no-memory-trimming", G, "memory is never trimmed here"),
-    ineffective("profiling.memory",   G, "memory is not profiled here"),
-    ineffective("force-cfg-parser-pause", G, "it is a debugging aid of HAProxy"),
-    ineffective("stress-level",       G, "it is a debugging aid of HAProxy"),
+    ineffective("no-memory-trimming", G, "memory is never trimmed"),
+    ineffective("profiling.memory",   G, "memory profiling is not supported"),
+    ineffective("force-cfg-parser-pause", G, "debugging aid of HAProxy"),
+    ineffective("stress-level",       G, "debugging aid of HAProxy"),
     ineffective("harden.reject-privileged-ports.quic", G, QUIC),
-    global("maxsslconn",              "<number>",              "how many connections of TLS at once, on both sides",      |g, a| number(&mut g.plan.max_tls_connections, a, 0, u32::MAX)).lenient_numbers().partial("without it there is no limit, whatever `-m` says"),
-    global("maxsslrate",              "<number>",              "how many new connections of TLS a second",               |g, a| number(&mut g.plan.max_tls_rate, a, 0, u32::MAX)).lenient_numbers().once(),
-    global("ca-base",            "<directory>",           "where relative names of authorities' files point",       |g, a| base(&mut g.tls.authorities, a)),
-    global("crt-base",           "<directory>",  "where relative names of certificates point", |g, a| { base(&mut g.bases.certificates, a)?; g.tls.certificates = g.bases.certificates; Ok(()) }),
-    global("key-base",           "<directory>",  "where relative names of their keys point",  |g, a| { base(&mut g.bases.keys, a)?; g.tls.keys = g.bases.keys; Ok(()) }),
-    global("issuers-chain-path", "<directory>",  "chains for certificates that come without",  |g, a| { let word = a.required("a directory")?; g.tls.issuers = Some(word.into()); a.finish() }),
-    global("noktls",             "",             "TLS is done in user space, as it is anyway", |g, a| flag(&mut g.tls.no_kernel, a)),
-    global("jwt.decrypt_alg_list", "<name>[:<name>]*", "how the keys of encrypted JWTs may be found", |g, a| { g.allowed_jwt[0] = Some(allowed(a, jwe::ALGORITHMS)?); Ok(()) }),
-    global("jwt.decrypt_enc_list", "<name>[:<name>]*", "how their contents may be decrypted", |g, a| { g.allowed_jwt[1] = Some(allowed(a, jwe::ENCRYPTIONS)?); Ok(()) }),
-    global("ssl-default-bind-ciphers", "<list>", "suites up to TLS 1.2, for bind lines that say nothing", |g, a| default(&mut g.tls.bind.ciphers, a)),
-    global("ssl-default-bind-ciphersuites", "<list>", "suites of TLS 1.3, for bind lines that say nothing", |g, a| default(&mut g.tls.bind.ciphersuites, a)),
-    global("ssl-default-bind-client-sigalgs", "<list>", "what certificates of clients sign with, for bind lines that say nothing", |g, a| default(&mut g.tls.bind.client_sigalgs, a)).partial("OpenSSL is not told, where it serves the line"),
-    global("ssl-default-bind-curves", "<list>", "groups for the exchange of keys, for bind lines that say nothing", |g, a| default(&mut g.tls.bind.curves, a)),
-    global("ssl-default-bind-options", "<option> ...", "versions, tickets and more, for bind lines that say nothing", |g, a| tls::options(&mut g.tls.bind, Some(&mut g.tls.strict_sni), a)),
-    global("ssl-default-bind-sigalgs", "<list>", "algorithms of signatures, for bind lines that say nothing", |g, a| default(&mut g.tls.bind.sigalgs, a)),
-    global("ssl-default-server-ciphers", "<list>", "suites up to TLS 1.2, for server lines that say nothing", |g, a| default(&mut g.tls.server.ciphers, a)),
-    global("ssl-default-server-ciphersuites", "<list>", "suites of TLS 1.3, for server lines that say nothing", |g, a| default(&mut g.tls.server.ciphersuites, a)),
-    global("ssl-default-server-client-sigalgs", "<list>", "what certificates of clients sign with, for server lines that say nothing", |g, a| default(&mut g.tls.server.client_sigalgs, a)).partial("OpenSSL is not told, where it serves the line"),
-    global("ssl-default-server-curves", "<list>", "groups for the exchange of keys, for server lines that say nothing", |g, a| default(&mut g.tls.server.curves, a)),
-    global("ssl-default-server-options", "<option> ...", "versions and tickets, for server lines that say nothing", |g, a| tls::options(&mut g.tls.server, None, a)),
-    global("ssl-default-server-sigalgs", "<list>", "algorithms of signatures, for server lines that say nothing", |g, a| default(&mut g.tls.server.sigalgs, a)),
-    global("legacy-tls", "{ on | off }", "whether lines that need OpenSSL are served by it, or refused", |g, a| { g.tls.no_legacy = !a.one_of(&[("on", true), ("off", false)])?; a.finish() }),
-    global("ssl-dh-param-file", "<file>", "parameters of Diffie-Hellman's exchange", |g, a| { g.tls.dh_file = Some(a.required("a file")?.into()); a.finish() }),
-    ineffective("ssl-engine",              G, "engines are gone from OpenSSL: providers took their place (`ssl-provider`)"),
-    global("ssl-load-extra-del-ext", "", "the endings of files beside a certificate replace its `.crt`", |g, a| { g.tls.extra.replaces_ending = true; a.finish() }),
-    global("ssl-load-extra-files", "{ none | all | bundle | sctl | ocsp | issuer | key } ...", "which files are looked for beside certificates", |g, a| tls::extra_files(&mut g.tls.extra, a)),
-    ineffective("ssl-mode-async",          G, "only engines of OpenSSL answer later, and none are loaded"),
-    global("ssl-passphrase-cmd", "<command> <argument>*", "what writes the passphrases of encrypted keys to its standard output", |g, a| { a.required("a command")?; a.rest(); g.tls.passphrases = Some(Arc::new(passphrases(a.statement.arguments()))); Ok(()) }),
-    ineffective("ssl-propquery",           G, "rustls has one set of algorithms; of OpenSSL, providers are chosen by `ssl-provider` alone"),
-    global("ssl-provider", "<name>", "a provider that OpenSSL loads; OpenSSL serves all lines then", |g, a| tls::provider(&mut g.tls, a)),
-    global("ssl-provider-path", "<directory>", "where the providers behind it are", |g, a| { g.tls.provider_path = Some(a.required("a directory")?); a.finish() }),
-    global("ssl-security-level", "<number>", "OpenSSL's level; below 2 it serves on all lines whom rustls does not", |g, a| { g.tls.security_level = Some(a.integer("a number", 0, 5)?); a.finish() }).partial("levels over 2 count only where OpenSSL serves"),
-    global("ssl-server-verify", "{ none | required }", "whether certificates of servers are verified", |g, a| { g.tls.server_verify = a.one_of(&[("none", VerifyMode::None), ("required", VerifyMode::Required)])?; a.finish() }),
-    global("ssl-skip-self-issued-ca", "", "certificates of roots are not sent to clients", |g, a| flag(&mut g.tls.skips_roots, a)),
-    removed("debug", G, "Use the '-d' option of the command line"),
+    global("maxsslconn",              "<number>",              "maximum number of concurrent TLS connections, on both sides", |g, a| number(&mut g.plan.max_tls_connections, a, 0, u32::MAX)).lenient_numbers().partial("if it is not set there is no limit, regardless of `-m`"),
+    global("maxsslrate",              "<number>",              "maximum number of new TLS connections per second",       |g, a| number(&mut g.plan.max_tls_rate, a, 0, u32::MAX)).lenient_numbers().once(),
+    global("ca-base",            "<directory>",           "base directory of CA files",                             |g, a| base(&mut g.tls.authorities, a)),
+    global("crt-base",           "<directory>",  "base directory of certificates",                                       |g, a| { base(&mut g.bases.certificates, a)?; g.tls.certificates = g.bases.certificates; Ok(()) }),
+    global("key-base",           "<directory>",  "base directory of private keys",            |g, a| { base(&mut g.bases.keys, a)?; g.tls.keys = g.bases.keys; Ok(()) }),
+    global("issuers-chain-path", "<directory>",  "directory of chains for certificates without one", |g, a| { let word = a.required("a directory")?; g.tls.issuers = Some(word.into()); a.finish() }),
+    global("noktls",             "",             "disables kernel TLS, which is not used in any case",                    |g, a| flag(&mut g.tls.no_kernel, a)),
+    global("jwt.decrypt_alg_list", "<name>[:<name>]*", "key management algorithms accepted for encrypted JWTs",           |g, a| { g.allowed_jwt[0] = Some(allowed(a, jwe::ALGORITHMS)?); Ok(()) }),
+    global("jwt.decrypt_enc_list", "<name>[:<name>]*", "content encryption algorithms accepted for encrypted JWTs",       |g, a| { g.allowed_jwt[1] = Some(allowed(a, jwe::ENCRYPTIONS)?); Ok(()) }),
+    global("ssl-default-bind-ciphers", "<list>", "default cipher suites of bind lines up to TLS 1.2",                     |g, a| default(&mut g.tls.bind.ciphers, a)),
+    global("ssl-default-bind-ciphersuites", "<list>", "default TLS 1.3 cipher suites of bind lines",                      |g, a| default(&mut g.tls.bind.ciphersuites, a)),
+    global("ssl-default-bind-client-sigalgs", "<list>", "default signature algorithms for client certificates on bind lines", |g, a| default(&mut g.tls.bind.client_sigalgs, a)).partial("not passed to OpenSSL if it serves the line"),
+    global("ssl-default-bind-curves", "<list>", "default key exchange groups of bind lines",                             |g, a| default(&mut g.tls.bind.curves, a)),
+    global("ssl-default-bind-options", "<option> ...", "default versions, tickets and other options of bind lines", |g, a| tls::options(&mut g.tls.bind, Some(&mut g.tls.strict_sni), a)),
+    global("ssl-default-bind-sigalgs", "<list>", "default signature algorithms of bind lines", |g, a| default(&mut g.tls.bind.sigalgs, a)),
+    global("ssl-default-server-ciphers", "<list>", "default cipher suites of server lines up to TLS 1.2", |g, a| default(&mut g.tls.server.ciphers, a)),
+    global("ssl-default-server-ciphersuites", "<list>", "default TLS 1.3 cipher suites of server lines", |g, a| default(&mut g.tls.server.ciphersuites, a)),
+    global("ssl-default-server-client-sigalgs", "<list>", "default signature algorithms for client certificates on server lines", |g, a| default(&mut g.tls.server.client_sigalgs, a)).partial("not passed to OpenSSL if it serves the line"),
+    global("ssl-default-server-curves", "<list>", "default key exchange groups of server lines", |g, a| default(&mut g.tls.server.curves, a)),
+    global("ssl-default-server-options", "<option> ...", "default versions and tickets of server lines", |g, a| tls::options(&mut g.tls.server, None, a)),
+    global("ssl-default-server-sigalgs", "<list>", "default signature algorithms of server lines", |g, a| default(&mut g.tls.server.sigalgs, a)),
+    global("legacy-tls", "{ on | off }", "whether lines that need OpenSSL use it or are rejected", |g, a| { g.tls.no_legacy = !a.one_of(&[("on", true), ("off", false)])?; a.finish() }),
+    global("ssl-dh-param-file", "<file>", "Diffie-Hellman parameters", |g, a| { g.tls.dh_file = Some(a.required("a file")?.into()); a.finish() }),
+    ineffective("ssl-engine",              G, "OpenSSL removed engines in favor of providers (`ssl-provider`)"),
+    global("ssl-load-extra-del-ext", "", "replaces the `.crt` extension when looking for extra files", |g, a| { g.tls.extra.replaces_ending = true; a.finish() }),
+    global("ssl-load-extra-files", "{ none | all | bundle | sctl | ocsp | issuer | key } ...", "extra files to load along with certificates", |g, a| tls::extra_files(&mut g.tls.extra, a)),
+    ineffective("ssl-mode-async",          G, "only OpenSSL engines are asynchronous, and engines are not supported"),
+    global("ssl-passphrase-cmd", "<command> <argument>*", "command that prints the passphrases of encrypted keys", |g, a| { a.required("a command")?; a.rest(); g.tls.passphrases = Some(Arc::new(passphrases(a.statement.arguments()))); Ok(()) }),
+    ineffective("ssl-propquery",           G, "rustls has one set of algorithms; use `ssl-provider` to select OpenSSL providers"),
+    global("ssl-provider", "<name>", "OpenSSL provider to load; OpenSSL then serves all lines", |g, a| tls::provider(&mut g.tls, a)),
+    global("ssl-provider-path", "<directory>", "directory of OpenSSL providers", |g, a| { g.tls.provider_path = Some(a.required("a directory")?); a.finish() }),
+    global("ssl-security-level", "<number>", "OpenSSL security level; below 2, OpenSSL serves the peers that rustls rejects", |g, a| { g.tls.security_level = Some(a.integer("a number", 0, 5)?); a.finish() }).partial("levels above 2 apply only to lines that OpenSSL serves"),
+    global("ssl-server-verify", "{ none | required }", "whether server certificates are verified", |g, a| { g.tls.server_verify = a.one_of(&[("none", VerifyMode::None), ("required", VerifyMode::Required)])?; a.finish() }),
+    global("ssl-skip-self-issued-ca", "", "does not send self-issued root certificates to clients", |g, a| flag(&mut g.tls.skips_roots, a)),
+    removed("debug", G, "Use the `-d` command line option"),
     removed("monitor-net", G, "Use 'http-request return' with an ACL"),
 ];
 
 /// Parses a colon-separated list of names into bits: `ALL` means all, and a leading `!` removes a name.
 fn allowed(args: &mut Args<'_, '_>, names: &[&'static str]) -> Result<u32, Diagnostic> {
-    let list = args.required("a list of algorithms between colons")?;
+    let list = args.required("algorithms separated by colons")?;
     let mut bits = 0;
     for item in list.split(':') {
         let (name, add) = item.strip_prefix('!').map_or((item, true), |name| (name, false));
@@ -153,7 +153,9 @@ fn allowed(args: &mut Args<'_, '_>, names: &[&'static str]) -> Result<u32, Diagn
             None if name == "ALL" => (1 << names.len()) - 1,
             None => {
                 let near = diag::suggest(name, names.iter().copied());
-                return Err(args.wrong(format!("`{name}` is no algorithm of this list")).did_you_mean(near));
+                return Err(args
+                    .wrong(format!("unknown algorithm `{name}` in this list"))
+                    .did_you_mean(near));
             }
         };
         bits = if add { bits | bit } else { bits & !bit };
@@ -170,9 +172,9 @@ fn flag(value: &mut bool, args: &mut Args<'_, '_>) -> Outcome {
 fn reload<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.required("in-place")?;
     if word != "in-place" {
-        return Err(Diagnostic::alert(format!("`reload` knows no `{word}`"))
+        return Err(Diagnostic::alert(format!("unknown argument `{word}` for `reload`"))
             .at(word.span())
-            .label("only `in-place`")
+            .label("expected `in-place`")
             .haproxy(format!("'reload' : unknown value '{word}', expects 'in-place'.")));
     }
     global.plan.reloads_in_place = true;
@@ -232,12 +234,12 @@ fn profiling(global: &mut GlobalSettings<'_>, args: &mut Args<'_, '_>) -> Outcom
             "off" | "auto" => global.plan.profile_tasks = false,
             "no-lock" | "no-memory" => {}
             "lock" | "memory" => {
-                args.advise(format!("`profiling.tasks {word}` has no effect: it is not measured here"))
+                args.advise(format!("`profiling.tasks {word}` has no effect: it is not profiled"))
             }
             other => {
                 let near =
                     diag::suggest(other, ["on", "off", "auto", "lock", "no-lock", "memory", "no-memory"]);
-                return Err(Diagnostic::alert(format!("`profiling.tasks` does not know `{other}`"))
+                return Err(Diagnostic::alert(format!("unknown argument `{other}` for `profiling.tasks`"))
                     .at(word.span())
                     .did_you_mean(near)
                     .haproxy(format!(
@@ -255,8 +257,8 @@ fn shm_stats_file<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) 
     let name = word.trim_start_matches('/');
     if name.is_empty() || name.len() > 255 || name.contains('/') || [".", ".."].contains(&name) {
         return Err(args
-            .wrong(format!("`shm-stats-file`: `{word}` is no name of shared memory"))
-            .label("a name without `/` behind the first letter, for a file in /dev/shm"));
+            .wrong(format!("`shm-stats-file`: invalid shared memory name `{word}`"))
+            .label("use a name without `/` after the first character, for a file in /dev/shm"));
     }
     global.plan.shm_stats_file = Some(name.into());
     args.finish()
@@ -298,7 +300,7 @@ fn setcap<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outco
     let word = args.required(&known())?;
     for part in word.as_str().split(',').filter(|part| !part.is_empty()) {
         let Some((_, capability)) = NAMES.iter().find(|(name, _)| *name == part) else {
-            return Err(Diagnostic::alert(format!("`setcap` does not know `{part}`"))
+            return Err(Diagnostic::alert(format!("unknown capability `{part}` for `setcap`"))
                 .at(word.span())
                 .did_you_mean(diag::suggest(part, names()))
                 .help(known())
@@ -320,7 +322,7 @@ fn account(value: &mut Option<u32>, args: &mut Args<'_, '_>) -> Outcome {
         args.diagnostics.push(
             Diagnostic::warning(format!("`{name}`: `{word}` is not a number, and is ignored"))
                 .at(word.span())
-                .label(format!("`{other} {word}` if a name is meant"))
+                .label(format!("use `{other} {word}` for a name"))
                 .haproxy(format!("{name}: string '{word}' is not a number.\n   | You might want to use '{other} {word}' to use a system {other} name.")),
         );
         return args.finish();
@@ -333,7 +335,7 @@ fn account(value: &mut Option<u32>, args: &mut Args<'_, '_>) -> Outcome {
 fn base<'a>(value: &mut Option<&'a str>, args: &mut Args<'a, '_>) -> Outcome {
     if value.is_some() {
         let name = args.keyword();
-        return Err(Diagnostic::alert(format!("`{name}` was said before"))
+        return Err(Diagnostic::alert(format!("`{name}` is already set"))
             .at(args.statement.keyword_span())
             .help("remove one of the two lines")
             .haproxy(format!("'{name}' already specified.")));
@@ -352,8 +354,8 @@ fn node<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome
     let word = args.required("a name")?;
     if word.contains(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '.' | '-' | '_')) {
         return Err(args
-            .wrong(format!("`{word}` is no name of a node"))
-            .label("letters, digits, `.`, `-` and `_`")
+            .wrong(format!("invalid node name `{word}`"))
+            .label("use letters, digits, `.`, `-` and `_`")
             .haproxy("'node' requires valid node name - non-empty string with digits(0-9), letters(A-Z, a-z), dot(.), hyphen(-) or underscode(_)."));
     }
     global.plan.node = Some(word.as_str().into());
@@ -380,7 +382,7 @@ fn set_dumpable<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) ->
         let on = args.choice(word, &[("on", true), ("off", false), ("libs", true)])?;
         global.plan.set_dumpable = on && !args.negated();
         if word == "libs" {
-            args.advise("`libs` has no effect: the program loads no libraries that a dump would need");
+            args.advise("`libs` has no effect: the program is statically linked");
         }
         return args.finish();
     }
@@ -395,7 +397,7 @@ fn maxconn<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outc
 }
 
 fn user<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let name = args.required("the name of a user")?;
+    let name = args.required("a user name")?;
     let id = user_id(name).ok_or_else(|| {
         args.wrong(format!("there is no user `{name}`"))
             .haproxy(format!("cannot find user id for '{name}' (0:Success)"))
@@ -405,9 +407,9 @@ fn user<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome
 }
 
 fn group<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let name = args.required("the name of a group")?;
+    let name = args.required("a group name")?;
     let id = group_id(name).ok_or_else(|| {
-        args.wrong(format!("there is no group `{name}`"))
+        args.wrong(format!("unknown group `{name}`"))
             .haproxy(format!("cannot find group id for '{name}' (0:Success)"))
     })?;
     global.plan.gid = Some(id);
@@ -432,10 +434,10 @@ fn stats_timeout<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -
 }
 
 fn variable<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let name = args.required("the name of a variable and an expression")?;
+    let name = args.required("a variable name and an expression")?;
     // Variables of other scopes would not outlive their owner.
     if name.split_once('.').is_some_and(|(scope, _)| scope != "proc") {
-        let text = "only variables of the process, `proc.<name>`, are set here";
+        let text = "only variables with process scope, `proc.<name>`, can be set here";
         let haproxy = format!(
             "'{}': cannot set variable '{name}', only scope 'proc' is permitted in the global section.",
             args.keyword()
@@ -451,7 +453,7 @@ fn variable<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Out
 fn master_worker<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     args.take("no-exit-on-failure");
     global.plan.master_worker = true;
-    args.warn("`master-worker` is deprecated: start with `-W` instead");
+    args.warn("`master-worker` is deprecated: use the `-W` option instead");
     args.finish()
 }
 
@@ -473,12 +475,12 @@ fn unix_bind<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Ou
             "group" => {
                 let name = args.value()?;
                 global.unix_bind.gid =
-                    Some(group_id(name).ok_or_else(|| args.wrong(format!("there is no group `{name}`")))?);
+                    Some(group_id(name).ok_or_else(|| args.wrong(format!("unknown group `{name}`")))?);
             }
             other => {
                 let near = diag::suggest(other, ["prefix", "mode", "uid", "gid", "user", "group"]);
                 return Err(args
-                    .wrong(format!("`unix-bind` does not know `{other}`"))
+                    .wrong(format!("unknown argument `{other}` for `unix-bind`"))
                     .did_you_mean(near)
                     .haproxy("'unix-bind' only supports the 'prefix', 'mode', 'user', 'group', 'uid' and 'gid' options."));
             }
@@ -489,19 +491,18 @@ fn unix_bind<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Ou
 
 /// Parses a socket mode in octal.
 pub fn octal(word: &syntax::Word, args: &Args<'_, '_>) -> Result<u32, Diagnostic> {
-    u32::from_str_radix(word, 8)
-        .ok()
-        .filter(|mode| *mode <= 0o7777)
-        .ok_or_else(|| args.wrong(format!("`{word}` is no mode of a file")).label("in octal, such as `660`"))
+    u32::from_str_radix(word, 8).ok().filter(|mode| *mode <= 0o7777).ok_or_else(|| {
+        args.wrong(format!("invalid file mode `{word}`")).label("use an octal number, such as `660`")
+    })
 }
 
 fn h1_case_adjust<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let (from, to) = (args.required("<from> and <to>")?, args.required("<from> and <to>")?);
     if !from.eq_ignore_ascii_case(to) {
-        return Err(args.wrong(format!("`{from}` and `{to}` differ by more than case")));
+        return Err(args.wrong(format!("`{from}` and `{to}` differ in more than case")));
     }
     if global.plan.h1_case_adjust.iter().any(|(known, _)| **known == **from) {
-        return Err(Diagnostic::alert(format!("`{from}` has another name already"))
+        return Err(Diagnostic::alert(format!("`{from}` is already mapped to another name"))
             .at(from.span())
             .haproxy(format!("duplicate entry '{from}'")));
     }
@@ -520,7 +521,7 @@ fn h1_case_adjust_file<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, 
             (Some(from), Some(to), None) if from.eq_ignore_ascii_case(to) => {
                 global.plan.h1_case_adjust.push((from.into(), to.into()));
             }
-            _ => return Err(args.wrong(format!("`{path}` holds a wrong line: `{line}`"))),
+            _ => return Err(args.wrong(format!("`{path}` contains an invalid line: `{line}`"))),
         }
     }
     args.finish()
@@ -528,7 +529,7 @@ fn h1_case_adjust_file<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, 
 
 /// Parses `+404,-410-412`: `+` adds to the default set, `-` removes from it, and neither starts an empty set.
 fn status_set(set: &mut Statuses, args: &mut Args<'_, '_>) -> Outcome {
-    args.required("ranges of statuses")?;
+    args.required("ranges of status codes")?;
     for word in args.statement.arguments() {
         let (sign, ranges) = match word.strip_prefix(['+', '-']) {
             Some(ranges) => (word.chars().next(), ranges),
@@ -542,9 +543,9 @@ fn status_set(set: &mut Statuses, args: &mut Args<'_, '_>) -> Outcome {
             let bounds = low.parse::<u16>().ok().zip(high.parse::<u16>().ok());
             let Some((low, high)) = bounds.filter(|(low, high)| 100 <= *low && low <= high && *high < 600)
             else {
-                return Err(Diagnostic::alert(format!("`{range}` is no range of statuses"))
+                return Err(Diagnostic::alert(format!("invalid range of status codes `{range}`"))
                     .at(word.span())
-                    .label("100 to 599"));
+                    .label("use 100 to 599"));
             };
             if sign == Some('-') { set.remove(low..=high) } else { set.add(low..=high) }
         }
@@ -562,14 +563,14 @@ fn default_path<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) ->
         "origin" => {
             let directory = args.required("a directory")?;
             std::fs::read_dir(directory.as_str()).map_err(|error| {
-                args.wrong(format!("`{directory}` cannot be used: {error}"))
+                args.wrong(format!("cannot use `{directory}`: {error}"))
                     .haproxy(format!("couldn't set 'default-path' to origin '{directory}': {error}."))
             })?;
             DefaultPath::Origin(directory.as_str().into())
         }
         other => {
             return Err(args
-                .wrong(format!("`default-path` does not know `{other}`"))
+                .wrong(format!("unknown argument `{other}` for `default-path`"))
                 .did_you_mean(diag::suggest(other, ["current", "config", "parent", "origin"])));
         }
     };

@@ -25,25 +25,25 @@ const RING: Where = Where::RING;
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    global("log",               LOG,                            "sends the lines of proxies with `log global`, and of the process, there", log_global).negatable(),
-    global("log-tag",           "<string>",                     "the name of the process in log lines",                     log_tag_global),
-    global("log-send-hostname", "[<string>]",                   "puts the machine's name, or this one, into log lines",     log_send_hostname).lenient_words().once(),
-    proxy("log",               DFLB_MORE, "global | <target> …",     "where log lines go",                                       log).negatable(),
-    proxy("log-tag",           DFLB, "<string>",                "the name of the process in this proxy's log lines",        log_tag).lenient_words(),
-    proxy("log-format",        DFL,  "<format>",                "what a log line says",                                     log_format),
-    proxy("error-log-format",  DFL,  "<format>",                "what the log line of a failed connection says",            error_log_format),
-    proxy("log-format-sd",     DFL,  "<format>",                "the structured data of RFC 5424",                          log_format_sd),
-    proxy("log-steps",         DFL,  "all | <step>[,<step>]*",  "at which steps of a stream a line is written",             log_steps),
-    proxy("unique-id-format",  DFLB, "<format>",                "makes an identifier for each request",                     unique_id_format),
-    proxy("unique-id-header",  DFL,  "<name>",                  "the header that carries the identifier",                   unique_id_header),
-    proxy("dgram-bind",        FORWARD, "<address>:<port_range> [, ...] [param*]", "an address to receive log messages on, a datagram each", |s, a| { own(s).datagram_binds.push(a.statement); a.rest(); Ok(()) }),
-    proxy("option assume-rfc6587-ntf", FORWARD, "",             "a message in a stream always ends with a line feed",       |s, a| flag(&mut own(s).only_lines, a)).negatable(),
-    proxy("option dont-parse-log", FORWARD, "",                 "passes messages on as they are",                           |s, a| flag(&mut own(s).unparsed, a)).negatable(),
-    proxy("option host",       FORWARD, "{ replace | fill | keep | append }", "the host that forwarded messages name",  option_host),
-    proxy("format",            RING, "<format>",                "how messages in the ring begin",                           ring_format),
-    proxy("maxlen",            RING, "<length>",                "the longest message of the ring",                          ring_max_length),
-    proxy("size",              RING, "<size>",                  "the size of the ring",                                     ring_size),
-    proxy("backing-file",      RING, "<path>",                  "a file that has a copy of the ring",                       backing_file),
+    global("log",               LOG,                            "log target for process messages and for proxies with `log global`", log_global).negatable(),
+    global("log-tag",           "<string>",                     "process name in log messages",                             log_tag_global),
+    global("log-send-hostname", "[<string>]",                   "adds the machine's host name, or the given one, to log messages", log_send_hostname).lenient_words().once(),
+    proxy("log",               DFLB_MORE, "global | <target> …",     "target for log messages",                                  log).negatable(),
+    proxy("log-tag",           DFLB, "<string>",                "process name in this proxy's log messages",                log_tag).lenient_words(),
+    proxy("log-format",        DFL,  "<format>",                "format of log messages",                                   log_format),
+    proxy("error-log-format",  DFL,  "<format>",                "format of log messages for failed connections",            error_log_format),
+    proxy("log-format-sd",     DFL,  "<format>",                "format of the RFC 5424 structured data",                   log_format_sd),
+    proxy("log-steps",         DFL,  "all | <step>[,<step>]*",  "steps of a stream at which a message is logged",           log_steps),
+    proxy("unique-id-format",  DFLB, "<format>",                "format of the unique ID of each request",                  unique_id_format),
+    proxy("unique-id-header",  DFL,  "<name>",                  "header that carries the unique ID",                        unique_id_header),
+    proxy("dgram-bind",        FORWARD, "<address>:<port_range> [, ...] [param*]", "address on which to receive log messages as datagrams", |s, a| { own(s).datagram_binds.push(a.statement); a.rest(); Ok(()) }),
+    proxy("option assume-rfc6587-ntf", FORWARD, "",             "expects messages in streams to end with a line feed",      |s, a| flag(&mut own(s).only_lines, a)).negatable(),
+    proxy("option dont-parse-log", FORWARD, "",                 "passes messages on without parsing them",                  |s, a| flag(&mut own(s).unparsed, a)).negatable(),
+    proxy("option host",       FORWARD, "{ replace | fill | keep | append }", "host name in forwarded messages",        option_host),
+    proxy("format",            RING, "<format>",                "format of the message header in the ring",                 ring_format),
+    proxy("maxlen",            RING, "<length>",                "maximum length of a message in the ring",                  ring_max_length),
+    proxy("size",              RING, "<size>",                  "size of the ring in bytes",                                ring_size),
+    proxy("backing-file",      RING, "<path>",                  "file that backs the ring",                                 backing_file),
 ];
 
 /// The log settings of rarer sections.
@@ -131,10 +131,10 @@ pub(crate) fn logger<'a>(args: &mut Args<'a, '_>) -> Result<LoggerDraft<'a>, Dia
         } else if args.take("sample") {
             let word = args.required("<ranges>:<size>")?;
             logger.sample = Some(sample_ranges(word).ok_or_else(|| {
-                args.wrong(format!("`{word}` is no sample of log lines")).label("such as `1,3-4:5`")
+                args.wrong(format!("invalid log sampling range `{word}`")).label("use ranges such as `1,3-4:5`")
             })?);
         } else if args.take("profile") {
-            logger.profile = Some(args.required("the name of a log-profile")?);
+            logger.profile = Some(args.required("a log-profile name")?);
         } else {
             break;
         }
@@ -207,7 +207,7 @@ fn log_target<'a>(args: &Args<'_, '_>, word: &'a Word) -> Result<TargetDraft<'a>
         Destination::Abns(name) | Destination::Abnsz(name) => LogAddress::Abstract(name.as_bytes().to_vec()),
         Destination::Fd(number) => LogAddress::Descriptor(*number),
         Destination::SockPair(_) | Destination::ReverseHttp(_) => {
-            return Err(Diagnostic::alert(format!("`{word}` is no place for log lines")).at(word.span()));
+            return Err(Diagnostic::alert(format!("`{word}` is not a valid log target")).at(word.span()));
         }
     })
 }
@@ -222,9 +222,9 @@ fn log_steps<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> O
             None if name == "all" => steps.extend(LogSteps::NAMES.iter().map(|(_, origin)| *origin)),
             None => {
                 return Err(args
-                    .wrong(format!("`log-steps` does not know the step `{name}`"))
+                    .wrong(format!("unknown step `{name}` for `log-steps`"))
                     .did_you_mean(diag::suggest(name, names().chain(["all"])))
-                    .help(format!("`all`, or some of: {}", names().collect::<Vec<_>>().join(", ")))
+                    .help(format!("use `all`, or some of: {}", names().collect::<Vec<_>>().join(", ")))
                     .haproxy(format!("'log-steps' : unknown step '{name}'.")));
             }
         }
@@ -262,7 +262,7 @@ fn ring_size<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> O
     let size = args.size(LARGEST_RING)?;
     if size == 0 {
         return Err(args
-            .wrong("a ring of no size holds no message")
+            .wrong("a ring of size zero cannot hold a message")
             .haproxy(format!("invalid size '{}' for new sink buffer.", args.last())));
     }
     own(settings).ring_size = Some(size as usize);
@@ -314,7 +314,7 @@ fn unique_id_format<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_
 }
 
 fn unique_id_header<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    settings.unique_id_header = Some(args.required("the name of a header")?);
+    settings.unique_id_header = Some(args.required("a header name")?);
     args.finish()
 }
 
@@ -322,5 +322,5 @@ fn unique_id_header<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_
 fn one_format(args: &mut Args<'_, '_>) -> Outcome {
     args.required("a format")?;
     args.finish()
-        .map_err(|error| error.help("put the whole format between quotes, or a backslash before each blank"))
+        .map_err(|error| error.help("put the whole format in quotes, or escape each space with a backslash"))
 }

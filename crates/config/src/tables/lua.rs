@@ -15,19 +15,19 @@ use crate::draft::settings::GlobalSettings;
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     //     name                            arguments           description                                                        setting
-    global("lua-load",                     "<file> [<arg>*]",  "loads a script into the state that all threads share",          |g, a| load(g, a, false)),
-    global("lua-load-per-thread",          "<file> [<arg>*]",  "loads a script into a state of each thread's own",              |g, a| load(g, a, true)),
-    global("lua-prepend-path",             "<string> [path]",  "where `require` looks for files first",                         prepend_path).partial("libraries in C (`cpath`) are not loaded"),
-    global("tune.lua.bool-sample-conversion", "{ normal | pre-3.1-bug }", "whether booleans of the proxy are booleans in scripts, or 0 and 1", booleans),
-    global("tune.lua.burst-timeout",       "<time>",           "how long a script may compute in one go, 0 for no limit",       |g, a| time(&mut g.lua.settings.burst, a)),
-    global("tune.lua.forced-yield",        "<number>",         "after how many instructions others have their turn",            |g, a| { g.lua.settings.forced_yield = Some(a.integer("a number", 1, i32::MAX as u32)?); a.finish() }),
-    global("tune.lua.log.loggers",         "{ on | off }",     "whether messages of scripts go to loggers",                     |g, a| { g.lua.settings.to_loggers = a.on_off()?; a.finish() }),
-    global("tune.lua.log.stderr",          "{ on | auto | off }", "whether they go to standard error; `auto`: where no logger takes them", |g, a| { g.lua.settings.to_stderr = a.one_of(&[("on", Stderr::On), ("auto", Stderr::Auto), ("off", Stderr::Off)])?; a.finish() }),
-    global("tune.lua.maxmem",              "<megabytes>",      "how much memory scripts may hold, 0 for no limit",              |g, a| { g.lua.settings.max_memory = a.integer::<usize>("a number of megabytes", 0, 1 << 30)? << 20; a.finish() }),
-    global("tune.lua.openlibs",            "[all | none | <library>[,<library>]*]", "the libraries that scripts may use",       libraries).partial("of `debug` there are `traceback` and `getinfo`"),
-    global("tune.lua.service-timeout",     "<time>",           "how long a service may compute",                                |g, a| time(&mut g.lua.settings.service, a)),
-    global("tune.lua.session-timeout",     "<time>",           "how long an action may compute",                                |g, a| time(&mut g.lua.settings.session, a)),
-    global("tune.lua.task-timeout",        "<time>",           "how long a task may compute",                                   |g, a| time(&mut g.lua.settings.task, a)),
+    global("lua-load",                     "<file> [<arg>*]",  "loads a script into the state shared by all threads",           |g, a| load(g, a, false)),
+    global("lua-load-per-thread",          "<file> [<arg>*]",  "loads a script into a separate state for each thread",          |g, a| load(g, a, true)),
+    global("lua-prepend-path",             "<string> [path]",  "prepends a directory to the search path of `require`",          prepend_path).partial("libraries written in C (`cpath`) cannot be loaded"),
+    global("tune.lua.bool-sample-conversion", "{ normal | pre-3.1-bug }", "whether boolean samples become booleans or integers in scripts", booleans),
+    global("tune.lua.burst-timeout",       "<time>",           "maximum time that a script may run without yielding, 0 for no limit", |g, a| time(&mut g.lua.settings.burst, a)),
+    global("tune.lua.forced-yield",        "<number>",         "number of instructions after which a script yields",            |g, a| { g.lua.settings.forced_yield = Some(a.integer("a number", 1, i32::MAX as u32)?); a.finish() }),
+    global("tune.lua.log.loggers",         "{ on | off }",     "whether messages from scripts are sent to loggers",             |g, a| { g.lua.settings.to_loggers = a.on_off()?; a.finish() }),
+    global("tune.lua.log.stderr",          "{ on | auto | off }", "whether messages from scripts are written to standard error; `auto`: only without a logger", |g, a| { g.lua.settings.to_stderr = a.one_of(&[("on", Stderr::On), ("auto", Stderr::Auto), ("off", Stderr::Off)])?; a.finish() }),
+    global("tune.lua.maxmem",              "<megabytes>",      "maximum memory for scripts, 0 for no limit",                    |g, a| { g.lua.settings.max_memory = a.integer::<usize>("a number of megabytes", 0, 1 << 30)? << 20; a.finish() }),
+    global("tune.lua.openlibs",            "[all | none | <library>[,<library>]*]", "standard libraries available to scripts",  libraries).partial("`debug` provides only `traceback` and `getinfo`"),
+    global("tune.lua.service-timeout",     "<time>",           "maximum run time of a service",                                 |g, a| time(&mut g.lua.settings.service, a)),
+    global("tune.lua.session-timeout",     "<time>",           "maximum run time of an action",                                 |g, a| time(&mut g.lua.settings.session, a)),
+    global("tune.lua.task-timeout",        "<time>",           "maximum run time of a task",                                    |g, a| time(&mut g.lua.settings.task, a)),
 ];
 
 fn load<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>, per_thread: bool) -> Outcome {
@@ -38,16 +38,16 @@ fn load<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>, per_thread
 }
 
 fn prepend_path<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let path = args.required("a pattern of file names")?;
+    let path = args.required("a file name pattern")?;
     match args.next() {
         None => {}
         Some(kind) if *kind == "path" => {}
         Some(kind) if *kind == "cpath" => {
             return Err(args
-                .wrong("libraries in C are not loaded: scripts are bounded in time and memory, and such code is not")
-                .help("use a library that is written in Lua, with `path`"));
+                .wrong("libraries written in C cannot be loaded, because their time and memory cannot be limited")
+                .help("use a library written in Lua, with `path`"));
         }
-        Some(kind) => return Err(args.wrong(format!("`{kind}` is neither `path` nor `cpath`"))),
+        Some(kind) => return Err(args.wrong(format!("expected `path` or `cpath`, not `{kind}`"))),
     }
     // The path added last is searched first.
     global.lua.settings.paths.insert(0, path.as_str().to_owned());
@@ -60,9 +60,7 @@ fn booleans<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Out
         global.lua.settings.keeps_booleans = keeps;
         global.lua.says_booleans = true;
     } else {
-        args.warn(
-            "`tune.lua.bool-sample-conversion` comes too late: it is for scripts that are loaded behind it",
-        );
+        args.warn("`tune.lua.bool-sample-conversion` must come before the scripts it applies to");
     }
     args.finish()
 }
@@ -70,9 +68,9 @@ fn booleans<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Out
 fn libraries<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let list = args.required("a list of libraries")?;
     if !global.lua.scripts.is_empty() || !global.lua.settings.paths.is_empty() {
-        return Err(args.wrong("the libraries come too late").help(
-            "put `tune.lua.openlibs` before `lua-load`, `lua-load-per-thread` and `lua-prepend-path`",
-        ));
+        return Err(args
+            .wrong("`tune.lua.openlibs` comes too late")
+            .help("put it before `lua-load`, `lua-load-per-thread` and `lua-prepend-path`"));
     }
     let mut chosen = Libraries::all(*list == "all");
     if *list != "all" && *list != "none" {
@@ -83,9 +81,9 @@ fn libraries<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Ou
                     let near = diag::suggest(name, Libraries::NAMES);
                     let known = Libraries::NAMES.join(", ");
                     return Err(args
-                        .wrong(format!("`{name}` is no library of Lua"))
+                        .wrong(format!("unknown Lua library `{name}`"))
                         .did_you_mean(near)
-                        .help(format!("known are {known}; or `all`, or `none`")));
+                        .help(format!("use some of {known}, or `all`, or `none`")));
                 }
             }
         }

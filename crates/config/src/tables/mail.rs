@@ -20,13 +20,13 @@ const fn row(name: &'static str, signature: &'static str, doc: &'static str, rea
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    row("mailer",                 "<name> <address>:<port>", "a mail server, which gets each e-mail",           mailer).lenient_words(),
-    row("timeout mail",           "<time>",                  "how long handing over an e-mail may take",        |d, a| { d.limit = a.duration(Milliseconds)?; a.finish() }).lenient_words(),
-    proxy("email-alert from",       DFLB, "<emailaddr>",  "who writes e-mails about servers",                   |s, a| word(&mut s.email, a, |email| &mut email.from)).lenient_words(),
-    proxy("email-alert level",      DFLB, "<level>",      "the least severe messages that are told by e-mail",  |s, a| level(&mut s.email, a)).lenient_words(),
-    proxy("email-alert mailers",    DFLB, "<mailersect>", "the mail servers that e-mails are handed to",        |s, a| word(&mut s.email, a, |email| &mut email.mailers)).lenient_words(),
-    proxy("email-alert myhostname", DFLB, "<hostname>",   "how mail servers are greeted",                       |s, a| word(&mut s.email, a, |email| &mut email.hello)).lenient_words(),
-    proxy("email-alert to",         DFLB, "<emailaddr>",  "who gets e-mails about servers",                     |s, a| recipients(&mut s.email, a)).lenient_words(),
+    row("mailer",                 "<name> <address>:<port>", "mail server that receives each e-mail",           mailer).lenient_words(),
+    row("timeout mail",           "<time>",                  "timeout for sending an e-mail",                   |d, a| { d.limit = a.duration(Milliseconds)?; a.finish() }).lenient_words(),
+    proxy("email-alert from",       DFLB, "<emailaddr>",  "sender of e-mails about servers",                    |s, a| word(&mut s.email, a, |email| &mut email.from)).lenient_words(),
+    proxy("email-alert level",      DFLB, "<level>",      "lowest severity of messages sent by e-mail",         |s, a| level(&mut s.email, a)).lenient_words(),
+    proxy("email-alert mailers",    DFLB, "<mailersect>", "mailers section to send e-mails through",            |s, a| word(&mut s.email, a, |email| &mut email.mailers)).lenient_words(),
+    proxy("email-alert myhostname", DFLB, "<hostname>",   "host name in the SMTP greeting",                     |s, a| word(&mut s.email, a, |email| &mut email.hello)).lenient_words(),
+    proxy("email-alert to",         DFLB, "<emailaddr>",  "recipient of e-mails about servers",                 |s, a| recipients(&mut s.email, a)).lenient_words(),
 ];
 
 /// A word that is copied into an SMTP line: it must not contain a line end or end the address.
@@ -38,7 +38,7 @@ fn word<'a>(
     let word = args.value()?;
     let ends = |byte: &u8| byte.is_ascii_control() || matches!(byte, b'<' | b'>' | b' ');
     if word.bytes().iter().any(ends) {
-        return Err(args.wrong(format!("`{}` cannot be said to a mail server", word.as_str().escape_debug())));
+        return Err(args.wrong(format!("`{}` cannot be sent to a mail server", word.as_str().escape_debug())));
     }
     *place(email) = Some(word);
     email.said = Some(word);
@@ -53,7 +53,7 @@ fn recipients<'a>(email: &mut EmailDraft<'a>, args: &mut Args<'a, '_>) -> Outcom
         address.is_empty() || address.bytes().any(ends)
     };
     if word.split(',').any(|address| is_bad(address.trim_matches(' '))) {
-        return Err(args.wrong(format!("`{}` cannot be said to a mail server", word.as_str().escape_debug())));
+        return Err(args.wrong(format!("`{}` cannot be sent to a mail server", word.as_str().escape_debug())));
     }
     email.to = Some(word);
     email.said = Some(word);
@@ -81,7 +81,7 @@ fn mailer<'a>(draft: &mut MailersDraft, args: &mut Args<'a, '_>) -> Outcome {
     let accepts = Accepts { port: PortRule::Required, range: false, offset: false };
     let address = args.address(word, accepts)?;
     let unusable = || {
-        args.wrong(format!("`{word}` is no address of a mail server: it is spoken to by TCP"))
+        args.wrong(format!("mail server `{word}` requires a TCP address"))
             .haproxy(format!("'mailer {name}' : TCP not supported for this address family."))
     };
     let Destination::Ip { host, ports } = &address.place else { return Err(unusable()) };

@@ -14,15 +14,15 @@ const PEERS: Where = Where::PEERS;
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    proxy("peer",           PEERS, "<name> <address>:<port> [param*]",   "a process that tables are shared with, or where this one listens", server_line),
-    proxy("server",         PEERS, "<name> [<address>:<port>] [param*]", "the same; this process has no address here, but a `bind` line",    server_line),
-    proxy("default-server", PEERS, "[param*]",                           "what peers have in common",                          default_server),
-    proxy("bind",           PEERS, "[<address>]:<port> [param*]",        "where this process listens for others",              |s, a| { s.binds.push(a.statement); a.rest(); Ok(()) }),
-    proxy("default-bind",   PEERS, "[param*]",                           "how this process listens, but for the address",      default_bind),
-    proxy("table",          PEERS, "<name> type <type> size <size> [expire <expire>] [nopurge] [recv-only] [write-to <wtable>] [srvkey <srvkey>] [store <data_type>]* [brates-factor <factor>]", "a table of the section's own, named `<section>/<name>` elsewhere", table),
-    proxy("shards",         PEERS, "<shards>",                           "into how many parts keys are shared out",            shards),
-    proxy("disabled",       PEERS, "",                                   "nothing is shared",                                  |s, a| { s.disabled = true; a.finish() }).lenient_words(),
-    proxy("enabled",        PEERS, "",                                   "tables are shared, the default",                     |s, a| { s.disabled = false; a.finish() }).lenient_words(),
+    proxy("peer",           PEERS, "<name> <address>:<port> [param*]",   "peer to share tables with, or this process",         server_line),
+    proxy("server",         PEERS, "<name> [<address>:<port>] [param*]", "peer to share tables with; this process has no address here, but a `bind` line", server_line),
+    proxy("default-server", PEERS, "[param*]",                           "default parameters of peers",                        default_server),
+    proxy("bind",           PEERS, "[<address>]:<port> [param*]",        "address on which this process listens for peers",    |s, a| { s.binds.push(a.statement); a.rest(); Ok(()) }),
+    proxy("default-bind",   PEERS, "[param*]",                           "default parameters of that `bind` line",             default_bind),
+    proxy("table",          PEERS, "<name> type <type> size <size> [expire <expire>] [nopurge] [recv-only] [write-to <wtable>] [srvkey <srvkey>] [store <data_type>]* [brates-factor <factor>]", "table of this section, named `<section>/<name>` elsewhere", table),
+    proxy("shards",         PEERS, "<shards>",                           "number of shards that keys are distributed over",    shards),
+    proxy("disabled",       PEERS, "",                                   "disables table sharing",                             |s, a| { s.disabled = true; a.finish() }).lenient_words(),
+    proxy("enabled",        PEERS, "",                                   "enables table sharing, the default",                 |s, a| { s.disabled = false; a.finish() }).lenient_words(),
 ];
 
 fn default_bind<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
@@ -43,7 +43,9 @@ fn shards<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outc
     })?;
     args.next();
     let wrong = |text: String| {
-        args.wrong(format!("`{word}` is no number of parts")).label("at least 1").haproxy(text)
+        args.wrong(format!("invalid number of shards `{word}`"))
+            .label("use a number of at least 1")
+            .haproxy(text)
     };
     let count: u32 =
         word.parse().map_err(|_| wrong(format!("'shards' : expects an integer argument, found '{word}'")))?;

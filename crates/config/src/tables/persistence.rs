@@ -19,12 +19,12 @@ use crate::draft::settings::ProxySettings;
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     // name where arguments description setting
-    proxy("balance",             DLB, "<algorithm> [ <arguments> ]",                     "how servers are chosen: see balancing.md", balance).lenient_words(),
-    proxy("hash-type",           DLB, "<method> [<function> [<modifier>]]",              "how a hash becomes a server",    hash_type).lenient_words(),
-    proxy("hash-balance-factor", DLB, "<factor>",                                        "the most load of a hashed server, in percent of the average", hash_balance_factor).lenient_numbers(),
-    proxy("hash-preserve-affinity", DLB, "{ always | maxconn | maxqueue }",              "when a hash leaves a full server", hash_preserve_affinity),
-    proxy("cookie",              DLB, "<name> [ rewrite | insert | prefix ] [ indirect ] [ nocache ] [ postonly ] [ preserve ] [ httponly ] [ secure ] [ domain <domain> ]* [ maxidle <idle> ] [ maxlife <life> ] [ dynamic ] [ attr <value> ]*", "binds clients to servers by a cookie", cookie),
-    proxy("dynamic-cookie-key",  DLB, "<string>",                                        "the key of dynamic cookies",     dynamic_cookie_key),
+    proxy("balance",             DLB, "<algorithm> [ <arguments> ]",                     "load balancing algorithm: see balancing.md", balance).lenient_words(),
+    proxy("hash-type",           DLB, "<method> [<function> [<modifier>]]",              "how hashes map to servers",      hash_type).lenient_words(),
+    proxy("hash-balance-factor", DLB, "<factor>",                                        "maximum load of a hashed server, in percent of the average", hash_balance_factor).lenient_numbers(),
+    proxy("hash-preserve-affinity", DLB, "{ always | maxconn | maxqueue }",              "when a full server loses its hashed requests to another", hash_preserve_affinity),
+    proxy("cookie",              DLB, "<name> [ rewrite | insert | prefix ] [ indirect ] [ nocache ] [ postonly ] [ preserve ] [ httponly ] [ secure ] [ domain <domain> ]* [ maxidle <idle> ] [ maxlife <life> ] [ dynamic ] [ attr <value> ]*", "cookie-based persistence", cookie),
+    proxy("dynamic-cookie-key",  DLB, "<string>",                                        "secret key of dynamic cookies",  dynamic_cookie_key),
 ];
 
 /// Not parsed yet: some algorithms contain expressions, which need names.
@@ -46,8 +46,8 @@ fn hash_type<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> O
     let word = args.required("<method>")?;
     if word == "avalanche" {
         return Err(args
-            .wrong("`hash-type avalanche` was an experiment that is gone")
-            .help("write `hash-type map-based sdbm avalanche`")
+            .wrong("`hash-type avalanche` is no longer supported")
+            .help("use `hash-type map-based sdbm avalanche`")
             .haproxy("experimental feature 'hash-type avalanche' is not supported anymore, please use 'hash-type map-based sdbm avalanche' instead."));
     }
     settings.hash.kind =
@@ -61,7 +61,7 @@ fn hash_type<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> O
             settings.hash.function = args.choice(word, FUNCTIONS)?;
             settings.hash.avalanche = args.take("avalanche");
             if let Some(other) = args.peek().filter(|_| !settings.hash.avalanche) {
-                return Err(Diagnostic::alert(format!("`hash-type` does not know the modifier `{other}`"))
+                return Err(Diagnostic::alert(format!("unknown modifier `{other}` for `hash-type`"))
                     .at(other.span())
                     .did_you_mean(Some("avalanche"))
                     .haproxy("'hash-type' only supports 'avalanche' as a modifier for hash functions."));
@@ -135,7 +135,7 @@ fn cookie<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outc
                 let attribute = args.value()?;
                 if let Some(wrong) = attribute.chars().find(|c| c.is_ascii_control() || *c == ';') {
                     return Err(args
-                        .wrong(format!("`{}` ends an attribute", wrong.escape_default()))
+                        .wrong(format!("`{}` is not allowed in an attribute", wrong.escape_default()))
                         .haproxy(format!(
                             "character '%x{:02X}' is not permitted in attribute value.",
                             wrong as u32
@@ -151,7 +151,7 @@ fn cookie<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outc
                     "secure", "domain", "maxidle", "maxlife", "dynamic", "attr",
                 ];
                 return Err(args
-                    .wrong(format!("`cookie` does not know `{other}`"))
+                    .wrong(format!("unknown option `{other}` for `cookie`"))
                     .did_you_mean(diag::suggest(other, KNOWN.iter().copied()))
                     .haproxy("'cookie' supports 'rewrite', 'insert', 'prefix', 'indirect', 'nocache', 'postonly', 'domain', 'maxidle', 'dynamic', 'maxlife' and 'attr' options."));
             }
@@ -172,7 +172,7 @@ fn check_modes(own: &Cookie, args: &Args<'_, '_>) -> Outcome {
     };
     if own.operation == CookieOperation::Rewrite && own.indirect {
         return wrong(
-            "`rewrite` and `indirect` exclude each other: the server's cookie is what is rewritten",
+            "`rewrite` and `indirect` are mutually exclusive: `rewrite` needs the server's cookie",
             "cookie 'rewrite' and 'indirect' modes are incompatible.",
         );
     }
@@ -188,7 +188,7 @@ fn check_modes(own: &Cookie, args: &Args<'_, '_>) -> Outcome {
 fn operate(own: &mut Cookie, operation: CookieOperation, args: &Args<'_, '_>) -> Outcome {
     if own.operation != CookieOperation::Passive {
         return Err(args
-            .wrong("`rewrite`, `insert` and `prefix` exclude each other")
+            .wrong("`rewrite`, `insert` and `prefix` are mutually exclusive")
             .haproxy("cookie 'rewrite', 'insert' and 'prefix' are mutually exclusive."));
     }
     own.operation = operation;

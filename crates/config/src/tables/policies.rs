@@ -19,9 +19,9 @@ const OUTLIERS: &str = "[ errors <number> ] [ error-rate <percent>% ] [ latency 
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    proxy("outlier-ejection", DLB, OUTLIERS,                                      "leaves servers out for a while that serve much worse than their peers; Weir's own", outlier_ejection).negatable(),
-    proxy("retry-budget",     DLB, "<percent>% [ min <number> ]",                 "which share of the requests may be tried again; Weir's own",                        retry_budget).negatable(),
-    proxy("hedge",            DLB, "after { p<quantile> | <time> } [ max <percent>% ]", "asks a second server where the first is slow to answer; Weir's own",                hedge).negatable(),
+    proxy("outlier-ejection", DLB, OUTLIERS,                                      "temporarily ejects servers that perform much worse than their peers; Weir extension", outlier_ejection).negatable(),
+    proxy("retry-budget",     DLB, "<percent>% [ min <number> ]",                 "maximum share of requests that may be retried; Weir extension",                     retry_budget).negatable(),
+    proxy("hedge",            DLB, "after { p<quantile> | <time> } [ max <percent>% ]", "sends a second request to another server if the first is slow; Weir extension",     hedge).negatable(),
 ];
 
 /// The default of `min`: retries allowed whatever their share.
@@ -88,7 +88,7 @@ fn outlier_ejection<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_
     let mut longest = None;
     while let Some(word) = args.next() {
         match word.as_str() {
-            "errors" => own.errors = Some(args.integer("a number of failures in a row", 1, 1_000_000)?),
+            "errors" => own.errors = Some(args.integer("a number of consecutive failures", 1, 1_000_000)?),
             "error-rate" => own.error_rate = Some(percent(args, 1, 100)?),
             "latency" => own.latency = Some(latency(args)?),
             "min-requests" => own.min_requests = args.integer("a number of requests", 1, 1_000_000)?,
@@ -101,18 +101,18 @@ fn outlier_ejection<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_
         }
     }
     if own.errors.is_none() && own.error_rate.is_none() && own.latency.is_none() {
-        return Err(Diagnostic::alert("`outlier-ejection` does not say what makes an outlier")
+        return Err(Diagnostic::alert("`outlier-ejection` has no criterion")
             .at(args.statement.keyword_span())
-            .help("at least one of `errors`, `error-rate` and `latency`"));
+            .help("add at least one of `errors`, `error-rate` and `latency`"));
     }
     match longest {
         Some((time, word)) if time < own.ejection_time => {
             return Err(Diagnostic::alert(format!(
-                "`max-ejection-time` is {time}ms, and the first ejection takes {}ms already",
+                "`max-ejection-time` is {time}ms, but the first ejection already takes {}ms",
                 own.ejection_time
             ))
             .at(word.span())
-            .help("the longest time is at least `ejection-time`"));
+            .help("use at least the value of `ejection-time`"));
         }
         Some((time, _)) => own.max_ejection_time = time,
         // Ten times the first ejection, if that is longer than the default.
@@ -126,8 +126,9 @@ fn latency(args: &mut Args<'_, '_>) -> Result<Latency, Diagnostic> {
     let word = args.required("a factor such as 3")?;
     let factor = word.parse::<f64>().ok().filter(|factor| *factor > 1.0 && *factor <= 1000.0);
     let factor = factor.ok_or_else(|| {
-        args.wrong(format!("`{word}` is no factor"))
-            .label("how many times the median of the other servers is too slow: more than 1, up to 1000")
+        args.wrong(format!("invalid factor `{word}`")).label(
+            "use a multiple of the median latency of the other servers, greater than 1 and at most 1000",
+        )
     })?;
     let mut latency = Latency { factor, quantile: 0.5, over_us: 10_000 };
     loop {
@@ -148,8 +149,8 @@ fn percent(args: &mut Args<'_, '_>, low: u32, high: u32) -> Result<u32, Diagnost
     let word = args.required("a percentage such as 20%")?;
     let number = word.strip_suffix('%').and_then(|number| number.parse::<u32>().ok());
     number.filter(|number| (low..=high).contains(number)).ok_or_else(|| {
-        args.wrong(format!("`{word}` is no percentage here"))
-            .label(format!("a whole number from {low}% to {high}%"))
+        args.wrong(format!("invalid percentage `{word}`"))
+            .label(format!("use a whole number from {low}% to {high}%"))
     })
 }
 
@@ -158,9 +159,9 @@ fn quantile(word: &Word) -> Result<f64, Diagnostic> {
     let number = word.strip_prefix('p').and_then(|number| number.parse::<f64>().ok());
     let number = number.filter(|number| (1.0..=99.99).contains(number));
     number.map(|number| number / 100.0).ok_or_else(|| {
-        Diagnostic::alert(format!("`{word}` is no quantile"))
+        Diagnostic::alert(format!("invalid quantile `{word}`"))
             .at(word.span())
-            .label("from p1 to p99.99, such as `p95`")
+            .label("use a quantile from p1 to p99.99, such as `p95`")
     })
 }
 
@@ -173,9 +174,9 @@ fn time(args: &mut Args<'_, '_>, least: u64) -> Result<u64, Diagnostic> {
 fn milliseconds(args: &mut Args<'_, '_>, word: &Word, least: u64) -> Result<u64, Diagnostic> {
     let time = args.time(word, Milliseconds)?.as_millis() as u64;
     if time < least {
-        return Err(Diagnostic::alert(format!("`{word}` is too short a time here"))
+        return Err(Diagnostic::alert(format!("time `{word}` is too short"))
             .at(word.span())
-            .label(format!("at least {least}ms")));
+            .label(format!("use at least {least}ms")));
     }
     Ok(time)
 }

@@ -19,49 +19,49 @@ use crate::tables::{server, server_address};
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     // name where arguments description setting
-    proxy("mode",                 DFLB, "{ tcp | http | log | spop }", "what is forwarded",                               mode)
+    proxy("mode",                 DFLB, "{ tcp | http | log | spop }", "protocol of the proxy",                           mode)
         .partial("`haterm` and `health` are not supported yet"),
-    proxy("id",                   FLB,  "<value>",               "its number in the statistics",                          id).lenient_numbers(),
-    proxy("disabled",             DFLB, "",                      "does not start it",                                     |s, a| { s.disabled = true; a.finish() }),
-    proxy("enabled",              DFLB, "",                      "starts it, the default",                                |s, a| { s.disabled = false; a.finish() }),
-    proxy("be-unpublished",       LB,   "",                      "no rule of another proxy chooses it",                   |s, a| { s.unpublished = true; a.finish() }),
-    proxy("description",          FLB_RING,  "<string>",              "what it is, in the statistics",                         description),
-    proxy("guid",                 FLB,  "<string>",              "a name unique over all files",                          guid).lenient_words(),
-    proxy("bind",                 FL_FORWARD,   "[<address>]:<port_range> [, ...] [param*]", "an address to listen on",           |s, a| { s.binds.push(a.statement); a.rest(); Ok(()) }),
-    proxy("ssl-f-use",            FL,   "crt <file> [key <file>] [ocsp <file>] [<sslbindconf> ...]", "a certificate for all lines of this frontend that speak TLS", |s, a| { s.certificates.push(a.statement); a.rest(); Ok(()) }),
-    proxy("server",               LB_RING,   "<name> <address>[:[port]] [param*]", "a server",                                 server_line),
-    proxy("server-template",      LB,   "<prefix> <num | range> <fqdn>[:<port>] [params*]", "many servers alike",         server_line),
-    proxy("default-server",       DLB,  "[name <name>] [from <origin>] [param*]", "what servers have in common",                           default_server)
-        .partial("`from` names only default servers of the same backend"),
-    proxy("default_backend",      DFL,  "<backend>",             "the backend when no rule chose another",                default_backend),
-    proxy("maxconn",              DFL_FORWARD,  "<conns>",               "how many connections at once",                          maxconn).lenient_numbers(),
-    proxy("fullconn",             DLB,  "<conns>",               "how many count as full load, for minconn",              |s, a| number(&mut s.fullconn, a, 0, u32::MAX)).lenient_numbers(),
-    proxy("backlog",              DFL_FORWARD,  "<conns>",               "how many connections may wait to be accepted",          |s, a| number(&mut s.backlog, a, 0, u32::MAX)).lenient_numbers(),
-    proxy("rate-limit sessions",  DFL,  "<rate>",                "how many new sessions a second",                        |s, a| number(&mut s.session_limit, a, 0, u32::MAX)).lenient_words(),
-    proxy("retries",              DLB,  "<value>",               "how often a connection is tried again",                 |s, a| number(&mut s.retries, a, 0, i32::MAX as u32)).lenient_numbers(),
-    proxy("retry-on",             DLB,  "[space-delimited list of keywords]", "when a request is tried again",            retry_on),
-    proxy("http-reuse",           DLB,  "{ never | safe | aggressive | always }", "when connections of others are used",  http_reuse),
-    proxy("http-send-name-header", DLB, "<header>",              "tells servers their name",                              http_send_name_header).lenient_words(),
-    proxy("max-keep-alive-queue", DLB,  "<value>",               "how long a queue makes a client change servers",        |s, a| number(&mut s.max_keep_alive_queue, a, -1, i32::MAX)),
-    proxy("max-session-srv-conns", DFL, "<nb>",                  "how many idle connections a session keeps",             |s, a| number(&mut s.max_session_server_connections, a, 0, i32::MAX)).lenient_numbers(),
-    proxy("monitor-uri",          DFL,  "<uri>",                 "answers this URI itself: alive",                        monitor_uri),
-    proxy("capture request header",  FL, "<name> len <length>",  "keeps a header of requests for the log",                capture_request_header),
-    proxy("capture response header", FL, "<name> len <length>",  "keeps a header of responses for the log",               capture_response_header),
-    proxy("capture cookie",       FL,   "<name> len <length>",   "keeps a cookie for the log",                            capture_cookie),
-    proxy("declare capture",      FL,   "{ request | response } len <length>", "a place for what rules capture",          declare_capture),
-    proxy("clitcpka-cnt",         DFL,  "<count>",               "probes before a client counts as gone",                 |s, a| some(&mut s.options.tcp_keepalive_client.count, a)),
-    proxy("clitcpka-idle",        DFL,  "<timeout>",             "silence before the first probe of a client",            |s, a| seconds(&mut s.options.tcp_keepalive_client.idle, a)),
-    proxy("clitcpka-intvl",       DFL,  "<timeout>",             "between two probes of a client",                        |s, a| seconds(&mut s.options.tcp_keepalive_client.interval, a)),
-    proxy("srvtcpka-cnt",         DLB,  "<count>",               "probes before a server counts as gone",                 |s, a| some(&mut s.options.tcp_keepalive_server.count, a)),
-    proxy("srvtcpka-idle",        DLB,  "<timeout>",             "silence before the first probe of a server",            |s, a| seconds(&mut s.options.tcp_keepalive_server.idle, a)),
-    proxy("srvtcpka-intvl",       DLB,  "<timeout>",             "between two probes of a server",                        |s, a| seconds(&mut s.options.tcp_keepalive_server.interval, a)),
-    proxy("load-server-state-from-file", DLB, "{ global | local | none }", "takes over the states of servers of an earlier process", load_server_state),
-    proxy("server-state-file-name", DLB, "[ { use-backend-name | <file> } ]", "the file of its servers' states",    server_state_file_name),
-    proxy("source",               DLB,  "<addr>[:<port>] [usesrc { <addr2>[:<port2>] | client | clientip | hdr_ip(<hdr>[,<occ>]) } ] [interface <name>]", "the address servers see", source),
-    proxy("persist rdp-cookie",   DLB,  "",                      "sends to the server that an RDP cookie names",          |s, a| { s.rdp_persistence = Some(RDP_TOKEN); a.finish() }),
-    proxy("persist",              DLB,  "rdp-cookie(<name>)",    "sends to the server that such a cookie of another name names",                     persist),
+    proxy("id",                   FLB,  "<value>",               "numeric identifier in the statistics",                  id).lenient_numbers(),
+    proxy("disabled",             DFLB, "",                      "disables the proxy",                                    |s, a| { s.disabled = true; a.finish() }),
+    proxy("enabled",              DFLB, "",                      "enables the proxy, the default",                        |s, a| { s.disabled = false; a.finish() }),
+    proxy("be-unpublished",       LB,   "",                      "prevents rules of other proxies from selecting it",     |s, a| { s.unpublished = true; a.finish() }),
+    proxy("description",          FLB_RING,  "<string>",              "description in the statistics",                         description),
+    proxy("guid",                 FLB,  "<string>",              "globally unique identifier",                            guid).lenient_words(),
+    proxy("bind",                 FL_FORWARD,   "[<address>]:<port_range> [, ...] [param*]", "address to listen on",              |s, a| { s.binds.push(a.statement); a.rest(); Ok(()) }),
+    proxy("ssl-f-use",            FL,   "crt <file> [key <file>] [ocsp <file>] [<sslbindconf> ...]", "certificate for all TLS bind lines of this frontend", |s, a| { s.certificates.push(a.statement); a.rest(); Ok(()) }),
+    proxy("server",               LB_RING,   "<name> <address>[:[port]] [param*]", "defines a server",                                 server_line),
+    proxy("server-template",      LB,   "<prefix> <num | range> <fqdn>[:<port>] [params*]", "series of similar servers",  server_line),
+    proxy("default-server",       DLB,  "[name <name>] [from <origin>] [param*]", "default parameters of servers",                         default_server)
+        .partial("`from` accepts only default servers of the same backend"),
+    proxy("default_backend",      DFL,  "<backend>",             "backend to use if no rule selects one",                 default_backend),
+    proxy("maxconn",              DFL_FORWARD,  "<conns>",               "maximum number of concurrent connections",              maxconn).lenient_numbers(),
+    proxy("fullconn",             DLB,  "<conns>",               "number of connections that count as full load, for `minconn`", |s, a| number(&mut s.fullconn, a, 0, u32::MAX)).lenient_numbers(),
+    proxy("backlog",              DFL_FORWARD,  "<conns>",               "length of the accept queue",                            |s, a| number(&mut s.backlog, a, 0, u32::MAX)).lenient_numbers(),
+    proxy("rate-limit sessions",  DFL,  "<rate>",                "maximum number of new sessions per second",             |s, a| number(&mut s.session_limit, a, 0, u32::MAX)).lenient_words(),
+    proxy("retries",              DLB,  "<value>",               "number of connection retries",                          |s, a| number(&mut s.retries, a, 0, i32::MAX as u32)).lenient_numbers(),
+    proxy("retry-on",             DLB,  "[space-delimited list of keywords]", "conditions under which a request is retried", retry_on),
+    proxy("http-reuse",           DLB,  "{ never | safe | aggressive | always }", "when idle connections of other sessions may be reused", http_reuse),
+    proxy("http-send-name-header", DLB, "<header>",              "header in which servers receive their name",            http_send_name_header).lenient_words(),
+    proxy("max-keep-alive-queue", DLB,  "<value>",               "queue length above which a kept-alive client moves to another server", |s, a| number(&mut s.max_keep_alive_queue, a, -1, i32::MAX)),
+    proxy("max-session-srv-conns", DFL, "<nb>",                  "maximum number of idle server connections kept per session", |s, a| number(&mut s.max_session_server_connections, a, 0, i32::MAX)).lenient_numbers(),
+    proxy("monitor-uri",          DFL,  "<uri>",                 "URI answered by the proxy itself to report that it is alive", monitor_uri),
+    proxy("capture request header",  FL, "<name> len <length>",  "captures a request header for the log",                 capture_request_header),
+    proxy("capture response header", FL, "<name> len <length>",  "captures a response header for the log",                capture_response_header),
+    proxy("capture cookie",       FL,   "<name> len <length>",   "captures a cookie for the log",                         capture_cookie),
+    proxy("declare capture",      FL,   "{ request | response } len <length>", "declares a capture slot for rules",       declare_capture),
+    proxy("clitcpka-cnt",         DFL,  "<count>",               "number of keep-alive probes before a client connection is dead", |s, a| some(&mut s.options.tcp_keepalive_client.count, a)),
+    proxy("clitcpka-idle",        DFL,  "<timeout>",             "idle time before the first keep-alive probe of a client", |s, a| seconds(&mut s.options.tcp_keepalive_client.idle, a)),
+    proxy("clitcpka-intvl",       DFL,  "<timeout>",             "time between keep-alive probes of a client",            |s, a| seconds(&mut s.options.tcp_keepalive_client.interval, a)),
+    proxy("srvtcpka-cnt",         DLB,  "<count>",               "number of keep-alive probes before a server connection is dead", |s, a| some(&mut s.options.tcp_keepalive_server.count, a)),
+    proxy("srvtcpka-idle",        DLB,  "<timeout>",             "idle time before the first keep-alive probe of a server", |s, a| seconds(&mut s.options.tcp_keepalive_server.idle, a)),
+    proxy("srvtcpka-intvl",       DLB,  "<timeout>",             "time between keep-alive probes of a server",            |s, a| seconds(&mut s.options.tcp_keepalive_server.interval, a)),
+    proxy("load-server-state-from-file", DLB, "{ global | local | none }", "loads server states saved by an earlier process", load_server_state),
+    proxy("server-state-file-name", DLB, "[ { use-backend-name | <file> } ]", "file with the states of its servers", server_state_file_name),
+    proxy("source",               DLB,  "<addr>[:<port>] [usesrc { <addr2>[:<port2>] | client | clientip | hdr_ip(<hdr>[,<occ>]) } ] [interface <name>]", "source address of connections to servers", source),
+    proxy("persist rdp-cookie",   DLB,  "",                      "selects the server named by an RDP cookie",             |s, a| { s.rdp_persistence = Some(RDP_TOKEN); a.finish() }),
+    proxy("persist",              DLB,  "rdp-cookie(<name>)",    "selects the server named by an RDP cookie with this name",                         persist),
 
-    proxy("stick-table",          FLB,  "type <type> size <size> [expire <expire>] [nopurge] [recv-only] [write-to <wtable>] [srvkey <srvkey>] [store <data_type>]* [brates-factor <factor>] [peers <peersect>]", "a table of what is known of keys, for a time", stick_table),
+    proxy("stick-table",          FLB,  "type <type> size <size> [expire <expire>] [nopurge] [recv-only] [write-to <wtable>] [srvkey <srvkey>] [store <data_type>]* [brates-factor <factor>] [peers <peersect>]", "table of counters and tags per key", stick_table),
 
     ineffective("quic-initial",                DFL, "QUIC is not supported yet"),
     removed("appsession",  DLB, "Use 'stick' or 'cookie insert'"),
@@ -93,7 +93,7 @@ pub static TABLE: &[Keyword] = &[
     removed("rspideny",    DFLB, "Use 'http-response deny'"),
     removed("rspirep",     DFLB, "Use 'http-response replace-header'"),
     removed("rsprep",      DFLB, "Use 'http-response replace-header'"),
-    removed("bind-process", DFLB, "Only one process is left; use 'thread' on bind lines"),
+    removed("bind-process", DFLB, "There is only one process; use 'thread' on bind lines"),
 ];
 
 fn number<T>(value: &mut T, args: &mut Args<'_, '_>, low: T, high: T) -> Outcome
@@ -188,10 +188,10 @@ pub(crate) fn default_server<'a>(settings: &mut ProxySettings<'a>, args: &mut Ar
 fn stick_table<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     args.rest();
     if let Some(first) = settings.stick_table {
-        return Err(Diagnostic::alert("a proxy has one stick table")
+        return Err(Diagnostic::alert("a proxy can have only one stick table")
             .at(args.statement.keyword_span())
-            .related(first.keyword_span(), "the first stands here")
-            .help("other tables stand in backends of their own"));
+            .related(first.keyword_span(), "the first one is here")
+            .help("put other tables in separate backends"));
     }
     settings.stick_table = Some(args.statement);
     Ok(())
@@ -212,7 +212,7 @@ fn retry_on<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Ou
     args.required("at least one of: none, conn-failure, empty-response, junk-response, response-timeout, 0rtt-rejected, grpc-unavailable, all-retryable-errors, or a status")?;
     let words = args.statement.arguments();
     if let Some(none) = words.iter().find(|word| **word == "none").filter(|_| words.len() > 1) {
-        return Err(Diagnostic::alert("`none` stands alone")
+        return Err(Diagnostic::alert("`none` cannot be combined with other conditions")
             .at(none.span())
             .haproxy("'retry-on' 'none' keyword only usable alone"));
     }
@@ -247,7 +247,7 @@ fn retry_on<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Ou
                     "grpc-unavailable",
                     "all-retryable-errors",
                 ];
-                return Err(Diagnostic::alert(format!("`retry-on` does not know `{other}`"))
+                return Err(Diagnostic::alert(format!("unknown condition `{other}` for `retry-on`"))
                     .at(word.span())
                     .did_you_mean(diag::suggest(other, KNOWN.iter().copied()))
                     .haproxy(format!("'retry-on': unknown keyword '{other}'")));
@@ -277,7 +277,7 @@ fn http_send_name_header<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'
         let text = name.as_str();
         return Err(Diagnostic::alert(format!("`http-send-name-header` cannot set `{text}`"))
             .at(name.span())
-            .label("this header frames or routes the request")
+            .label("this header controls framing or routing")
             .haproxy(format!(
                 "'{text}' cannot be used as header name for 'http-send-name-header' directive."
             )));
@@ -314,7 +314,7 @@ fn length(args: &mut Args<'_, '_>) -> Result<usize, Diagnostic> {
     let word = args.required("'len' <len>")?;
     if word != "len" {
         let keyword = args.keyword();
-        return Err(args.wrong(format!("`{keyword}` expects `len` here, not `{word}`")));
+        return Err(args.wrong(format!("`{keyword}` requires `len`, not `{word}`")));
     }
     args.integer("a length", 1, 65_535)
 }
@@ -369,7 +369,7 @@ fn persist<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Out
     let method = args.required("`rdp-cookie`")?;
     let Some(inside) = method.as_str().strip_prefix("rdp-cookie(") else {
         return Err(args
-            .wrong(format!("`persist` knows `rdp-cookie` and `rdp-cookie(<name>)`, not `{method}`"))
+            .wrong(format!("`persist` supports `rdp-cookie` and `rdp-cookie(<name>)`, not `{method}`"))
             .haproxy("unknown persist method."));
     };
     let name = inside.strip_suffix(')').filter(|name| !name.is_empty()).ok_or_else(|| {

@@ -27,29 +27,29 @@ const fn row(name: &'static str, signature: &'static str, doc: &'static str, rea
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    row("nameserver",            "<name> <address>:<port> [param*]", "a name server",                                           nameserver),
-    row("parse-resolv-conf",     "",                                 "the name servers of /etc/resolv.conf",                    parse_resolv_conf),
-    row("hold",                  "<status> <period>",                "how long the last valid answer outweighs what came later", hold).lenient_words(),
-    row("accepted_payload_size", "<nb>",                             "the largest answer accepted over UDP, in bytes",          payload_size),
-    row("resolve_retries",       "<nb>",                             "how often a question is asked",                           |d, a| { d.retries = a.integer("a number of tries", 0, i32::MAX as u32)?; a.finish() }).lenient_words().lenient_numbers(),
-    row("timeout resolve",       "<time>",                           "from one resolution of a name to the next",               |d, a| time(&mut d.every, a)).lenient_words(),
-    row("timeout retry",         "<time>",                           "how long an answer is waited for",                        |d, a| time(&mut d.retry, a)).lenient_words(),
+    row("nameserver",            "<name> <address>:<port> [param*]", "name server",                                             nameserver),
+    row("parse-resolv-conf",     "",                                 "adds the name servers from /etc/resolv.conf",             parse_resolv_conf),
+    row("hold",                  "<status> <period>",                "time for which the last valid response is kept after a status", hold).lenient_words(),
+    row("accepted_payload_size", "<nb>",                             "maximum size of a UDP response, in bytes",                payload_size),
+    row("resolve_retries",       "<nb>",                             "number of attempts per query",                            |d, a| { d.retries = a.integer("a number of attempts", 0, i32::MAX as u32)?; a.finish() }).lenient_words().lenient_numbers(),
+    row("timeout resolve",       "<time>",                           "time between two resolutions of a name",                  |d, a| time(&mut d.every, a)).lenient_words(),
+    row("timeout retry",         "<time>",                           "time to wait for a response before a retry",              |d, a| time(&mut d.retry, a)).lenient_words(),
 ];
 
 /// The parameters of server lines.
 #[rustfmt::skip]
 pub static SERVER_TABLE: &[ServerKeyword] = &[
-    server_row("resolvers",      "<id>",                  "the section whose name servers know the server's name", |d, a| { d.resolvers = Some(a.value()?); Ok(()) }),
-    server_row("resolve-prefer", "{ ipv4 | ipv6 }",       "the family of addresses asked for first",               resolve_prefer),
-    server_row("resolve-net",    "<network>[,<network>…]", "networks whose addresses come first",                  resolve_net),
-    server_row("resolve-opts",   "<option>,<option>,…",   "allow-dup-ip, prevent-dup-ip, ignore-weight",           resolve_opts),
+    server_row("resolvers",      "<id>",                  "resolvers section for the server's name",                            |d, a| { d.resolvers = Some(a.value()?); Ok(()) }),
+    server_row("resolve-prefer", "{ ipv4 | ipv6 }",       "preferred address family",                              resolve_prefer),
+    server_row("resolve-net",    "<network>[,<network>…]", "networks of preferred addresses",                      resolve_net),
+    server_row("resolve-opts",   "<option>,<option>,…",   "resolution options: allow-dup-ip, prevent-dup-ip, ignore-weight", resolve_opts),
 ];
 
 fn time(value: &mut Duration, args: &mut Args<'_, '_>) -> Outcome {
     let time = args.duration(Milliseconds)?;
     if time.is_zero() {
         return Err(args
-            .wrong("a time of 0 would ask without a pause")
+            .wrong("a time of 0 would query without a pause")
             .haproxy(format!("'{}' : unexpected value 0, at least 1ms is needed.", args.keyword())));
     }
     *value = time;
@@ -63,14 +63,14 @@ fn nameserver<'a>(draft: &mut ResolversDraft<'a>, args: &mut Args<'a, '_>) -> Ou
         name.char_indices().find(|(_, character)| !crate::draft::is_name_character(*character))
     {
         return Err(Diagnostic::alert(format!(
-            "character `{wrong}` is not permitted in the name of a name server"
+            "character `{wrong}` is not allowed in the name of a name server"
         ))
         .at(name.part(at, at + wrong.len_utf8()))
         .haproxy(format!("character '{wrong}' is not permitted in server name '{name}'.")));
     }
     if draft.nameservers.iter().any(|(other, _)| **other == **name) {
         return Err(args
-            .wrong(format!("there are two name servers named `{name}` in this section"))
+            .wrong(format!("this section already has a name server named `{name}`"))
             .haproxy(format!("server '{name}' already exists in this resolvers section.")));
     }
     let word = args.required(usage)?;
@@ -107,13 +107,13 @@ fn nameserver<'a>(draft: &mut ResolversDraft<'a>, args: &mut Args<'a, '_>) -> Ou
             }
             Some(_) if !stream => {
                 return Err(args
-                    .wrong(format!("`{parameter}` needs a name server that is asked over connections"))
+                    .wrong(format!("`{parameter}` requires a name server over TCP"))
                     .help(format!("`tcp@{word}`")));
             }
             Some(row) if row.name == "sni" => {
                 return Err(args
-                    .wrong("`sni` of a name server is not supported yet: it is sent no name")
-                    .help("`verifyhost <name>` says which name its certificate must have")
+                    .wrong("`sni` of a name server is not supported yet: no SNI is sent")
+                    .help("use `verifyhost <name>` to set the name that its certificate must have")
                     .haproxy(format!("'nameserver {name}' : 'sni' is not supported yet.")));
             }
             _ if crate::surface::is_server_keyword(parameter) => {
@@ -121,7 +121,7 @@ fn nameserver<'a>(draft: &mut ResolversDraft<'a>, args: &mut Args<'a, '_>) -> Ou
             }
             _ => {
                 return Err(args
-                    .wrong(format!("`nameserver` does not know `{parameter}`"))
+                    .wrong(format!("unknown parameter `{parameter}` for `nameserver`"))
                     .haproxy(format!("'nameserver {name}' : unknown keyword '{parameter}'.")));
             }
         }
@@ -190,7 +190,7 @@ fn resolve_net<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outc
     for part in word.split(',') {
         let network = Network::parse(part).map_err(|error| {
             args.wrong(format!("`resolve-net`: `{part}` is {error}"))
-                .label("such as `10.0.0.0/8,192.168.0.0/16`")
+                .label("use networks such as `10.0.0.0/8,192.168.0.0/16`")
                 .haproxy(format!("'resolve-net' invalid network '{part}'."))
         })?;
         draft.resolve.networks.push(network);
@@ -208,7 +208,7 @@ fn resolve_opts<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Out
             other => {
                 let known = ["allow-dup-ip", "prevent-dup-ip", "ignore-weight"];
                 return Err(args
-                    .wrong(format!("`resolve-opts` does not know `{other}`"))
+                    .wrong(format!("unknown option `{other}` for `resolve-opts`"))
                     .did_you_mean(diag::suggest(other, known))
                     .help("one of: allow-dup-ip, prevent-dup-ip, ignore-weight")
                     .haproxy(format!(
@@ -232,7 +232,7 @@ pub(crate) fn dns_accept_family<'a>(global: &mut GlobalSettings<'a>, args: &mut 
             "auto" => auto = true,
             other => {
                 return Err(args
-                    .wrong(format!("`dns-accept-family` does not know `{other}`"))
+                    .wrong(format!("unknown address family `{other}` for `dns-accept-family`"))
                     .did_you_mean(diag::suggest(other, ["ipv4", "ipv6", "auto"]))
                     .haproxy(format!(
                         "'dns-accept-family' expects a comma-delimited list of 'ipv4', 'ipv6' and 'auto' (got '{other}')."

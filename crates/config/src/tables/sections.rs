@@ -11,13 +11,13 @@ const fn row(name: &'static str, places: Where, signature: &'static str, doc: &'
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    row("group",     Where::USERLIST, "<name> [users <user>,<user>,...]", "a group of users"),
-    row("user",      Where::USERLIST, "<name> [password|insecure-password <password>] [groups <group>,...]", "a user"),
-    row("log-tag",   Where::LOG_PROFILE, "<string>", "the name of the process in these lines"),
-    row("on",        Where::LOG_PROFILE, "<step> [drop] [format <fmt>] [sd <fmt>]", "what the lines of a step say"),
-    row("crt-base",  Where::CRT_STORE, "<directory>", "where relative names of certificates point"),
-    row("key-base",  Where::CRT_STORE, "<directory>", "where relative names of keys point"),
+    row("group",     Where::USERLIST, "<name> [users <user>,<user>,...]", "group of users"),
+    row("user",      Where::USERLIST, "<name> [password|insecure-password <password>] [groups <group>,...]", "user with a password"),
+    row("log-tag",   Where::LOG_PROFILE, "<string>", "process name in these messages"),
+    row("on",        Where::LOG_PROFILE, "<step> [drop] [format <fmt>] [sd <fmt>]", "format of messages of a step"),
+    row("crt-base",  Where::CRT_STORE, "<directory>", "base directory of certificates"),
+    row("key-base",  Where::CRT_STORE, "<directory>", "base directory of private keys"),
     row("load",      Where::CRT_STORE, "crt <file> [key <file>] [alias <name>] [ocsp <file>] [issuer <file>] [sctl <file>] [jwt on|off]", "a certificate"),
-    row("trace",     Where::TRACES,   "<source> <args...>", "what is traced from the start, as the runtime socket's `trace` says it"),
-    row("errorfile", Where::ERRORS,   "<code> <file>", "the message for a status"),
+    row("trace",     Where::TRACES,   "<source> <args...>", "enables traces from startup, with the syntax of the runtime command `trace`"),
+    row("errorfile", Where::ERRORS,   "<code> <file>", "response for a status code"),
 ];

@@ -25,52 +25,52 @@ use balance::HashKey;
 #[rustfmt::skip]
 pub static TABLE: &[ServerKeyword] = &[
     // name arguments description setting
-    row("backup",             "",              "serves only when all others are down",                      |d, _| { d.backup = true; Ok(()) }),
-    row("no-backup",          "",              "serves with the others",                                    |d, _| { d.backup = false; Ok(()) }),
-    row("cc",                 "<algorithm>",   "TCP's congestion control",                                  |d, a| text(&mut d.congestion, a)),
-    row("cookie",             "<value>",       "the cookie's value that means this server",                 |d, a| text(&mut d.cookie, a)),
-    row("disabled",           "",              "starts in maintenance",                                     |d, _| { d.disabled = true; Ok(()) }),
-    row("enabled",            "",              "starts in service",                                         |d, _| { d.disabled = false; Ok(()) }),
-    row("hash-key",           "{ id | id32 | guid | addr | addr-port }", "what places it on the ring of consistent hashes", hash_key),
-    row("id",                 "<value>",       "its number in the backend",                                 id),
-    row("idle-ping",          "<delay>",       "asks idle HTTP/2 servers whether they live",                |d, a| { d.idle_ping = a.idle_ping()?; Ok(()) }),
-    row("init-addr",          "{ last | libc | none | <ip> },[...]", "how its address is found at start",   init_addr),
-    row("log-bufsize",        "<size>",        "the ring before a server of a log backend",                 log_bufsize),
-    row("log-proto",          "{ legacy | octet-count }", "how it tells log messages apart",                log_proto),
-    row("max-reuse",          "<count>",       "how often a connection is used again",                      |d, a| number(&mut d.max_reuse, a, -1, i64::from(i32::MAX))),
-    row("maxconn",            "<count>",       "how many requests at once",                                 |d, a| number(&mut d.maxconn, a, 0, u32::MAX)),
-    row("maxqueue",           "<count>",       "how many may wait for it",                                  |d, a| number(&mut d.maxqueue, a, 0, u32::MAX)),
-    row("minconn",            "<count>",       "how many requests at once under low load",                  |d, a| number(&mut d.minconn, a, 0, u32::MAX)),
-    row("namespace",          "<name>",        "the network namespace it is reached from",                  namespace).partial("`*`, the namespace that a PROXY header names, is not supported yet"),
-    row("non-stick",          "",              "never enters stick tables",                                 |s, _| { s.non_stick = true; Ok(()) }),
-    row("stick",              "",              "may enter stick tables",                                    |s, _| { s.non_stick = false; Ok(()) }),
-    row("pool-conn-name",     "<expression>",  "connections are used again only under the same name",       |d, a| { d.pool_conn_name = Some(a.value()?); Ok(()) }),
-    row("pool-low-conn",      "<count>",       "below this many, idle connections are not taken over",      |d, a| number(&mut d.pool_low_conn, a, 0, u32::MAX)),
-    row("pool-max-conn",      "<count>",       "how many idle connections are kept",                        |d, a| number(&mut d.pool_max_conn, a, -1, i64::from(i32::MAX))),
-    row("pool-purge-delay",   "<delay>",       "between two purges of idle connections",                    |d, a| { let word = a.value()?; d.pool_purge_delay = a.time(word, Milliseconds)?; Ok(()) }),
-    row("proto",              "<name>",        "the protocol spoken",                                       proto).partial("other protocols than HTTP/1, HTTP/2 and FastCGI are not supported yet"),
-    row("proxy-v2-options",   "<option>[,...]", "what a PROXY header of version 2 tells",                   proxy_v2_options),
-    row("redir",              "<prefix>",      "sends clients to the server itself",                        |d, a| text(&mut d.redirect, a)),
-    row("send-proxy",         "",              "begins with a PROXY header, version 1",                     |d, _| { d.send_proxy.version_1 = true; Ok(()) }),
-    row("no-send-proxy",      "",              "begins without a PROXY header of version 1",                |d, _| { d.send_proxy.version_1 = false; Ok(()) }),
-    row("send-proxy-v2",      "",              "begins with a PROXY header, version 2",                     |d, _| { d.send_proxy.version_2 = true; Ok(()) }),
-    row("no-send-proxy-v2",   "",              "begins without a PROXY header of version 2",                |d, _| { d.send_proxy.version_2 = false; Ok(()) }),
-    row("send-proxy-v2-ssl",  "",              "begins with one that tells of TLS",                         |d, _| { d.send_proxy.version_2 = true; d.send_proxy.tls.get_or_insert_default(); Ok(()) }),
-    row("no-send-proxy-v2-ssl", "",            "begins without",                                            |d, _| { (d.send_proxy.version_2, d.send_proxy.tls) = (false, None); Ok(()) }),
-    row("send-proxy-v2-ssl-cn", "",            "begins with one that tells the client's common name too",   |d, _| { d.send_proxy.version_2 = true; d.send_proxy.tls.get_or_insert_default().common_name = true; Ok(()) }),
-    row("no-send-proxy-v2-ssl-cn", "",         "begins without",                                            |d, _| { (d.send_proxy.version_2, d.send_proxy.tls) = (false, None); Ok(()) }),
-    row("set-proxy-v2-tlv-fmt", "(<id>) <fmt>", "adds to a PROXY header of version 2",                      |_, _| Ok(())),
-    row("shard",              "<shard>",       "the part of the keys that a peer gets",                     |d, a| number(&mut d.shard, a, 0, i32::MAX as u32)),
-    row("socks4",             "<addr>:<port>", "a SOCKS4 proxy on the way",                                 socks4),
-    row("source",             "<addr>[:<port>] …", "the address it sees",                                   |d, a| { d.source = Some(Rc::new(parse_source(a)?)); Ok(()) }),
-    row("strict-maxconn",     "",              "maxconn limits connections, not requests",                  |d, _| { d.strict_maxconn = true; Ok(()) }),
-    row("tcp-md5sig",         "<key>",         "signs TCP segments",                                        |d, a| text(&mut d.md5sig, a)),
-    row("tcp-ut",             "<delay>",       "how long sent data may go unacknowledged",                  |d, a| delay(&mut d.tcp_ut, a)),
-    row("tfo",                "",              "sends the first data with the SYN",                         |d, _| { d.tfo = true; Ok(()) }),
-    row("no-tfo",             "",              "sends no data with the SYN",                                |d, _| { d.tfo = false; Ok(()) }),
-    row("weight",             "<weight>",      "its share, 0 to 256",                                       weight),
-    row("guid",               "<string>",      "a name unique over all files, for `hash-key guid`",          |d, a| { let word = a.value()?; a.check_guid(word)?; d.guid = Some(word); Ok(()) }),
-    row("ws",                 "{ auto | h1 | h2 }", "the protocol of WebSockets",                           ws),
+    row("backup",             "",              "used only if all other servers are down",                   |d, _| { d.backup = true; Ok(()) }),
+    row("no-backup",          "",              "used along with the other servers",                         |d, _| { d.backup = false; Ok(()) }),
+    row("cc",                 "<algorithm>",   "TCP congestion control algorithm",                          |d, a| text(&mut d.congestion, a)),
+    row("cookie",             "<value>",       "cookie value that identifies this server",                  |d, a| text(&mut d.cookie, a)),
+    row("disabled",           "",              "starts in maintenance mode",                                |d, _| { d.disabled = true; Ok(()) }),
+    row("enabled",            "",              "starts enabled",                                            |d, _| { d.disabled = false; Ok(()) }),
+    row("hash-key",           "{ id | id32 | guid | addr | addr-port }", "key that places it on the consistent hashing ring", hash_key),
+    row("id",                 "<value>",       "numeric identifier in the backend",                         id),
+    row("idle-ping",          "<delay>",       "interval between PING frames to idle HTTP/2 servers",       |d, a| { d.idle_ping = a.idle_ping()?; Ok(()) }),
+    row("init-addr",          "{ last | libc | none | <ip> },[...]", "methods to resolve its address at startup", init_addr),
+    row("log-bufsize",        "<size>",        "size of the ring for a server of a log backend",            log_bufsize),
+    row("log-proto",          "{ legacy | octet-count }", "framing of log messages",                        log_proto),
+    row("max-reuse",          "<count>",       "maximum number of times a connection is reused",            |d, a| number(&mut d.max_reuse, a, -1, i64::from(i32::MAX))),
+    row("maxconn",            "<count>",       "maximum number of concurrent requests",                     |d, a| number(&mut d.maxconn, a, 0, u32::MAX)),
+    row("maxqueue",           "<count>",       "maximum number of queued requests",                         |d, a| number(&mut d.maxqueue, a, 0, u32::MAX)),
+    row("minconn",            "<count>",       "maximum number of concurrent requests under low load",      |d, a| number(&mut d.minconn, a, 0, u32::MAX)),
+    row("namespace",          "<name>",        "network namespace for connections to it",                   namespace).partial("`*`, for the namespace from the PROXY header, is not supported yet"),
+    row("non-stick",          "",              "excludes it from stick tables",                             |s, _| { s.non_stick = true; Ok(()) }),
+    row("stick",              "",              "allows it in stick tables",                                 |s, _| { s.non_stick = false; Ok(()) }),
+    row("pool-conn-name",     "<expression>",  "connections are reused only with the same name",            |d, a| { d.pool_conn_name = Some(a.value()?); Ok(()) }),
+    row("pool-low-conn",      "<count>",       "minimum number of idle connections for other threads to take one", |d, a| number(&mut d.pool_low_conn, a, 0, u32::MAX)),
+    row("pool-max-conn",      "<count>",       "maximum number of idle connections",                        |d, a| number(&mut d.pool_max_conn, a, -1, i64::from(i32::MAX))),
+    row("pool-purge-delay",   "<delay>",       "time between purges of idle connections",                   |d, a| { let word = a.value()?; d.pool_purge_delay = a.time(word, Milliseconds)?; Ok(()) }),
+    row("proto",              "<name>",        "protocol to speak",                                         proto).partial("protocols other than HTTP/1, HTTP/2 and FastCGI are not supported yet"),
+    row("proxy-v2-options",   "<option>[,...]", "additional contents of the PROXY header version 2",        proxy_v2_options),
+    row("redir",              "<prefix>",      "redirects clients to the server",                           |d, a| text(&mut d.redirect, a)),
+    row("send-proxy",         "",              "sends a PROXY header version 1",                            |d, _| { d.send_proxy.version_1 = true; Ok(()) }),
+    row("no-send-proxy",      "",              "sends no PROXY header version 1",                           |d, _| { d.send_proxy.version_1 = false; Ok(()) }),
+    row("send-proxy-v2",      "",              "sends a PROXY header version 2",                            |d, _| { d.send_proxy.version_2 = true; Ok(()) }),
+    row("no-send-proxy-v2",   "",              "sends no PROXY header version 2",                           |d, _| { d.send_proxy.version_2 = false; Ok(()) }),
+    row("send-proxy-v2-ssl",  "",              "sends a PROXY header version 2 with TLS details",           |d, _| { d.send_proxy.version_2 = true; d.send_proxy.tls.get_or_insert_default(); Ok(()) }),
+    row("no-send-proxy-v2-ssl", "",            "sends no such header",                                      |d, _| { (d.send_proxy.version_2, d.send_proxy.tls) = (false, None); Ok(()) }),
+    row("send-proxy-v2-ssl-cn", "",            "sends a PROXY header version 2 with TLS details and the client's common name", |d, _| { d.send_proxy.version_2 = true; d.send_proxy.tls.get_or_insert_default().common_name = true; Ok(()) }),
+    row("no-send-proxy-v2-ssl-cn", "",         "sends no such header",                                      |d, _| { (d.send_proxy.version_2, d.send_proxy.tls) = (false, None); Ok(()) }),
+    row("set-proxy-v2-tlv-fmt", "(<id>) <fmt>", "adds a TLV to the PROXY header version 2",                 |_, _| Ok(())),
+    row("shard",              "<shard>",       "shard of the keys that a peer receives",                    |d, a| number(&mut d.shard, a, 0, i32::MAX as u32)),
+    row("socks4",             "<addr>:<port>", "SOCKS4 proxy for connections to it",                        socks4),
+    row("source",             "<addr>[:<port>] …", "source address of connections to it",                   |d, a| { d.source = Some(Rc::new(parse_source(a)?)); Ok(()) }),
+    row("strict-maxconn",     "",              "applies maxconn to connections instead of requests",        |d, _| { d.strict_maxconn = true; Ok(()) }),
+    row("tcp-md5sig",         "<key>",         "key that signs TCP segments (RFC 2385)",                    |d, a| text(&mut d.md5sig, a)),
+    row("tcp-ut",             "<delay>",       "maximum time for which sent data may stay unacknowledged",  |d, a| delay(&mut d.tcp_ut, a)),
+    row("tfo",                "",              "sends data in the SYN (TCP Fast Open)",                     |d, _| { d.tfo = true; Ok(()) }),
+    row("no-tfo",             "",              "sends no data in the SYN",                                  |d, _| { d.tfo = false; Ok(()) }),
+    row("weight",             "<weight>",      "weight, 0 to 256",                                          weight),
+    row("guid",               "<string>",      "globally unique identifier, for `hash-key guid`",            |d, a| { let word = a.value()?; a.check_guid(word)?; d.guid = Some(word); Ok(()) }),
+    row("ws",                 "{ auto | h1 | h2 }", "protocol for WebSockets",                              ws),
 ];
 
 /// Every parameter: those in this file, and those for checks, name resolution and TLS.
@@ -91,7 +91,7 @@ pub fn parse_params<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>, ti
             word.strip_prefix("set-proxy-v2-tlv-fmt(").and_then(|rest| rest.strip_suffix(')'))
         {
             let id = parse_tlv(id)
-                .ok_or_else(|| args.wrong(format!("`{id}` is no type of a TLV")).label("0x00 to 0xff"))?;
+                .ok_or_else(|| args.wrong(format!("invalid TLV type `{id}`")).label("use 0x00 to 0xff"))?;
             // Without a format the TLV is empty.
             if let Some(format) = args.next() {
                 draft.tlvs.push((id, format));
@@ -117,15 +117,15 @@ pub fn origin<'a>(
         None if word == "none" => ServerDraft::default(),
         Some(("be", backend)) if backend.is_empty() || backend == own => defaults.unnamed.as_ref().clone(),
         Some(("srv", name)) if !name.contains('/') => defaults.named.get(name).cloned().ok_or_else(|| {
-            args.wrong(format!("there is no default-server named `{name}` above"))
+            args.wrong(format!("no default-server named `{name}` is defined above"))
                 .did_you_mean(diag::suggest(name, defaults.named.keys().copied()))
                 .haproxy(format!("'from' : cannot find server or default-server '{name}'."))
         })?,
         Some(("be" | "srv", _)) => return Err(not_supported("from another backend").at(word.span())),
         _ => {
             return Err(args
-                .wrong(format!("`from` does not know `{word}`"))
-                .label("`none`, `be:` or `srv:<name>`")
+                .wrong(format!("unknown origin `{word}` for `from`"))
+                .label("use `none`, `be:` or `srv:<name>`")
                 .haproxy(format!("'from' : invalid origin '{word}'.")));
         }
     };
@@ -175,7 +175,7 @@ fn id<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
 fn weight<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
     draft.weight = args.number(word, 0, 256).map_err(|_| {
-        args.wrong(format!("weight `{word}` is not within 0 and 256"))
+        args.wrong(format!("weight `{word}` is not between 0 and 256"))
             .haproxy(format!("weight of server is not within 0 and 256 ({word})."))
     })?;
     Ok(())
@@ -205,8 +205,8 @@ fn init_addr<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcom
             "libc" => InitAddr::Libc,
             "none" => InitAddr::None,
             address => InitAddr::Ip(address.parse().map_err(|_| {
-                args.wrong(format!("`init-addr` does not know `{address}`"))
-                    .label("last, libc, none, or an address")
+                args.wrong(format!("unknown method `{address}` for `init-addr`"))
+                    .label("use last, libc, none, or an address")
                     .haproxy(format!("'init-addr': unknown init-addr method '{address}'"))
             })?),
         });
@@ -225,8 +225,8 @@ fn log_bufsize<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outc
     let word = args.value()?;
     let size = base::units::parse_size(word).ok().filter(|size| (1..=1 << 31).contains(size));
     draft.log_bufsize = Some(size.ok_or_else(|| {
-        args.wrong(format!("`{word}` is no size of a ring"))
-            .label("bytes, or with k, m or g")
+        args.wrong(format!("invalid ring size `{word}`"))
+            .label("use a number of bytes, or a suffix k, m or g")
             .haproxy(format!("'log-bufsize' : expects a size argument (got '{word}')."))
     })? as usize);
     Ok(())
@@ -271,7 +271,7 @@ fn proxy_v2_options<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) ->
             other => {
                 let near = diag::suggest(other, ["unique-id", "crc32c", "authority", "ssl", "cert-cn"]);
                 return Err(args
-                    .wrong(format!("`proxy-v2-options` does not know `{other}`"))
+                    .wrong(format!("unknown option `{other}` for `proxy-v2-options`"))
                     .did_you_mean(near));
             }
         }
@@ -290,6 +290,6 @@ fn socks4<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
     let address = args.address(word, Accepts { port: PortRule::Required, range: false, offset: false })?;
     draft.socks4 =
-        Some(address.socket_addr().ok_or_else(|| args.wrong(format!("`{word}` is no address and port")))?);
+        Some(address.socket_addr().ok_or_else(|| args.wrong(format!("invalid address and port `{word}`")))?);
     Ok(())
 }

@@ -22,7 +22,7 @@ pub(crate) fn parse_source(args: &mut Args<'_, '_>) -> Result<SourceAddress, Dia
         if args.take("usesrc") {
             source.transparent = use_source(args)?;
         } else if args.take("interface") {
-            source.interface = Some(args.required("the name of an interface")?.as_str().into());
+            source.interface = Some(args.required("an interface name")?.as_str().into());
         } else {
             return Ok(source);
         }
@@ -34,7 +34,7 @@ type AddressAndPorts = (Option<IpAddr>, Option<(u16, u16)>);
 fn source_address(word: &Word, args: &Args<'_, '_>) -> Result<AddressAndPorts, Diagnostic> {
     let address = args.address(word, Accepts { port: PortRule::Optional, range: true, offset: false })?;
     let Destination::Ip { host, ports } = &address.place else {
-        return Err(args.wrong(format!("`{word}` is no IP address")));
+        return Err(args.wrong(format!("invalid IP address `{word}`")));
     };
     let ip = resolve_host(host).map_err(|error| args.wrong(format!("cannot resolve `{word}`: {error}")))?;
     let ports = match *ports {
@@ -51,7 +51,7 @@ fn use_source(args: &mut Args<'_, '_>) -> Result<UseSource, Diagnostic> {
         let (name, occurrence) = inside.split_once(',').unwrap_or((inside, "-1"));
         let occurrence = occurrence
             .parse()
-            .map_err(|_| args.wrong(format!("`{occurrence}` is no number of an occurrence")))?;
+            .map_err(|_| args.wrong(format!("invalid occurrence number `{occurrence}`")))?;
         return Ok(UseSource::Header(name.into(), occurrence));
     }
     match word.as_str() {
@@ -99,9 +99,9 @@ pub(crate) fn refuse_datagrams(place: &ServerPlace, word: &Word) -> Outcome {
     if !place.is_datagram {
         return Ok(());
     }
-    Err(Diagnostic::alert(format!("`{word}` is reached by datagrams, which only log messages are sent in"))
+    Err(Diagnostic::alert(format!("`{word}` is a datagram address, which only log servers support"))
         .at(word.span())
-        .help("servers of backends with `mode log` may have such addresses")
+        .help("use it in a backend with `mode log`")
         .haproxy(format!("unusable address '{word}': datagram servers need 'mode log'.")))
 }
 

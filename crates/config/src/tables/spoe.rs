@@ -29,21 +29,21 @@ const MESSAGE: Where = Where::SPOE_MESSAGE;
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    row("groups",                   "<group> …",     "the groups of messages that rules may send",                       |d, a| list(a, "group", &mut d.groups)),
-    line("log", Where::SPOE_AGENT,  "global | <target> …", "where a line about each event goes").negatable(),
-    row("max-frame-size",           "<bytes>",       "the largest frame that agents are offered",                        frame_size),
-    row("messages",                 "<message> …",   "the messages that are sent at their events",                       |d, a| list(a, "message", &mut d.messages)),
-    row("option continue-on-error", "",              "goes on with the next event of a stream when one failed",          |d, a| { d.continues = true; a.finish() }),
-    row("option dontlog-normal",    "",              "logs errors alone",                                                |d, a| switch(a, false, &mut d.only_errors)).negatable(),
-    row("option force-set-var",     "",              "lets agents set variables of the process that do not exist yet",   |d, a| { d.forces = true; a.finish() }),
-    row("option pipelining",        "",              "has a connection carry several questions at a time",               |d, a| switch(a, true, &mut d.pipelining)).negatable(),
-    row("option set-on-error",      "<var>",         "the variable of a transaction that tells what went wrong",         |d, a| name(a, &mut d.on_error)),
-    row("option set-process-time",  "<var>",         "the variable of a transaction that tells how long the last event took, in ms", |d, a| name(a, &mut d.process_time)),
-    row("option set-total-time",    "<var>",         "the variable of a transaction that tells how long all events took, in ms", |d, a| name(a, &mut d.total_time)),
-    row("option var-prefix",        "<prefix>",      "what the names of the agent's variables begin with; its own name otherwise", |d, a| name(a, &mut d.prefix)),
-    row("register-var-names",       "<var> …",       "variables that the agent may set and no line names",               |d, a| { list(a, "variable", &mut d.variables)?; d.variables.iter().try_for_each(|word| check_name(a, word)) }),
-    row("timeout processing",       "<time>",        "how long a stream waits for an answer",                            |d, a| { d.timeout = Some(a.duration(Milliseconds)?); a.finish() }),
-    row("use-backend",              "<backend>",     "the backend whose servers are the agent",                          |d, a| { d.backend = Some(a.required("the name of a backend")?); a.finish() }),
+    row("groups",                   "<group> …",     "groups of messages that rules may send",                           |d, a| list(a, "group", &mut d.groups)),
+    line("log", Where::SPOE_AGENT,  "global | <target> …", "log target for events").negatable(),
+    row("max-frame-size",           "<bytes>",       "maximum frame size offered to agents",                             frame_size),
+    row("messages",                 "<message> …",   "messages sent at their events",                                    |d, a| list(a, "message", &mut d.messages)),
+    row("option continue-on-error", "",              "continues with the next event of a stream after an error",         |d, a| { d.continues = true; a.finish() }),
+    row("option dontlog-normal",    "",              "logs only errors",                                                 |d, a| switch(a, false, &mut d.only_errors)).negatable(),
+    row("option force-set-var",     "",              "lets agents create variables with process scope",                  |d, a| { d.forces = true; a.finish() }),
+    row("option pipelining",        "",              "allows several requests in flight on a connection",                |d, a| switch(a, true, &mut d.pipelining)).negatable(),
+    row("option set-on-error",      "<var>",         "transaction variable for the error code",                          |d, a| name(a, &mut d.on_error)),
+    row("option set-process-time",  "<var>",         "transaction variable for the duration of the last event, in ms",   |d, a| name(a, &mut d.process_time)),
+    row("option set-total-time",    "<var>",         "transaction variable for the duration of all events, in ms",       |d, a| name(a, &mut d.total_time)),
+    row("option var-prefix",        "<prefix>",      "prefix of the agent's variables; the engine name by default",      |d, a| name(a, &mut d.prefix)),
+    row("register-var-names",       "<var> …",       "additional variables that the agent may set",                      |d, a| { list(a, "variable", &mut d.variables)?; d.variables.iter().try_for_each(|word| check_name(a, word)) }),
+    row("timeout processing",       "<time>",        "maximum time that a stream waits for a response",                  |d, a| { d.timeout = Some(a.duration(Milliseconds)?); a.finish() }),
+    row("use-backend",              "<backend>",     "backend of the agent's servers",                                   |d, a| { d.backend = Some(a.required("a backend name")?); a.finish() }),
     ignored("maxconnrate"),
     ignored("maxerrrate"),
     ignored("max-waiting-frames"),
@@ -52,15 +52,15 @@ pub static TABLE: &[Keyword] = &[
     ignored("timeout hello"),
     ignored("timeout idle"),
 
-    line("acl",   MESSAGE, "<aclname> <criterion> [flags] [operator] <value> …", "a condition of this section's event"),
-    line("args",  MESSAGE, "[<name>=]<sample> …",    "what the message tells"),
-    line("event", MESSAGE, "<name> [ { if | unless } <condition> ]", "when the message is sent"),
+    line("acl",   MESSAGE, "<aclname> <criterion> [flags] [operator] <value> …", "defines a condition for the event of this section"),
+    line("args",  MESSAGE, "[<name>=]<sample> …",    "contents of the message"),
+    line("event", MESSAGE, "<name> [ { if | unless } <condition> ]", "event that triggers the message"),
 
-    line("messages", Where::SPOE_GROUP, "<message> …", "the messages of the group"),
+    line("messages", Where::SPOE_GROUP, "<message> …", "messages of the group"),
 ];
 
 fn list<'a>(args: &mut Args<'a, '_>, what: &str, all: &mut Vec<&'a Word>) -> Outcome {
-    all.push(args.required(&format!("the name of a {what}"))?);
+    all.push(args.required(&format!("a {what} name"))?);
     all.extend(args.rest());
     Ok(())
 }
@@ -93,9 +93,9 @@ fn check_name(args: &Args<'_, '_>, word: &Word) -> Outcome {
         return Ok(());
     }
     let keyword = args.keyword();
-    Err(Diagnostic::alert(format!("`{word}` is no name of a variable"))
+    Err(Diagnostic::alert(format!("invalid variable name `{word}`"))
         .at(word.span())
-        .label("letters, digits, `.` and `_` are")
+        .label("use letters, digits, `.` and `_`")
         .haproxy(format!("'{keyword}' only supports [a-zA-Z0-9_.] chars.")))
 }
 

@@ -13,20 +13,20 @@ use crate::tables::global::SECONDS;
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     // name where arguments description setting
-    proxy("stats enable",       DFLB, "",                 "serves the statistics page",                      |s, a| { page(s); a.finish() }).lenient_words(),
-    proxy("stats uri",          DFLB, "<prefix>",         "where the page is",                               uri).lenient_words(),
-    proxy("stats realm",        DFLB, "<realm>",          "the realm shown when a password is asked for",    realm).lenient_words(),
-    proxy("stats auth",         DFLB, "<user>:<passwd>",  "who may see the page",                            auth).lenient_words(),
-    proxy("stats refresh",      DFLB, "<delay>",          "how often the page reloads itself",               refresh).lenient_words(),
-    proxy("stats scope",        DFLB, "{ <name> | \".\" }", "which proxies are shown",                       scope).lenient_words(),
-    proxy("stats hide-version", DFLB, "",                 "does not show the version",                       |s, a| { page(s).hide_version = true; a.finish() }).lenient_words(),
+    proxy("stats enable",       DFLB, "",                 "enables the statistics page",                     |s, a| { page(s); a.finish() }).lenient_words(),
+    proxy("stats uri",          DFLB, "<prefix>",         "URI of the page",                                 uri).lenient_words(),
+    proxy("stats realm",        DFLB, "<realm>",          "realm shown in the password prompt",              realm).lenient_words(),
+    proxy("stats auth",         DFLB, "<user>:<passwd>",  "credentials for the page",                        auth).lenient_words(),
+    proxy("stats refresh",      DFLB, "<delay>",          "refresh interval of the page",                    refresh).lenient_words(),
+    proxy("stats scope",        DFLB, "{ <name> | \".\" }", "proxies shown on the page",                     scope).lenient_words(),
+    proxy("stats hide-version", DFLB, "",                 "hides the version",                               |s, a| { page(s).hide_version = true; a.finish() }).lenient_words(),
     proxy("stats show-version", DFLB, "",                 "shows the version",                               |s, a| { page(s).hide_version = false; a.finish() }).lenient_words(),
-    proxy("stats show-legends", DFLB, "",                 "explains more when pointed at",                   |s, a| { page(s).show_legends = true; a.finish() }).lenient_words(),
-    ineffective("stats show-modules", DFLB, "no module has counters of its own here"),
-    proxy("stats show-node",    DFLB, "[ <name> ]",       "shows the machine's name, or this one",           show_node).lenient_words(),
-    proxy("stats show-desc",    DFLB, "[ <desc> ]",       "shows global's description, or this one",         show_desc),
-    rule("stats admin",         FLB,  "{ if | unless } <cond>", "when the page may change servers"),
-    rule("stats http-request",  FLB,  "{ allow | deny | auth [realm <realm>] } [ { if | unless } <condition> ]", "rules for the page"),
+    proxy("stats show-legends", DFLB, "",                 "shows more details in tooltips",                  |s, a| { page(s).show_legends = true; a.finish() }).lenient_words(),
+    ineffective("stats show-modules", DFLB, "no module has its own counters"),
+    proxy("stats show-node",    DFLB, "[ <name> ]",       "shows the machine's name, or the given one",      show_node).lenient_words(),
+    proxy("stats show-desc",    DFLB, "[ <desc> ]",       "shows the global description, or the given one",  show_desc),
+    rule("stats admin",         FLB,  "{ if | unless } <cond>", "condition for changing servers on the page"),
+    rule("stats http-request",  FLB,  "{ allow | deny | auth [realm <realm>] } [ { if | unless } <condition> ]", "access rule of the page"),
 ];
 
 /// Any `stats` line turns the page on.

@@ -19,17 +19,17 @@ use crate::draft::settings::GlobalSettings;
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     //     name                     arguments                            description                                                      setting
-    global("busy-polling",          "",                                  "polls without sleeping: less latency, more CPU",                |g, a| { g.plan.wishes.busy_polling = !a.negated(); a.finish() }).negatable(),
-    global("nbthread",              "<number>",                          "how many threads; one a core when not given",                   nbthread),
-    global("thread-groups",         "<number>",                          "how many groups of threads",                                    |g, a| some(&mut g.plan.wishes.groups, a, MAX_GROUPS)),
-    global("thread-group",          "<group> [<range>...] [busy-polling]", "the threads of a group; Weir's own: whether they poll without sleeping", thread_group),
-    global("max-threads-per-group", "<number>",                          "how many threads a group may have",                             |g, a| { g.plan.wishes.max_per_group = a.integer("an integer", 1, MAX_GROUP_SIZE)?; a.finish() }),
-    global("thread-hard-limit",     "<number>",                          "the most threads, found or said",                               |g, a| some(&mut g.plan.wishes.hard_limit, a, 4096)),
+    global("busy-polling",          "",                                  "polls without sleeping: lower latency, more CPU usage",         |g, a| { g.plan.wishes.busy_polling = !a.negated(); a.finish() }).negatable(),
+    global("nbthread",              "<number>",                          "number of threads; one per CPU core by default",                nbthread),
+    global("thread-groups",         "<number>",                          "number of thread groups",                                       |g, a| some(&mut g.plan.wishes.groups, a, MAX_GROUPS)),
+    global("thread-group",          "<group> [<range>...] [busy-polling]", "threads of a group; Weir extension: whether they poll without sleeping", thread_group),
+    global("max-threads-per-group", "<number>",                          "maximum number of threads per group",                           |g, a| { g.plan.wishes.max_per_group = a.integer("an integer", 1, MAX_GROUP_SIZE)?; a.finish() }),
+    global("thread-hard-limit",     "<number>",                          "upper bound of the number of threads",                          |g, a| some(&mut g.plan.wishes.hard_limit, a, 4096)),
     global("cpu-map",               "[auto:]<group>[/<threads>] <cpu>...", "binds threads to CPUs",                                       cpu_map),
-    global("cpu-set",               "{ reset | drop-<part> <set> | only-<part> <set> }...", "which CPUs may be used",                     cpu_set),
-    global("cpu-policy",            "<policy> [threads-per-core { 1 | auto }]", "how CPUs become groups of threads",                      cpu_policy),
-    global("cpu-affinity",          "{ auto | per-core | per-group [auto | loose] | per-thread | per-ccx }", "what each thread is bound to", cpu_affinity),
-    global("tune.listener.default-shards", "{ by-process | by-thread | by-group }", "how many sockets a bind line without `shards` has", default_shards),
+    global("cpu-set",               "{ reset | drop-<part> <set> | only-<part> <set> }...", "CPUs that may be used",                      cpu_set),
+    global("cpu-policy",            "<policy> [threads-per-core { 1 | auto }]", "how CPUs are assigned to thread groups",                 cpu_policy),
+    global("cpu-affinity",          "{ auto | per-core | per-group [auto | loose] | per-thread | per-ccx }", "CPUs that each thread is bound to", cpu_affinity),
+    global("tune.listener.default-shards", "{ by-process | by-thread | by-group }", "number of sockets of a bind line without `shards`",  default_shards),
 ];
 
 fn some(value: &mut Option<usize>, args: &mut Args<'_, '_>, high: usize) -> Outcome {
@@ -46,7 +46,7 @@ fn nbthread<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Out
 }
 
 fn thread_group<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let number = args.integer("the number of a group", 1, MAX_GROUPS)?;
+    let number = args.integer("a group number", 1, MAX_GROUPS)?;
     let mut settings = GroupSettings::default();
     while let Some(word) = args.next() {
         if word == "busy-polling" {
@@ -56,25 +56,25 @@ fn thread_group<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) ->
         let (first, last) = match NumberSet::parse(word) {
             Ok(NumberSet::Range(first, last)) if last < usize::MAX => (first, last),
             _ => {
-                return Err(Diagnostic::alert(format!("`{word}` is no range of threads"))
+                return Err(Diagnostic::alert(format!("invalid range of threads `{word}`"))
                     .at(word.span())
-                    .help("a number or two joined by a dash, like `1-16`; threads are counted from 1 over the process"));
+                    .help("use a number or a range such as `1-16`; threads are numbered from 1 across the process"));
             }
         };
         settings.threads = Some(match settings.threads {
             None => (first, last),
             Some((start, end)) if first == end + 1 => (start, last),
             Some(_) => {
-                return Err(Diagnostic::alert("the threads of a group must follow one another")
+                return Err(Diagnostic::alert("the threads of a group must be contiguous")
                     .at(word.span())
-                    .help("write one range for each group"));
+                    .help("use one range per group"));
             }
         });
     }
     if let Some((first, last)) = settings.threads {
         if last - first >= MAX_GROUP_SIZE {
             return Err(Diagnostic::alert(format!(
-                "`thread-group {number}` has {} threads, and a group at most {MAX_GROUP_SIZE}",
+                "`thread-group {number}` has {} threads, the maximum is {MAX_GROUP_SIZE}",
                 last - first + 1
             ))
             .at(args.statement.keyword_span()));
@@ -105,7 +105,7 @@ fn take_threads(
         };
         settings.threads = Some(left);
         args.warn(format!(
-            "`thread-group {number}` takes threads that `thread-group {other}` named before: threads {} to {} are left to it",
+            "`thread-group {number}` reuses threads of `thread-group {other}`, which keeps threads {} to {}",
             left.0, left.1
         ));
     }
@@ -120,9 +120,9 @@ pub fn thread_set(word: &Word, text: &str) -> Result<ThreadSet, Diagnostic> {
     match text.split_once('/') {
         Some((group, threads)) => {
             if group.parse::<usize>().is_err() {
-                return Err(Diagnostic::alert(format!("`{group}` is no thread group"))
+                return Err(Diagnostic::alert(format!("invalid thread group `{group}`"))
                     .at(word.span())
-                    .help("one number before the slash: `2/1-4` are threads 1 to 4 of the second group"));
+                    .help("use one number before the slash: `2/1-4` means threads 1 to 4 of group 2"));
             }
             Ok(ThreadSet { groups: Some(set(word, group)?), threads: set(word, threads)? })
         }
@@ -165,7 +165,7 @@ fn within(word: &Word, text: &str, set: NumberSet, what: &str, most: usize) -> R
 /// Parses the rest of the line as CPUs: numbers and ranges, separated by commas and blanks.
 fn cpus(args: &mut Args<'_, '_>) -> Result<Cpus, Diagnostic> {
     let mut all = Cpus::new();
-    let first = args.required("a set of CPUs, like `0-3`")?;
+    let first = args.required("a set of CPUs, such as `0-3`")?;
     for word in std::iter::once(first).chain(args.rest()) {
         all.extend(numbers(word, "cpu-map :", MAX_CPU)?);
     }
@@ -182,13 +182,13 @@ fn numbers(word: &Word, who: &str, most: usize) -> Result<Cpus, Diagnostic> {
         let open = part.strip_suffix('-').map(|first| format!("{first}-{LAST}"));
         let found = parse_list(open.as_deref().unwrap_or(part));
         if found.is_empty() {
-            return Err(Diagnostic::alert(format!("`{part}` is no set of CPUs"))
+            return Err(Diagnostic::alert(format!("invalid set of CPUs `{part}`"))
                 .at(word.span())
-                .help("a number or a range like `0-3`; CPUs are counted from 0"));
+                .help("use a number or a range such as `0-3`; CPUs are numbered from 0"));
         }
         if let Some(beyond) = found.last().filter(|last| **last > most) {
             return Err(Diagnostic::alert(format!(
-                "there is no CPU {beyond}: they are numbered from 0 to {most}"
+                "CPU {beyond} is out of range: CPUs are numbered from 0 to {most}"
             ))
             .at(word.span())
             .haproxy(format!("{who} supports CPU numbers from 0 to {most}.")));
@@ -220,7 +220,7 @@ fn cpu_set<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outc
                 let names =
                     PARTS.iter().flat_map(|(name, _)| [format!("drop-{name}"), format!("only-{name}")]);
                 let names: Vec<String> = names.chain(["reset".to_owned()]).collect();
-                return Err(Diagnostic::alert(format!("`cpu-set` does not know `{word}`"))
+                return Err(Diagnostic::alert(format!("unknown argument `{word}` for `cpu-set`"))
                     .at(word.span())
                     .did_you_mean(diag::suggest(word, names.iter().map(String::as_str)))
                     .help(format!("one of: {}", names.join(", "))));
@@ -228,7 +228,7 @@ fn cpu_set<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outc
             Some((only, part)) => {
                 let most = if part == CpuSelector::Cpu { MAX_CPU } else { usize::MAX };
                 let who = format!("'cpu-set {word}':");
-                let numbers = numbers(args.required("a set of numbers, like `0-3`")?, &who, most)?;
+                let numbers = numbers(args.required("a set of numbers, such as `0-3`")?, &who, most)?;
                 global.plan.wishes.rules.push(CpuRule { only, part, numbers });
             }
         }

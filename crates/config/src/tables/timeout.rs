@@ -16,18 +16,18 @@ use crate::draft::settings::ProxySettings;
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     // name where arguments description setting
-    proxy("timeout client",          DFL_FORWARD,  "<timeout>", "inactivity of the client",                                  |s, a| set(s, |t| &mut t.client, a)),
-    proxy("timeout client-fin",      DFL,  "<timeout>", "inactivity of the client once one side has closed",         |s, a| set(s, |t| &mut t.client_fin, a)),
-    proxy("timeout client-hs",       DFL,  "<timeout>", "the client's handshake",                                    |s, a| set(s, |t| &mut t.client_handshake, a)),
-    proxy("timeout http-request",    DFLB, "<timeout>", "a whole request's head",                                    |s, a| set(s, |t| &mut t.http_request, a)),
-    proxy("timeout http-keep-alive", DFLB, "<timeout>", "the next request on an idle connection",                    |s, a| set(s, |t| &mut t.http_keep_alive, a)),
-    proxy("timeout connect",         DLB_RING,  "<timeout>", "a connection to a server",                                  |s, a| set(s, |t| &mut t.connect, a)),
-    proxy("timeout queue",           DLB,  "<timeout>", "a place on a server, in the queue",                         |s, a| set(s, |t| &mut t.queue, a)),
-    proxy("timeout server",          DLB_RING,  "<timeout>", "inactivity of the server",                                  |s, a| set(s, |t| &mut t.server, a)),
-    proxy("timeout server-fin",      DLB,  "<timeout>", "inactivity of the server once one side has closed",         |s, a| set(s, |t| &mut t.server_fin, a)),
-    proxy("timeout tunnel",          DLB,  "<timeout>", "inactivity of a tunnel, either side",                       |s, a| set(s, |t| &mut t.tunnel, a)),
-    proxy("timeout tarpit",          DFLB, "<timeout>", "how long a tarpitted request is held",                      |s, a| set(s, |t| &mut t.tarpit, a)),
-    proxy("timeout check",           DLB,  "<timeout>", "the answer to a health check, once connected",              |s, a| set(s, |t| &mut t.check, a)),
+    proxy("timeout client",          DFL_FORWARD,  "<timeout>", "inactivity timeout of the client",                          |s, a| set(s, |t| &mut t.client, a)),
+    proxy("timeout client-fin",      DFL,  "<timeout>", "inactivity timeout of the client after one side has closed", |s, a| set(s, |t| &mut t.client_fin, a)),
+    proxy("timeout client-hs",       DFL,  "<timeout>", "timeout of the client's handshake",                         |s, a| set(s, |t| &mut t.client_handshake, a)),
+    proxy("timeout http-request",    DFLB, "<timeout>", "timeout for a complete request header section",             |s, a| set(s, |t| &mut t.http_request, a)),
+    proxy("timeout http-keep-alive", DFLB, "<timeout>", "timeout for the next request on an idle connection",        |s, a| set(s, |t| &mut t.http_keep_alive, a)),
+    proxy("timeout connect",         DLB_RING,  "<timeout>", "timeout of a connection attempt to a server",               |s, a| set(s, |t| &mut t.connect, a)),
+    proxy("timeout queue",           DLB,  "<timeout>", "maximum time in the queue",                                 |s, a| set(s, |t| &mut t.queue, a)),
+    proxy("timeout server",          DLB_RING,  "<timeout>", "inactivity timeout of the server",                          |s, a| set(s, |t| &mut t.server, a)),
+    proxy("timeout server-fin",      DLB,  "<timeout>", "inactivity timeout of the server after one side has closed", |s, a| set(s, |t| &mut t.server_fin, a)),
+    proxy("timeout tunnel",          DLB,  "<timeout>", "inactivity timeout of a tunnel, on both sides",             |s, a| set(s, |t| &mut t.tunnel, a)),
+    proxy("timeout tarpit",          DFLB, "<timeout>", "time for which a tarpitted request is held",                |s, a| set(s, |t| &mut t.tarpit, a)),
+    proxy("timeout check",           DLB,  "<timeout>", "timeout for the response to a health check, once connected", |s, a| set(s, |t| &mut t.check, a)),
     removed("clitimeout", DFL, "Use 'timeout client'"),
     removed("srvtimeout", DLB, "Use 'timeout server'"),
     removed("contimeout", DLB, "Use 'timeout connect' or 'timeout queue'"),
@@ -46,7 +46,7 @@ fn set(
     let Some(word) = args.peek() else {
         return Err(Diagnostic::alert(format!("`{keyword}` expects a time"))
             .at(args.statement.end())
-            .label("such as `30s`; milliseconds when no unit is given")
+            .label("such as `30s`; the default unit is milliseconds")
             .haproxy(format!("'{keyword}' expects an integer value (in milliseconds)")));
     };
     let value = args.duration(Milliseconds)?;

@@ -12,15 +12,15 @@ use crate::tables::server_row::{ServerKeyword, row as server};
 
 const SSL3: &str = "SSL 3.0 is never spoken";
 const EARLY: &str =
-    "not where OpenSSL serves the line; nor in `mode tcp` or over HTTP/2 before the handshake is over";
-const EARLY_SERVER: &str = "not where OpenSSL serves the line";
-const TICKETS: &str = "tickets of clients that OpenSSL serves are sealed with keys of its own";
-const SIGALGS: &str = "OpenSSL is not told, where it serves the line";
-const REUSE: &str = "sessions are not resumed where OpenSSL serves the line";
-const KERNEL: &str = "TLS is done in user space, which a warning tells";
-const NPN: &str = "`alpn` took its place";
+    "not on lines that OpenSSL serves, in `mode tcp`, or over HTTP/2 before the handshake completes";
+const EARLY_SERVER: &str = "not on lines that OpenSSL serves";
+const TICKETS: &str = "tickets for clients that OpenSSL serves are sealed with separate keys";
+const SIGALGS: &str = "not passed to OpenSSL if it serves the line";
+const REUSE: &str = "no session resumption on lines that OpenSSL serves";
+const KERNEL: &str = "accepted with a warning: TLS stays in user space";
+const NPN: &str = "replaced by `alpn`";
 const SUITES: &str =
-    "suites that only OpenSSL has are left out where TLS 1.3 is spoken and rustls has others of the list";
+    "OpenSSL-only suites are skipped if TLS 1.3 is enabled and rustls supports other suites in the list";
 
 /// The options in crt-lists and of `ssl-f-use`, which the runtime socket needs too.
 pub use tls::files::LIST_OPTIONS as CRT_LIST;
@@ -28,98 +28,98 @@ pub use tls::files::LIST_OPTIONS as CRT_LIST;
 /// The rows of `bind` lines.
 #[rustfmt::skip]
 pub static BIND: &[BindKeyword] = &[
-    bind("ssl",              "",              "speaks TLS",                                       |d, _| { d.tls.enabled = true; Ok(()) }),
-    bind("crt",              "<file> | <directory>", "certificates with their keys",              |d, a| { let word = a.value()?; d.tls.certificates.push(CertificateSource::File(word.into())); Ok(()) }),
-    bind("default-crt",      "<file>",        "the certificate for clients that name no other's", |d, a| { let word = a.value()?; d.tls.certificates.push(CertificateSource::Default(word.into())); Ok(()) }),
-    bind("crt-list",         "<file>",        "certificates with options and names",              |d, a| { let word = a.value()?; d.tls.certificates.push(CertificateSource::List(word.into())); Ok(()) }),
-    bind("generate-certificates", "",         "makes certificates for names that none is for",   |d, a| { d.tls.generates = Some(a.last().span()); Ok(()) }),
-    bind("ca-sign-file",     "<file>",        "the authority that signs them, with its key",      |d, a| word(&mut d.tls.sign_file, a)),
-    bind("ca-sign-pass",     "<passphrase>",  "what its key is encrypted with",                   |d, a| word(&mut d.tls.sign_pass, a)),
-    bind("strict-sni",       "",              "refuses names without a certificate of theirs",    |d, _| { d.tls.strict_sni = Some(true); Ok(()) }),
-    bind("no-strict-sni",    "",              "serves them with the default certificate",         |d, _| { d.tls.strict_sni = Some(false); Ok(()) }),
-    bind("alpn",             "<protocols>",   "the protocols offered, preferred first",           |d, a| { d.tls.words.no_alpn = false; word(&mut d.tls.words.alpn, a) }),
-    bind("no-alpn",          "",              "offers no protocol",                               |d, _| { d.tls.words.no_alpn = true; Ok(()) }),
-    bind("npn",              "<protocols>",   "gone: `alpn` took its place",                      |_, a| a.value().map(|_| ())).without_effect(NPN),
-    bind("ca-file",          "<file>",        "who may sign certificates of clients",             |d, a| word(&mut d.tls.words.ca_file, a)),
-    bind("ca-verify-file",   "<file>",        "more of them, whose names clients are not told",   |d, a| word(&mut d.tls.words.ca_verify_file, a)),
-    bind("crl-file",         "<file>",        "certificates that were revoked",                   |d, a| word(&mut d.tls.words.crl_file, a)),
-    bind("crt-ignore-err",   "all | <error>[,...]", "faults of a client's certificate that are let pass",         |d, a| word(&mut d.tls.crt_ignore, a)),
-    bind("ca-ignore-err",    "all | <error>[,...]", "faults of the certificates above it that are let pass",      |d, a| word(&mut d.tls.ca_ignore, a)),
-    bind("no-ca-names",      "",              "clients are not told whom to have a certificate of", |d, _| { d.tls.no_ca_names = true; Ok(()) }),
-    bind("verify",           "none | optional | required", "whether clients need a certificate",  |d, a| verify(&mut d.tls.words, a, true)),
-    bind("ciphers",          "<ciphers>",     "suites up to TLS 1.2, in OpenSSL's notation",      |d, a| word(&mut d.tls.words.ciphers, a)).partial(SUITES),
-    bind("ciphersuites",     "<suites>",      "suites of TLS 1.3",                                |d, a| word(&mut d.tls.words.ciphersuites, a)),
-    bind("curves",           "<curves>",      "groups for the exchange of keys, preferred first", |d, a| word(&mut d.tls.words.curves, a)),
-    bind("ecdhe",            "<curve>",       "the same, for one",                                |d, a| ecdhe(&mut d.tls.words, a)),
-    bind("sigalgs",          "<sigalgs>",     "what our key signs with",                          |d, a| word(&mut d.tls.words.sigalgs, a)),
-    bind("client-sigalgs",   "<sigalgs>",     "what keys of clients may sign with",               |d, a| word(&mut d.tls.words.client_sigalgs, a)).partial(SIGALGS),
-    bind("prefer-client-ciphers", "",         "the client's order of suites counts",              |d, _| { d.tls.words.prefer_client = true; Ok(()) }),
-    bind("ssl-min-ver",      "<version>",     "the oldest version",                               |d, a| { d.tls.words.versions.min = Some(version(a)?); Ok(()) }),
-    bind("ssl-max-ver",      "<version>",     "the newest version",                               |d, a| { d.tls.words.versions.max = Some(version(a)?); Ok(()) }),
-    bind("force-sslv3",      "",              "SSL 3.0 alone",                                    |d, a| force(&mut d.tls.words.versions, a)).partial(SSL3),
-    bind("force-tlsv10",     "",              "TLS 1.0 alone",                                    |d, a| force(&mut d.tls.words.versions, a)),
-    bind("force-tlsv11",     "",              "TLS 1.1 alone",                                    |d, a| force(&mut d.tls.words.versions, a)),
-    bind("force-tlsv12",     "",              "TLS 1.2 alone",                                    |d, a| force(&mut d.tls.words.versions, a)),
-    bind("force-tlsv13",     "",              "TLS 1.3 alone",                                    |d, a| force(&mut d.tls.words.versions, a)),
-    bind("no-sslv3",         "",              "no SSL 3.0, which is never spoken",                |d, a| without(&mut d.tls.words.versions, a)),
-    bind("no-tlsv10",        "",              "no TLS 1.0",                                       |d, a| without(&mut d.tls.words.versions, a)),
-    bind("no-tlsv11",        "",              "no TLS 1.1",                                       |d, a| without(&mut d.tls.words.versions, a)),
-    bind("no-tlsv12",        "",              "no TLS 1.2",                                       |d, a| without(&mut d.tls.words.versions, a)),
-    bind("no-tlsv13",        "",              "no TLS 1.3",                                       |d, a| without(&mut d.tls.words.versions, a)),
-    bind("tls-ticket-keys",  "<file>",        "the keys of tickets, shared with other processes", |d, a| word(&mut d.tls.ticket_keys, a)).partial(TICKETS),
-    bind("allow-0rtt",       "",              "takes early data: requests that somebody else may send once more", |d, a| { d.tls.early = Some(a.last().span()); Ok(()) }).partial(EARLY),
-    bind("ktls",             "on | off",      "whether the kernel does TLS",                      |d, a| { d.tls.kernel = Some(kernel(a)?); Ok(()) }).partial(KERNEL),
-    bind("tls-tickets",      "",              "sessions are resumed with tickets",                |d, _| { d.tls.words.tickets = Some(true); Ok(()) }),
-    bind("no-tls-tickets",   "",              "no tickets are given",                             |d, _| { d.tls.words.tickets = Some(false); Ok(()) }),
+    bind("ssl",              "",              "enables TLS",                                      |d, _| { d.tls.enabled = true; Ok(()) }),
+    bind("crt",              "<file> | <directory>", "certificates with their private keys",      |d, a| { let word = a.value()?; d.tls.certificates.push(CertificateSource::File(word.into())); Ok(()) }),
+    bind("default-crt",      "<file>",        "certificate for clients that match no other certificate", |d, a| { let word = a.value()?; d.tls.certificates.push(CertificateSource::Default(word.into())); Ok(()) }),
+    bind("crt-list",         "<file>",        "list of certificates with options and names",      |d, a| { let word = a.value()?; d.tls.certificates.push(CertificateSource::List(word.into())); Ok(()) }),
+    bind("generate-certificates", "",         "generates certificates for names without one",    |d, a| { d.tls.generates = Some(a.last().span()); Ok(()) }),
+    bind("ca-sign-file",     "<file>",        "CA that signs generated certificates, with its key", |d, a| word(&mut d.tls.sign_file, a)),
+    bind("ca-sign-pass",     "<passphrase>",  "passphrase of that CA's key",                      |d, a| word(&mut d.tls.sign_pass, a)),
+    bind("strict-sni",       "",              "rejects server names without a matching certificate", |d, _| { d.tls.strict_sni = Some(true); Ok(()) }),
+    bind("no-strict-sni",    "",              "serves unmatched server names with the default certificate", |d, _| { d.tls.strict_sni = Some(false); Ok(()) }),
+    bind("alpn",             "<protocols>",   "protocols to negotiate with ALPN, preferred first", |d, a| { d.tls.words.no_alpn = false; word(&mut d.tls.words.alpn, a) }),
+    bind("no-alpn",          "",              "disables ALPN",                                    |d, _| { d.tls.words.no_alpn = true; Ok(()) }),
+    bind("npn",              "<protocols>",   "removed: use `alpn`",                              |_, a| a.value().map(|_| ())).without_effect(NPN),
+    bind("ca-file",          "<file>",        "CAs that may sign client certificates",            |d, a| word(&mut d.tls.words.ca_file, a)),
+    bind("ca-verify-file",   "<file>",        "additional CAs to verify clients with, not announced to them", |d, a| word(&mut d.tls.words.ca_verify_file, a)),
+    bind("crl-file",         "<file>",        "certificate revocation lists",                     |d, a| word(&mut d.tls.words.crl_file, a)),
+    bind("crt-ignore-err",   "all | <error>[,...]", "verification errors of client certificates to ignore",       |d, a| word(&mut d.tls.crt_ignore, a)),
+    bind("ca-ignore-err",    "all | <error>[,...]", "verification errors of their CA certificates to ignore",     |d, a| word(&mut d.tls.ca_ignore, a)),
+    bind("no-ca-names",      "",              "does not announce the accepted CAs to clients",    |d, _| { d.tls.no_ca_names = true; Ok(()) }),
+    bind("verify",           "none | optional | required", "whether clients must present a certificate", |d, a| verify(&mut d.tls.words, a, true)),
+    bind("ciphers",          "<ciphers>",     "cipher suites up to TLS 1.2, in OpenSSL notation", |d, a| word(&mut d.tls.words.ciphers, a)).partial(SUITES),
+    bind("ciphersuites",     "<suites>",      "TLS 1.3 cipher suites",                            |d, a| word(&mut d.tls.words.ciphersuites, a)),
+    bind("curves",           "<curves>",      "key exchange groups, preferred first",             |d, a| word(&mut d.tls.words.curves, a)),
+    bind("ecdhe",            "<curve>",       "the same, for a single group",                     |d, a| ecdhe(&mut d.tls.words, a)),
+    bind("sigalgs",          "<sigalgs>",     "signature algorithms for our own key",             |d, a| word(&mut d.tls.words.sigalgs, a)),
+    bind("client-sigalgs",   "<sigalgs>",     "signature algorithms accepted from clients",       |d, a| word(&mut d.tls.words.client_sigalgs, a)).partial(SIGALGS),
+    bind("prefer-client-ciphers", "",         "follows the client's order of cipher suites",      |d, _| { d.tls.words.prefer_client = true; Ok(()) }),
+    bind("ssl-min-ver",      "<version>",     "minimum TLS version",                              |d, a| { d.tls.words.versions.min = Some(version(a)?); Ok(()) }),
+    bind("ssl-max-ver",      "<version>",     "maximum TLS version",                              |d, a| { d.tls.words.versions.max = Some(version(a)?); Ok(()) }),
+    bind("force-sslv3",      "",              "allows only SSL 3.0",                              |d, a| force(&mut d.tls.words.versions, a)).partial(SSL3),
+    bind("force-tlsv10",     "",              "allows only TLS 1.0",                              |d, a| force(&mut d.tls.words.versions, a)),
+    bind("force-tlsv11",     "",              "allows only TLS 1.1",                              |d, a| force(&mut d.tls.words.versions, a)),
+    bind("force-tlsv12",     "",              "allows only TLS 1.2",                              |d, a| force(&mut d.tls.words.versions, a)),
+    bind("force-tlsv13",     "",              "allows only TLS 1.3",                              |d, a| force(&mut d.tls.words.versions, a)),
+    bind("no-sslv3",         "",              "disables SSL 3.0, which is not supported in any case", |d, a| without(&mut d.tls.words.versions, a)),
+    bind("no-tlsv10",        "",              "disables TLS 1.0",                                 |d, a| without(&mut d.tls.words.versions, a)),
+    bind("no-tlsv11",        "",              "disables TLS 1.1",                                 |d, a| without(&mut d.tls.words.versions, a)),
+    bind("no-tlsv12",        "",              "disables TLS 1.2",                                 |d, a| without(&mut d.tls.words.versions, a)),
+    bind("no-tlsv13",        "",              "disables TLS 1.3",                                 |d, a| without(&mut d.tls.words.versions, a)),
+    bind("tls-ticket-keys",  "<file>",        "session ticket keys shared with other processes",  |d, a| word(&mut d.tls.ticket_keys, a)).partial(TICKETS),
+    bind("allow-0rtt",       "",              "accepts early data, which an attacker can replay", |d, a| { d.tls.early = Some(a.last().span()); Ok(()) }).partial(EARLY),
+    bind("ktls",             "on | off",      "whether the kernel handles TLS records",           |d, a| { d.tls.kernel = Some(kernel(a)?); Ok(()) }).partial(KERNEL),
+    bind("tls-tickets",      "",              "enables session tickets",                          |d, _| { d.tls.words.tickets = Some(true); Ok(()) }),
+    bind("no-tls-tickets",   "",              "disables session tickets",                         |d, _| { d.tls.words.tickets = Some(false); Ok(()) }),
 ];
 
 /// The rows of `server` lines.
 #[rustfmt::skip]
 pub static SERVER: &[ServerKeyword] = &[
-    server("ssl",            "",              "speaks TLS",                                       |d, _| { (d.tls.enabled, d.tls.said) = (true, true); Ok(()) }),
-    server("no-ssl",         "",              "speaks plain text",                                |d, _| { (d.tls.enabled, d.tls.refused) = (false, true); Ok(()) }),
-    server("alpn",           "<protocols>",   "the protocols offered, preferred first",           |d, a| { d.tls.words.no_alpn = false; word(&mut d.tls.words.alpn, a) }),
-    server("npn",            "<protocols>",   "gone: `alpn` took its place",                      |_, a| a.value().map(|_| ())).without_effect(NPN),
-    server("ca-file",        "<file>",        "who may sign its certificate",                     |d, a| word(&mut d.tls.words.ca_file, a)),
-    server("crl-file",       "<file>",        "certificates that were revoked",                   |d, a| word(&mut d.tls.words.crl_file, a)),
-    server("crt",            "<file>",        "the certificate shown to it",                      |d, a| word(&mut d.tls.certificate, a)),
-    server("verify",         "none | required", "whether its certificate is verified",            |d, a| verify(&mut d.tls.words, a, false)),
-    server("verifyhost",     "<host>",        "the name that its certificate must have where none is sent to it", |d, a| word(&mut d.tls.verify_host, a)),
-    server("no-verifyhost",  "",              "none",                                             |d, _| { d.tls.verify_host = None; Ok(()) }),
-    server("sni",            "<expression>",  "the name sent to it",                              |d, a| word(&mut d.tls.sni, a)),
-    server("sni-auto",       "",              "the host that the client asked for is sent to it", |d, _| { d.tls.no_sni_auto = false; Ok(()) }),
-    server("no-sni-auto",    "",              "it is not",                                        |d, _| { d.tls.no_sni_auto = true; Ok(()) }),
-    server("allow-0rtt",     "",              "is sent early data",                               |d, a| { d.tls.early = Some(a.last().span()); Ok(()) }).partial(EARLY_SERVER),
-    server("ssl-reuse",      "",              "sessions are resumed",                             |d, _| { d.tls.no_reuse = false; Ok(()) }).partial(REUSE),
-    server("no-ssl-reuse",   "",              "each connection makes its own session",            |d, _| { d.tls.no_reuse = true; Ok(()) }),
-    server("check-ssl",      "",              "checks speak TLS",                                 |d, _| { d.tls.check = Some(true); Ok(()) }),
-    server("no-check-ssl",   "",              "checks speak plain text",                          |d, _| { d.tls.check = Some(false); Ok(()) }),
-    server("check-sni-auto", "",              "checks send the host that they ask for",           |d, _| { d.tls.no_check_sni_auto = false; Ok(()) }),
-    server("no-check-sni-auto", "",           "checks send no name by themselves",                |d, _| { d.tls.no_check_sni_auto = true; Ok(()) }),
-    server("check-sni",      "<name>",        "the name that checks send",                        |d, a| word(&mut d.tls.check_sni, a)),
-    server("check-alpn",     "<protocols>",   "the protocols that checks offer",                  |d, a| word(&mut d.tls.check_alpn, a)),
-    server("ciphers",        "<ciphers>",     "suites up to TLS 1.2, in OpenSSL's notation",      |d, a| word(&mut d.tls.words.ciphers, a)).partial(SUITES),
-    server("ciphersuites",   "<suites>",      "suites of TLS 1.3",                                |d, a| word(&mut d.tls.words.ciphersuites, a)),
-    server("curves",         "<curves>",      "groups for the exchange of keys, preferred first", |d, a| word(&mut d.tls.words.curves, a)),
-    server("sigalgs",        "<sigalgs>",     "what its key may sign with",                       |d, a| word(&mut d.tls.words.sigalgs, a)),
-    server("client-sigalgs", "<sigalgs>",     "what our key signs with",                          |d, a| word(&mut d.tls.words.client_sigalgs, a)).partial(SIGALGS),
-    server("ssl-min-ver",    "<version>",     "the oldest version",                               |d, a| { d.tls.words.versions.min = Some(version(a)?); Ok(()) }),
-    server("ssl-max-ver",    "<version>",     "the newest version",                               |d, a| { d.tls.words.versions.max = Some(version(a)?); Ok(()) }),
-    server("force-sslv3",    "",              "SSL 3.0 alone",                                    |d, a| force(&mut d.tls.words.versions, a)).partial(SSL3),
-    server("force-tlsv10",   "",              "TLS 1.0 alone",                                    |d, a| force(&mut d.tls.words.versions, a)),
-    server("force-tlsv11",   "",              "TLS 1.1 alone",                                    |d, a| force(&mut d.tls.words.versions, a)),
-    server("force-tlsv12",   "",              "TLS 1.2 alone",                                    |d, a| force(&mut d.tls.words.versions, a)),
-    server("force-tlsv13",   "",              "TLS 1.3 alone",                                    |d, a| force(&mut d.tls.words.versions, a)),
-    server("no-sslv3",       "",              "no SSL 3.0, which is never spoken",                |d, a| without(&mut d.tls.words.versions, a)),
-    server("no-tlsv10",      "",              "no TLS 1.0",                                       |d, a| without(&mut d.tls.words.versions, a)),
-    server("no-tlsv11",      "",              "no TLS 1.1",                                       |d, a| without(&mut d.tls.words.versions, a)),
-    server("no-tlsv12",      "",              "no TLS 1.2",                                       |d, a| without(&mut d.tls.words.versions, a)),
-    server("no-tlsv13",      "",              "no TLS 1.3",                                       |d, a| without(&mut d.tls.words.versions, a)),
-    server("tls-tickets",    "",              "sessions may be resumed with tickets",             |d, _| { d.tls.words.tickets = Some(true); Ok(()) }),
-    server("no-tls-tickets", "",              "none are asked for, up to TLS 1.2",                |d, _| { d.tls.words.tickets = Some(false); Ok(()) }),
-    server("renegotiate",    "",              "servers may renegotiate, up to TLS 1.2",           |d, _| { d.tls.words.renegotiate = Some(true); Ok(()) }),
-    server("no-renegotiate", "",              "servers may not, as without a word",               |d, _| { d.tls.words.renegotiate = Some(false); Ok(()) }),
-    server("ktls",           "on | off",      "whether the kernel does TLS",                      |d, a| { d.tls.kernel = Some(kernel(a)?); Ok(()) }).partial(KERNEL),
+    server("ssl",            "",              "enables TLS",                                      |d, _| { (d.tls.enabled, d.tls.said) = (true, true); Ok(()) }),
+    server("no-ssl",         "",              "disables TLS",                                     |d, _| { (d.tls.enabled, d.tls.refused) = (false, true); Ok(()) }),
+    server("alpn",           "<protocols>",   "protocols to negotiate with ALPN, preferred first", |d, a| { d.tls.words.no_alpn = false; word(&mut d.tls.words.alpn, a) }),
+    server("npn",            "<protocols>",   "removed: use `alpn`",                              |_, a| a.value().map(|_| ())).without_effect(NPN),
+    server("ca-file",        "<file>",        "CAs that may sign the server's certificate",       |d, a| word(&mut d.tls.words.ca_file, a)),
+    server("crl-file",       "<file>",        "certificate revocation lists",                     |d, a| word(&mut d.tls.words.crl_file, a)),
+    server("crt",            "<file>",        "client certificate presented to the server",       |d, a| word(&mut d.tls.certificate, a)),
+    server("verify",         "none | required", "whether the server's certificate is verified",   |d, a| verify(&mut d.tls.words, a, false)),
+    server("verifyhost",     "<host>",        "name to verify in the server's certificate if no SNI is sent", |d, a| word(&mut d.tls.verify_host, a)),
+    server("no-verifyhost",  "",              "unsets `verifyhost`",                                             |d, _| { d.tls.verify_host = None; Ok(()) }),
+    server("sni",            "<expression>",  "server name sent as SNI",                          |d, a| word(&mut d.tls.sni, a)),
+    server("sni-auto",       "",              "sends the requested host as SNI",                  |d, _| { d.tls.no_sni_auto = false; Ok(()) }),
+    server("no-sni-auto",    "",              "does not send the requested host as SNI",          |d, _| { d.tls.no_sni_auto = true; Ok(()) }),
+    server("allow-0rtt",     "",              "sends early data to the server",                   |d, a| { d.tls.early = Some(a.last().span()); Ok(()) }).partial(EARLY_SERVER),
+    server("ssl-reuse",      "",              "resumes TLS sessions",                             |d, _| { d.tls.no_reuse = false; Ok(()) }).partial(REUSE),
+    server("no-ssl-reuse",   "",              "disables TLS session resumption",                  |d, _| { d.tls.no_reuse = true; Ok(()) }),
+    server("check-ssl",      "",              "uses TLS for checks",                              |d, _| { d.tls.check = Some(true); Ok(()) }),
+    server("no-check-ssl",   "",              "does not use TLS for checks",                      |d, _| { d.tls.check = Some(false); Ok(()) }),
+    server("check-sni-auto", "",              "sends the host requested by a check as SNI",       |d, _| { d.tls.no_check_sni_auto = false; Ok(()) }),
+    server("no-check-sni-auto", "",           "does not derive the SNI of checks from the request", |d, _| { d.tls.no_check_sni_auto = true; Ok(()) }),
+    server("check-sni",      "<name>",        "SNI of checks",                                    |d, a| word(&mut d.tls.check_sni, a)),
+    server("check-alpn",     "<protocols>",   "protocols that checks negotiate with ALPN",        |d, a| word(&mut d.tls.check_alpn, a)),
+    server("ciphers",        "<ciphers>",     "cipher suites up to TLS 1.2, in OpenSSL notation", |d, a| word(&mut d.tls.words.ciphers, a)).partial(SUITES),
+    server("ciphersuites",   "<suites>",      "TLS 1.3 cipher suites",                            |d, a| word(&mut d.tls.words.ciphersuites, a)),
+    server("curves",         "<curves>",      "key exchange groups, preferred first",             |d, a| word(&mut d.tls.words.curves, a)),
+    server("sigalgs",        "<sigalgs>",     "signature algorithms accepted from the server",    |d, a| word(&mut d.tls.words.sigalgs, a)),
+    server("client-sigalgs", "<sigalgs>",     "signature algorithms for our own key",             |d, a| word(&mut d.tls.words.client_sigalgs, a)).partial(SIGALGS),
+    server("ssl-min-ver",    "<version>",     "minimum TLS version",                              |d, a| { d.tls.words.versions.min = Some(version(a)?); Ok(()) }),
+    server("ssl-max-ver",    "<version>",     "maximum TLS version",                              |d, a| { d.tls.words.versions.max = Some(version(a)?); Ok(()) }),
+    server("force-sslv3",    "",              "allows only SSL 3.0",                              |d, a| force(&mut d.tls.words.versions, a)).partial(SSL3),
+    server("force-tlsv10",   "",              "allows only TLS 1.0",                              |d, a| force(&mut d.tls.words.versions, a)),
+    server("force-tlsv11",   "",              "allows only TLS 1.1",                              |d, a| force(&mut d.tls.words.versions, a)),
+    server("force-tlsv12",   "",              "allows only TLS 1.2",                              |d, a| force(&mut d.tls.words.versions, a)),
+    server("force-tlsv13",   "",              "allows only TLS 1.3",                              |d, a| force(&mut d.tls.words.versions, a)),
+    server("no-sslv3",       "",              "disables SSL 3.0, which is not supported in any case", |d, a| without(&mut d.tls.words.versions, a)),
+    server("no-tlsv10",      "",              "disables TLS 1.0",                                 |d, a| without(&mut d.tls.words.versions, a)),
+    server("no-tlsv11",      "",              "disables TLS 1.1",                                 |d, a| without(&mut d.tls.words.versions, a)),
+    server("no-tlsv12",      "",              "disables TLS 1.2",                                 |d, a| without(&mut d.tls.words.versions, a)),
+    server("no-tlsv13",      "",              "disables TLS 1.3",                                 |d, a| without(&mut d.tls.words.versions, a)),
+    server("tls-tickets",    "",              "enables session tickets",                          |d, _| { d.tls.words.tickets = Some(true); Ok(()) }),
+    server("no-tls-tickets", "",              "does not request session tickets, up to TLS 1.2",  |d, _| { d.tls.words.tickets = Some(false); Ok(()) }),
+    server("renegotiate",    "",              "allows servers to renegotiate, up to TLS 1.2",     |d, _| { d.tls.words.renegotiate = Some(true); Ok(()) }),
+    server("no-renegotiate", "",              "forbids servers to renegotiate, the default",      |d, _| { d.tls.words.renegotiate = Some(false); Ok(()) }),
+    server("ktls",           "on | off",      "whether the kernel handles TLS records",           |d, a| { d.tls.kernel = Some(kernel(a)?); Ok(()) }).partial(KERNEL),
 ];
 
 /// Stores a value as a word until files are read and names resolved.
@@ -132,7 +132,7 @@ pub(super) fn word<'a>(value: &mut Option<TlsValue<'a>>, args: &mut Args<'a, '_>
 pub(super) fn extra_files(extra: &mut ExtraFiles, args: &mut Args<'_, '_>) -> Outcome {
     let replaces_ending = extra.replaces_ending;
     *extra = ExtraFiles { replaces_ending, ..ExtraFiles::NONE };
-    args.required("`none`, `all` or kinds of files")?;
+    args.required("`none`, `all` or file types")?;
     loop {
         match args.last().as_str() {
             "none" => *extra = ExtraFiles { replaces_ending, ..ExtraFiles::NONE },
@@ -144,7 +144,7 @@ pub(super) fn extra_files(extra: &mut ExtraFiles, args: &mut Args<'_, '_>) -> Ou
             "key" => extra.key = true,
             other => {
                 let near = diag::suggest(other, ["none", "all", "bundle", "sctl", "ocsp", "issuer", "key"]);
-                return Err(args.wrong(format!("`{other}` is no kind of file")).did_you_mean(near));
+                return Err(args.wrong(format!("unknown file type `{other}`")).did_you_mean(near));
             }
         }
         if args.next().is_none() {
@@ -189,7 +189,7 @@ pub(super) fn options<'a>(
             _ => {
                 let keyword = args.keyword();
                 return Err(args
-                    .wrong(format!("`{keyword}` does not know `{option}`"))
+                    .wrong(format!("unknown option `{option}` for `{keyword}`"))
                     .haproxy(format!("unknown option '{option}' on global statement '{keyword}'.")));
             }
         }
@@ -203,7 +203,7 @@ pub(super) fn options<'a>(
 pub(super) fn provider(defaults: &mut TlsDefaults<'_>, args: &mut Args<'_, '_>) -> Outcome {
     let name = args.required("a provider")?.as_str();
     tls::load_provider(defaults.provider_path, name).map_err(|error| {
-        args.wrong(format!("`ssl-provider`: `{name}` cannot be loaded: {error}"))
+        args.wrong(format!("`ssl-provider`: cannot load `{name}`: {error}"))
             .haproxy(format!("ssl-provider '{name}' : unknown provider."))
     })?;
     defaults.has_provider = true;
@@ -222,7 +222,7 @@ fn kernel(args: &mut Args<'_, '_>) -> Result<KernelWord, Diagnostic> {
         "on" => Ok((true, span)),
         "off" => Ok((false, span)),
         other => Err(args
-            .wrong(format!("`ktls` is `on` or `off`, not `{other}`"))
+            .wrong(format!("`ktls` must be `on` or `off`, not `{other}`"))
             .haproxy(format!("'ktls' expects \"on\" or \"off\" as an argument, got '{other}'."))),
     }
 }
@@ -241,8 +241,8 @@ fn version(args: &mut Args<'_, '_>) -> Result<u16, Diagnostic> {
     let name = args.last().as_str();
     let word = args.value()?;
     names::version(word).ok_or_else(|| {
-        args.wrong(format!("`{word}` is no version of TLS"))
-            .label("SSLv3, TLSv1.0, TLSv1.1, TLSv1.2 or TLSv1.3")
+        args.wrong(format!("unknown TLS version `{word}`"))
+            .label("use SSLv3, TLSv1.0, TLSv1.1, TLSv1.2 or TLSv1.3")
             .did_you_mean(diag::suggest(word, ["TLSv1.0", "TLSv1.1", "TLSv1.2", "TLSv1.3"]))
             .haproxy(format!("'{name}' : unknown ssl/tls version"))
     })

@@ -36,7 +36,7 @@ pub(crate) fn plan(text: &str) -> Plan {
 
 /// All messages except the advice about section order caused by [`load_quietly`].
 fn told(loaded: &Loaded) -> impl Iterator<Item = &diag::Diagnostic> {
-    let order = "a `global` section stands behind other sections";
+    let order = "`global` section after other sections";
     loaded.diagnostics.iter().filter(move |diagnostic| diagnostic.message != order)
 }
 

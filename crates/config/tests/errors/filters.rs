@@ -23,27 +23,27 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
     ),
     (
         "cache c\n total-max-size 1\n early-hints only\n process-range on\n max-age 5\n",
-        &["[DIAG] [4] : 'process-range' has no effect with 'early-hints only'; no response is kept then"],
+        &["[DIAG] [4] : 'process-range' has no effect with 'early-hints only'; it caches no responses"],
     ),
     (
         "cache c\n total-max-size 1\n disk /d\n",
-        &["[ALERT] [3] : 'size' and the size of the directory come next, such as 'size 10g'"],
+        &["[ALERT] [3] : add the size of the directory, such as 'size 10g'"],
     ),
     (
         "cache c\n total-max-size 1\n disk /d size 4k\n",
-        &["[ALERT] [3] : a directory of 4096 bytes is too small: at least 1m"],
+        &["[ALERT] [3] : the cache directory is too small: 4096 bytes, the minimum is 1m"],
     ),
     (
         "cache c\n total-max-size 1\n disk /d size 1m\ncache e\n total-max-size 1\n disk /d size 2m\n",
         &[
-            "[ALERT] [6] : two caches cannot have the directory '/d'; each has a directory of its own; the first has it here at [test.cfg:3]",
+            "[ALERT] [6] : two caches cannot use the same directory '/d'; use a separate directory for each cache; already used here at [test.cfg:3]",
         ],
     ),
     (
         "cache c\n total-max-size 1\n disk /d size 1m\n early-hints only\n revalidation on\n",
         &[
-            "[DIAG] [3] : 'disk' has no effect with 'early-hints only'; no response is kept then",
-            "[DIAG] [5] : 'revalidation' has no effect with 'early-hints only'; no response is kept then",
+            "[DIAG] [3] : 'disk' has no effect with 'early-hints only'; it caches no responses",
+            "[DIAG] [5] : 'revalidation' has no effect with 'early-hints only'; it caches no responses",
         ],
     ),
     (

@@ -18,15 +18,19 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
     ),
     (
         "global\n cpu-map auto:1/1-4 0\n",
-        &["[ALERT] [2] : 'auto:' needs as many CPUs as threads or groups: 4 threads and 1 CPUs are named"],
+        &[
+            "[ALERT] [2] : 'auto:' needs as many CPUs as threads or groups, but 4 threads and 1 CPUs are given",
+        ],
     ),
     (
         "global\n cpu-map x 0\n",
-        &["[ALERT] [2] : 'x' is none of 'all', 'odd', 'even', a number and a range like '1-4'"],
+        &["[ALERT] [2] : 'x' is not 'all', 'odd', 'even', a number or a range such as '1-4'"],
     ),
     (
         "global\n cpu-map 1 z\n",
-        &["[ALERT] [2] : 'z' is no set of CPUs; a number or a range like '0-3'; CPUs are counted from 0"],
+        &[
+            "[ALERT] [2] : invalid set of CPUs 'z'; use a number or a range such as '0-3'; CPUs are numbered from 0",
+        ],
     ),
     (
         "global\n cpu-map 1 0-1023 1024\n cpu-map 1 18446744073709551615\n cpu-set drop-cpu 1024\n cpu-set drop-core 5000\n",
@@ -44,19 +48,16 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
             "[ALERT] [4] : cpu-map : '60-70' is not a valid number/range. It supports numbers from 1 to 64.",
         ],
     ),
-    (
-        "global\n thread-group 1 1-66\n",
-        &["[ALERT] [2] : 'thread-group 1' has 66 threads, and a group at most 64"],
-    ),
+    ("global\n thread-group 1 1-66\n", &["[ALERT] [2] : 'thread-group 1' has 66 threads, the maximum is 64"]),
     (
         "global\n cpu-set only-nodes 0\n",
         &[
-            "[ALERT] [2] : 'cpu-set' does not know 'only-nodes'; did you mean 'only-node' maybe ?; one of: drop-cpu, only-cpu, drop-node, only-node, drop-cluster, only-cluster, drop-core, only-core, drop-thread, only-thread, reset",
+            "[ALERT] [2] : unknown argument 'only-nodes' for 'cpu-set'; did you mean 'only-node' maybe ?; one of: drop-cpu, only-cpu, drop-node, only-node, drop-cluster, only-cluster, drop-core, only-core, drop-thread, only-thread, reset",
         ],
     ),
     (
         "global\n nbthread 2\n thread-groups 3\n",
-        &["[ALERT] 3 thread groups need at least as many threads, and there are 2"],
+        &["[ALERT] 3 thread groups need at least as many threads, but there are only 2"],
     ),
     (
         "global\n localpeer\n localpeer a b\n",
@@ -76,13 +77,13 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
     (
         "global\n nbproc 2\n",
         &[
-            "[ALERT] [2] : the 'nbproc' directive is not supported anymore since HAProxy 2.5. There is one process; `nbthread` says how many threads it has.",
+            "[ALERT] [2] : the 'nbproc' directive is not supported anymore since HAProxy 2.5. There is one process; use `nbthread` to set the number of threads.",
         ],
     ),
     (
         "global\n ssl-engine X\n",
         &[
-            "[DIAG] [2] : 'ssl-engine' has no effect: engines are gone from OpenSSL: providers took their place ('ssl-provider')",
+            "[DIAG] [2] : 'ssl-engine' has no effect: OpenSSL removed engines in favor of providers ('ssl-provider')",
         ],
     ),
     ("global\n daemon x\n", &["[ALERT] [2] : 'daemon' cannot handle unexpected argument 'x'."]),

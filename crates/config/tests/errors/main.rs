@@ -29,31 +29,34 @@ fn messages_point_at_the_words_they_are_about() {
         (
             "backend b\n timeout client 3s\n",
             &[
-                "2:2 `timeout client` is ignored: backend `b` has no frontend's side (allowed in: defaults, frontend, listen, log-forward)",
+                "2:2 `timeout client` is ignored: backend `b` has no frontend side (allowed in: defaults, frontend, listen, log-forward)",
             ],
         ),
         (
             "backend b\n timeout server 3sx\n timeout server 3.5s\n",
             &[
-                "2:19 `x` behind a time is ignored",
-                "3:18 `timeout server`: unexpected character '.' in `3.5s` (a whole number and one of: us, ms, s, m, h, d)",
-                "3:2 `timeout server` was said before: this line counts",
+                "2:19 `x` after a time is ignored",
+                "3:18 `timeout server`: unexpected character '.' in `3.5s` (use a whole number and one of: us, ms, s, m, h, d)",
+                "3:2 `timeout server` is already set: this line is used",
             ],
         ),
         (
             "backend b\n balance uri dpeth 3\n",
-            &["2:14 `balance uri` does not know `dpeth` (did you mean `depth`?)"],
+            &["2:14 unknown option `dpeth` for `balance uri` (did you mean `depth`?)"],
         ),
         (
             "backend b\n server s \"10.0.0.1:8x\"\n",
             &["2:21 `server`: invalid port number `8x` in `10.0.0.1:8x`"],
         ),
-        ("backend b\n retries 5 6\n", &["2:12 `retries` has no use for `6` (usage: retries <value>)"]),
+        (
+            "backend b\n retries 5 6\n",
+            &["2:12 unexpected argument `6` for `retries` (usage: retries <value>)"],
+        ),
         (
             "listen l\n bind :80\n mode http\n compression algo gzip\n filter trace\n filter comp-res\n filter-sequence response comp-re,tarce\n",
             &[
-                "7:27 no filter `comp-re` is declared here (did you mean `comp-res`?)",
-                "7:35 no filter `tarce` is declared here (did you mean `trace`?)",
+                "7:27 unknown filter `comp-re` (did you mean `comp-res`?)",
+                "7:35 unknown filter `tarce` (did you mean `trace`?)",
             ],
         ),
         (
@@ -73,7 +76,7 @@ fn messages_point_at_the_words_they_are_about() {
             "frontend f\n bind :80\n http-request set-hdr a b\n http-request deny fi TRUE\n",
             &[
                 "3:15 unknown action `set-hdr` in `http-request` (did you mean `set-header`?)",
-                "4:20 unexpected `fi`; `if` or `unless` may stand here (did you mean `if`?)",
+                "4:20 unexpected `fi`; only `if` or `unless` may follow (did you mean `if`?)",
             ],
         ),
     ];

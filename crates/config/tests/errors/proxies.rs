@@ -84,7 +84,7 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
             "[ALERT] [2] : timer underflow in argument <1us> to <timeout client> (minimum non-null value is 1 ms).",
         ],
     ),
-    ("defaults\n timeout client 1s[\n", &["[WARNING] [2] : '[' behind a time is ignored"]),
+    ("defaults\n timeout client 1s[\n", &["[WARNING] [2] : '[' after a time is ignored"]),
     ("defaults\n mode foo\n", &["[ALERT] [2] : unknown proxy mode 'foo'."]),
     (
         "frontend f\n bind :80\n mode http\n timeout client 1s\n tcp-request content capture src id 0\n http-request capture path id 1\n http-request capture path len 0\n declare capture request len 4\n http-response capture status id 0\nbackend b\n mode http\n http-request capture path id 7\n",
@@ -97,8 +97,8 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
     (
         "frontend f\n bind :80\n mode http\n timeout client 1s\n tcp-request connection unset-var(req.a)\n tcp-request session set-var(txn.a) src\n tcp-request session set-var(sess.a) src\n",
         &[
-            "[DIAG] [5] : 'req.a' is not set by 'tcp-request connection' rules; there is no request yet; variables of the scopes sess and proc can be set there",
-            "[DIAG] [6] : 'txn.a' is not set by 'tcp-request session' rules; there is no request yet; variables of the scopes sess and proc can be set there",
+            "[DIAG] [5] : 'req.a' cannot be set in 'tcp-request connection' rules; no request has been received yet; use a variable with scope sess or proc",
+            "[DIAG] [6] : 'txn.a' cannot be set in 'tcp-request session' rules; no request has been received yet; use a variable with scope sess or proc",
         ],
     ),
     ("defaults\n maxconn\n", &["[ALERT] [2] : 'maxconn' expects an integer argument."]),

@@ -22,7 +22,7 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
         &[
             "[ALERT] [3] : server 'a' already exists in this resolvers section.",
             "[ALERT] [4] : 'nameserver … quic4@1.1.1.1:53' is not supported yet",
-            "[ALERT] [5] : 'ssl' needs a name server that is asked over connections; 'tcp@1.1.1.1:53'",
+            "[ALERT] [5] : 'ssl' requires a name server over TCP; 'tcp@1.1.1.1:53'",
             "[ALERT] [6] : character '/' is not permitted in server name 'd/'.",
         ],
     ),
@@ -56,13 +56,13 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
     (
         "userlist u\n user a password $7$CU..../....abcdefg$gNcilGZ0Hwk41rVUGnljkdEB\n",
         &[
-            "[ALERT] [2] : this hash of a password is not supported yet; 'mkpasswd -m sha-512' and 'mkpasswd -m yescrypt' make hashes that are",
+            "[ALERT] [2] : this password hash format is not supported yet; use a hash from 'mkpasswd -m sha-512' or 'mkpasswd -m yescrypt'",
         ],
     ),
     (
         "userlist u\n user a password secret\n user b password *\n",
         &[
-            "[WARNING] [2] : no password matches that of user 'a'; crypt(3) has no such format; 'insecure-password' takes a password as it is",
+            "[WARNING] [2] : user 'a' can never log in: unknown password hash format; crypt(3) does not support this format; use 'insecure-password' for a plain password",
         ],
     ),
     (

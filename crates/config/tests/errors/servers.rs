@@ -17,12 +17,12 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
     ),
     (
         "global\n nbthread 2\nfrontend f\n timeout client 1s\n bind :1 thread 3\n",
-        &["[ALERT] [5] : none of the threads that 'thread' names exists: there are 2"],
+        &["[ALERT] [5] : 'thread' selects none of the 2 threads"],
     ),
     (
         "global\n nbthread 2\nfrontend f\n timeout client 1s\n bind :1 thread 1-2/1\n",
         &[
-            "[ALERT] [5] : '1-2' is no thread group; one number before the slash: '2/1-4' are threads 1 to 4 of the second group",
+            "[ALERT] [5] : invalid thread group '1-2'; use one number before the slash: '2/1-4' means threads 1 to 4 of group 2",
         ],
     ),
     (

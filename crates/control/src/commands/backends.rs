@@ -13,7 +13,7 @@ use crate::runtime_edit::NewBackend;
 const USAGE: &str = "Usage: add backend <name> from <defproxy> [mode <px_mode>] [guid <val>].";
 
 pub(crate) fn add(call: &mut Call<'_>) -> CommandReply {
-    let Some(keeper) = call.runtime.keeper() else { return error("No backend can be added here.") };
+    let Some(keeper) = call.runtime.keeper() else { return error("Backends cannot be added here.") };
     let name = call.arg(0);
     if name.is_empty() {
         return error("Require backend name.");
@@ -108,7 +108,7 @@ pub(crate) fn is_busy(proxy: &Proxy) -> bool {
 }
 
 pub(crate) fn del(call: &mut Call<'_>) -> CommandReply {
-    let Some(keeper) = call.runtime.keeper() else { return error("No backend can be removed here.") };
+    let Some(keeper) = call.runtime.keeper() else { return error("Backends cannot be removed here.") };
     let (view, name) = (call.runtime.view(), call.arg(0));
     if let Err(text) = obstacle(&view, name) {
         return error(text);

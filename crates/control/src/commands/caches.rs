@@ -29,7 +29,7 @@ pub(crate) fn clear(call: &mut Call<'_>) -> CommandReply {
         ("key", false) => Purge::Key(what),
         ("prefix", false) => Purge::Prefix(what),
         ("tag", false) if store.settings.tags.is_none() => {
-            return error("This cache knows no tags: its section has no 'purge-tags'\n");
+            return error("Purging by tag is not enabled for this cache: its section has no 'purge-tags'\n");
         }
         ("tag", false) => Purge::Tag(what),
         _ => {

@@ -67,7 +67,7 @@ fn change(all: &Certificates, files: &Files, name: &str, payload: &str) -> Resul
         return files.set(name, payload);
     }
     if let Some(end) = FOR_TLS.iter().find(|end| name.ends_with(**end)) {
-        return Err(format!("A certificate of tokens alone has no file '{end}'.\n"));
+        return Err(format!("A JWT certificate has no file '{end}'.\n"));
     }
     // As in HAProxy, any such name is a certificate's key.
     match name.strip_suffix(".key") {

@@ -58,6 +58,6 @@ fn clear_shared(call: &Call<'_>, what: Cleared, told: String) -> CommandReply {
     aside(move || match shared.clear(&what, view.states()) {
         Ok(()) if told.is_empty() => CommandAnswer::Text(told),
         Ok(()) => CommandAnswer::Notice(told),
-        Err(why) => CommandAnswer::Error(format!("Cleared here alone: {why}.\n")),
+        Err(why) => CommandAnswer::Error(format!("Cleared only in this process: {why}.\n")),
     })
 }

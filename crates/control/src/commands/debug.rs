@@ -25,7 +25,7 @@ pub(crate) fn busy_loop(call: &mut Call<'_>) -> CommandReply {
     match call.arg(1) {
         "" | "warn" => {}
         "isolated" => {
-            return error("No worker can be held up alone on behalf of all: there is no isolation.");
+            return error("Workers cannot be blocked individually: threads are not isolated.");
         }
         _ => return error("Usage: debug dev loop <ms> [warn]"),
     }
@@ -51,7 +51,7 @@ fn hold_up(call: &Call<'_>, usual: &str, most: usize, how: impl FnOnce(Duration)
             how(Duration::from_millis(ms));
             CommandReply::Done
         }
-        _ => error(format!("A number of milliseconds is expected, 0 to {LONGEST}.")),
+        _ => error(format!("Expects a number of milliseconds from 0 to {LONGEST}.")),
     }
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn exit(call: &mut Call<'_>) -> CommandReply {
         "" => std::process::exit(0),
         code => match code.parse::<u8>() {
             Ok(code) => std::process::exit(code.into()),
-            Err(_) => error("An exit status is expected, 0 to 255."),
+            Err(_) => error("Expects an exit status from 0 to 255."),
         },
     }
 }
@@ -72,7 +72,7 @@ pub(crate) fn abort(call: &mut Call<'_>) -> CommandReply {
         return error("This command takes no argument.");
     }
     let pid = std::process::id();
-    to_standard_error(&format!("[ALERT]    ({pid}) : aborted by a command of the runtime socket.\n"));
+    to_standard_error(&format!("[ALERT]    ({pid}) : aborted by a command on the runtime socket.\n"));
     std::process::abort()
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn bug(call: &mut Call<'_>) -> CommandReply {
     if !call.args.is_empty() {
         return error("This command takes no argument.");
     }
-    panic!("a command of the runtime socket asked for this panic");
+    panic!("panic requested by a command on the runtime socket");
 }
 
 /// `debug dev check` and `debug dev warn`: writes a warning to standard error.
@@ -91,7 +91,7 @@ pub(crate) fn warn(call: &mut Call<'_>) -> CommandReply {
     }
     let pid = std::process::id();
     to_standard_error(&format!(
-        "[WARNING]  ({pid}) : a command of the runtime socket asked for this warning.\n"
+        "[WARNING]  ({pid}) : warning requested by a command on the runtime socket.\n"
     ));
     CommandReply::Done
 }
@@ -108,6 +108,6 @@ pub(crate) fn write(call: &mut Call<'_>) -> CommandReply {
             CommandReply::Pieces(Box::new(pieces))
         }
         _ if call.args.is_empty() => error("Missing output size."),
-        _ => error(format!("A number of bytes is expected, 0 to {MOST}.")),
+        _ => error(format!("Expects a number of bytes from 0 to {MOST}.")),
     }
 }

@@ -43,7 +43,7 @@ impl DescriptorFilter {
                 if !group.is_empty()
                     && !group.parse::<usize>().is_ok_and(|group| (1..=groups).contains(&group))
                 {
-                    return Err(error(format!("There are thread groups 1 to {groups}.")));
+                    return Err(error(format!("The thread groups are numbered from 1 to {groups}.")));
                 }
                 wanted.number = match number {
                     "" => None,
@@ -177,7 +177,7 @@ pub(crate) fn show(call: &mut Call<'_>) -> CommandReply {
         let made = tokio::task::spawn_blocking(move || list(&view, wanted, &known)).await;
         match made {
             Ok(Some(text)) => CommandReply::Text(text),
-            _ => error("The system does not list file descriptors."),
+            _ => error("The list of file descriptors is not available."),
         }
     }))
 }
@@ -299,7 +299,7 @@ pub(crate) fn raw(call: &mut Call<'_>) -> CommandReply {
     if !call.args.is_empty() {
         return error("This command takes no argument.");
     }
-    let Some(all) = numbers() else { return error("The system does not list file descriptors.") };
+    let Some(all) = numbers() else { return error("The list of file descriptors is not available.") };
     let mut out = String::new();
     for (number, target) in all {
         let Ok(facts) = std::fs::metadata(format!("/proc/self/fd/{number}")) else { continue };

@@ -10,7 +10,7 @@ use crate::invocation::{Call, CommandReply, error};
 pub(crate) fn libs(_: &mut Call<'_>) -> CommandReply {
     match std::fs::read_to_string("/proc/self/maps") {
         Ok(maps) => CommandReply::Text(libraries(&maps)),
-        Err(error_) => error(format!("The system does not tell what is loaded: {error_}.")),
+        Err(error_) => error(format!("The list of loaded objects is not available: {error_}.")),
     }
 }
 

@@ -149,9 +149,9 @@ fn set_tasks(words: &[String]) -> CommandReply {
             "on" => on = Some(true),
             "off" => on = Some(false),
             "no-lock" | "no-memory" => {}
-            "auto" => return error("'auto' is not supported: profiling is 'on' or 'off' here."),
+            "auto" => return error("'auto' is not supported: use 'on' or 'off'."),
             "lock" | "memory" => {
-                return error(format!("'{word}' is not supported: it is not measured here."));
+                return error(format!("'{word}' is not supported."));
             }
             _ => return error(EXPECTED),
         }

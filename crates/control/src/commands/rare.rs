@@ -6,15 +6,15 @@ use base::event_counter::{self, EventCounter, EventKind};
 use crate::invocation::{Call, CommandReply};
 
 const USAGE: &str = "Usage: debug counters {reset|show|on|off|all|bug|cnt|chk|glt|?}*\n\
-  bug     only BUG: faults of the program\n\
-  chk     only CHK: what should not happen, and was dealt with\n\
-  cnt     only CNT: what happens seldom\n\
-  glt     only GLT: what peers do that they should not\n\
-  all     those too that never happened\n\
+  bug     only BUG: program errors\n\
+  chk     only CHK: unexpected conditions that were handled\n\
+  cnt     only CNT: rare events\n\
+  glt     only GLT: protocol anomalies of peers\n\
+  all     include counters that are 0\n\
   off     stop counting CNT\n\
-  on      count CNT again\n\
-  reset   begin to count anew those that are chosen\n\
-  show    show those that are chosen (what is done where nothing else is said)\n";
+  on      resume counting CNT\n\
+  reset   reset the selected counters\n\
+  show    show the selected counters (the default)\n";
 
 const TITLE: &str = "Count     Type Location function(): description\n";
 

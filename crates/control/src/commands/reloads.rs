@@ -13,7 +13,7 @@ fn ask(
     work: impl FnOnce(&dyn Reloader) -> Result<String, String> + Send + 'static,
 ) -> CommandReply {
     let Some(reloader) = call.runtime.reloader.get().cloned() else {
-        return error("The configuration cannot be read anew here.\n");
+        return error("The configuration cannot be reloaded here.\n");
     };
     let reloader: Arc<dyn Reloader> = reloader;
     aside(move || match work(&*reloader) {
@@ -58,7 +58,7 @@ pub(crate) fn show_config(call: &mut Call<'_>) -> CommandReply {
 pub(crate) fn save_config(call: &mut Call<'_>) -> CommandReply {
     let path = call.arg(0).to_owned();
     if path.is_empty() || call.args.len() > 1 {
-        return error("Expected the file to write.\n");
+        return error("Expects a file name.\n");
     }
     ask(call, move |reloader| reloader.save(&path).map(|()| String::new()))
 }

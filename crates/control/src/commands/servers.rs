@@ -17,7 +17,7 @@ use crate::invocation::{Call, CommandReply, error, info};
 use crate::process::Runtime;
 
 pub(crate) fn add(call: &mut Call<'_>) -> CommandReply {
-    let Some(keeper) = call.runtime.keeper() else { return error("No server can be added here.") };
+    let Some(keeper) = call.runtime.keeper() else { return error("Servers cannot be added here.") };
     if call.arg(0) == "help" {
         let mut out = "List of keywords supported for dynamic servers:\n".to_owned();
         for name in keeper.parameters() {
@@ -76,7 +76,7 @@ pub(crate) fn del(call: &mut Call<'_>) -> CommandReply {
     }
     let runtime = call.runtime.clone();
     CommandReply::Later(Box::pin(async move {
-        let Some(keeper) = runtime.keeper() else { return error("No server can be removed here.") };
+        let Some(keeper) = runtime.keeper() else { return error("Servers cannot be removed here.") };
         let backend = view.state.name.clone();
         keeper.close_idle(&backend, &server).await;
         if let Some(text) = obstacle(&view.state, &server) {
@@ -119,9 +119,9 @@ pub(crate) fn show_defaults(call: &mut Call<'_>) -> CommandReply {
 const WAIT_USAGE: &str = concat!(
     "Usage: wait {-h|<duration>} [condition [args...]]\n",
     "  - '-h' displays this help\n",
-    "  - <duration> is how long is waited at most, in milliseconds or with a unit behind it:\n",
+    "  - <duration> is the maximum time to wait, in milliseconds or with a unit:\n",
     "    'us', 'ms', 's', 'm', 'h', or 'd'.\n",
-    "  - <condition> is what is waited for, no longer than that. Supported conditions are:\n",
+    "  - <condition> is a condition to wait for. Supported conditions are:\n",
     "    - <none> : waits for the whole duration.\n",
     "    - be-removable <px> : waits until this backend can be removed.\n",
     "    - srv-removable <px>/<sv> : waits until this server can be removed.\n",

@@ -116,14 +116,14 @@ Dumps active streams (formerly called 'sessions'). What to show:\n\
    <id>            this stream (0x...), in detail\n\
    all             all streams that match, in detail\n\
    help            this text\n\
-   susp            only streams that should have ended or come further by now\n\
+   susp            only streams that appear to be stuck\n\
 Available options:\n\
-   show-uri        show the request line, where it is kept for logs\n\
+   show-uri        show the request line if it is kept for logs\n\
    older <age>     only show streams older than this age (seconds by default)\n\
    server <b/s>    only show streams attached to this server\n\
    backend <b>     only show streams attached to this backend\n\
    frontend <f>    only show streams attached to this frontend\n\
-Without 'all' and identifier, streams are shown in a short format, one a line.\n";
+Without 'all' and identifier, streams are shown in a short format, one per line.\n";
 
 /// The filter of `show sess`, and whether details are requested.
 fn sess_arguments(call: &Call<'_>) -> Result<(SessionFilter, bool), CommandReply> {

@@ -27,34 +27,34 @@ const fn refused(words: &'static str, why: &'static str) -> CommandRow {
 /// Commands of HAProxy's master that do not exist here.
 #[rustfmt::skip]
 pub const REFUSED: &[CommandRow] = &[
-    refused("_loadstatus",     "what HAProxy's processes tell each other: Weir's have a channel of their own"),
-    refused("_send_status",    "what HAProxy's processes tell each other: Weir's have a channel of their own"),
-    refused("mcli-debug-mode", "the master does nothing but start workers: there is nothing of a worker's to look at in it"),
+    refused("_loadstatus",     "internal to HAProxy's processes: Weir's processes use a different channel"),
+    refused("_send_status",    "internal to HAProxy's processes: Weir's processes use a different channel"),
+    refused("mcli-debug-mode", "the master only starts workers and has no worker state to inspect"),
 ];
 
 /// The rows. Other commands are passed on to a worker.
 #[rustfmt::skip]
 pub const COMMANDS: &[CommandRow] = &[
     //  command            arguments          description
-    row("@<relative pid>",   "[<command>]",   "run a command in the worker that serves (@1), or all that follow"),
-    row("@!<pid>",           "[<command>]",   "run a command in the process of that number"),
-    row("@master",           "[<command>]",   "run a command in the master; @ does too"),
+    row("@<relative pid>",   "[<command>]",   "run a command in the current worker (@1), or all following commands"),
+    row("@!<pid>",           "[<command>]",   "run a command in the process with that PID"),
+    row("@master",           "[<command>]",   "run a command in the master (@ is an alias)"),
     row("@@[!]<pid>",        "[<command>*]",  "hand the connection over to a process"),
-    row("reload",            "",              "reload the configuration, tell how that went"),
-    row("hard-reload",       "",              "reload the configuration, ending the old process at once"),
+    row("reload",            "",              "reload the configuration and report the result"),
+    row("hard-reload",       "",              "reload the configuration and stop the old process immediately"),
     row("show proc",         "",              "show the processes"),
-    row("show startup-logs", "",              "show the messages of the last start or reload"),
+    row("show startup-logs", "",              "show the messages of the last startup or reload"),
     row("show version",      "",              "show the version"),
-    row("show cli level",    "",              "show the level of this session"),
-    row("show cli sockets",  "",              "show the sockets of the master's runtime API"),
-    row("show env",          "[<var>]",       "show the environment"),
-    row("echo",              "<text>",        "say that"),
+    row("show cli level",    "",              "show the level of the current session"),
+    row("show cli sockets",  "",              "show the sockets of the master"),
+    row("show env",          "[<var>]",       "show the environment variables"),
+    row("echo",              "<text>",        "print text to the output"),
     row("operator",          "",              "lower the level to operator"),
     row("user",              "",              "lower the level to user"),
-    row("set severity-output", "[none|number|string]", "the severity before the answers of commands passed on"),
+    row("set severity-output", "[none|number|string]", "set the severity prefix of answers to forwarded commands"),
     row("prompt",            "[i|n|p]",       "toggle interactive mode with a prompt"),
-    row("expert-mode",       "[on|off]",      "for the commands passed on"),
-    row("experimental-mode", "[on|off]",      "for the commands passed on"),
-    row("help",              "",              "this text"),
+    row("expert-mode",       "[on|off]",      "enable or disable it for forwarded commands"),
+    row("experimental-mode", "[on|off]",      "enable or disable it for forwarded commands"),
+    row("help",              "",              "list the commands"),
     row("quit",              "",              "disconnect"),
 ];

@@ -31,8 +31,8 @@ impl DecodeError {
     pub fn text(self) -> &'static str {
         match self {
             DecodeError::Coding(error) => error.text(),
-            DecodeError::Index => "index of no header field",
-            DecodeError::TableSize => "invalid change of the header table's size",
+            DecodeError::Index => "invalid header table index",
+            DecodeError::TableSize => "invalid header table size update",
         }
     }
 }

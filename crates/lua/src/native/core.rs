@@ -84,7 +84,7 @@ fn opened<R>(lua: &Lua, name: &str, with: impl FnOnce(&mut ScriptRegistry) -> R)
     let mut registered = lua.app_data_mut::<ScriptRegistry>();
     match registered.as_deref_mut() {
         Some(registered) if registered.is_open => Ok(with(registered)),
-        _ => Err(mlua::Error::runtime(format!("`{name}` is for the body of a file: it comes too late"))),
+        _ => Err(mlua::Error::runtime(format!("`{name}` is only available while a file is loaded"))),
     }
 }
 
@@ -107,7 +107,7 @@ fn register_action(
     let sets: Vec<String> = sets.sequence_values().collect::<mlua::Result<_>>()?;
     if let Some(wrong) = sets.iter().find(|set| !SETS.contains(&set.as_str())) {
         return Err(mlua::Error::runtime(format!(
-            "core.register_action: `{wrong}` is no rule set; they are {}",
+            "core.register_action: unknown rule set `{wrong}`; use {}",
             SETS.join(", ")
         )));
     }
@@ -122,7 +122,9 @@ fn register_filter(lua: &Lua, (name, class, make): (String, Table, Function)) ->
 /// Checks that a registered name can be used in a configuration.
 fn check_name(what: &str, name: &str) -> mlua::Result<()> {
     if name.is_empty() || name.contains(|c: char| c.is_ascii_whitespace() || "(),".contains(c)) {
-        return Err(mlua::Error::runtime(format!("{what}: `{name}` cannot be written in a configuration")));
+        return Err(mlua::Error::runtime(format!(
+            "{what}: the name `{name}` cannot be used in a configuration"
+        )));
     }
     Ok(())
 }
@@ -133,7 +135,7 @@ fn register_service(lua: &Lua, (name, mode, run): (String, String, Function)) ->
         "tcp" => FunctionKind::TcpService,
         other => {
             return Err(mlua::Error::runtime(format!(
-                "core.register_service: `{other}` is no mode; they are http and tcp"
+                "core.register_service: unknown mode `{other}`; use http or tcp"
             )));
         }
     };
@@ -143,7 +145,7 @@ fn register_service(lua: &Lua, (name, mode, run): (String, String, Function)) ->
 fn register_cli(lua: &Lua, (path, usage, run): (Table, String, Function)) -> mlua::Result<()> {
     let path: Vec<String> = path.sequence_values().collect::<mlua::Result<_>>()?;
     if path.is_empty() {
-        return Err(mlua::Error::runtime("core.register_cli: a command has at least one word"));
+        return Err(mlua::Error::runtime("core.register_cli: a command requires at least one word"));
     }
     opened(lua, "core.register_cli", |registered| registered.commands.push((path, usage, run)))
 }

@@ -207,7 +207,7 @@ pub(super) fn fill(lua: &Lua, native: &Table, called: &Arc<Called>) -> mlua::Res
                     let known = own.shared.known().map(|known| &known.directory.backends);
                     let found = known.and_then(|all| all.get(&*backend)?.server(&server));
                     let gone =
-                        || mlua::Error::runtime(format!("there is no server `{backend}/{server}` any more"));
+                        || mlua::Error::runtime(format!("server `{backend}/{server}` no longer exists"));
                     Some(found.ok_or_else(gone)?)
                 }
                 _ => None,
@@ -228,7 +228,7 @@ fn kinds<K: Copy>(all: &[(&str, K)], names: Table, number: impl Fn(K) -> u32) ->
         if own == 0 {
             let known: Vec<&str> = all.iter().map(|(own, _)| *own).collect();
             return Err(mlua::Error::runtime(format!(
-                "there are no events `{name}` here; they are {}, and what stands before the last `_` for all of a kind",
+                "unknown event `{name}`; use {}, or the part before the last `_` for a group of events",
                 known.join(", ")
             )));
         }

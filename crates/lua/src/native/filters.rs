@@ -23,23 +23,23 @@ fn with<R>((call, of_response, of_message): Which, look: impl FnOnce(&mut Payloa
     })?;
     result.ok_or_else(|| {
         mlua::Error::runtime(match of_message {
-            true => "the payload of this message cannot be reached here",
-            false => "the bytes of this channel can be changed by filters and actions of TCP alone, those of the request's not by actions of the response's",
+            true => "the payload of this message is not available here",
+            false => "the bytes of this channel can only be changed by TCP filters and actions in the same direction",
         })
     })
 }
 
 fn behind_end(offset: i64) -> mlua::Error {
-    mlua::Error::runtime(format!("there is nothing at offset {offset}"))
+    mlua::Error::runtime(format!("offset {offset} is out of range"))
 }
 
 /// Returns a number of bytes: all if absent or -1.
 fn length(given: Option<i64>) -> mlua::Result<Option<usize>> {
     match given {
         None | Some(-1) => Ok(None),
-        Some(length) => usize::try_from(length).map(Some).map_err(|_| {
-            mlua::Error::runtime(format!("{length} is no length: it is -1 for all, or more than that"))
-        }),
+        Some(length) => usize::try_from(length)
+            .map(Some)
+            .map_err(|_| mlua::Error::runtime(format!("{length} is not a valid length: use -1 for all"))),
     }
 }
 
@@ -75,7 +75,7 @@ pub(super) fn fill(lua: &Lua, native: &Table) -> mlua::Result<()> {
             let length = match &length {
                 Value::String(text) if text.as_bytes() == *b"chunked" => None,
                 length => Some(length.as_u64().ok_or_else(|| {
-                    mlua::Error::runtime("the length of a body is a number, or \"chunked\"")
+                    mlua::Error::runtime("the length of a body must be a number, or \"chunked\"")
                 })?),
             };
             bridge::with(call, |bridge| bridge.want(FilterRequest::Length { of_response, length }))
@@ -90,7 +90,7 @@ fn milliseconds(ms: f64) -> u64 {
 fn want(call: u64, wanted: FilterRequest) -> mlua::Result<()> {
     match bridge::with(call, |bridge| bridge.want(wanted))? {
         true => Ok(()),
-        false => Err(mlua::Error::runtime("this is for the functions of filters")),
+        false => Err(mlua::Error::runtime("only available in filter functions")),
     }
 }
 
@@ -189,7 +189,7 @@ fn changing(lua: &Lua, native: &Table) -> mlua::Result<()> {
         "payload_forward",
         function(lua, |_, (call, of_response, of_message, count): (u64, bool, bool, i64)| {
             let count =
-                usize::try_from(count).map_err(|_| mlua::Error::runtime("a length is no less than 0"))?;
+                usize::try_from(count).map_err(|_| mlua::Error::runtime("a length cannot be negative"))?;
             with((call, of_response, of_message), |payload| payload.forward(count))
         })?,
     )?;

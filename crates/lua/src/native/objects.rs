@@ -117,11 +117,9 @@ pub(super) fn fill(lua: &Lua, native: &Table) -> mlua::Result<()> {
 fn new_map(_: &Lua, (name, method): (String, Option<usize>)) -> mlua::Result<Map> {
     let (_, method) = *METHODS
         .get(method.unwrap_or(2))
-        .ok_or_else(|| mlua::Error::runtime("Map.new: no such way of looking into a map"))?;
+        .ok_or_else(|| mlua::Error::runtime("Map.new: unknown match method"))?;
     let opened = loading(|loading: &dyn Loading| loading.map(&name, method)).ok_or_else(|| {
-        mlua::Error::runtime(
-            "`Map.new` is for the body of a file and `core.register_init`: it comes too late",
-        )
+        mlua::Error::runtime("`Map.new` is only available while a file is loaded and in `core.register_init`")
     })?;
     let view = opened.map_err(|error| mlua::Error::runtime(format!("Map.new: {error}")))?;
     Ok(Map { view, method })

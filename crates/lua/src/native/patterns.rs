@@ -22,7 +22,7 @@ impl Reference {
 
     fn add(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), &'static str> {
         if self.list.is_map && value.is_none() {
-            return Err("a map's key needs a value");
+            return Err("a map key requires a value");
         }
         let value = value.filter(|_| self.list.is_map);
         match &mut *self.prepared() {
@@ -34,7 +34,7 @@ impl Reference {
 
     fn set(&self, key: &[u8], value: &[u8], may_add: bool) -> Result<(), &'static str> {
         if !self.list.is_map {
-            return Err("this is no map: its keys have no values");
+            return Err("this is not a map: its keys have no values");
         }
         let mut prepared = self.prepared();
         let is_there = match &mut *prepared {
@@ -54,7 +54,7 @@ impl Reference {
                 lines.push((key.into(), Some(value.into())));
                 Ok(())
             }
-            _ => Err("there is no such key"),
+            _ => Err("no such key"),
         }
     }
 
@@ -123,10 +123,10 @@ fn open(called: &Called, name: &str) -> mlua::Result<Reference> {
     let known = called
         .shared
         .known()
-        .ok_or_else(|| mlua::Error::runtime("core.get_patref: the configuration is not read yet"))?;
+        .ok_or_else(|| mlua::Error::runtime("core.get_patref: the configuration has not been read yet"))?;
     let list = known
         .list(name)
-        .ok_or_else(|| mlua::Error::runtime(format!("core.get_patref: `{name}` is used nowhere")))?;
+        .ok_or_else(|| mlua::Error::runtime(format!("core.get_patref: `{name}` is not in use")))?;
     Ok(Reference { list, prepared: Mutex::default() })
 }
 
@@ -150,7 +150,7 @@ fn versions(lua: &Lua, native: &Table) -> mlua::Result<()> {
         "pattern_commit",
         function(lua, |lua, own: Own| {
             let lines = own.prepared().take();
-            outcome(lua, lines.map(|lines| own.list.replace(lines)).ok_or("nothing was prepared"))
+            outcome(lua, lines.map(|lines| own.list.replace(lines)).ok_or("no prepared version"))
         })?,
     )?;
     native.set(
@@ -212,7 +212,7 @@ fn add_all(own: &Reference, all: &Table) -> mlua::Result<Result<(), &'static str
         let (key, value) = pair?;
         let done = match key {
             Value::String(key) if own.list.is_map => own.add(&key.as_bytes(), Some(&value.as_bytes())),
-            _ if own.list.is_map => Err("a map takes pairs of key and value"),
+            _ if own.list.is_map => Err("a map requires pairs of key and value"),
             _ => own.add(&value.as_bytes(), None),
         };
         if done.is_err() {

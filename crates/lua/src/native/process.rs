@@ -104,10 +104,10 @@ fn lists(lua: &Lua, core: &Table, called: &Arc<Called>) -> mlua::Result<()> {
                 let known = own
                     .shared
                     .known()
-                    .ok_or_else(|| mlua::Error::runtime("the configuration is not read yet"))?;
+                    .ok_or_else(|| mlua::Error::runtime("the configuration has not been read yet"))?;
                 let list = known
                     .list(&file)
-                    .ok_or_else(|| mlua::Error::runtime(format!("core.{name}: `{file}` is used nowhere")))?;
+                    .ok_or_else(|| mlua::Error::runtime(format!("core.{name}: `{file}` is not in use")))?;
                 let key = key.as_bytes();
                 match (name, value) {
                     ("add_acl", _) => list.add_once(&key),
@@ -115,7 +115,7 @@ fn lists(lua: &Lua, core: &Table, called: &Arc<Called>) -> mlua::Result<()> {
                         list.set_or_add(&key, &value.as_bytes());
                     }
                     ("set_map", None) => {
-                        return Err(mlua::Error::runtime("core.set_map: a value is missing"));
+                        return Err(mlua::Error::runtime("core.set_map: missing value"));
                     }
                     _ => {
                         list.remove(&key);

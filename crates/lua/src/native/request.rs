@@ -154,7 +154,7 @@ fn words(name: String, args: &[Value]) -> mlua::Result<Vec<String>> {
     for (index, arg) in args.iter().enumerate() {
         let word = convert::argument(arg).ok_or_else(|| {
             mlua::Error::runtime(format!(
-                "argument {} of `{}` is a {}, not a text or number",
+                "argument {} of `{}` is a {}, not a string or number",
                 index + 1,
                 words[0],
                 arg.type_name()
@@ -259,7 +259,7 @@ fn edit(
     let side = if of_response { Side::Response } else { Side::Request };
     let (first, second) = (first.as_bytes(), second.as_ref().map(|second| second.as_bytes()));
     let second = second.as_deref();
-    let missing = || mlua::Error::runtime("a value is missing");
+    let missing = || mlua::Error::runtime("missing value");
     let regex;
     let kind = kind.as_bytes();
     let edit = match &*kind {
@@ -329,7 +329,7 @@ fn set(_: &Lua, (call, what, value): (u64, String, i64)) -> mlua::Result<()> {
         "tos" => Setting::Tos(value as u32 & 0xff),
         "class" => Setting::PriorityClass(value.clamp(-2047, 2047) as i32),
         "offset" => Setting::PriorityOffset(value.clamp(-524_287, 524_287) as i32),
-        _ => return Err(mlua::Error::runtime(format!("{value} is no log level"))),
+        _ => return Err(mlua::Error::runtime(format!("unknown log level {value}"))),
     };
     bridge::with(call, |bridge| bridge.set(setting))
 }

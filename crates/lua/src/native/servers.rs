@@ -35,7 +35,7 @@ pub(super) fn fill(lua: &Lua, native: &Table, called: &Arc<Called>) -> mlua::Res
         "command",
         function(lua, move |lua, words: Variadic<LuaString>| {
             let host =
-                own.shared.host().ok_or_else(|| mlua::Error::runtime("the workers have not started"))?;
+                own.shared.host().ok_or_else(|| mlua::Error::runtime("the workers have not started yet"))?;
             let words: Vec<String> = words.iter().map(|word| word.to_string_lossy()).collect();
             done(lua, host.command(&words))
         })?,
@@ -241,7 +241,7 @@ fn mailers(lua: &Lua, called: &Called, proxy: &str) -> mlua::Result<Value> {
 /// Parses a weight, or a share of the initial one (`50%`).
 fn weight(value: &Value, initial: u32) -> mlua::Result<u32> {
     let wrong =
-        || mlua::Error::runtime("a weight is a number up to 256, or a share of the initial one in percent");
+        || mlua::Error::runtime("a weight must be a number up to 256, or a percentage of the initial weight");
     let text = convert::argument(value).ok_or_else(wrong)?;
     let weight = match text.strip_suffix('%') {
         Some(percent) => percent.parse::<u32>().ok().map(|percent| initial * percent.min(100) / 100),

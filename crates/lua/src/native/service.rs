@@ -18,7 +18,7 @@ pub(super) fn fill(lua: &Lua, table: &Table) -> mlua::Result<()> {
         function(lua, |_, (call, text): (u64, LuaString)| {
             match bridge::with(call, |bridge| bridge.send(&text.as_bytes()))? {
                 Some(is_full) => Ok(is_full),
-                None => Err(mlua::Error::runtime("there is nobody to send to")),
+                None => Err(mlua::Error::runtime("there is no client to send to")),
             }
         })?,
     )
@@ -61,7 +61,7 @@ fn respond(
     (call, status, reason, fields): (u64, u16, Option<LuaString>, Table),
 ) -> mlua::Result<()> {
     if !(200..600).contains(&status) {
-        return Err(mlua::Error::runtime(format!("{status} is no status of a response")));
+        return Err(mlua::Error::runtime(format!("{status} is not a valid response status")));
     }
     let fields: Fields = fields
         .sequence_values::<Table>()

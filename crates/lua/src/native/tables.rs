@@ -146,14 +146,13 @@ fn read(table: &table::Table, filters: &Table) -> mlua::Result<Vec<(Column, Oper
         if all.len() == MOST_FILTERS {
             return Err(wrong(format!("there are more than {MOST_FILTERS} filters")));
         }
-        let data =
-            DataType::find(&name).ok_or_else(|| wrong(format!("`{name}` is nothing that tables store")))?;
+        let data = DataType::find(&name)
+            .ok_or_else(|| wrong(format!("`{name}` is not a data type of stick tables")))?;
         let column = table
             .column(data)
             .ok_or_else(|| wrong(format!("table `{}` does not store `{name}`", table.name())))?;
-        let operator = Operator::named(&operator).ok_or_else(|| {
-            wrong(format!("`{operator}` is no operator; they are eq, ne, le, lt, ge and gt"))
-        })?;
+        let operator = Operator::named(&operator)
+            .ok_or_else(|| wrong(format!("unknown operator `{operator}`; use eq, ne, le, lt, ge or gt")))?;
         all.push((*column, operator, value));
     }
     Ok(all)

@@ -57,6 +57,6 @@ fn spawn(lua: &Lua, shared: &SharedNames, make: impl FnOnce(&Arc<State>) -> Scri
             host.spawn(make(&state));
             Ok(())
         }
-        _ => Err(mlua::Error::runtime("core.register_task: the workers have not started")),
+        _ => Err(mlua::Error::runtime("core.register_task: the workers have not started yet")),
     }
 }

@@ -72,7 +72,7 @@ impl Learning {
     /// Handles a table definition. An unknown table, or one that differs from the local one, is not an error: its entries are
     /// skipped.
     pub(super) fn define(&mut self, body: &[u8], tables: &[Definition]) -> Result<(), Breach> {
-        let announced = Definition::read(body).ok_or(Breach::Protocol("a table that is none"))?;
+        let announced = Definition::read(body).ok_or(Breach::Protocol("unknown table"))?;
         self.announced = true;
         let id = announced.id;
         let name = &announced.definition.name;
@@ -130,11 +130,11 @@ impl Learning {
         tables: &mut impl Tables,
     ) -> Result<bool, Breach> {
         let Some(place) = self.current else {
-            let lost = Breach::Protocol("an entry of no table");
+            let lost = Breach::Protocol("entry without a table");
             return if self.announced { Ok(false) } else { Err(lost) };
         };
         let Some(course) = &mut self.courses[place] else { return Ok(false) };
-        let short = Breach::Protocol("an entry that ends too early");
+        let short = Breach::Protocol("truncated entry");
         let mut body = MessageReader::new(body);
         let number = if incremental { course.last.wrapping_add(1) } else { body.word().ok_or(short)? };
         let read = course.remote.read(&mut body, timed, &mut self.names, &mut course.values);

@@ -19,7 +19,7 @@ use crate::exchange::report;
 use crate::exchange::trace;
 
 pub(crate) static MALFORMED: EventCounter =
-    event_counter!(Glitch, "note_malformed()", "a malformed HTTP/1 message is kept for `show errors`");
+    event_counter!(Glitch, "note_malformed()", "malformed HTTP/1 message kept for `show errors`");
 
 /// Returns the whole second of an instant in microseconds, as milliseconds: the resolution of the last session time of a server or
 /// backend, with 0 for never.

@@ -33,7 +33,7 @@ pub use socket::open_inherited;
 use crate::shared::Shared;
 
 pub(crate) static LOST: EventCounter =
-    event_counter!(Count, "deliver()", "a log line is lost: it cannot be sent without waiting");
+    event_counter!(Count, "deliver()", "log message dropped because sending it would block");
 
 /// One worker's output for log lines. Also used by the process itself for its own messages.
 pub struct Outbox {

@@ -20,7 +20,7 @@ use crate::message::websocket;
 use crate::violation;
 
 pub(crate) static LET_PASS: EventCounter =
-    event_counter!(Glitch, "note_glitch()", "a malformed request is let pass, as an option says");
+    event_counter!(Glitch, "note_glitch()", "malformed request accepted because of an option");
 
 /// Receives the head of the next request into the transaction.
 pub(crate) async fn receive(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Result<(), Stop> {

@@ -24,7 +24,7 @@ use crate::routing::retry;
 use crate::server::{NoHead, NotExpressible, Upstream};
 
 pub(crate) static LET_PASS: EventCounter =
-    event_counter!(Glitch, "note_glitch()", "a malformed response is let pass, as an option says");
+    event_counter!(Glitch, "note_glitch()", "malformed response accepted because of an option");
 
 /// How many interim responses are forwarded before the task yields.
 const INTERIM_A_TURN: u32 = 16;

@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::flow::Flow;
 
 pub(crate) static NO_PIPE: EventCounter =
-    event_counter!(Count, "splice_pipe()", "no pipe is left for splicing: bytes are copied");
+    event_counter!(Count, "splice_pipe()", "no pipe available for splicing, data is copied");
 
 /// Returns a pipe for one direction, if the options of either proxy ask for one and the body is worth it.
 #[inline]

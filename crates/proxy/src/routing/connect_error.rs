@@ -12,11 +12,11 @@ use sample::ConnectionError;
 use crate::fault::Fault;
 
 pub(crate) static NO_DESCRIPTOR: EventCounter =
-    event_counter!(Count, "by_kernel()", "no descriptor is left for a connection to a server");
+    event_counter!(Count, "by_kernel()", "no file descriptor available for a server connection");
 pub(crate) static NO_MEMORY: EventCounter =
-    event_counter!(Count, "by_memory()", "there is no memory for a connection to a server");
+    event_counter!(Count, "by_memory()", "no memory available for a server connection");
 pub(crate) static NO_PORT: EventCounter =
-    event_counter!(Count, "by_kernel()", "no source port or address is left for a connection to a server");
+    event_counter!(Count, "by_kernel()", "no source port or address available for a server connection");
 
 /// Maps a kernel error to its origin: the source address, this machine, or the server.
 pub(super) fn by_kernel(error: &io::Error) -> Fault {

@@ -24,7 +24,7 @@ use crate::serve::handoff::{self, AcceptedConnection, Incoming};
 use crate::worker::Worker;
 
 pub(crate) static NOT_ACCEPTED: EventCounter =
-    event_counter!(Count, "pause_after()", "a connection is not accepted for want of descriptors or memory");
+    event_counter!(Count, "pause_after()", "connection not accepted for lack of descriptors or memory");
 
 /// How long accepting pauses when descriptors or memory ran out, unless a connection ends earlier.
 const SHORTAGE: Duration = Duration::from_millis(100);

@@ -30,7 +30,7 @@ use super::log::forward;
 use crate::worker::Worker;
 
 pub(crate) static OVERFLOWED: EventCounter =
-    event_counter!(Count, "finish()", "a datagram exceeds what may wait for its worker");
+    event_counter!(Count, "finish()", "datagram dropped because the worker's queue is full");
 
 /// The largest datagram.
 const DATAGRAM: usize = 65_535;

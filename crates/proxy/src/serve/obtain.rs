@@ -21,11 +21,8 @@ use crate::routing::{connect, retry};
 use crate::server::Upstream;
 use crate::server::per_worker::{LocalProxy, LocalServer};
 
-pub(crate) static CLOSED_MEANWHILE: EventCounter = event_counter!(
-    Count,
-    "obtain_response()",
-    "a server closed an idle connection just as a request used it"
-);
+pub(crate) static CLOSED_MEANWHILE: EventCounter =
+    event_counter!(Count, "obtain_response()", "server closed an idle connection just as a request was sent");
 
 /// Sends the request to a server and waits for the head of its final response; retries if allowed (`retries`, `retry-on`, `option
 /// redispatch`). `ASIDE` makes a copy for rare callers, so that the usual one stays inlined.

@@ -23,7 +23,7 @@ pub(crate) fn attach_srv(context: &mut Context<'_, '_, '_>) -> Parsed {
     let word = context.need("a backend and its server, `<backend>/<server>`")?;
     let name = match context.words.take("name") {
         true if matches!(context.words.peek_text(), "" | "if" | "unless") => {
-            return Err(context.usage("an expression behind `name`").haproxy("missing name value"));
+            return Err(context.usage("an expression after `name`").haproxy("missing name value"));
         }
         true => Some(Box::new(context.expression()?)),
         false => None,
@@ -34,7 +34,7 @@ pub(crate) fn attach_srv(context: &mut Context<'_, '_, '_>) -> Parsed {
         Err(message.haproxy_whole(whole(context, why)))
     };
     if context.scope.mode != Mode::Http {
-        let help = "`mode http` makes the frontend one";
+        let help = "add `mode http` to the frontend";
         return refused("the frontend is not in HTTP mode", "requires HTTP proxy mode.", help);
     }
     match (&name, server.names_connections.load(Relaxed)) {
@@ -44,8 +44,8 @@ pub(crate) fn attach_srv(context: &mut Context<'_, '_, '_>) -> Parsed {
                  the server or remove the name argument from this attach-srv rule.",
                 word.text
             );
-            let help = "`pool-conn-name` or `sni` on its line says which name a request asks for";
-            refused(&format!("`{}` does not tell its connections apart by name", word.text), &why, help)
+            let help = "set the name that requests ask for with `pool-conn-name` or `sni` on the server line";
+            refused(&format!("connections of `{}` have no names", word.text), &why, help)
         }
         (None, true) => {
             let why = format!(
@@ -53,8 +53,8 @@ pub(crate) fn attach_srv(context: &mut Context<'_, '_, '_>) -> Parsed {
                  to the attach-srv rule or reconfigure the server.",
                 word.text
             );
-            let help = "`name <expr>` says which name the connection has";
-            refused(&format!("`{}` tells its connections apart by name", word.text), &why, help)
+            let help = "set the name of the connection with `name <expr>`";
+            refused(&format!("connections of `{}` need a name", word.text), &why, help)
         }
         _ => {
             // Attached connections keep the server in use.
@@ -78,7 +78,7 @@ fn find(context: &Context<'_, '_, '_>, word: Word<'_>) -> Result<Arc<state::Serv
             .haproxy_whole(format!("Proxy '{proxy}': attach-srv rule: {why} '{}'.", word.text))
     };
     let Some((backend, name)) = word.text.split_once('/') else {
-        let text = format!("`{}` names no server", word.text);
+        let text = format!("`{}` is not a server name", word.text);
         return Err(wrong(text, "invalid server name".into()).help(context.usage_line()));
     };
     let Some(backend_state) = context.scope.names.backend(backend) else {

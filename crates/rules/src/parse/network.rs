@@ -9,11 +9,11 @@ use crate::action::Action;
 use crate::context::{Context, Parsed};
 
 pub(crate) fn set_bandwidth_limit(context: &mut Context<'_, '_, '_>) -> Parsed {
-    let name = context.need("the name of a bandwidth filter")?;
+    let name = context.need("a bandwidth filter name")?;
     let filter = context.scope.names.bandwidth(name.text).ok_or_else(|| {
         Diagnostic::alert(format!("there is no bandwidth filter `{}` here", name.text))
             .at(name.span)
-            .help("`filter bwlim-in` and `filter bwlim-out` declare them, in the same proxy")
+            .help("declare one in the same proxy with `filter bwlim-in` or `filter bwlim-out`")
             .haproxy_whole(format!(
                 "Proxy '{}': unable to find bwlim filter '{}' referenced by set-bandwidth-limit rule.",
                 context.scope.proxy.map_or("", |proxy| &proxy.name),
@@ -30,7 +30,7 @@ pub(crate) fn set_bandwidth_limit(context: &mut Context<'_, '_, '_>) -> Parsed {
             if filter.shared.is_some() && (limit.is_some() || period.is_some()) {
                 let what = if limit.is_some() { "limit" } else { "period" };
                 let proxy = context.scope.proxy.map_or("", |proxy| &proxy.name);
-                return Err(Diagnostic::alert(format!("filter `{}` shares its {what}: a rule cannot set it", name.text))
+                return Err(Diagnostic::alert(format!("filter `{}` has a shared {what}, which rules cannot set", name.text))
                     .at(name.span)
                     .haproxy_whole(format!(
                         "Proxy '{proxy}': set-bandwidth-limit rule cannot define a {what} for a shared bwlim filter."
@@ -50,8 +50,8 @@ pub(crate) fn set_bandwidth_limit(context: &mut Context<'_, '_, '_>) -> Parsed {
 
 pub(crate) fn send_spoe_group(context: &mut Context<'_, '_, '_>) -> Parsed {
     let said = "expects 2 arguments: <engine-id> <group-id>.";
-    let engine = context.need("the name of an engine").map_err(|error| error.haproxy(said))?;
-    let group = context.need("the name of a group").map_err(|error| error.haproxy(said))?;
+    let engine = context.need("an engine name").map_err(|error| error.haproxy(said))?;
+    let group = context.need("a group name").map_err(|error| error.haproxy(said))?;
     let scope = context.scope;
     scope.names.spoe_group(engine, group, scope.place).map(Action::SendSpoeGroup)
 }
@@ -59,16 +59,16 @@ pub(crate) fn send_spoe_group(context: &mut Context<'_, '_, '_>) -> Parsed {
 pub(crate) fn do_resolve(context: &mut Context<'_, '_, '_>) -> Parsed {
     let (inner, span) = context.parenthesised()?;
     let at = |message: String| Diagnostic::alert(message).at(span);
-    let usage = "`do-resolve` needs a variable and a resolvers section in its parentheses";
+    let usage = "`do-resolve` requires a variable and a resolvers section in parentheses";
     let parts: Vec<&str> = inner.split(',').map(str::trim).collect();
     let (name, section, prefer) = match parts[..] {
         [name, section] => (name, section, None),
         [name, section, "ipv4"] => (name, section, Some(Family::V4)),
         [name, section, "ipv6"] => (name, section, Some(Family::V6)),
         [_, _, other] => {
-            return Err(at(format!("`{other}` is no family of addresses"))
+            return Err(at(format!("unknown address family `{other}`"))
                 .did_you_mean(suggest(other, ["ipv4", "ipv6"]))
-                .help("`ipv4` or `ipv6`"));
+                .help("use `ipv4` or `ipv6`"));
         }
         _ => return Err(at(usage.to_owned())),
     };

@@ -16,11 +16,11 @@ pub(super) fn header_name<'w>(context: &mut Context<'_, 'w, '_>) -> Result<Word<
     // A trailing colon is a common mistake, and is sent unchanged.
     let token = name.text.strip_suffix(':').unwrap_or(name.text);
     if !http::is_token(token.as_bytes()) {
-        return Err(Diagnostic::alert(format!("`{}` is no header name", name.text)).at(name.span));
+        return Err(Diagnostic::alert(format!("`{}` is not a valid header name", name.text)).at(name.span));
     }
     if token.len() < name.text.len() {
         let text = format!("header name '{}' contains forbidden character ':'.", name.text);
-        let warning = Diagnostic::warning(format!("the header's name ends with a colon: `{}`", name.text));
+        let warning = Diagnostic::warning(format!("header name with a trailing colon: `{}`", name.text));
         context.scope.names.warn(warning.at(name.span).haproxy(text));
     }
     Ok(name)
@@ -91,7 +91,8 @@ pub(crate) fn set_status(context: &mut Context<'_, '_, '_>) -> Parsed {
     let word = context.need("a status")?;
     let status =
         word.text.parse::<u16>().ok().filter(|status| (100..=999).contains(status)).ok_or_else(|| {
-            Diagnostic::alert(format!("`{}` is no status between 100 and 999", word.text)).at(word.span)
+            Diagnostic::alert(format!("`{}` is not a status code between 100 and 999", word.text))
+                .at(word.span)
         })?;
     let reason = if context.words.take("reason") {
         Some(context.need("a reason")?.text.as_bytes().into())

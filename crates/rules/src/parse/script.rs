@@ -79,7 +79,7 @@ pub(crate) fn service(context: &Context<'_, '_, '_>, word: Word<'_>) -> Parsed {
         let (kind, set) = if is_http { ("tcp", "tcp-request content") } else { ("http", "http-request") };
         return Err(Diagnostic::alert(format!("`{}` is a service of mode {kind}", word.text))
             .at(word.span)
-            .help(format!("it may stand in `{set}` rules")));
+            .help(format!("it is only allowed in `{set}` rules")));
     }
     let shown = intern(format!("<{}>", word.text));
     Ok(Action::UseService(Service::Script(Arc::new(ScriptCall { function, words: Vec::new(), shown }))))

@@ -17,11 +17,11 @@ pub(crate) fn track(context: &mut Context<'_, '_, '_>) -> Parsed {
     let digits = word.text.strip_prefix("track-sc").filter(|digits| !digits.is_empty()).unwrap_or("0");
     let most = names.stick_counters();
     let counter = digits.parse::<u32>().ok().filter(|number| *number < most).ok_or_else(|| {
-        let shown = if most == 0 { "nothing can be tracked".into() } else { format!("0 to {}", most - 1) };
-        Diagnostic::alert(format!("`{}` names no counter that can be tracked", word.text))
+        let shown = if most == 0 { "tracking is disabled".into() } else { format!("0 to {}", most - 1) };
+        Diagnostic::alert(format!("`{}` is not a valid tracked counter", word.text))
             .at(word.span)
             .label(shown)
-            .help("`tune.stick-counters` in the global section says how many there are")
+            .help("set their number with `tune.stick-counters` in the global section")
             .haproxy(format!(
                 "{digits} track-sc number exceeding {} (tune.stick-counters-1) value.",
                 i64::from(most) - 1
@@ -39,14 +39,16 @@ fn named_table(context: &mut Context<'_, '_, '_>, action: &str) -> Result<Arc<Ta
     let (scope, own) = (context.scope, context.word.span);
     let proxy = scope.proxy.map_or("", |proxy| &proxy.name);
     if context.words.take("table") {
-        let word = context.need("the name of a stick table")?;
+        let word = context.need("a stick table name")?;
         return scope.names.table(word.text).ok_or_else(|| no_table(word.text, word.span, action, proxy));
     }
     if scope.inherited {
         // In `defaults` the proxy's own table would be ambiguous.
-        return Err(Diagnostic::alert(format!("`{action}` in a `defaults` section needs `table <table>`"))
-            .at(own)
-            .haproxy(format!("'{action}' in a 'defaults' section must name its table.")));
+        return Err(Diagnostic::alert(format!(
+            "`{action}` in a `defaults` section requires `table <table>`"
+        ))
+        .at(own)
+        .haproxy(format!("'{action}' in a 'defaults' section must name its table.")));
     }
     scope.names.table(proxy).ok_or_else(|| no_table(proxy, own, action, proxy))
 }
@@ -55,7 +57,7 @@ fn named_table(context: &mut Context<'_, '_, '_>, action: &str) -> Result<Arc<Ta
 fn no_table(name: &str, span: Span, action: &str, proxy: &str) -> Diagnostic {
     Diagnostic::alert(format!("there is no stick table `{name}`"))
         .at(span)
-        .help("`stick-table` in a proxy declares one with the proxy's name")
+        .help("`stick-table` in a proxy declares a table with the proxy's name")
         .haproxy_whole(format!("Proxy '{proxy}': unable to find table '{name}' referenced by {action}."))
 }
 
@@ -66,7 +68,7 @@ fn fits(table: &Table, gives: Type, span: Span, action: &str) -> Result<(), Diag
     }
     let (name, kind) = (table.name(), table.settings.kind.name());
     Err(Diagnostic::alert(format!(
-        "keys of table `{name}` are of type {kind}, and this gives {}",
+        "table `{name}` has keys of type {kind}, but the expression is of type {}",
         gives.name()
     ))
     .at(span)
@@ -81,7 +83,7 @@ fn numbers(context: &Context<'_, '_, '_>, named: Option<u8>) -> Result<TrackedCo
         _ => context.parenthesised()?,
     };
     let usage = || {
-        Diagnostic::alert(format!("`{}` needs other numbers in its parentheses", context.row.name))
+        Diagnostic::alert(format!("invalid arguments in the parentheses of `{}`", context.row.name))
             .at(span)
             .help(context.usage_line())
     };
@@ -97,9 +99,9 @@ fn numbers(context: &Context<'_, '_, '_>, named: Option<u8>) -> Result<TrackedCo
     }
     let most = context.scope.names.stick_counters();
     if counter >= most {
-        return Err(Diagnostic::alert(format!("`{counter}` is no counter that can be tracked"))
+        return Err(Diagnostic::alert(format!("`{counter}` is not a valid tracked counter"))
             .at(span)
-            .help("`tune.stick-counters` in the global section says how many there are")
+            .help("set their number with `tune.stick-counters` in the global section")
             .haproxy(format!(
                 "invalid stick table track ID. The max allowed ID is {} (tune.stick-counters).",
                 i64::from(most) - 1

@@ -81,22 +81,22 @@ pub struct TraceCommand {
 
 const SIGNS: &str = "(.=stopped, w=waiting, R=running)";
 const LEVELS: [(&str, &str); 6] = [
-    ("error", "what went wrong"),
-    ("user", "and what users look at"),
-    ("proto", "and units of protocols"),
-    ("state", "and states that change"),
-    ("data", "and bytes that move"),
-    ("developer", "and all there is"),
+    ("error", "errors only"),
+    ("user", "also events relevant to users"),
+    ("proto", "also protocol units"),
+    ("state", "also state changes"),
+    ("data", "also data transfers"),
+    ("developer", "everything"),
 ];
 const VERBOSITIES: [(&str, &str); 6] = [
-    ("quiet", "the message alone"),
-    ("clean", "and request lines and statuses"),
-    ("minimal", "the message, and whose it is"),
+    ("quiet", "only the message"),
+    ("clean", "also request lines and status codes"),
+    ("minimal", "the message and its context"),
     ("simple", "both"),
-    ("advanced", "and the fields of messages"),
-    ("complete", "all there is"),
+    ("advanced", "also header fields"),
+    ("complete", "everything"),
 ];
-const SESSION_VERBOSITIES: [(&str, &str); 2] = [("quiet", "the message alone"), ("default", "all there is")];
+const SESSION_VERBOSITIES: [(&str, &str); 2] = [("quiet", "only the message"), ("default", "everything")];
 const LOCKS: [(Lock, &str, &str); 8] = [
     (Lock::Backend, "backend", "the backend"),
     (Lock::Connection, "connection", "the connection"),
@@ -108,15 +108,15 @@ const LOCKS: [(Lock, &str, &str); 8] = [
     (Lock::Thread, "thread", "the thread"),
 ];
 const WORDS: [(&str, &str); 9] = [
-    ("event", "which events are told"),
-    ("level", "how much a point must matter"),
-    ("lock", "what the trace keeps to once it began"),
-    ("follow", "another source whose lock this one keeps to"),
-    ("pause", "which events have it wait for the next beginning"),
-    ("sink", "where lines go"),
-    ("start", "which events begin it, or `now`"),
-    ("stop", "which events end it, or `now`"),
-    ("verbosity", "how much lines say"),
+    ("event", "events to report"),
+    ("level", "most verbose level to report"),
+    ("lock", "criterion that the trace locks on when it starts"),
+    ("follow", "another source to follow"),
+    ("pause", "events that pause the trace until the next start event"),
+    ("sink", "where to send output"),
+    ("start", "events that start the trace, or `now`"),
+    ("stop", "events that stop the trace, or `now`"),
+    ("verbosity", "level of detail"),
 ];
 
 fn verbosities(target: TraceTarget) -> &'static [(&'static str, &'static str)] {
@@ -129,13 +129,13 @@ fn verbosities(target: TraceTarget) -> &'static [(&'static str, &'static str)] {
 /// The additional lock criteria of a source, with their names.
 fn own_locks(source: TraceSource) -> &'static [(Lock, &'static str, &'static str)] {
     match source {
-        TraceSource::H1 => &[(Lock::Stream, "h1s", "the request of HTTP/1")],
-        TraceSource::H2 => &[(Lock::Stream, "h2s", "the stream of HTTP/2")],
-        TraceSource::Fcgi => &[(Lock::Stream, "fstrm", "the request of FastCGI")],
-        TraceSource::Spop => &[(Lock::Stream, "spop_strm", "the question")],
+        TraceSource::H1 => &[(Lock::Stream, "h1s", "the HTTP/1 request")],
+        TraceSource::H2 => &[(Lock::Stream, "h2s", "the HTTP/2 stream")],
+        TraceSource::Fcgi => &[(Lock::Stream, "fstrm", "the FastCGI request")],
+        TraceSource::Spop => &[(Lock::Stream, "spop_strm", "the SPOP request")],
         TraceSource::Stream => &[(Lock::Stream, "stream", "the stream")],
         TraceSource::Peers => &[(Lock::Own, "peer", "the peer"), (Lock::Group, "peers", "the section")],
-        TraceSource::Acme => &[(Lock::Own, "acme_ctx", "the order")],
+        TraceSource::Acme => &[(Lock::Own, "acme_ctx", "the ACME order")],
         TraceSource::Ssl | TraceSource::Check | TraceSource::Session => &[],
     }
 }
@@ -347,8 +347,8 @@ fn star(is_current: bool) -> char {
 /// All sources with their states.
 fn sources() -> String {
     let mut out = format!("Supported trace sources and states {SIGNS} :\n");
-    let _ = writeln!(out, " [.] {:<10} : no source: ends all traces", "0");
-    let _ = writeln!(out, " [.] {:<10} : all of these, for 'sink', 'level' and 'follow'", "all");
+    let _ = writeln!(out, " [.] {:<10} : no source: stop all traces", "0");
+    let _ = writeln!(out, " [.] {:<10} : all sources, for 'sink', 'level' and 'follow'", "all");
     source_lines(&mut out);
     out
 }
@@ -426,7 +426,7 @@ fn show_list(target: TraceTarget, list: Choices, outputs: &dyn Outputs) -> Strin
             let bits = state::of(source).events(action);
             let _ = writeln!(out, "Supported events for source {name} (+=enabled, -=disabled):");
             if action != TraceAction::Report {
-                let _ = writeln!(out, "  - {:<12} : at once, without an event", "now");
+                let _ = writeln!(out, "  - {:<12} : immediately, without an event", "now");
             }
             let _ = writeln!(out, "  - {:<12} : no event", "none");
             let _ = writeln!(out, "  - {:<12} : every event", "any");

@@ -63,15 +63,15 @@ pub mod h1 {
     pub const STREAM_ERROR: u64 = 1 << 9;
 
     pub(super) const EVENTS: &[TraceEvent] = &[
-        event(CONNECTION_NEW, "h1c_new", "a connection begins"),
-        event(CONNECTION_END, "h1c_end", "a connection is over"),
-        event(RX_DATA, "rx_data", "bytes of a body were received"),
-        event(RX_HEADERS, "rx_headers", "a head was received"),
-        event(TX_DATA, "tx_data", "bytes of a body were sent"),
-        event(TX_HEADERS, "tx_headers", "a head was made to be sent"),
-        event(STREAM_NEW, "h1s_new", "a request begins"),
-        event(STREAM_END, "h1s_end", "a request is over"),
-        event(STREAM_ERROR, "h1s_err", "a request failed"),
+        event(CONNECTION_NEW, "h1c_new", "connection opened"),
+        event(CONNECTION_END, "h1c_end", "connection closed"),
+        event(RX_DATA, "rx_data", "body data received"),
+        event(RX_HEADERS, "rx_headers", "header section received"),
+        event(TX_DATA, "tx_data", "body data sent"),
+        event(TX_HEADERS, "tx_headers", "header section serialized"),
+        event(STREAM_NEW, "h1s_new", "request started"),
+        event(STREAM_END, "h1s_end", "request ended"),
+        event(STREAM_ERROR, "h1s_err", "request failed"),
     ];
 }
 
@@ -109,33 +109,33 @@ pub mod h2 {
     }
 
     pub(super) const EVENTS: &[TraceEvent] = &[
-        event(CONNECTION_NEW, "h2c_new", "a connection begins"),
-        event(CONNECTION_END, "h2c_end", "a connection is over"),
-        event(CONNECTION_ERROR, "h2c_err", "a connection failed"),
-        event(RX_FRAME, "rx_frame", "a frame of any kind was received"),
-        event(1 << RX, "rx_data", "a DATA frame was received"),
-        event(2 << RX, "rx_hdr", "a HEADERS frame was received"),
-        event(4 << RX, "rx_prio", "a PRIORITY frame was received"),
-        event(8 << RX, "rx_rst", "a RST_STREAM frame was received"),
-        event(16 << RX, "rx_settings", "a SETTINGS frame was received"),
-        event(32 << RX, "rx_push", "a PUSH_PROMISE frame was received"),
-        event(64 << RX, "rx_ping", "a PING frame was received"),
-        event(128 << RX, "rx_goaway", "a GOAWAY frame was received"),
-        event(256 << RX, "rx_wu", "a WINDOW_UPDATE frame was received"),
-        event(512 << RX, "rx_cont", "a CONTINUATION frame was received"),
-        event(TX_FRAME, "tx_frame", "a frame of any kind was made to be sent"),
-        event(1 << TX, "tx_data", "a DATA frame was made"),
-        event(2 << TX, "tx_hdr", "a HEADERS frame was made"),
-        event(8 << TX, "tx_rst", "a RST_STREAM frame was made"),
-        event(16 << TX, "tx_settings", "a SETTINGS frame was made"),
-        event(64 << TX, "tx_ping", "a PING frame was made"),
-        event(128 << TX, "tx_goaway", "a GOAWAY frame was made"),
-        event(256 << TX, "tx_wu", "a WINDOW_UPDATE frame was made"),
-        event(512 << TX, "tx_cont", "a CONTINUATION frame was made"),
-        event(STREAM_NEW, "h2s_new", "a stream begins"),
-        event(STREAM_END, "h2s_end", "a stream is over"),
-        event(STREAM_ERROR, "h2s_err", "a stream was reset"),
-        event(PROTOCOL_ERROR, "proto_err", "the peer broke the protocol"),
+        event(CONNECTION_NEW, "h2c_new", "connection opened"),
+        event(CONNECTION_END, "h2c_end", "connection closed"),
+        event(CONNECTION_ERROR, "h2c_err", "connection failed"),
+        event(RX_FRAME, "rx_frame", "frame of any type received"),
+        event(1 << RX, "rx_data", "DATA frame received"),
+        event(2 << RX, "rx_hdr", "HEADERS frame received"),
+        event(4 << RX, "rx_prio", "PRIORITY frame received"),
+        event(8 << RX, "rx_rst", "RST_STREAM frame received"),
+        event(16 << RX, "rx_settings", "SETTINGS frame received"),
+        event(32 << RX, "rx_push", "PUSH_PROMISE frame received"),
+        event(64 << RX, "rx_ping", "PING frame received"),
+        event(128 << RX, "rx_goaway", "GOAWAY frame received"),
+        event(256 << RX, "rx_wu", "WINDOW_UPDATE frame received"),
+        event(512 << RX, "rx_cont", "CONTINUATION frame received"),
+        event(TX_FRAME, "tx_frame", "frame of any type serialized"),
+        event(1 << TX, "tx_data", "DATA frame serialized"),
+        event(2 << TX, "tx_hdr", "HEADERS frame serialized"),
+        event(8 << TX, "tx_rst", "RST_STREAM frame serialized"),
+        event(16 << TX, "tx_settings", "SETTINGS frame serialized"),
+        event(64 << TX, "tx_ping", "PING frame serialized"),
+        event(128 << TX, "tx_goaway", "GOAWAY frame serialized"),
+        event(256 << TX, "tx_wu", "WINDOW_UPDATE frame serialized"),
+        event(512 << TX, "tx_cont", "CONTINUATION frame serialized"),
+        event(STREAM_NEW, "h2s_new", "stream opened"),
+        event(STREAM_END, "h2s_end", "stream closed"),
+        event(STREAM_ERROR, "h2s_err", "stream reset"),
+        event(PROTOCOL_ERROR, "proto_err", "protocol error by the peer"),
     ];
 }
 
@@ -154,11 +154,11 @@ pub mod fcgi {
     pub const RESPONSE_HEADERS: u64 = 1 << 5;
 
     pub(super) const EVENTS: &[TraceEvent] = &[
-        event(CONNECTION_NEW, "fconn_new", "a connection begins"),
-        event(CONNECTION_END, "fconn_end", "a connection is over"),
-        event(RESPONSE_HEADERS, "rsp_headers", "the head of a response was received"),
-        event(STREAM_NEW, "fstrm_new", "a request begins"),
-        event(STREAM_END, "fstrm_end", "a request is over"),
+        event(CONNECTION_NEW, "fconn_new", "connection opened"),
+        event(CONNECTION_END, "fconn_end", "connection closed"),
+        event(RESPONSE_HEADERS, "rsp_headers", "response header section received"),
+        event(STREAM_NEW, "fstrm_new", "request started"),
+        event(STREAM_END, "fstrm_end", "request ended"),
     ];
 }
 
@@ -168,8 +168,7 @@ pub mod acme {
     /// An order starts, makes progress, or is over.
     pub const TASK: u64 = 1;
 
-    pub(super) const EVENTS: &[TraceEvent] =
-        &[event(TASK, "acme_task", "an order begins, makes a step or is over")];
+    pub(super) const EVENTS: &[TraceEvent] = &[event(TASK, "acme_task", "order started, advanced or ended")];
 }
 
 /// Events of [`TraceSource::Ssl`].
@@ -183,9 +182,9 @@ pub mod ssl {
     pub const ERROR: u64 = 1 << 2;
 
     pub(super) const EVENTS: &[TraceEvent] = &[
-        event(NEW, "sslc_new", "a handshake begins"),
-        event(ERROR, "sslc_err", "a handshake failed"),
-        event(HANDSHAKE, "sslc_hndshk", "a handshake is over"),
+        event(NEW, "sslc_new", "handshake started"),
+        event(ERROR, "sslc_err", "handshake failed"),
+        event(HANDSHAKE, "sslc_hndshk", "handshake ended"),
     ];
 }
 
@@ -210,14 +209,14 @@ pub mod stream {
     pub const TCP_ERROR: u64 = 1 << 7;
 
     pub(super) const EVENTS: &[TraceEvent] = &[
-        event(NEW, "strm_new", "a stream begins"),
-        event(FREE, "strm_free", "a stream is over"),
-        event(ERROR, "strm_err", "a stream was ended by a fault"),
-        event(SERVER_STATE, "sc_state", "a server was chosen, reached or given up"),
-        event(HTTP, "http_ana", "a step of HTTP"),
-        event(HTTP_ERROR, "http_err", "a step of HTTP went wrong"),
-        event(TCP, "tcp_ana", "a step of TCP"),
-        event(TCP_ERROR, "tcp_err", "a step of TCP went wrong"),
+        event(NEW, "strm_new", "stream opened"),
+        event(FREE, "strm_free", "stream closed"),
+        event(ERROR, "strm_err", "stream ended with an error"),
+        event(SERVER_STATE, "sc_state", "server selected, connected or abandoned"),
+        event(HTTP, "http_ana", "HTTP processing step"),
+        event(HTTP_ERROR, "http_err", "HTTP error"),
+        event(TCP, "tcp_ana", "TCP processing step"),
+        event(TCP_ERROR, "tcp_err", "TCP error"),
     ];
 }
 
@@ -236,11 +235,11 @@ pub mod peers {
     pub const TX: u64 = 1 << 4;
 
     pub(super) const EVENTS: &[TraceEvent] = &[
-        event(NEW, "sess_new", "a session begins"),
-        event(END, "sess_end", "a session is over"),
-        event(ERROR, "sess_err", "a session failed"),
-        event(RX, "rx_msg", "messages were received"),
-        event(TX, "tx_msg", "messages were sent"),
+        event(NEW, "sess_new", "session started"),
+        event(END, "sess_end", "session ended"),
+        event(ERROR, "sess_err", "session failed"),
+        event(RX, "rx_msg", "messages received"),
+        event(TX, "tx_msg", "messages sent"),
     ];
 }
 
@@ -257,10 +256,10 @@ pub mod check {
     pub const ERROR: u64 = 1 << 3;
 
     pub(super) const EVENTS: &[TraceEvent] = &[
-        event(START, "hchck_start", "a check begins"),
-        event(END, "hchck_end", "a check is over"),
-        event(SUCCESS, "hchck_succ", "a check passed"),
-        event(ERROR, "hchck_err", "a check failed"),
+        event(START, "hchck_start", "check started"),
+        event(END, "hchck_end", "check ended"),
+        event(SUCCESS, "hchck_succ", "check passed"),
+        event(ERROR, "hchck_err", "check failed"),
     ];
 }
 
@@ -275,9 +274,9 @@ pub mod session {
     pub const ERROR: u64 = 1 << 2;
 
     pub(super) const EVENTS: &[TraceEvent] = &[
-        event(NEW, "sess_new", "a session begins"),
-        event(END, "sess_end", "a session is over"),
-        event(ERROR, "sess_err", "a session was refused or failed"),
+        event(NEW, "sess_new", "session started"),
+        event(END, "sess_end", "session ended"),
+        event(ERROR, "sess_err", "session rejected or failed"),
     ];
 }
 
@@ -308,17 +307,17 @@ pub mod spop {
     pub const TX_DISCONNECT: u64 = 1 << 10;
 
     pub(super) const EVENTS: &[TraceEvent] = &[
-        event(CONNECTION_NEW, "spop_conn_new", "a connection begins"),
-        event(CONNECTION_END, "spop_conn_end", "a connection is over"),
-        event(CONNECTION_ERROR, "spop_conn_err", "a connection failed, or the agent ended it"),
-        event(RX_HELLO, "rx_hello", "a HELLO frame was received"),
-        event(RX_ACK, "rx_ack", "an ACK frame was received"),
-        event(TX_HELLO, "tx_hello", "a HELLO frame was made"),
-        event(TX_NOTIFY, "tx_notify", "a NOTIFY frame was made"),
-        event(TX_DISCONNECT, "tx_disconnect", "a DISCONNECT frame was made"),
-        event(STREAM_NEW, "spop_strm_new", "a question begins"),
-        event(STREAM_END, "spop_strm_end", "a question is over"),
-        event(STREAM_ERROR, "spop_strm_err", "a question has no answer"),
+        event(CONNECTION_NEW, "spop_conn_new", "connection opened"),
+        event(CONNECTION_END, "spop_conn_end", "connection closed"),
+        event(CONNECTION_ERROR, "spop_conn_err", "connection failed or closed by the agent"),
+        event(RX_HELLO, "rx_hello", "HELLO frame received"),
+        event(RX_ACK, "rx_ack", "ACK frame received"),
+        event(TX_HELLO, "tx_hello", "HELLO frame serialized"),
+        event(TX_NOTIFY, "tx_notify", "NOTIFY frame serialized"),
+        event(TX_DISCONNECT, "tx_disconnect", "DISCONNECT frame serialized"),
+        event(STREAM_NEW, "spop_strm_new", "request started"),
+        event(STREAM_END, "spop_strm_end", "request ended"),
+        event(STREAM_ERROR, "spop_strm_err", "request without response"),
     ];
 }
 
@@ -362,13 +361,13 @@ impl TraceSource {
         match self {
             Self::H2 => ("h2", "HTTP/2", h2::EVENTS),
             Self::Fcgi => ("fcgi", "FastCGI", fcgi::EVENTS),
-            Self::Acme => ("acme", "orders of certificates", acme::EVENTS),
-            Self::Ssl => ("ssl", "handshakes of TLS", ssl::EVENTS),
+            Self::Acme => ("acme", "ACME orders", acme::EVENTS),
+            Self::Ssl => ("ssl", "TLS handshakes", ssl::EVENTS),
             Self::H1 => ("h1", "HTTP/1", h1::EVENTS),
-            Self::Stream => ("stream", "requests and streams of TCP", stream::EVENTS),
-            Self::Peers => ("peers", "sessions with peers", peers::EVENTS),
+            Self::Stream => ("stream", "requests and TCP streams", stream::EVENTS),
+            Self::Peers => ("peers", "peers sessions", peers::EVENTS),
             Self::Check => ("check", "health checks", check::EVENTS),
-            Self::Session => ("session", "connections of clients", session::EVENTS),
+            Self::Session => ("session", "client connections", session::EVENTS),
             Self::Spop => ("spop", "SPOP", spop::EVENTS),
         }
     }
@@ -376,10 +375,10 @@ impl TraceSource {
 
 /// HAProxy's sources that do not exist here, with the reason.
 pub const ABSENT: &[(&str, &str)] = &[
-    ("applet", "Weir has no applets: what HAProxy does in them is done by `stream`"),
+    ("applet", "Weir has no applets: use `stream`"),
     ("haterm", "Weir has no `haterm`"),
-    ("pt", "Weir has no pass-through multiplexer: streams of TCP are traced by `stream`"),
-    ("qmux", "Weir has no QUIC yet"),
-    ("quic", "Weir has no QUIC yet"),
-    ("h3", "Weir has no QUIC yet"),
+    ("pt", "Weir has no pass-through multiplexer: use `stream` for TCP streams"),
+    ("qmux", "QUIC is not supported yet"),
+    ("quic", "QUIC is not supported yet"),
+    ("h3", "QUIC is not supported yet"),
 ];

@@ -37,7 +37,8 @@ pub(super) fn flags(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Flags, D
                 words.next();
                 let id = words.peek().ok_or_else(missing)?;
                 let number = id.text.parse::<u32>();
-                let wrong = |_| Diagnostic::alert(format!("`{}` is no number for `-u`", id.text)).at(id.span);
+                let wrong =
+                    |_| Diagnostic::alert(format!("invalid number `{}` for `-u`", id.text)).at(id.span);
                 flags.number = Some(number.map_err(wrong)?);
             }
             "-m" => {
@@ -47,7 +48,7 @@ pub(super) fn flags(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Flags, D
                     return Err(Diagnostic::alert("`-m` is given twice").at(word.span));
                 }
                 if !flags.files.is_empty() {
-                    return Err(Diagnostic::alert("`-m` must stand before `-f`").at(word.span));
+                    return Err(Diagnostic::alert("`-m` must precede `-f`").at(word.span));
                 }
                 let method = MatchMethod::parse(name.text).ok_or_else(|| {
                     Diagnostic::alert(format!("unknown match method `{}`", name.text))
@@ -67,10 +68,10 @@ pub(super) fn flags(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Flags, D
                 flags.files.push((list, flags.ignore_case));
             }
             other if other.starts_with('-') => {
-                return Err(Diagnostic::alert(format!("`{other}` is no flag of an ACL"))
+                return Err(Diagnostic::alert(format!("unknown ACL flag `{other}`"))
                     .at(word.span)
                     .did_you_mean(diag::suggest(other, FLAGS.iter().copied()))
-                    .help("write `--` before a pattern that begins with a dash")
+                    .help("write `--` before a pattern that starts with a dash")
                     .haproxy(format!(
                         "'{other}' is not a valid ACL option. Please use '--' before any pattern beginning with a '-'"
                     )));
@@ -131,7 +132,7 @@ pub(super) fn patterns(
 fn compared(text: &str, operator: &str) -> Result<String, String> {
     let range = crate::pattern::Range::parse(text)?;
     if range.min != range.max {
-        return Err(format!("the operator `{operator}` takes a number, not the range `{text}`"));
+        return Err(format!("operator `{operator}` requires a number, not the range `{text}`"));
     }
     let value = range.min;
     Ok(match operator {

@@ -10,7 +10,7 @@ use crate::value::{Type, Value};
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
     //  name      arguments                              takes       gives       description
-    row("ipmask", &[arg(ArgKind::Mask4), opt(ArgKind::Mask6)], Type::Addr, Type::Addr, "an address under a mask",          ipmask),
+    row("ipmask", &[arg(ArgKind::Mask4), opt(ArgKind::Mask6)], Type::Addr, Type::Addr, "applies a network mask",           ipmask),
 ];
 
 fn ipmask<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {

@@ -12,8 +12,8 @@ const SLOT: &[Spec] = &[arg(ArgKind::Int)];
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
     //  name          arguments  takes      gives      description
-    row("capture-req", SLOT,     Type::Str, Type::Str, "the same, kept in a slot of the request's captures",  capture_req).prepared(prepare),
-    row("capture-res", SLOT,     Type::Str, Type::Str, "the same, kept in a slot of the response's captures", capture_res).prepared(prepare),
+    row("capture-req", SLOT,     Type::Str, Type::Str, "stores the value in a request capture slot",          capture_req).prepared(prepare),
+    row("capture-res", SLOT,     Type::Str, Type::Str, "stores the value in a response capture slot", capture_res).prepared(prepare),
 ];
 
 fn prepare(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {

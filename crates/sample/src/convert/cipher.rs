@@ -30,8 +30,8 @@ const CBC: &[Spec] = &[
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
     //  name            arguments  takes       gives       description
-    row("aes_gcm_enc",  GCM,       Type::Bin,  Type::Bin,  "encrypted; its tag is put into a variable", aes_gcm_enc).prepared(prepare_enc),
-    row("aes_gcm_dec",  GCM,       Type::Bin,  Type::Bin,  "decrypted, if its tag is right",            aes_gcm_dec).prepared(prepare),
+    row("aes_gcm_enc",  GCM,       Type::Bin,  Type::Bin,  "encrypts with AES-GCM and stores the tag in a variable", aes_gcm_enc).prepared(prepare_enc),
+    row("aes_gcm_dec",  GCM,       Type::Bin,  Type::Bin,  "decrypts with AES-GCM and verifies the tag", aes_gcm_dec).prepared(prepare),
     row("aes_cbc_enc",  CBC,       Type::Bin,  Type::Bin,  "encrypted",                                 aes_cbc_enc).prepared(prepare),
     row("aes_cbc_dec",  CBC,       Type::Bin,  Type::Bin,  "decrypted",                                 aes_cbc_dec).prepared(prepare),
 ];
@@ -39,12 +39,12 @@ pub(super) static CONVERTS: &[Convert] = &[
 /// Decodes the base64 of literal arguments at startup.
 fn prepare(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     if !matches!(args[0], Arg::Int(128 | 192 | 256)) {
-        return Err("a key has 128, 192 or 256 bits".into());
+        return Err("the key must have 128, 192 or 256 bits".into());
     }
     for (number, arg) in args.iter_mut().enumerate().skip(1) {
         if let Arg::Bytes(text) = arg {
             let mut bytes = Vec::new();
-            b64(text, &mut bytes).ok_or_else(|| format!("argument {} is no base64", number + 1))?;
+            b64(text, &mut bytes).ok_or_else(|| format!("argument {} is not valid base64", number + 1))?;
             *text = bytes.into();
         }
     }
@@ -55,7 +55,7 @@ fn prepare_enc(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     prepare(args, scope)?;
     match args[3] {
         Arg::Var(_) => Ok(()),
-        _ => Err("the fourth argument is the variable that gets the tag".into()),
+        _ => Err("the fourth argument is the variable for the tag".into()),
     }
 }
 

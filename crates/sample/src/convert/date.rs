@@ -13,14 +13,14 @@ const FORMAT: &[Spec] = &[arg(ArgKind::Str), opt(ArgKind::Int)];
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
     //  name         arguments                          takes       gives       description
-    row("ltime",     FORMAT,                            Type::Int,  Type::Str,  "seconds as a local date in a format",         ltime),
-    row("utime",     FORMAT,                            Type::Int,  Type::Str,  "seconds as a date in UTC in a format",        utime),
-    row("ms_ltime",  FORMAT,                            Type::Int,  Type::Str,  "milliseconds as a local date",                ms_ltime),
-    row("ms_utime",  FORMAT,                            Type::Int,  Type::Str,  "milliseconds as a date in UTC",               ms_utime),
-    row("us_ltime",  FORMAT,                            Type::Int,  Type::Str,  "microseconds as a local date",                us_ltime),
-    row("us_utime",  FORMAT,                            Type::Int,  Type::Str,  "microseconds as a date in UTC",               us_utime),
-    row("http_date", &[opt(ArgKind::Int), opt(ArgKind::Str)], Type::Int,  Type::Str,  "a date as HTTP headers write it",             http_date).prepared(prepare_http_date),
-    row("date",      &[],                               Type::Str,  Type::Int,  "the seconds since 1970 of an HTTP date",      date),
+    row("ltime",     FORMAT,                            Type::Int,  Type::Str,  "formats seconds as a local date",             ltime),
+    row("utime",     FORMAT,                            Type::Int,  Type::Str,  "formats seconds as a UTC date",               utime),
+    row("ms_ltime",  FORMAT,                            Type::Int,  Type::Str,  "formats milliseconds as a local date",        ms_ltime),
+    row("ms_utime",  FORMAT,                            Type::Int,  Type::Str,  "formats milliseconds as a UTC date",          ms_utime),
+    row("us_ltime",  FORMAT,                            Type::Int,  Type::Str,  "formats microseconds as a local date",        us_ltime),
+    row("us_utime",  FORMAT,                            Type::Int,  Type::Str,  "formats microseconds as a UTC date",          us_utime),
+    row("http_date", &[opt(ArgKind::Int), opt(ArgKind::Str)], Type::Int,  Type::Str,  "formats a date for HTTP headers",             http_date).prepared(prepare_http_date),
+    row("date",      &[],                               Type::Str,  Type::Int,  "parses an HTTP date as seconds since 1970",   date),
 ];
 
 /// Formats `value`, which counts units of 1/`per_second` of a second.
@@ -61,7 +61,7 @@ fn us_utime<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Valu
 fn prepare_http_date(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     match text_of(&args[1]) {
         b"" | b"s" | b"ms" | b"us" => Ok(()),
-        _ => Err("the unit is s, ms or us".into()),
+        _ => Err("the unit must be s, ms or us".into()),
     }
 }
 

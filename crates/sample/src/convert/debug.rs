@@ -15,7 +15,7 @@ const DEBUG: &[Spec] = &[opt(ArgKind::Str), opt(ArgKind::Str)];
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
     //  name     arguments  takes      gives       description
-    row("debug", DEBUG,     Type::Any, Type::Same, "the same, and a line about it in a ring, on stdout or on stderr", debug).prepared(prepare),
+    row("debug", DEBUG,     Type::Any, Type::Same, "logs the value to a ring, stdout or stderr", debug).prepared(prepare),
 ];
 
 /// The destination of the line.
@@ -37,7 +37,7 @@ fn prepare(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
         "stdout" => Destination::Stdout,
         "stderr" => Destination::Stderr,
         _ => Destination::Ring(scope.names.ring(&name).ok_or_else(|| {
-            format!("there is no sink `{name}`; stdout, stderr, buf0 and the rings of the configuration are")
+            format!("unknown sink `{name}`; use stdout, stderr, buf0 or a configured ring")
         })?),
     };
     args.push(Arg::Prepared(Arc::new(destination)));

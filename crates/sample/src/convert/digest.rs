@@ -83,10 +83,10 @@ pub(super) fn find(name: &str) -> Result<usize, String> {
         return Ok(place);
     }
     if GONE.contains(&low.as_str()) {
-        return Err(format!("nothing makes the digest `{name}` any more, OpenSSL 3 neither"));
+        return Err(format!("digest `{name}` is obsolete, and OpenSSL 3 does not support it either"));
     }
     let known: Vec<&str> = ALGORITHMS.iter().map(|algorithm| algorithm.names[0]).collect();
-    Err(format!("there is no digest `{name}`; there are {}", known.join(", ")))
+    Err(format!("unknown digest `{name}`; use one of: {}", known.join(", ")))
 }
 
 /// The digest at that index.

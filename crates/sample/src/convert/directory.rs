@@ -14,10 +14,10 @@ use crate::value::{Type, Value};
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
     //  name          arguments  takes       gives       description
-    row("fe_exists",  &[],       Type::Str,  Type::Bool, "whether there is a frontend of that name",              fe_exists).prepared(prepare),
-    row("nbsrv",      &[],       Type::Str,  Type::Int,  "the usable servers of the backend of that name",        nbsrv).prepared(prepare),
-    row("srv_is_up",  &[],       Type::Str,  Type::Bool, "whether the server `backend/server` is up",             srv_is_up).prepared(prepare),
-    row("srv_queue",  &[],       Type::Str,  Type::Int,  "the requests that wait for the server `backend/server`",srv_queue).prepared(prepare),
+    row("fe_exists",  &[],       Type::Str,  Type::Bool, "checks whether a frontend exists",                      fe_exists).prepared(prepare),
+    row("nbsrv",      &[],       Type::Str,  Type::Int,  "returns the number of usable servers of a backend",     nbsrv).prepared(prepare),
+    row("srv_is_up",  &[],       Type::Str,  Type::Bool, "checks whether the server `backend/server` is up",      srv_is_up).prepared(prepare),
+    row("srv_queue",  &[],       Type::Str,  Type::Int,  "returns the number of requests queued for the server `backend/server`",srv_queue).prepared(prepare),
 ];
 
 impl Prepared for Directory {}

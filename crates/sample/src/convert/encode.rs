@@ -17,18 +17,18 @@ const CHUNKS: &[Spec] = &[arg(ArgKind::Str), opt(ArgKind::Int), opt(ArgKind::Int
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
     //  name        arguments          takes       gives       description
-    row("base64",   &[],               Type::Bin,  Type::Str,  "to base64",                                          base64_encode),
-    row("b64dec",   &[],               Type::Str,  Type::Bin,  "from base64",                                        b64dec),
-    row("ub64enc",  &[],               Type::Bin,  Type::Str,  "to base64 for URLs",                                 ub64enc),
-    row("ub64dec",  &[],               Type::Str,  Type::Bin,  "from base64 for URLs",                               ub64dec),
-    row("hex",      &[],               Type::Bin,  Type::Str,  "to hexadecimal",                                     hex),
-    row("hex2i",    &[],               Type::Str,  Type::Int,  "from hexadecimal to a number",                       hex2i),
-    row("base2",    &[],               Type::Bin,  Type::Str,  "to binary digits",                                   base2),
-    row("be2dec",   CHUNKS,            Type::Bin,  Type::Str,  "to decimal numbers of chunks, big endian",           be2dec).prepared(prepare_chunks),
-    row("le2dec",   CHUNKS,            Type::Bin,  Type::Str,  "to decimal numbers of chunks, little endian",        le2dec).prepared(prepare_chunks),
-    row("be2hex",   HEX_CHUNKS,        Type::Bin,  Type::Str,  "to hexadecimal chunks",                              be2hex).prepared(prepare_hex_chunks),
-    row("url_dec",  &[opt(ArgKind::Int)], Type::Str,  Type::Str,  "without percent escapes",                            url_dec),
-    row("url_enc",  &[opt(ArgKind::Str)], Type::Str,  Type::Str,  "with percent escapes, for a query",                  url_enc).prepared(prepare_url_enc),
+    row("base64",   &[],               Type::Bin,  Type::Str,  "encodes as base64",                                  base64_encode),
+    row("b64dec",   &[],               Type::Str,  Type::Bin,  "decodes base64",                                     b64dec),
+    row("ub64enc",  &[],               Type::Bin,  Type::Str,  "encodes as base64url",                               ub64enc),
+    row("ub64dec",  &[],               Type::Str,  Type::Bin,  "decodes base64url",                                  ub64dec),
+    row("hex",      &[],               Type::Bin,  Type::Str,  "encodes as hexadecimal",                             hex),
+    row("hex2i",    &[],               Type::Str,  Type::Int,  "converts a hexadecimal number",                      hex2i),
+    row("base2",    &[],               Type::Bin,  Type::Str,  "encodes as binary digits",                           base2),
+    row("be2dec",   CHUNKS,            Type::Bin,  Type::Str,  "encodes chunks as decimal numbers, big-endian",      be2dec).prepared(prepare_chunks),
+    row("le2dec",   CHUNKS,            Type::Bin,  Type::Str,  "encodes chunks as decimal numbers, little-endian",   le2dec).prepared(prepare_chunks),
+    row("be2hex",   HEX_CHUNKS,        Type::Bin,  Type::Str,  "encodes chunks as hexadecimal, big-endian",          be2hex).prepared(prepare_hex_chunks),
+    row("url_dec",  &[opt(ArgKind::Int)], Type::Str,  Type::Str,  "decodes percent encoding",                           url_dec),
+    row("url_enc",  &[opt(ArgKind::Str)], Type::Str,  Type::Str,  "applies percent encoding, for a query",              url_enc).prepared(prepare_url_enc),
 ];
 
 /// Base64url with optional padding; unused trailing bits may be set.
@@ -136,7 +136,7 @@ fn prepare_hex_chunks(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> 
             args[1] = Arg::Missing;
             Ok(())
         }
-        _ => Err("needs a chunk size above 0".into()),
+        _ => Err("needs a chunk size greater than 0".into()),
     }
 }
 
@@ -144,7 +144,7 @@ fn prepare_hex_chunks(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> 
 fn check_truncate(args: &[Arg]) -> Result<(), String> {
     match args[2] {
         Arg::Missing | Arg::Int(0 | 1) => Ok(()),
-        _ => Err("the last argument is 1 to leave out an incomplete chunk, or 0".into()),
+        _ => Err("the last argument is 1 to omit an incomplete chunk, or 0".into()),
     }
 }
 
@@ -205,7 +205,7 @@ fn url_dec<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value
 fn prepare_url_enc(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     match text_of(&args[0]) {
         b"" | b"query" => Ok(()),
-        other => Err(format!("`{}` is no encoding; `query` is", String::from_utf8_lossy(other))),
+        other => Err(format!("unknown encoding `{}`; use `query`", String::from_utf8_lossy(other))),
     }
 }
 

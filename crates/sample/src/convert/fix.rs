@@ -9,8 +9,8 @@ use crate::value::{Type, Value, parse_int};
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
     //  name              arguments          takes       gives       description
-    row("fix_is_valid",   &[],               Type::Bin,  Type::Bool, "whether it is a right FIX message",   fix_is_valid),
-    row("fix_tag_value",  &[arg(ArgKind::Str)], Type::Bin,  Type::Bin,  "the value of a tag of a FIX message", fix_tag_value).prepared(prepare_tag),
+    row("fix_is_valid",   &[],               Type::Bin,  Type::Bool, "checks whether a FIX message is valid", fix_is_valid),
+    row("fix_tag_value",  &[arg(ArgKind::Str)], Type::Bin,  Type::Bin,  "extracts the value of a tag from a FIX message", fix_tag_value).prepared(prepare_tag),
 ];
 
 const TAGS: &[(&str, i64)] = &[
@@ -93,9 +93,7 @@ fn prepare_tag(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     let text = String::from_utf8_lossy(text_of(&args[0])).into_owned();
     let named = TAGS.iter().find(|(name, _)| *name == text).map(|(_, tag)| *tag);
     let tag = named.or_else(|| text.parse().ok()).filter(|tag| *tag > 0);
-    args[0] = Arg::Int(
-        tag.ok_or_else(|| format!("`{text}` is neither a tag's number nor one of the known names"))?,
-    );
+    args[0] = Arg::Int(tag.ok_or_else(|| format!("`{text}` is neither a tag number nor a known tag name"))?);
     Ok(())
 }
 

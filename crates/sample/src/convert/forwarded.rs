@@ -13,12 +13,12 @@ use crate::value::{Bytes, Scratch, Type, Value, parse_int, write_int};
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
     //  name                 arguments          takes       gives       description
-    row("rfc7239_is_valid",  &[],               Type::Str,  Type::Bool, "whether a Forwarded header is right",          rfc7239_is_valid),
-    row("rfc7239_field",     &[arg(ArgKind::Str)], Type::Str,  Type::Str,  "a parameter of a Forwarded header",            rfc7239_field).prepared(prepare_field),
-    row("rfc7239_n2nn",      &[],               Type::Str,  Type::Any,  "the name of a node: an address or a text",     rfc7239_n2nn),
-    row("rfc7239_n2np",      &[],               Type::Str,  Type::Any,  "the port of a node: a number or a text",       rfc7239_n2np),
-    row("rfc7239_nn",        &[],               Type::Any,  Type::Str,  "made the name of a node",                      rfc7239_nn),
-    row("rfc7239_np",        &[],               Type::Any,  Type::Str,  "made the port of a node",                      rfc7239_np),
+    row("rfc7239_is_valid",  &[],               Type::Str,  Type::Bool, "checks whether a Forwarded header is valid",   rfc7239_is_valid),
+    row("rfc7239_field",     &[arg(ArgKind::Str)], Type::Str,  Type::Str,  "extracts a parameter of a Forwarded header",   rfc7239_field).prepared(prepare_field),
+    row("rfc7239_n2nn",      &[],               Type::Str,  Type::Any,  "extracts the name of a node: an address or a string", rfc7239_n2nn),
+    row("rfc7239_n2np",      &[],               Type::Str,  Type::Any,  "extracts the port of a node: a number or a string", rfc7239_n2np),
+    row("rfc7239_nn",        &[],               Type::Any,  Type::Str,  "formats the name of a node",                   rfc7239_nn),
+    row("rfc7239_np",        &[],               Type::Any,  Type::Str,  "formats the port of a node",                   rfc7239_np),
 ];
 
 const FIELDS: [&[u8]; 4] = [b"proto", b"host", b"for", b"by"];
@@ -114,7 +114,7 @@ fn rfc7239_is_valid<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option
 
 fn prepare_field(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     let field = FIELDS.iter().position(|field| *field == text_of(&args[0]));
-    args[0] = Arg::Int(field.ok_or("the field is proto, host, for or by")? as i64);
+    args[0] = Arg::Int(field.ok_or("the field must be proto, host, for or by")? as i64);
     Ok(())
 }
 

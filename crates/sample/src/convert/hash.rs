@@ -16,16 +16,16 @@ pub(super) static CONVERTS: &[Convert] = &[
     // name arguments takes gives description
     row("crc32",  AVALANCHE,                                      Type::Bin,  Type::Int,  "CRC-32",                           crc32),
     row("crc32c", AVALANCHE,                                      Type::Bin,  Type::Int,  "CRC-32C",                          crc32c),
-    row("djb2",   AVALANCHE,                                      Type::Bin,  Type::Int,  "the hash djb2",                    djb2),
-    row("sdbm",   AVALANCHE,                                      Type::Bin,  Type::Int,  "the hash sdbm",                    sdbm),
-    row("wt6",    AVALANCHE,                                      Type::Bin,  Type::Int,  "the hash wt6",                     wt6),
-    row("xxh32",  &[opt(ArgKind::Int)],                              Type::Bin,  Type::Int,  "the hash XXH32, with a seed",      xxh32),
-    row("xxh64",  &[opt(ArgKind::Int)],                              Type::Bin,  Type::Int,  "the hash XXH64, with a seed",      xxh64),
-    row("xxh3",   &[opt(ArgKind::Int)],                              Type::Bin,  Type::Int,  "the hash XXH3, with a seed",       xxh3),
-    row("sha1",   &[],                                            Type::Bin,  Type::Bin,  "the digest SHA-1",                 digest).prepared(prepare_sha1),
-    row("sha2",   &[opt(ArgKind::Int)],                              Type::Bin,  Type::Bin,  "a digest SHA-2, of 256 bits by default", digest).prepared(prepare_sha2),
-    row("digest", &[arg(ArgKind::Str)],                              Type::Bin,  Type::Bin,  "a digest, by name",                digest).prepared(prepare_digest),
-    row("hmac",   &[arg(ArgKind::Str), arg(ArgKind::StrOrVariable)],    Type::Bin,  Type::Bin,  "an HMAC, by digest and base64 key",hmac).prepared(prepare_hmac),
+    row("djb2",   AVALANCHE,                                      Type::Bin,  Type::Int,  "computes the djb2 hash",           djb2),
+    row("sdbm",   AVALANCHE,                                      Type::Bin,  Type::Int,  "computes the sdbm hash",           sdbm),
+    row("wt6",    AVALANCHE,                                      Type::Bin,  Type::Int,  "computes the wt6 hash",            wt6),
+    row("xxh32",  &[opt(ArgKind::Int)],                              Type::Bin,  Type::Int,  "computes the XXH32 hash, with an optional seed", xxh32),
+    row("xxh64",  &[opt(ArgKind::Int)],                              Type::Bin,  Type::Int,  "computes the XXH64 hash, with an optional seed", xxh64),
+    row("xxh3",   &[opt(ArgKind::Int)],                              Type::Bin,  Type::Int,  "computes the XXH3 hash, with an optional seed", xxh3),
+    row("sha1",   &[],                                            Type::Bin,  Type::Bin,  "computes the SHA-1 digest",        digest).prepared(prepare_sha1),
+    row("sha2",   &[opt(ArgKind::Int)],                              Type::Bin,  Type::Bin,  "computes a SHA-2 digest, 256 bits by default", digest).prepared(prepare_sha2),
+    row("digest", &[arg(ArgKind::Str)],                              Type::Bin,  Type::Bin,  "computes a digest by name",        digest).prepared(prepare_digest),
+    row("hmac",   &[arg(ArgKind::Str), arg(ArgKind::StrOrVariable)],    Type::Bin,  Type::Bin,  "computes an HMAC with a base64 key",hmac).prepared(prepare_hmac),
 ];
 
 fn hashed<'a>(value: &Value<'a>, args: &Args, hash: fn(&[u8]) -> u32) -> Option<Value<'a>> {
@@ -90,7 +90,7 @@ fn prepare_sha2(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
         Arg::Missing | Arg::Int(256) => "sha256",
         Arg::Int(384) => "sha384",
         Arg::Int(512) => "sha512",
-        _ => return Err("the digest has 224, 256, 384 or 512 bits".into()),
+        _ => return Err("the digest size must be 224, 256, 384 or 512 bits".into()),
     })?;
     Ok(())
 }
@@ -111,11 +111,11 @@ fn prepare_hmac(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     if let Arg::Int(place) = args[0]
         && !digest::at(place).is_some_and(digest::DigestAlgorithm::has_hmac)
     {
-        return Err(format!("there is no HMAC of `{name}`, whose digests have any length"));
+        return Err(format!("no HMAC with `{name}`: its output has no fixed length"));
     }
     if let Arg::Bytes(key) = &args[1] {
         let mut decoded = Vec::new();
-        b64(key, &mut decoded).ok_or("the key is not in base64")?;
+        b64(key, &mut decoded).ok_or("the key is not valid base64")?;
         args[1] = Arg::Bytes(decoded.into());
     }
     Ok(())

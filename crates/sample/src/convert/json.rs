@@ -12,15 +12,15 @@ use crate::value::{Scratch, Type, Value, leading_int};
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
     //  name          arguments                          takes       gives       description
-    row("json",       &[opt(ArgKind::Str)],                 Type::Str,  Type::Str,  "escaped for a JSON string",                json).prepared(prepare_json),
-    row("json_query", &[arg(ArgKind::Str), opt(ArgKind::Str)], Type::Str,  Type::Any,  "what a JSON path finds",                   json_query).prepared(prepare_query),
+    row("json",       &[opt(ArgKind::Str)],                 Type::Str,  Type::Str,  "escapes text for a JSON string",           json).prepared(prepare_json),
+    row("json_query", &[arg(ArgKind::Str), opt(ArgKind::Str)], Type::Str,  Type::Any,  "extracts a value by JSON path",            json_query).prepared(prepare_query),
 ];
 
 fn prepare_json(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     match text_of(&args[0]) {
         b"" | b"ascii" | b"utf8" | b"utf8s" | b"utf8p" | b"utf8ps" => Ok(()),
         other => Err(format!(
-            "`{}` is no input code; they are ascii, utf8, utf8s, utf8p and utf8ps",
+            "unknown input code `{}`; use ascii, utf8, utf8s, utf8p or utf8ps",
             String::from_utf8_lossy(other)
         )),
     }
@@ -111,7 +111,7 @@ pub(super) fn prepare_query(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), St
     match text_of(&args[1]) {
         b"" => args[1] = Arg::Missing,
         b"int" => {}
-        _ => return Err("the output type is `int`".into()),
+        _ => return Err("the output type must be `int`".into()),
     }
     Ok(())
 }

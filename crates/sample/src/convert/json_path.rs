@@ -40,18 +40,16 @@ impl Path {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut rest = text
             .strip_prefix('$')
-            .ok_or_else(|| format!("the JSON path `{text}` does not begin with `$`"))?;
+            .ok_or_else(|| format!("the JSON path `{text}` does not start with `$`"))?;
         let mut steps = Vec::new();
         while let Some(first) = rest.chars().next() {
             let (step, length) = match first {
                 '.' => key(&rest[1..]),
                 '[' => index(&rest[1..]).ok_or_else(|| {
-                    format!("in the JSON path `{text}` a number or a key in quotes and `]` should follow `[`")
+                    format!("expected a number or a quoted key, and `]`, after `[` in the JSON path `{text}`")
                 })?,
                 other => {
-                    return Err(format!(
-                        "in the JSON path `{text}` a `.` or `[` should stand before `{other}`"
-                    ));
+                    return Err(format!("expected `.` or `[` before `{other}` in the JSON path `{text}`"));
                 }
             };
             steps.push(step);

@@ -28,9 +28,9 @@ const KEY: &[Spec] = &[arg(ArgKind::StrOrVariable)];
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
     //  name                 arguments  takes       gives      description
-    row("jwt_decrypt_jwk",    KEY,      Type::Str,  Type::Bin, "a token decrypted with a JSON Web Key",          jwt_decrypt_jwk).prepared(prepare_jwk),
-    row("jwt_decrypt_secret", KEY,      Type::Str,  Type::Bin, "a token decrypted with a secret in base64",      jwt_decrypt_secret).prepared(prepare_secret),
-    row("jwt_decrypt_cert",   KEY,      Type::Str,  Type::Bin, "a token decrypted with a certificate's key",     jwt_decrypt_cert).prepared(prepare_cert),
+    row("jwt_decrypt_jwk",    KEY,      Type::Str,  Type::Bin, "decrypts a token with a JSON Web Key",           jwt_decrypt_jwk).prepared(prepare_jwk),
+    row("jwt_decrypt_secret", KEY,      Type::Str,  Type::Bin, "decrypts a token with a base64 secret",          jwt_decrypt_secret).prepared(prepare_secret),
+    row("jwt_decrypt_cert",   KEY,      Type::Str,  Type::Bin, "decrypts a token with the private key of a certificate", jwt_decrypt_cert).prepared(prepare_cert),
 ];
 
 /// The key management algorithms; the index is the bit in `jwt.decrypt_alg_list`.
@@ -83,7 +83,7 @@ impl Prepared for NamedCertificate {}
 fn prepare_jwk(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     if let Arg::Bytes(text) = &args[0] {
         let key = parse_jwk(text).ok_or(
-            "this is no JSON Web Key that decrypts: an `oct`, `RSA` or `EC` one with its private part",
+            "not a JSON Web Key for decryption: it must be an `oct`, `RSA` or `EC` key with its private part",
         )?;
         args.push(Arg::Prepared(Arc::new(Fixed(key))));
     }
@@ -92,7 +92,7 @@ fn prepare_jwk(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
 
 fn prepare_secret(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     if let Arg::Bytes(text) = &args[0] {
-        let secret = secret_of(text).ok_or("the secret is no base64")?;
+        let secret = secret_of(text).ok_or("the secret is not valid base64")?;
         args.push(Arg::Prepared(Arc::new(Fixed(PrivateKey::Secret(secret.into())))));
     }
     Ok(())
@@ -106,7 +106,7 @@ fn prepare_cert(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     };
     let held = certificate.as_ref().and_then(|stored| stored.certificate());
     if held.is_some_and(|certificate| certificate.private.is_none()) {
-        return Err("the certificate has no private key, without which nothing is decrypted".into());
+        return Err("the certificate has no private key".into());
     }
     args.push(Arg::Prepared(Arc::new(NamedCertificate(certificate, all))));
     Ok(())

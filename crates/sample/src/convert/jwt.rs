@@ -20,10 +20,10 @@ const QUERY: &[Spec] = &[opt(ArgKind::Str), opt(ArgKind::Str)];
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
     // name arguments takes gives description
-    row("jwt_header_query",    QUERY,                                                 Type::Str,  Type::Any,  "a token's header, or what a JSON path finds in it",  jwt_header_query).prepared(prepare_query),
-    row("jwt_payload_query",   QUERY,                                                 Type::Str,  Type::Any,  "a token's payload, or what a JSON path finds in it", jwt_payload_query).prepared(prepare_query),
-    row("jwt_verify",          &[arg(ArgKind::StrOrVariable), arg(ArgKind::StrOrVariable)], Type::Str,  Type::Int,  "1 if a token's signature is right",                  jwt_verify).prepared(prepare_verify),
-    row("jwt_verify_cert",     &[arg(ArgKind::StrOrVariable), arg(ArgKind::StrOrVariable)], Type::Str,  Type::Int,  "1 if it is right by the key of a certificate",             jwt_verify_cert).prepared(prepare_verify_cert),
+    row("jwt_header_query",    QUERY,                                                 Type::Str,  Type::Any,  "returns a token's header, or a value in it by JSON path", jwt_header_query).prepared(prepare_query),
+    row("jwt_payload_query",   QUERY,                                                 Type::Str,  Type::Any,  "returns a token's payload, or a value in it by JSON path", jwt_payload_query).prepared(prepare_query),
+    row("jwt_verify",          &[arg(ArgKind::StrOrVariable), arg(ArgKind::StrOrVariable)], Type::Str,  Type::Int,  "verifies a token's signature; 1 if it is valid",     jwt_verify).prepared(prepare_verify),
+    row("jwt_verify_cert",     &[arg(ArgKind::StrOrVariable), arg(ArgKind::StrOrVariable)], Type::Str,  Type::Int,  "verifies a token's signature with the public key of a certificate; 1 if it is valid", jwt_verify_cert).prepared(prepare_verify_cert),
 ];
 
 /// Verification results other than 1 and 0.
@@ -91,7 +91,7 @@ fn prepare_verify(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> 
     let key = match scope.names.read_file(&path) {
         Ok(bytes) => {
             let key = keys::public_key(&String::from_utf8_lossy(&bytes))
-                .ok_or_else(|| format!("`{path}` holds no public key in PEM"))?;
+                .ok_or_else(|| format!("`{path}` contains no public key in PEM format"))?;
             let key = Arc::new(key);
             all.insert_public(&path, &key);
             Some(key)
@@ -126,7 +126,7 @@ pub(super) fn certificate(
     let read = read.map_err(|error| format!("`{name}`: {error}"))?;
     if read.chain.is_empty() {
         return Err(format!(
-            "`{name}` holds a bare key, which is no certificate; `jwt_verify` takes such keys"
+            "`{name}` contains a public key instead of a certificate; use `jwt_verify` for public keys"
         ));
     }
     Ok(all.insert(&[name], read, true))
@@ -136,7 +136,12 @@ fn prepare_verify_cert(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), Str
     if let Arg::Bytes(name) = &args[0] {
         match kind_of(name) {
             Ok(JwtAlgorithm::Public(_) | JwtAlgorithm::Curve(_) | JwtAlgorithm::None) => {}
-            _ => return Err(format!("`{}` is no algorithm for certificates", String::from_utf8_lossy(name))),
+            _ => {
+                return Err(format!(
+                    "algorithm `{}` does not use certificates",
+                    String::from_utf8_lossy(name)
+                ));
+            }
         }
     }
     let all = scope.names.certificates();

@@ -15,10 +15,10 @@ const KEY: &[Spec] = &[arg(ArgKind::Str)];
 macro_rules! rows {
     ($takes:expr, $prepare:ident $of_numbers:ident $of_addresses:ident, $($name:literal $number:literal $address:literal $key:literal)+) => {
         [$(
-            row($name,    TEXT,   $takes, Type::Str,  "the map's value",               map_text).prepared($prepare),
-            row($number,  NUMBER, $takes, Type::Int,  "the map's value, a number",     map_int).prepared($of_numbers),
-            row($address, TEXT,   $takes, Type::Addr, "the map's value, an address",   map_ip).prepared($of_addresses),
-            row($key,     KEY,    $takes, Type::Str,  "the key that matched",          map_key).prepared($prepare),
+            row($name,    TEXT,   $takes, Type::Str,  "looks up a value in a map",     map_text).prepared($prepare),
+            row($number,  NUMBER, $takes, Type::Int,  "looks up an integer in a map",  map_int).prepared($of_numbers),
+            row($address, TEXT,   $takes, Type::Addr, "looks up an address in a map",  map_ip).prepared($of_addresses),
+            row($key,     KEY,    $takes, Type::Str,  "looks up the matching key in a map", map_key).prepared($prepare),
         )+]
     };
 }
@@ -45,9 +45,16 @@ pub(super) static CONVERTS: &[Convert] = &{
     let [int0, int1, int2, int3] = INT;
     let [ip0, ip1, ip2, ip3] = IP;
     [
-        row("map", TEXT, Type::Str, Type::Str, "the map's value", map_text).prepared(prepare_str),
-        row("map_regm", TEXT, Type::Str, Type::Str, "the map's value with references filled", map_regm)
-            .prepared(prepare_reg),
+        row("map", TEXT, Type::Str, Type::Str, "looks up a value in a map", map_text).prepared(prepare_str),
+        row(
+            "map_regm",
+            TEXT,
+            Type::Str,
+            Type::Str,
+            "looks up a value in a map and expands its back-references",
+            map_regm,
+        )
+        .prepared(prepare_reg),
         str0,
         str1,
         str2,
@@ -123,11 +130,11 @@ macro_rules! prepares {
 
         fn $numbers(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
             let fits = |value: &[u8]| value.is_empty() || parse_int(value).is_some();
-            prepare_typed(args, scope, MatchMethod::$method, "no integer", fits)
+            prepare_typed(args, scope, MatchMethod::$method, "not an integer",         fits)
         }
 
         fn $addresses(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
-            prepare_typed(args, scope, MatchMethod::$method, "no address", |value| parse_ip(value).is_some())
+            prepare_typed(args, scope, MatchMethod::$method, "not an address",         |value| parse_ip(value).is_some())
         })+
     };
 }

@@ -9,8 +9,8 @@ use crate::value::{Scratch, Type, Value, write_int};
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
     // name arguments takes gives description
-    row("mqtt_is_valid",     &[],                                 Type::Bin,  Type::Bool, "whether it is a right CONNECT or CONNACK packet", mqtt_is_valid),
-    row("mqtt_field_value",  &[arg(ArgKind::Str), arg(ArgKind::Str)],   Type::Bin,  Type::Str,  "a field or property of such a packet",            mqtt_field_value).prepared(prepare_field),
+    row("mqtt_is_valid",     &[],                                 Type::Bin,  Type::Bool, "checks whether a CONNECT or CONNACK packet is valid", mqtt_is_valid),
+    row("mqtt_field_value",  &[arg(ArgKind::Str), arg(ArgKind::Str)],   Type::Bin,  Type::Str,  "extracts a field or property of a CONNECT or CONNACK packet", mqtt_field_value).prepared(prepare_field),
 ];
 
 const CONNECT: u8 = 1;
@@ -219,12 +219,12 @@ fn prepare_field(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     let kind = match &*lower(&args[0]) {
         "connect" | "1" => CONNECT,
         "connack" | "2" => CONNACK,
-        other => return Err(format!("the packet type `{other}` is neither CONNECT nor CONNACK")),
+        other => return Err(format!("packet type `{other}` is not supported; use CONNECT or CONNACK")),
     };
     let name = lower(&args[1]);
     let named = FIELDS.iter().find(|(known, _)| *known == name).map(|(_, field)| *field);
     let field = named.or_else(|| name.parse().ok().filter(|id| (1..=42).contains(id) && *id != 38));
-    let field = field.ok_or_else(|| format!("`{name}` is neither a field nor a property that is known"))?;
+    let field = field.ok_or_else(|| format!("unknown field or property `{name}`"))?;
     args[0] = Arg::Int(i64::from(kind));
     args[1] = Arg::Int(i64::from(field));
     Ok(())

@@ -11,22 +11,22 @@ const NUMBER: &[Spec] = &[arg(ArgKind::IntOrVariable)];
 pub(super) static CONVERTS: &[Convert] = &[
     //          name     arguments   description
     calculation("add",   NUMBER,     "adds a number or variable",                                    add),
-    calculation("sub",   NUMBER,     "subtracts one",                                                sub),
-    calculation("mul",   NUMBER,     "multiplies by one",                                            mul),
-    calculation("div",   NUMBER,     "divides by one; the largest number by 0",                      div),
-    calculation("mod",   NUMBER,     "the rest of the division by one; 0 by 0",                      modulo),
-    calculation("and",   NUMBER,     "bits in both",                                                 and),
-    calculation("or",    NUMBER,     "bits in either",                                               or),
-    calculation("xor",   NUMBER,     "bits in one only",                                             xor),
-    calculation("cpl",   &[],        "the other bits",                                               cpl),
-    calculation("neg",   &[],        "the opposite",                                                 neg),
+    calculation("sub",   NUMBER,     "subtracts a number or variable",                               sub),
+    calculation("mul",   NUMBER,     "multiplies by a number or variable",                           mul),
+    calculation("div",   NUMBER,     "divides by a number or variable; the largest number if it is 0", div),
+    calculation("mod",   NUMBER,     "returns the remainder of a division by a number or variable; 0 if it is 0", modulo),
+    calculation("and",   NUMBER,     "computes a bitwise AND",                                       and),
+    calculation("or",    NUMBER,     "computes a bitwise OR",                                        or),
+    calculation("xor",   NUMBER,     "computes a bitwise XOR",                                       xor),
+    calculation("cpl",   &[],        "inverts all bits",                                             cpl),
+    calculation("neg",   &[],        "negates the number",                                           neg),
     //  name     arguments                          takes       gives       description
-    row("not",   &[],                               Type::Int,  Type::Bool, "whether it is 0",                                not),
-    row("bool",  &[],                               Type::Int,  Type::Bool, "whether it is not 0",                            boolean),
-    row("odd",   &[],                               Type::Int,  Type::Bool, "whether it is odd",                              odd),
-    row("even",  &[],                               Type::Int,  Type::Bool, "whether it is even",                             even),
-    row("iif",   &[arg(ArgKind::Str), arg(ArgKind::Str)], Type::Bool, Type::Str,  "the first argument if true, else the second",    iif),
-    row("htonl", &[],                               Type::Int,  Type::Bin,  "its low 32 bits in network order",               htonl),
+    row("not",   &[],                               Type::Int,  Type::Bool, "checks whether the number is 0",                 not),
+    row("bool",  &[],                               Type::Int,  Type::Bool, "checks whether the number is not 0",             boolean),
+    row("odd",   &[],                               Type::Int,  Type::Bool, "checks whether the number is odd",               odd),
+    row("even",  &[],                               Type::Int,  Type::Bool, "checks whether the number is even",              even),
+    row("iif",   &[arg(ArgKind::Str), arg(ArgKind::Str)], Type::Bool, Type::Str,  "returns the first argument if true, the second if false", iif),
+    row("htonl", &[],                               Type::Int,  Type::Bin,  "encodes the low 32 bits in network byte order",  htonl),
 ];
 
 /// The numeric argument, or the value of its variable.

@@ -9,8 +9,8 @@ use crate::value::{Bytes, Scratch, Type, Value};
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
     //  name          arguments                          takes       gives       description
-    row("protobuf",   &[arg(ArgKind::Str), opt(ArgKind::Str)], Type::Bin,  Type::Any,  "a field of a message, by the path of its numbers", protobuf).prepared(prepare),
-    row("ungrpc",     &[arg(ArgKind::Str), opt(ArgKind::Str)], Type::Bin,  Type::Any,  "a field of the first message of a gRPC body",     ungrpc).prepared(prepare),
+    row("protobuf",   &[arg(ArgKind::Str), opt(ArgKind::Str)], Type::Bin,  Type::Any,  "extracts a field of a protobuf message by its path of field numbers", protobuf).prepared(prepare),
+    row("ungrpc",     &[arg(ArgKind::Str), opt(ArgKind::Str)], Type::Bin,  Type::Any,  "extracts a field of the first message in a gRPC body", ungrpc).prepared(prepare),
 ];
 
 /// The field types, which determine how the bytes are decoded.
@@ -24,7 +24,7 @@ fn prepare(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     let text = String::from_utf8_lossy(text_of(&args[0])).into_owned();
     let numbers: Option<Vec<u32>> =
         text.split('.').map(|part| part.parse().ok().filter(|number| *number > 0)).collect();
-    let numbers = numbers.ok_or_else(|| format!("`{text}` is no path of field numbers, such as `1.3`"))?;
+    let numbers = numbers.ok_or_else(|| format!("`{text}` is not a path of field numbers, such as `1.3`"))?;
     args[0] = Arg::Bytes(numbers.iter().flat_map(|number| number.to_be_bytes()).collect());
     args[1] = match &args[1] {
         Arg::Missing => Arg::Missing,
@@ -32,7 +32,8 @@ fn prepare(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
             let name = String::from_utf8_lossy(text_of(given)).into_owned();
             let number = TYPES.iter().position(|known| *known == name);
             Arg::Int(
-                number.ok_or_else(|| format!("`{name}` is no type; known are {}", TYPES.join(", ")))? as i64
+                number.ok_or_else(|| format!("unknown type `{name}`; use one of: {}", TYPES.join(", ")))?
+                    as i64,
             )
         }
     };

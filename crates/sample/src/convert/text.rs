@@ -15,27 +15,27 @@ const FIELD: &[Spec] = &[arg(ArgKind::Int), arg(ArgKind::Str), opt(ArgKind::Int)
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
     // name arguments takes gives description
-    row("lower",        &[],                                                                   Type::Str,  Type::Str,  "in lower case",                                    lower),
-    row("upper",        &[],                                                                   Type::Str,  Type::Str,  "in upper case",                                    upper),
-    row("length",       &[],                                                                   Type::Str,  Type::Int,  "its length in bytes",                              length),
-    row("reverse",      &[],                                                                   Type::Str,  Type::Str,  "from the end to the start",                        reverse),
-    row("reverse_dom",  &[],                                                                   Type::Str,  Type::Str,  "the labels of a domain from the last to the first",reverse_dom),
-    row("bytes",        &[opt(ArgKind::StrOrVariable), opt(ArgKind::StrOrVariable)],                 Type::Bin,  Type::Bin,  "the bytes from an offset on",                      bytes).prepared(prepare_bytes),
-    row("field",        FIELD,                                                                 Type::Str,  Type::Str,  "a field between delimiters, empty ones counted",   field).prepared(prepare_field),
-    row("word",         FIELD,                                                                 Type::Str,  Type::Str,  "a word between delimiters, empty ones skipped",    word).prepared(prepare_field),
-    row("concat",       &[opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str)],                     Type::Str,  Type::Str,  "followed by text, a variable and text",            concat).prepared(prepare_concat),
-    row("add_item",     &[arg(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str)],                     Type::Str,  Type::Str,  "followed by a delimiter and an item",              add_item).prepared(prepare_add_item),
-    row("regsub",       &[arg(ArgKind::Str), arg(ArgKind::Str), opt(ArgKind::Str)],                     Type::Str,  Type::Str,  "with what matches a regular expression replaced",  regsub).prepared(prepare_regsub),
-    row("cut_crlf",     &[],                                                                   Type::Str,  Type::Str,  "up to the first line break",                       cut_crlf),
-    row("ltrim",        &[arg(ArgKind::Str)],                                                     Type::Str,  Type::Str,  "without the given bytes at the start",             ltrim),
-    row("rtrim",        &[arg(ArgKind::Str)],                                                     Type::Str,  Type::Str,  "without the given bytes at the end",               rtrim),
-    row("strcmp",       &[arg(ArgKind::Variable)],                                                Type::Str,  Type::Int,  "below, at or above 0 as it compares with a variable", strcmp),
-    row("secure_memcmp",&[arg(ArgKind::Variable)],                                                Type::Bin,  Type::Bool, "whether it equals a variable, in constant time",   secure_memcmp),
-    row("host_only",    &[],                                                                   Type::Str,  Type::Str,  "a Host header without its port",                   host_only),
-    row("port_only",    &[],                                                                   Type::Str,  Type::Int,  "the port of a Host header, 0 for none",            port_only),
-    row("param",        &[arg(ArgKind::Str), opt(ArgKind::Str)],                                     Type::Str,  Type::Str,  "a parameter of name=value pairs",                  param).prepared(prepare_param),
-    row("language",     &[arg(ArgKind::Str), opt(ArgKind::Str)],                                     Type::Str,  Type::Str,  "the language of a list that a client likes best",  language),
-    row("has_ctl",      &[opt(ArgKind::Str)],                                                     Type::Bin,  Type::Bool, "whether it has control characters",                has_ctl).prepared(prepare_has_ctl),
+    row("lower",        &[],                                                                   Type::Str,  Type::Str,  "converts to lower case",                           lower),
+    row("upper",        &[],                                                                   Type::Str,  Type::Str,  "converts to upper case",                           upper),
+    row("length",       &[],                                                                   Type::Str,  Type::Int,  "returns the length in bytes",                      length),
+    row("reverse",      &[],                                                                   Type::Str,  Type::Str,  "reverses the bytes",                               reverse),
+    row("reverse_dom",  &[],                                                                   Type::Str,  Type::Str,  "reverses the labels of a domain name",reverse_dom),
+    row("bytes",        &[opt(ArgKind::StrOrVariable), opt(ArgKind::StrOrVariable)],                 Type::Bin,  Type::Bin,  "extracts bytes by offset and length",              bytes).prepared(prepare_bytes),
+    row("field",        FIELD,                                                                 Type::Str,  Type::Str,  "extracts a field between delimiters, counting empty fields", field).prepared(prepare_field),
+    row("word",         FIELD,                                                                 Type::Str,  Type::Str,  "extracts a word between delimiters, skipping empty words", word).prepared(prepare_field),
+    row("concat",       &[opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str)],                     Type::Str,  Type::Str,  "appends text, a variable and more text",           concat).prepared(prepare_concat),
+    row("add_item",     &[arg(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str)],                     Type::Str,  Type::Str,  "appends an item after a delimiter",                add_item).prepared(prepare_add_item),
+    row("regsub",       &[arg(ArgKind::Str), arg(ArgKind::Str), opt(ArgKind::Str)],                     Type::Str,  Type::Str,  "replaces matches of a regular expression",         regsub).prepared(prepare_regsub),
+    row("cut_crlf",     &[],                                                                   Type::Str,  Type::Str,  "truncates at the first line break",                cut_crlf),
+    row("ltrim",        &[arg(ArgKind::Str)],                                                     Type::Str,  Type::Str,  "removes the given bytes from the start",           ltrim),
+    row("rtrim",        &[arg(ArgKind::Str)],                                                     Type::Str,  Type::Str,  "removes the given bytes from the end",             rtrim),
+    row("strcmp",       &[arg(ArgKind::Variable)],                                                Type::Str,  Type::Int,  "compares with a variable: negative, 0 or positive", strcmp),
+    row("secure_memcmp",&[arg(ArgKind::Variable)],                                                Type::Bin,  Type::Bool, "compares with a variable in constant time",        secure_memcmp),
+    row("host_only",    &[],                                                                   Type::Str,  Type::Str,  "extracts the host name of a Host header",          host_only),
+    row("port_only",    &[],                                                                   Type::Str,  Type::Int,  "extracts the port of a Host header, 0 for none",   port_only),
+    row("param",        &[arg(ArgKind::Str), opt(ArgKind::Str)],                                     Type::Str,  Type::Str,  "extracts a parameter of name=value pairs",         param).prepared(prepare_param),
+    row("language",     &[arg(ArgKind::Str), opt(ArgKind::Str)],                                     Type::Str,  Type::Str,  "selects the client's preferred language from a list", language),
+    row("has_ctl",      &[opt(ArgKind::Str)],                                                     Type::Bin,  Type::Bool, "checks whether there are control characters",      has_ctl).prepared(prepare_has_ctl),
 ];
 
 fn lower<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
@@ -91,14 +91,14 @@ fn number(arg: &Arg, env: &Env<'_>) -> Option<i64> {
 
 fn prepare_bytes(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     for (arg, least, wanted) in
-        [(&args[0], 0, "the offset is a number from 0 on"), (&args[1], 1, "the length is a number from 1 on")]
+        [(&args[0], 0, "the offset must be at least 0"), (&args[1], 1, "the length must be at least 1")]
     {
         let fits = match arg {
             Arg::Missing | Arg::Var(_) => true,
             given => crate::value::parse_int(text_of(given)).is_some_and(|number| number >= least),
         };
         if !fits {
-            return Err(format!("{wanted}, or the name of a variable"));
+            return Err(format!("{wanted}, or a variable name"));
         }
     }
     Ok(())
@@ -170,7 +170,7 @@ fn pick<'a>(value: Value<'a>, args: &'a Args, skip_empty: bool) -> Option<Value<
 
 fn prepare_field(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     match (&args[0], text_of(&args[1])) {
-        (Arg::Int(0), _) => Err("counts from 1, or from -1 at the end; 0 is no place".into()),
+        (Arg::Int(0), _) => Err("counts from 1, or from -1 at the end; 0 is not valid".into()),
         (_, b"") => Err("needs at least one delimiter".into()),
         _ => Ok(()),
     }
@@ -226,7 +226,7 @@ fn concat<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Valu
 fn prepare_add_item(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     resolve_variable(&mut args[1], scope)?;
     match (&args[1], &args[2]) {
-        (Arg::Missing, Arg::Missing) => Err("a variable or a suffix is needed".into()),
+        (Arg::Missing, Arg::Missing) => Err("needs a variable or a suffix".into()),
         _ => Ok(()),
     }
 }
@@ -252,7 +252,7 @@ fn add_item<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Va
 fn prepare_regsub(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     let flags = text_of(&args[2]);
     if let Some(other) = flags.iter().find(|flag| !b"ig".contains(flag)) {
-        return Err(format!("unknown flag `{}`; `i` and `g` are known", char::from(*other)));
+        return Err(format!("unknown flag `{}`; use `i` or `g`", char::from(*other)));
     }
     let pattern = String::from_utf8_lossy(text_of(&args[0])).into_owned();
     let (ignore_case, all) = (flags.contains(&b'i'), flags.contains(&b'g'));
@@ -325,7 +325,7 @@ fn port_only<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<
 fn prepare_param(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     if let Some(digits) = text_of(&args[1]).strip_prefix(b"0x") {
         let byte = std::str::from_utf8(digits).ok().and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        args[1] = Arg::Bytes([byte.ok_or("the delimiter is no byte in hexadecimal")?].into());
+        args[1] = Arg::Bytes([byte.ok_or("the delimiter is not a hexadecimal byte")?].into());
     }
     Ok(())
 }
@@ -386,7 +386,7 @@ fn prepare_has_ctl(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
             let text = String::from_utf8_lossy(text);
             let digits = text.strip_prefix("0x").map(|digits| i64::from_str_radix(digits, 16));
             let mask = digits.unwrap_or_else(|| text.parse()).ok().filter(|mask| (0..1 << 33).contains(mask));
-            mask.ok_or_else(|| format!("`{text}` is no mask of 33 bits, nor `any` or `http`"))?
+            mask.ok_or_else(|| format!("`{text}` is neither a mask of 33 bits nor `any` or `http`"))?
         }
     };
     args[0] = Arg::Int(mask);

@@ -11,9 +11,9 @@ use crate::vars::SetConditions;
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
     // name arguments takes gives description
-    row("set-var",    &[arg(ArgKind::Variable), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str)],        Type::Any,  Type::Same, "kept in a variable",                        set_var).prepared(prepare_set_var),
-    row("unset-var",  &[arg(ArgKind::Variable)],                                                                        Type::Any,  Type::Same, "with a variable emptied",                   unset_var),
-    row("when",       &[arg(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str)],                                             Type::Any,  Type::Same, "only when a condition holds",               when).prepared(prepare_when),
+    row("set-var",    &[arg(ArgKind::Variable), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str)],        Type::Any,  Type::Same, "stores the value in a variable",            set_var).prepared(prepare_set_var),
+    row("unset-var",  &[arg(ArgKind::Variable)],                                                                        Type::Any,  Type::Same, "unsets a variable",                         unset_var),
+    row("when",       &[arg(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str)],                                             Type::Any,  Type::Same, "passes the value on only if a condition is true", when).prepared(prepare_when),
 ];
 
 /// Collects the conditions into the second argument.
@@ -52,15 +52,15 @@ fn prepare_when(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     let name = text.strip_prefix('!').unwrap_or(&text);
     let number = CONDITIONS.iter().position(|known| *known == name);
     let number =
-        number.ok_or_else(|| format!("unknown condition `{name}`; known are {}", CONDITIONS.join(", ")))?;
+        number.ok_or_else(|| format!("unknown condition `{name}`; use one of: {}", CONDITIONS.join(", ")))?;
     let acl = match name {
         "acl" if matches!(args[1], Arg::Missing) => {
-            return Err("the condition `acl` needs the name of an ACL".into());
+            return Err("the condition `acl` requires an ACL name".into());
         }
         "acl" => {
             let acl = String::from_utf8_lossy(text_of(&args[1])).into_owned();
             if acl.starts_with('!') {
-                return Err(format!("there is no ACL `{acl}`; write `when(!acl,…)` for the opposite"));
+                return Err(format!("unknown ACL `{acl}`; use `when(!acl,…)` to negate an ACL"));
             }
             Arg::Predicate(scope.names.predicate(vec![acl], scope)?)
         }

@@ -8,7 +8,7 @@ use crate::value::{Scratch, Type, Value};
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
     //  name             arguments  takes      gives      description
-    row("x509_v_err_str", &[],      Type::Int, Type::Str, "the constant's name of a result of verification", x509_v_err_str),
+    row("x509_v_err_str", &[],      Type::Int, Type::Str, "returns the constant name of a verification result", x509_v_err_str),
 ];
 
 /// The constant's name; the number itself if it has none.

@@ -11,12 +11,12 @@ use crate::value::{Scratch, Type, Value};
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
     //  name                  arguments          gives      where                   description
-    row("capture.req.hdr",    &[arg(ArgKind::Int)], Type::Str, Columns::REQUEST_KEPT,  "a captured request header, by its place",   capture_req_hdr).prepared(prepare_slot),
-    row("capture.res.hdr",    &[arg(ArgKind::Int)], Type::Str, Columns::RESPONSE_KEPT, "a captured response header, by its place",  capture_res_hdr).prepared(prepare_slot),
-    row("capture.req.method", &[],               Type::Str, Columns::REQUEST_KEPT,  "the method as received",                    capture_req_method).prepared(keep_line),
+    row("capture.req.hdr",    &[arg(ArgKind::Int)], Type::Str, Columns::REQUEST_KEPT,  "captured request header, by slot",          capture_req_hdr).prepared(prepare_slot),
+    row("capture.res.hdr",    &[arg(ArgKind::Int)], Type::Str, Columns::RESPONSE_KEPT, "captured response header, by slot",         capture_res_hdr).prepared(prepare_slot),
+    row("capture.req.method", &[],               Type::Str, Columns::REQUEST_KEPT,  "request method as received",                capture_req_method).prepared(keep_line),
     row("capture.req.uri",    &[],               Type::Str, Columns::REQUEST_KEPT,  "path and query as received",                   capture_req_uri).prepared(keep_line),
-    row("capture.req.ver",    &[],               Type::Str, Columns::REQUEST_KEPT,  "the version as received, HTTP/1.0 or HTTP/1.1", capture_req_ver).prepared(keep_line),
-    row("capture.res.ver",    &[],               Type::Str, Columns::REQUEST_KEPT,  "the response's version, HTTP/1.0 or HTTP/1.1",          capture_res_ver),
+    row("capture.req.ver",    &[],               Type::Str, Columns::REQUEST_KEPT,  "HTTP version as received, HTTP/1.0 or HTTP/1.1", capture_req_ver).prepared(keep_line),
+    row("capture.res.ver",    &[],               Type::Str, Columns::REQUEST_KEPT,  "HTTP version of the response, HTTP/1.0 or HTTP/1.1",    capture_res_ver),
 ];
 
 /// Makes transactions keep the request line.
@@ -27,7 +27,7 @@ fn keep_line(_: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
 
 fn prepare_slot(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     match args.first() {
-        Some(Arg::Int(slot)) if *slot < 0 => Err(format!("`{slot}` is no slot: they are counted from 0")),
+        Some(Arg::Int(slot)) if *slot < 0 => Err(format!("invalid slot `{slot}`: slots are numbered from 0")),
         _ => Ok(()),
     }
 }

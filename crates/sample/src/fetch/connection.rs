@@ -14,41 +14,41 @@ use crate::value::{Type, Value};
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
     //  name                arguments          gives       where                    description
-    row("src",              &[],               Type::Addr, Columns::CLIENT,         "the client's address",                              src),
-    row("src_port",         &[],               Type::Int,  Columns::CLIENT,         "the client's port",                                 src_port),
-    row("src_is_local",     &[],               Type::Bool, Columns::CLIENT,         "whether the client's address is one of this system",src_is_local),
-    row("dst",              &[],               Type::Addr, Columns::CLIENT,         "the address the client connected to",               dst),
-    row("dst_port",         &[],               Type::Int,  Columns::CLIENT,         "the port the client connected to",                  dst_port),
-    row("fc_src",           &[],               Type::Addr, Columns::CLIENT,         "the source address of the connection itself",       fc_src),
+    row("src",              &[],               Type::Addr, Columns::CLIENT,         "address of the client",                             src),
+    row("src_port",         &[],               Type::Int,  Columns::CLIENT,         "port of the client",                                src_port),
+    row("src_is_local",     &[],               Type::Bool, Columns::CLIENT,         "whether the client's address is a local address",src_is_local),
+    row("dst",              &[],               Type::Addr, Columns::CLIENT,         "destination address of the client",                 dst),
+    row("dst_port",         &[],               Type::Int,  Columns::CLIENT,         "destination port of the client",                    dst_port),
+    row("fc_src",           &[],               Type::Addr, Columns::CLIENT,         "source address of the connection, without PROXY headers", fc_src),
     row("fc_src_port",      &[],               Type::Int,  Columns::CLIENT,         "its source port",                                   fc_src_port),
     row("fc_dst",           &[],               Type::Addr, Columns::CLIENT,         "its destination address",                           fc_dst),
     row("fc_dst_port",      &[],               Type::Int,  Columns::CLIENT,         "its destination port",                              fc_dst_port),
-    row("fc_rcvd_proxy",    &[],               Type::Bool, Columns::CLIENT,         "whether it began with a PROXY protocol header",     fc_rcvd_proxy),
-    row("fc_pp_authority",  &[],               Type::Str,  Columns::CLIENT,         "the authority of that header",                      fc_pp_authority),
-    row("fc_pp_unique_id",  &[],               Type::Str,  Columns::CLIENT,         "the unique id of that header",                      fc_pp_unique_id),
-    row("fc_pp_tlv",        &[arg(ArgKind::Str)], Type::Str,  Columns::CLIENT_SESSION, "a value of that header, by its type",               fc_pp_tlv).prepared(prepare_tlv),
-    row("fc_http_major",    &[],               Type::Int,  Columns::CLIENT,         "the major version of HTTP on it, 1 or 2",           fc_http_major),
-    row("fc_glitches",      &[],               Type::Int,  Columns::CLIENT,         "protocol glitches on it",                           fc_glitches),
-    row("bc_reused",        &[],               Type::Bool, Columns::RESPONSE_KEPT,  "whether the connection to the server served before", bc_reused),
-    row("bc_src",           &[],               Type::Addr, Columns::RESPONSE_KEPT,  "our address on the connection to the server",       bc_src).prepared(ask_source),
-    row("bc_src_port",      &[],               Type::Int,  Columns::RESPONSE_KEPT,  "our port on it",                                    bc_src_port).prepared(ask_source),
-    row("bc_dst",           &[],               Type::Addr, Columns::RESPONSE_KEPT,  "the server's address",                              bc_dst),
-    row("bc_dst_port",      &[],               Type::Int,  Columns::RESPONSE_KEPT,  "the server's port",                                 bc_dst_port),
-    row("bc_http_major",    &[],               Type::Int,  Columns::RESPONSE_KEPT,  "the major version of HTTP on it",                   bc_http_major),
-    row("bc_glitches",      &[],               Type::Int,  Columns::RESPONSE_KEPT,  "protocol glitches on it",                           bc_glitches),
-    row("bc_srv_queue",     &[],               Type::Int,  Columns::RESPONSE_KEPT,  "requests before this one in the server's queue",    bc_srv_queue),
-    row("bc_be_queue",      &[],               Type::Int,  Columns::RESPONSE_KEPT,  "requests before this one in the backend's queue",   bc_be_queue),
-    row("dst_is_local",     &[],               Type::Bool, Columns::CLIENT,         "whether the address connected to is one of this system", dst_is_local),
-    row("fc_src_is_local",  &[],               Type::Bool, Columns::CLIENT,         "whether the connection's source is",                fc_src_is_local),
-    row("fc_dst_is_local",  &[],               Type::Bool, Columns::CLIENT,         "whether the connection's destination is",           fc_dst_is_local),
-    row("fc_nb_streams",    &[],               Type::Int,  Columns::CLIENT,         "streams open on it: one with HTTP/1",               fc_nb_streams),
-    row("bc_nb_streams",    &[],               Type::Int,  Columns::RESPONSE_KEPT,  "streams open on it: one with HTTP/1",               bc_nb_streams),
-    row("fc_settings_streams_limit", &[],      Type::Int,  Columns::CLIENT_SESSION, "streams that it may have at once: one with HTTP/1", fc_settings_streams_limit),
-    row("bc_settings_streams_limit", &[],      Type::Int,  Columns::RESPONSE_KEPT,  "streams that it may have at once: one with HTTP/1", bc_settings_streams_limit),
+    row("fc_rcvd_proxy",    &[],               Type::Bool, Columns::CLIENT,         "whether it started with a PROXY protocol header",   fc_rcvd_proxy),
+    row("fc_pp_authority",  &[],               Type::Str,  Columns::CLIENT,         "authority in that header",                          fc_pp_authority),
+    row("fc_pp_unique_id",  &[],               Type::Str,  Columns::CLIENT,         "unique ID in that header",                          fc_pp_unique_id),
+    row("fc_pp_tlv",        &[arg(ArgKind::Str)], Type::Str,  Columns::CLIENT_SESSION, "TLV in that header, by type",                       fc_pp_tlv).prepared(prepare_tlv),
+    row("fc_http_major",    &[],               Type::Int,  Columns::CLIENT,         "major HTTP version on it, 1 or 2",                  fc_http_major),
+    row("fc_glitches",      &[],               Type::Int,  Columns::CLIENT,         "protocol anomalies on it",                          fc_glitches),
+    row("bc_reused",        &[],               Type::Bool, Columns::RESPONSE_KEPT,  "whether the server connection was reused",          bc_reused),
+    row("bc_src",           &[],               Type::Addr, Columns::RESPONSE_KEPT,  "local address of the server connection",            bc_src).prepared(ask_source),
+    row("bc_src_port",      &[],               Type::Int,  Columns::RESPONSE_KEPT,  "local port of the server connection",               bc_src_port).prepared(ask_source),
+    row("bc_dst",           &[],               Type::Addr, Columns::RESPONSE_KEPT,  "address of the server",                             bc_dst),
+    row("bc_dst_port",      &[],               Type::Int,  Columns::RESPONSE_KEPT,  "port of the server",                                bc_dst_port),
+    row("bc_http_major",    &[],               Type::Int,  Columns::RESPONSE_KEPT,  "major HTTP version on it",                          bc_http_major),
+    row("bc_glitches",      &[],               Type::Int,  Columns::RESPONSE_KEPT,  "protocol anomalies on it",                          bc_glitches),
+    row("bc_srv_queue",     &[],               Type::Int,  Columns::RESPONSE_KEPT,  "requests ahead of this one in the server's queue",  bc_srv_queue),
+    row("bc_be_queue",      &[],               Type::Int,  Columns::RESPONSE_KEPT,  "requests ahead of this one in the backend's queue", bc_be_queue),
+    row("dst_is_local",     &[],               Type::Bool, Columns::CLIENT,         "whether the destination address is a local address", dst_is_local),
+    row("fc_src_is_local",  &[],               Type::Bool, Columns::CLIENT,         "whether the source address of the connection is local", fc_src_is_local),
+    row("fc_dst_is_local",  &[],               Type::Bool, Columns::CLIENT,         "whether the destination address of the connection is local", fc_dst_is_local),
+    row("fc_nb_streams",    &[],               Type::Int,  Columns::CLIENT,         "number of open streams on it, 1 with HTTP/1",       fc_nb_streams),
+    row("bc_nb_streams",    &[],               Type::Int,  Columns::RESPONSE_KEPT,  "number of open streams on it, 1 with HTTP/1",       bc_nb_streams),
+    row("fc_settings_streams_limit", &[],      Type::Int,  Columns::CLIENT_SESSION, "maximum number of concurrent streams on it, 1 with HTTP/1", fc_settings_streams_limit),
+    row("bc_settings_streams_limit", &[],      Type::Int,  Columns::RESPONSE_KEPT,  "maximum number of concurrent streams on it, 1 with HTTP/1", bc_settings_streams_limit),
     row("res.comp",         &[],               Type::Bool, Columns::RESPONSE_KEPT,  "whether the response was compressed",               res_comp),
-    row("res.comp_algo",    &[],               Type::Str,  Columns::RESPONSE_KEPT,  "by which algorithm",                                res_comp_algo),
+    row("res.comp_algo",    &[],               Type::Str,  Columns::RESPONSE_KEPT,  "compression algorithm",                             res_comp_algo),
     row("res.cache_hit",    &[],               Type::Bool, Columns::SERVER,         "whether the response came from a cache",            cache_hit),
-    row("res.cache_name",   &[],               Type::Str,  Columns::SERVER,         "from which cache",                                  cache_name),
+    row("res.cache_name",   &[],               Type::Str,  Columns::SERVER,         "name of the cache",                                 cache_name),
 ];
 
 /// The client's address, including changes by rules.
@@ -212,7 +212,7 @@ fn prepare_tlv(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
         digits.map_or_else(|| text.parse().ok(), |digits| i64::from_str_radix(digits, 16).ok())
     };
     let kind = named.or_else(number).filter(|kind| (0..=255).contains(kind));
-    args[0] = Arg::Int(kind.ok_or("the type is a number from 0x00 to 0xff or the name of a standard type")?);
+    args[0] = Arg::Int(kind.ok_or("the type must be a number from 0x00 to 0xff or a standard type name")?);
     Ok(())
 }
 

@@ -14,21 +14,21 @@ pub(super) static FETCHES: &[Fetch] = &[
     // name arguments gives where description
     row("always_false", &[],                                       Type::Bool,   Columns::ALWAYS,  "false",                                           always_false),
     row("always_true",  &[],                                       Type::Bool,   Columns::ALWAYS,  "true",                                            always_true),
-    row("bool",         &[arg(ArgKind::Str)],                         Type::Bool,   Columns::ALWAYS,  "a constant boolean",                              constant).prepared(prepare_bool),
-    row("int",          &[arg(ArgKind::Int)],                         Type::Int,    Columns::ALWAYS,  "a constant number",                               constant),
-    row("str",          &[arg(ArgKind::Str)],                         Type::Str,    Columns::ALWAYS,  "a constant text",                                 constant),
-    row("bin",          &[arg(ArgKind::Str)],                         Type::Bin,    Columns::ALWAYS,  "constant bytes, written in hexadecimal",          constant_bin).prepared(prepare_bin),
-    row("ipv4",         &[arg(ArgKind::Ip4)],                         Type::Ip4,    Columns::ALWAYS,  "a constant IPv4 address",                         constant),
-    row("ipv6",         &[arg(ArgKind::Ip6)],                         Type::Ip6,    Columns::ALWAYS,  "a constant IPv6 address",                         constant),
-    row("meth",         &[arg(ArgKind::Str)],                         Type::Method, Columns::ALWAYS,  "a constant HTTP method",                          constant_meth),
-    row("var",          &[arg(ArgKind::Variable), opt(ArgKind::Str)],    Type::Any,    Columns::ALWAYS,  "a variable, or the default value",                var),
+    row("bool",         &[arg(ArgKind::Str)],                         Type::Bool,   Columns::ALWAYS,  "constant boolean",                                constant).prepared(prepare_bool),
+    row("int",          &[arg(ArgKind::Int)],                         Type::Int,    Columns::ALWAYS,  "constant integer",                                constant),
+    row("str",          &[arg(ArgKind::Str)],                         Type::Str,    Columns::ALWAYS,  "constant string",                                 constant),
+    row("bin",          &[arg(ArgKind::Str)],                         Type::Bin,    Columns::ALWAYS,  "constant bytes, in hexadecimal",                  constant_bin).prepared(prepare_bin),
+    row("ipv4",         &[arg(ArgKind::Ip4)],                         Type::Ip4,    Columns::ALWAYS,  "constant IPv4 address",                           constant),
+    row("ipv6",         &[arg(ArgKind::Ip6)],                         Type::Ip6,    Columns::ALWAYS,  "constant IPv6 address",                           constant),
+    row("meth",         &[arg(ArgKind::Str)],                         Type::Method, Columns::ALWAYS,  "constant HTTP method",                            constant_meth),
+    row("var",          &[arg(ArgKind::Variable), opt(ArgKind::Str)],    Type::Any,    Columns::ALWAYS,  "variable, or the default value",                  var),
     row("acl",          &[arg(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str)],
-                                                                   Type::Bool,   Columns::ALWAYS,  "whether all the named ACLs match",                acl).prepared(prepare_acl),
-    row("env",          &[arg(ArgKind::Str)],                         Type::Str,    Columns::ALWAYS,  "an environment variable, as the configuration left it",     env_value).prepared(prepare_env),
-    row("date",         &[opt(ArgKind::Int), opt(ArgKind::Str)],         Type::Int,    Columns::ALWAYS,  "the current date since 1970, with an offset",     date).prepared(prepare_date),
-    row("date_us",      &[],                                       Type::Int,    Columns::ALWAYS,  "the µs of the current second",                    date_us),
-    row("rand",         &[opt(ArgKind::Int)],                         Type::Int,    Columns::ALWAYS,  "a random number, below the argument",             rand),
-    row("uuid",         &[opt(ArgKind::Int)],                         Type::Str,    Columns::ALWAYS,  "a random UUID, version 4 or 7",                   uuid).prepared(prepare_uuid),
+                                                                   Type::Bool,   Columns::ALWAYS,  "whether all named ACLs match",                    acl).prepared(prepare_acl),
+    row("env",          &[arg(ArgKind::Str)],                         Type::Str,    Columns::ALWAYS,  "environment variable, as set after the configuration was read", env_value).prepared(prepare_env),
+    row("date",         &[opt(ArgKind::Int), opt(ArgKind::Str)],         Type::Int,    Columns::ALWAYS,  "current date as seconds since 1970, with an offset", date).prepared(prepare_date),
+    row("date_us",      &[],                                       Type::Int,    Columns::ALWAYS,  "microseconds within the current second",          date_us),
+    row("rand",         &[opt(ArgKind::Int)],                         Type::Int,    Columns::ALWAYS,  "random number below the argument",                rand),
+    row("uuid",         &[opt(ArgKind::Int)],                         Type::Str,    Columns::ALWAYS,  "random UUID, version 4 or 7",                     uuid).prepared(prepare_uuid),
 ];
 
 fn always_false<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
@@ -55,7 +55,7 @@ fn prepare_bool(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     let value = match crate::args::text_of(&args[0]) {
         b"true" | b"1" => 1,
         b"false" | b"0" => 0,
-        _ => return Err("a boolean is `true` or `false`".into()),
+        _ => return Err("a boolean must be `true` or `false`".into()),
     };
     *args = vec![Arg::Missing, Arg::Int(value)];
     Ok(())
@@ -68,12 +68,12 @@ fn constant_bin<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Va
 fn prepare_bin(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     let text = crate::args::text_of(&args[0]);
     if text.is_empty() {
-        return Err("no byte is written".into());
+        return Err("the byte string is empty".into());
     }
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let pairs: Option<Vec<u8>> =
         text.chunks(2).map(|pair| Some((digit(pair[0])? << 4 | digit(*pair.get(1)?)?) as u8)).collect();
-    let bytes = pairs.ok_or("an even number of hexadecimal digits is needed")?;
+    let bytes = pairs.ok_or("an even number of hexadecimal digits is required")?;
     args[0] = Arg::Bytes(bytes.into());
     Ok(())
 }
@@ -135,7 +135,7 @@ fn prepare_date(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
 pub(super) fn time_unit(arg: &Arg) -> Result<(), String> {
     match crate::args::text_of(arg) {
         b"" | b"s" | b"ms" | b"us" => Ok(()),
-        _ => Err("the unit is `s`, `ms` or `us`".into()),
+        _ => Err("the unit must be `s`, `ms` or `us`".into()),
     }
 }
 
@@ -173,6 +173,6 @@ fn uuid<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>>
 fn prepare_uuid(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     match args[0] {
         Arg::Missing | Arg::Int(4 | 7) => Ok(()),
-        _ => Err("the version is 4 or 7".into()),
+        _ => Err("the version must be 4 or 7".into()),
     }
 }

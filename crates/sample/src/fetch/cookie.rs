@@ -17,21 +17,21 @@ const NAME: &[crate::args::Spec] = &[opt(ArgKind::Str)];
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
     //  name             arguments  gives      where              description
-    row("cook",          NAME,      Type::Str, Columns::REQUEST,  "a cookie of the request",                     req_cook),
-    row("cook_cnt",      NAME,      Type::Int, Columns::REQUEST,  "how often it occurs",                         req_cook_cnt),
-    row("cook_val",      NAME,      Type::Int, Columns::REQUEST,  "it as a number",                              req_cook_val),
-    row("cookie",        NAME,      Type::Str, Columns::EITHER,   "a cookie of the direction looked at",         cookie).prepared(prepare_either),
-    row("req.cook",      NAME,      Type::Str, Columns::REQUEST,  "a cookie of the request",                     req_cook),
-    row("req.cook_cnt",  NAME,      Type::Int, Columns::REQUEST,  "how often it occurs",                         req_cook_cnt),
-    row("req.cook_val",  NAME,      Type::Int, Columns::REQUEST,  "it as a number",                              req_cook_val),
-    row("req.cook_names",NAME,      Type::Str, Columns::REQUEST,  "the names of the request's cookies",          req_cook_names),
-    row("res.cook",      NAME,      Type::Str, Columns::RESPONSE, "a cookie that the response sets",             res_cook),
-    row("res.cook_cnt",  NAME,      Type::Int, Columns::RESPONSE, "how often it is set",                         res_cook_cnt),
-    row("res.cook_val",  NAME,      Type::Int, Columns::RESPONSE, "it as a number",                              res_cook_val),
-    row("res.cook_names",NAME,      Type::Str, Columns::RESPONSE, "the names of the cookies that are set",       res_cook_names),
-    row("scook",         NAME,      Type::Str, Columns::RESPONSE, "a cookie that the response sets",             res_cook),
-    row("scook_cnt",     NAME,      Type::Int, Columns::RESPONSE, "how often it is set",                         res_cook_cnt),
-    row("scook_val",     NAME,      Type::Int, Columns::RESPONSE, "it as a number",                              res_cook_val),
+    row("cook",          NAME,      Type::Str, Columns::REQUEST,  "request cookie",                              req_cook),
+    row("cook_cnt",      NAME,      Type::Int, Columns::REQUEST,  "number of occurrences",                       req_cook_cnt),
+    row("cook_val",      NAME,      Type::Int, Columns::REQUEST,  "request cookie as a number",                  req_cook_val),
+    row("cookie",        NAME,      Type::Str, Columns::EITHER,   "cookie of the request or response, depending on the rule", cookie).prepared(prepare_either),
+    row("req.cook",      NAME,      Type::Str, Columns::REQUEST,  "request cookie",                              req_cook),
+    row("req.cook_cnt",  NAME,      Type::Int, Columns::REQUEST,  "number of occurrences",                       req_cook_cnt),
+    row("req.cook_val",  NAME,      Type::Int, Columns::REQUEST,  "request cookie as a number",                  req_cook_val),
+    row("req.cook_names",NAME,      Type::Str, Columns::REQUEST,  "names of the request cookies",                req_cook_names),
+    row("res.cook",      NAME,      Type::Str, Columns::RESPONSE, "cookie set by the response",                  res_cook),
+    row("res.cook_cnt",  NAME,      Type::Int, Columns::RESPONSE, "number of times it is set",                   res_cook_cnt),
+    row("res.cook_val",  NAME,      Type::Int, Columns::RESPONSE, "request cookie as a number",                  res_cook_val),
+    row("res.cook_names",NAME,      Type::Str, Columns::RESPONSE, "names of the cookies set by the response",    res_cook_names),
+    row("scook",         NAME,      Type::Str, Columns::RESPONSE, "cookie set by the response",                  res_cook),
+    row("scook_cnt",     NAME,      Type::Int, Columns::RESPONSE, "number of times it is set",                   res_cook_cnt),
+    row("scook_val",     NAME,      Type::Int, Columns::RESPONSE, "request cookie as a number",                  res_cook_val),
 ];
 
 fn prepare_either(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {

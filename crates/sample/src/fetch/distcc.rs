@@ -13,8 +13,8 @@ const TOKEN: &[Spec] = &[arg(ArgKind::Str), opt(ArgKind::Int)];
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
     //  name          arguments  gives      where            description
-    row("distcc_param", TOKEN,   Type::Int, Columns::EITHER, "the number of a token of distcc",           distcc_param).prepared(prepare),
-    row("distcc_body",  TOKEN,   Type::Bin, Columns::EITHER, "the bytes that follow a token of distcc",   distcc_body).prepared(prepare),
+    row("distcc_param", TOKEN,   Type::Int, Columns::EITHER, "number in a distcc token",                  distcc_param).prepared(prepare),
+    row("distcc_body",  TOKEN,   Type::Bin, Columns::EITHER, "payload of a distcc token",                 distcc_body).prepared(prepare),
 ];
 
 /// Tokens with a number that is not a length.
@@ -23,10 +23,10 @@ const WITHOUT_BODY: &[&[u8]] = &[b"DIST", b"ARGC", b"NFIL", b"STAT", b"DONE"];
 fn prepare(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     let token = text_of(&args[0]);
     if token.len() != 4 || !token.is_ascii() {
-        return Err(format!("a token has four letters, `{}` has not", String::from_utf8_lossy(token)));
+        return Err(format!("`{}` is not a four-letter token", String::from_utf8_lossy(token)));
     }
     if matches!(args[1], Arg::Int(..=0)) {
-        return Err("occurrences are counted from 1".into());
+        return Err("occurrences are numbered from 1".into());
     }
     args.push(Arg::Int(i64::from(is_response(scope.place))));
     Ok(())

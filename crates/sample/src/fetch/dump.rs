@@ -15,7 +15,7 @@ const DUMP: &[Spec] = &[opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str)]
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
     //  name             arguments  gives      where             description
-    row("dump_all_vars", DUMP,      Type::Str, Columns::ALWAYS,  "all variables as text, or those of a scope that begin so", dump_all_vars).prepared(prepare),
+    row("dump_all_vars", DUMP,      Type::Str, Columns::ALWAYS,  "all variables as text, optionally filtered by scope and name prefix", dump_all_vars).prepared(prepare),
 ];
 
 /// The scopes in output order.
@@ -39,11 +39,7 @@ fn prepare(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
         text => {
             let text = String::from_utf8_lossy(text);
             let found = SCOPES.iter().find(|(name, _)| *name == text);
-            Some(
-                found
-                    .ok_or_else(|| format!("`{text}` is no scope; they are sess, txn, req, res and proc"))?
-                    .1,
-            )
+            Some(found.ok_or_else(|| format!("unknown scope `{text}`; use sess, txn, req, res or proc"))?.1)
         }
     };
     args.push(Arg::Prepared(Arc::new(DumpRequest(wanted, scope.variables.borrow().mentioned()))));

@@ -18,32 +18,32 @@ const DELIMITER: &[crate::args::Spec] = &[opt(ArgKind::Str)];
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
     //  name              arguments  gives       where              description
-    row("hdr",            ONE,       Type::Str,  Columns::EITHER,   "a value of a header, between commas, of the direction looked at", hdr).prepared(prepare_either).any(any_hdr),
-    row("hdr_cnt",        NAME,      Type::Int,  Columns::REQUEST,  "how many values a request header has",                 req_hdr_cnt),
-    row("hdr_ip",         ONE,       Type::Addr, Columns::REQUEST,  "a value of a request header, as an address",           req_hdr_ip).prepared(prepare),
-    row("hdr_val",        ONE,       Type::Int,  Columns::REQUEST,  "a value of a request header, as a number",             req_hdr_val).prepared(prepare),
-    row("req.hdr",        ONE,       Type::Str,  Columns::REQUEST,  "a value of a request header, between commas",          req_hdr).prepared(prepare).any(any_req_hdr),
-    row("req.fhdr",       ONE,       Type::Str,  Columns::REQUEST,  "a whole line of a request header",                     req_fhdr).prepared(prepare),
-    row("req.fhdr_cnt",   NAME,      Type::Int,  Columns::REQUEST,  "how many lines a request header has",                  req_fhdr_cnt),
-    row("req.hdr_cnt",    NAME,      Type::Int,  Columns::REQUEST,  "how many values a request header has",                 req_hdr_cnt),
-    row("req.hdr_ip",     ONE,       Type::Addr, Columns::REQUEST,  "a value of a request header, as an address",           req_hdr_ip).prepared(prepare),
-    row("req.hdr_val",    ONE,       Type::Int,  Columns::REQUEST,  "a value of a request header, as a number",             req_hdr_val).prepared(prepare),
-    row("req.hdr_names",  DELIMITER, Type::Str,  Columns::REQUEST,  "the names of the request's headers",                   req_hdr_names),
-    row("req.hdrs",       &[],       Type::Bin,  Columns::REQUEST,  "all request headers as text",                          req_hdrs),
-    row("req.hdrs_bin",   &[],       Type::Bin,  Columns::REQUEST,  "all request headers in binary",                        req_hdrs_bin),
-    row("res.hdr",        ONE,       Type::Str,  Columns::RESPONSE, "a value of a response header, between commas",         res_hdr).prepared(prepare).any(any_res_hdr),
-    row("res.fhdr",       ONE,       Type::Str,  Columns::RESPONSE, "a whole line of a response header",                    res_fhdr).prepared(prepare),
-    row("res.fhdr_cnt",   NAME,      Type::Int,  Columns::RESPONSE, "how many lines a response header has",                 res_fhdr_cnt),
-    row("res.hdr_cnt",    NAME,      Type::Int,  Columns::RESPONSE, "how many values a response header has",                res_hdr_cnt),
-    row("res.hdr_ip",     ONE,       Type::Addr, Columns::RESPONSE, "a value of a response header, as an address",          res_hdr_ip).prepared(prepare),
-    row("res.hdr_val",    ONE,       Type::Int,  Columns::RESPONSE, "a value of a response header, as a number",            res_hdr_val).prepared(prepare),
-    row("res.hdr_names",  DELIMITER, Type::Str,  Columns::RESPONSE, "the names of the response's headers",                  res_hdr_names),
-    row("res.hdrs",       &[],       Type::Bin,  Columns::RESPONSE, "all response headers as text",                         res_hdrs),
-    row("res.hdrs_bin",   &[],       Type::Bin,  Columns::RESPONSE, "all response headers in binary",                       res_hdrs_bin),
-    row("shdr",           ONE,       Type::Str,  Columns::RESPONSE, "a value of a response header, between commas",         res_hdr).prepared(prepare).any(any_res_hdr),
-    row("shdr_cnt",       NAME,      Type::Int,  Columns::RESPONSE, "how many values a response header has",                res_hdr_cnt),
-    row("shdr_ip",        ONE,       Type::Addr, Columns::RESPONSE, "a value of a response header, as an address",          res_hdr_ip).prepared(prepare),
-    row("shdr_val",       ONE,       Type::Int,  Columns::RESPONSE, "a value of a response header, as a number",            res_hdr_val).prepared(prepare),
+    row("hdr",            ONE,       Type::Str,  Columns::EITHER,   "comma-separated value of a header of the request or response, depending on the rule", hdr).prepared(prepare_either).any(any_hdr),
+    row("hdr_cnt",        NAME,      Type::Int,  Columns::REQUEST,  "number of values of a request header",                 req_hdr_cnt),
+    row("hdr_ip",         ONE,       Type::Addr, Columns::REQUEST,  "value of a request header, as an address",             req_hdr_ip).prepared(prepare),
+    row("hdr_val",        ONE,       Type::Int,  Columns::REQUEST,  "value of a request header, as a number",               req_hdr_val).prepared(prepare),
+    row("req.hdr",        ONE,       Type::Str,  Columns::REQUEST,  "comma-separated value of a request header",            req_hdr).prepared(prepare).any(any_req_hdr),
+    row("req.fhdr",       ONE,       Type::Str,  Columns::REQUEST,  "full value of a request header line",                  req_fhdr).prepared(prepare),
+    row("req.fhdr_cnt",   NAME,      Type::Int,  Columns::REQUEST,  "number of lines of a request header",                  req_fhdr_cnt),
+    row("req.hdr_cnt",    NAME,      Type::Int,  Columns::REQUEST,  "number of values of a request header",                 req_hdr_cnt),
+    row("req.hdr_ip",     ONE,       Type::Addr, Columns::REQUEST,  "value of a request header, as an address",             req_hdr_ip).prepared(prepare),
+    row("req.hdr_val",    ONE,       Type::Int,  Columns::REQUEST,  "value of a request header, as a number",               req_hdr_val).prepared(prepare),
+    row("req.hdr_names",  DELIMITER, Type::Str,  Columns::REQUEST,  "names of the request headers",                         req_hdr_names),
+    row("req.hdrs",       &[],       Type::Bin,  Columns::REQUEST,  "all request headers, as text",                         req_hdrs),
+    row("req.hdrs_bin",   &[],       Type::Bin,  Columns::REQUEST,  "all request headers, in binary form",                  req_hdrs_bin),
+    row("res.hdr",        ONE,       Type::Str,  Columns::RESPONSE, "comma-separated value of a response header",           res_hdr).prepared(prepare).any(any_res_hdr),
+    row("res.fhdr",       ONE,       Type::Str,  Columns::RESPONSE, "full value of a response header line",                 res_fhdr).prepared(prepare),
+    row("res.fhdr_cnt",   NAME,      Type::Int,  Columns::RESPONSE, "number of lines of a response header",                 res_fhdr_cnt),
+    row("res.hdr_cnt",    NAME,      Type::Int,  Columns::RESPONSE, "number of values of a response header",                res_hdr_cnt),
+    row("res.hdr_ip",     ONE,       Type::Addr, Columns::RESPONSE, "value of a response header, as an address",            res_hdr_ip).prepared(prepare),
+    row("res.hdr_val",    ONE,       Type::Int,  Columns::RESPONSE, "value of a response header, as a number",              res_hdr_val).prepared(prepare),
+    row("res.hdr_names",  DELIMITER, Type::Str,  Columns::RESPONSE, "names of the response headers",                        res_hdr_names),
+    row("res.hdrs",       &[],       Type::Bin,  Columns::RESPONSE, "all response headers, as text",                        res_hdrs),
+    row("res.hdrs_bin",   &[],       Type::Bin,  Columns::RESPONSE, "all response headers, in binary form",                 res_hdrs_bin),
+    row("shdr",           ONE,       Type::Str,  Columns::RESPONSE, "comma-separated value of a response header",           res_hdr).prepared(prepare).any(any_res_hdr),
+    row("shdr_cnt",       NAME,      Type::Int,  Columns::RESPONSE, "number of values of a response header",                res_hdr_cnt),
+    row("shdr_ip",        ONE,       Type::Addr, Columns::RESPONSE, "value of a response header, as an address",            res_hdr_ip).prepared(prepare),
+    row("shdr_val",       ONE,       Type::Int,  Columns::RESPONSE, "value of a response header, as a number",              res_hdr_val).prepared(prepare),
 ];
 
 /// The request's head, if there is one.
@@ -78,7 +78,7 @@ fn name(args: &Args) -> &Name {
 fn prepare(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     match args[1] {
         Arg::Int(occurrence) if !(-10..=i64::from(i32::MAX)).contains(&occurrence) => {
-            Err("the occurrence counts from 1, or from -1 (the last) down to -10".into())
+            Err("occurrences are numbered from 1, or from -1 (the last) down to -10".into())
         }
         _ => Ok(()),
     }

@@ -17,16 +17,16 @@ const FILTER: &[Spec] = &[opt(ArgKind::Int)];
 /// The table rows. The types are HAProxy's, which treats bytes as strings and digits as bytes.
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
-    row("ssl_fc_protocol_hello_id",      &[],    Type::Int, F, "the version that the client's hello begins with", ssl_fc_protocol_hello_id),
-    row("ssl_fc_cipherlist_bin",         FILTER, Type::Str, F, "the client's cipher suites",               ssl_fc_cipherlist_bin),
-    row("ssl_fc_cipherlist_hex",         FILTER, Type::Bin, F, "the same in hexadecimal digits",           ssl_fc_cipherlist_hex),
-    row("ssl_fc_cipherlist_str",         FILTER, Type::Str, F, "their names",                              ssl_fc_cipherlist_str),
-    row("ssl_fc_cipherlist_xxh",         &[],    Type::Int, F, "the hash XXH64 of all of them",            ssl_fc_cipherlist_xxh),
-    row("ssl_fc_extlist_bin",            FILTER, Type::Str, F, "the types of the client's extensions",     ssl_fc_extlist_bin),
-    row("ssl_fc_eclist_bin",             FILTER, Type::Str, F, "the groups that the client offers",        ssl_fc_eclist_bin),
-    row("ssl_fc_ecformats_bin",          &[],    Type::Str, F, "the formats of points that it offers",     ssl_fc_ecformats_bin),
-    row("ssl_fc_sigalgs_bin",            FILTER, Type::Bin, F, "the signature schemes that it offers",     ssl_fc_sigalgs_bin),
-    row("ssl_fc_supported_versions_bin", FILTER, Type::Bin, F, "the versions that it offers",              ssl_fc_supported_versions_bin),
+    row("ssl_fc_protocol_hello_id",      &[],    Type::Int, F, "version in the ClientHello",               ssl_fc_protocol_hello_id),
+    row("ssl_fc_cipherlist_bin",         FILTER, Type::Str, F, "cipher suites offered by the client",      ssl_fc_cipherlist_bin),
+    row("ssl_fc_cipherlist_hex",         FILTER, Type::Bin, F, "cipher suites offered by the client, in hexadecimal", ssl_fc_cipherlist_hex),
+    row("ssl_fc_cipherlist_str",         FILTER, Type::Str, F, "names of the cipher suites offered by the client", ssl_fc_cipherlist_str),
+    row("ssl_fc_cipherlist_xxh",         &[],    Type::Int, F, "XXH64 hash of the cipher suites",          ssl_fc_cipherlist_xxh),
+    row("ssl_fc_extlist_bin",            FILTER, Type::Str, F, "extension types in the ClientHello",       ssl_fc_extlist_bin),
+    row("ssl_fc_eclist_bin",             FILTER, Type::Str, F, "groups offered by the client",             ssl_fc_eclist_bin),
+    row("ssl_fc_ecformats_bin",          &[],    Type::Str, F, "point formats offered by the client",      ssl_fc_ecformats_bin),
+    row("ssl_fc_sigalgs_bin",            FILTER, Type::Bin, F, "signature schemes offered by the client",  ssl_fc_sigalgs_bin),
+    row("ssl_fc_supported_versions_bin", FILTER, Type::Bin, F, "TLS versions offered by the client",       ssl_fc_supported_versions_bin),
 ];
 
 fn lists<'a>(env: &Env<'a>) -> Option<&'a Lists> {

@@ -15,19 +15,19 @@ const INDEX: &[Spec] = &[arg(ArgKind::Str)];
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
     //  name                          arguments  gives       where            description
-    row("internal.htx.data",          &[],       Type::Int,  Columns::EITHER, "bytes of data in the message's blocks",   data).prepared(prepare),
-    row("internal.htx.free",          &[],       Type::Int,  Columns::EITHER, "bytes free in the message's buffer",      free).prepared(prepare),
-    row("internal.htx.free_data",     &[],       Type::Int,  Columns::EITHER, "bytes free for data",                     free_data).prepared(prepare),
+    row("internal.htx.data",          &[],       Type::Int,  Columns::EITHER, "bytes of data in the message blocks",     data).prepared(prepare),
+    row("internal.htx.free",          &[],       Type::Int,  Columns::EITHER, "free bytes in the message buffer",        free).prepared(prepare),
+    row("internal.htx.free_data",     &[],       Type::Int,  Columns::EITHER, "free bytes for data",                     free_data).prepared(prepare),
     row("internal.htx.has_eom",       &[],       Type::Bool, Columns::EITHER, "whether the message is complete",         has_eom).prepared(prepare),
-    row("internal.htx.nbblks",        &[],       Type::Int,  Columns::EITHER, "the number of blocks",                    nbblks).prepared(prepare),
-    row("internal.htx.size",          &[],       Type::Int,  Columns::EITHER, "the size of the message's buffer",        size).prepared(prepare),
-    row("internal.htx.used",          &[],       Type::Int,  Columns::EITHER, "bytes of data and of what describes them", used).prepared(prepare),
-    row("internal.htx_blk.size",      INDEX,     Type::Int,  Columns::EITHER, "the size of a block",                     blk_size).prepared(prepare_index),
-    row("internal.htx_blk.type",      INDEX,     Type::Str,  Columns::EITHER, "the type of a block",                     blk_type).prepared(prepare_index),
-    row("internal.htx_blk.data",      INDEX,     Type::Bin,  Columns::EITHER, "the bytes of a block of data",            blk_data).prepared(prepare_index),
-    row("internal.htx_blk.hdrname",   INDEX,     Type::Str,  Columns::EITHER, "the name in a block of a header",         blk_hdrname).prepared(prepare_index),
-    row("internal.htx_blk.hdrval",    INDEX,     Type::Str,  Columns::EITHER, "the value in a block of a header",        blk_hdrval).prepared(prepare_index),
-    row("internal.htx_blk.start_line", INDEX,    Type::Str,  Columns::EITHER, "the start line in a block of one",        blk_start_line).prepared(prepare_index),
+    row("internal.htx.nbblks",        &[],       Type::Int,  Columns::EITHER, "number of blocks",                        nbblks).prepared(prepare),
+    row("internal.htx.size",          &[],       Type::Int,  Columns::EITHER, "size of the message buffer",              size).prepared(prepare),
+    row("internal.htx.used",          &[],       Type::Int,  Columns::EITHER, "bytes used by data and metadata",         used).prepared(prepare),
+    row("internal.htx_blk.size",      INDEX,     Type::Int,  Columns::EITHER, "size of a block",                         blk_size).prepared(prepare_index),
+    row("internal.htx_blk.type",      INDEX,     Type::Str,  Columns::EITHER, "type of a block",                         blk_type).prepared(prepare_index),
+    row("internal.htx_blk.data",      INDEX,     Type::Bin,  Columns::EITHER, "contents of a data block",                blk_data).prepared(prepare_index),
+    row("internal.htx_blk.hdrname",   INDEX,     Type::Str,  Columns::EITHER, "name in a header block",                  blk_hdrname).prepared(prepare_index),
+    row("internal.htx_blk.hdrval",    INDEX,     Type::Str,  Columns::EITHER, "value in a header block",                 blk_hdrval).prepared(prepare_index),
+    row("internal.htx_blk.start_line", INDEX,    Type::Str,  Columns::EITHER, "start line in a start line block",        blk_start_line).prepared(prepare_index),
 ];
 
 /// The bytes of overhead per message and per block.
@@ -47,10 +47,7 @@ fn prepare_index(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
         b"head" | b"first" => 0,
         b"tail" => -1,
         other => crate::value::parse_int(other).filter(|index| *index >= 0).ok_or_else(|| {
-            format!(
-                "`{}` is neither a number nor one of head, tail and first",
-                String::from_utf8_lossy(other)
-            )
+            format!("`{}` is neither a number nor head, tail or first", String::from_utf8_lossy(other))
         })?,
     });
     prepare(args, scope)

@@ -13,13 +13,13 @@ use crate::value::{Type, Value};
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
     // name arguments gives where description
-    row("req.body",       &[],                                Type::Bin, Columns::REQUEST,  "the body as far as it came",           req_body).prepared(keep_body),
-    row("req.body_len",   &[],                                Type::Int, Columns::REQUEST,  "its length as far as it came",         req_body_len).prepared(keep_body),
-    row("req.body_size",  &[],                                Type::Int, Columns::REQUEST,  "its length as announced",              req_body_size).prepared(keep_body),
-    row("req.body_param", &[opt(ArgKind::Str), opt(ArgKind::Str)],  Type::Bin, Columns::REQUEST,  "a parameter of a form in the body",    req_body_param).prepared(keep_body),
-    row("res.body",       &[],                                Type::Bin, Columns::RESPONSE, "the body as far as it came",           res_body).prepared(keep_body),
-    row("res.body_len",   &[],                                Type::Int, Columns::RESPONSE, "its length as far as it came",         res_body_len).prepared(keep_body),
-    row("res.body_size",  &[],                                Type::Int, Columns::RESPONSE, "its length as announced",              res_body_size).prepared(keep_body),
+    row("req.body",       &[],                                Type::Bin, Columns::REQUEST,  "body received so far",                 req_body).prepared(keep_body),
+    row("req.body_len",   &[],                                Type::Int, Columns::REQUEST,  "length of the body received so far",   req_body_len).prepared(keep_body),
+    row("req.body_size",  &[],                                Type::Int, Columns::REQUEST,  "announced length of the body",         req_body_size).prepared(keep_body),
+    row("req.body_param", &[opt(ArgKind::Str), opt(ArgKind::Str)],  Type::Bin, Columns::REQUEST,  "parameter of a form in the body",      req_body_param).prepared(keep_body),
+    row("res.body",       &[],                                Type::Bin, Columns::RESPONSE, "body received so far",                 res_body).prepared(keep_body),
+    row("res.body_len",   &[],                                Type::Int, Columns::RESPONSE, "length of the body received so far",   res_body_len).prepared(keep_body),
+    row("res.body_size",  &[],                                Type::Int, Columns::RESPONSE, "announced length of the body",         res_body_size).prepared(keep_body),
 ];
 
 /// Makes the proxy buffer bodies for these fetches.

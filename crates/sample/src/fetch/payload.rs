@@ -13,45 +13,45 @@ const LENGTH_VALUE: &[crate::args::Spec] = &[arg(ArgKind::Int), arg(ArgKind::Int
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
     //  name                  arguments         gives       where              description
-    row("payload",            RANGE,            Type::Bin,  Columns::EITHER,   "bytes of the direction looked at, by offset and length",  payload).prepared(prepare_either),
-    row("payload_lv",         LENGTH_VALUE,     Type::Bin,  Columns::EITHER,   "bytes with their length before them",                     payload_lv).prepared(prepare_either_length),
-    row("req.len",            &[],              Type::Int,  Columns::REQUEST,  "how many bytes of the request are there",                 req_len),
-    row("req_len",            &[],              Type::Int,  Columns::REQUEST,  "how many bytes of the request are there",                 req_len),
+    row("payload",            RANGE,            Type::Bin,  Columns::EITHER,   "bytes of the request or response, by offset and length",  payload).prepared(prepare_either),
+    row("payload_lv",         LENGTH_VALUE,     Type::Bin,  Columns::EITHER,   "bytes that are preceded by their length",                 payload_lv).prepared(prepare_either_length),
+    row("req.len",            &[],              Type::Int,  Columns::REQUEST,  "number of request bytes received",                        req_len),
+    row("req_len",            &[],              Type::Int,  Columns::REQUEST,  "number of request bytes received",                        req_len),
     row("req.payload",        RANGE,            Type::Bin,  Columns::REQUEST,  "bytes of the request, by offset and length",              req_payload).prepared(prepare),
-    row("req.payload_lv",     LENGTH_VALUE,     Type::Bin,  Columns::REQUEST,  "bytes with their length before them",                     req_payload_lv).prepared(prepare_length),
-    row("res.len",            &[],              Type::Int,  Columns::RESPONSE, "how many bytes of the response are there",                res_len),
+    row("req.payload_lv",     LENGTH_VALUE,     Type::Bin,  Columns::REQUEST,  "bytes that are preceded by their length",                 req_payload_lv).prepared(prepare_length),
+    row("res.len",            &[],              Type::Int,  Columns::RESPONSE, "number of response bytes received",                       res_len),
     row("res.payload",        RANGE,            Type::Bin,  Columns::RESPONSE, "bytes of the response, by offset and length",             res_payload).prepared(prepare),
-    row("res.payload_lv",     LENGTH_VALUE,     Type::Bin,  Columns::RESPONSE, "bytes with their length before them",                     res_payload_lv).prepared(prepare_length),
-    row("rdp_cookie",         &[opt(ArgKind::Str)],Type::Str,  Columns::REQUEST,  "a cookie of the remote desktop protocol",                 rdp_cookie),
-    row("rdp_cookie_cnt",     &[opt(ArgKind::Str)],Type::Int,  Columns::REQUEST,  "whether there is one",                                    rdp_cookie_cnt),
-    row("req.rdp_cookie",     &[opt(ArgKind::Str)],Type::Str,  Columns::REQUEST,  "a cookie of the remote desktop protocol",                 rdp_cookie),
-    row("req.rdp_cookie_cnt", &[opt(ArgKind::Str)],Type::Int,  Columns::REQUEST,  "whether there is one",                                    rdp_cookie_cnt),
-    row("req.ssl_hello_type", &[],              Type::Int,  Columns::REQUEST,  "1 for a TLS client hello",                                ssl_hello_type),
-    row("req_ssl_hello_type", &[],              Type::Int,  Columns::REQUEST,  "1 for a TLS client hello",                                ssl_hello_type),
-    row("res.ssl_hello_type", &[],              Type::Int,  Columns::RESPONSE, "2 for a TLS server hello",                                server_hello_type),
-    row("rep_ssl_hello_type", &[],              Type::Int,  Columns::RESPONSE, "2 for a TLS server hello",                                server_hello_type),
-    row("req.ssl_ver",        &[],              Type::Int,  Columns::REQUEST,  "the TLS version of a client hello, in two halves",        ssl_ver),
-    row("req_ssl_ver",        &[],              Type::Int,  Columns::REQUEST,  "the TLS version of a client hello, in two halves",        ssl_ver),
-    row("req.ssl_sni",        &[],              Type::Str,  Columns::REQUEST,  "the server that a client hello names",                    ssl_sni),
-    row("req_ssl_sni",        &[],              Type::Str,  Columns::REQUEST,  "the server that a client hello names",                    ssl_sni),
-    row("req.ssl_alpn",       &[],              Type::Str,  Columns::REQUEST,  "the protocols that a client hello offers",                ssl_alpn),
-    row("req.ssl_ec_ext",     &[],              Type::Bool, Columns::REQUEST,  "whether a client hello has the supported-groups extension", ssl_ec_ext),
-    row("req.ssl_st_ext",     &[],              Type::Int,  Columns::REQUEST,  "0, 1 or 2: no session ticket extension, empty, with a ticket", ssl_st_ext),
-    row("req.ssl_cipherlist",       &[],        Type::Bin,  Columns::CLIENT,   "the ciphers that a client hello offers",                  ssl_cipherlist),
-    row("req.ssl_sigalgs",          &[],        Type::Bin,  Columns::CLIENT,   "the signature algorithms that it offers",                 ssl_sigalgs),
-    row("req.ssl_supported_groups", &[],        Type::Bin,  Columns::CLIENT,   "the groups that it supports",                             ssl_supported_groups),
-    row("req.ssl_keyshare_groups",  &[],        Type::Bin,  Columns::CLIENT,   "the groups that it sends shares of",                      ssl_keyshare_groups),
+    row("res.payload_lv",     LENGTH_VALUE,     Type::Bin,  Columns::RESPONSE, "bytes that are preceded by their length",                 res_payload_lv).prepared(prepare_length),
+    row("rdp_cookie",         &[opt(ArgKind::Str)],Type::Str,  Columns::REQUEST,  "RDP cookie",                                              rdp_cookie),
+    row("rdp_cookie_cnt",     &[opt(ArgKind::Str)],Type::Int,  Columns::REQUEST,  "whether the cookie is present",                           rdp_cookie_cnt),
+    row("req.rdp_cookie",     &[opt(ArgKind::Str)],Type::Str,  Columns::REQUEST,  "RDP cookie",                                              rdp_cookie),
+    row("req.rdp_cookie_cnt", &[opt(ArgKind::Str)],Type::Int,  Columns::REQUEST,  "whether the cookie is present",                           rdp_cookie_cnt),
+    row("req.ssl_hello_type", &[],              Type::Int,  Columns::REQUEST,  "1 for a TLS ClientHello",                                 ssl_hello_type),
+    row("req_ssl_hello_type", &[],              Type::Int,  Columns::REQUEST,  "1 for a TLS ClientHello",                                 ssl_hello_type),
+    row("res.ssl_hello_type", &[],              Type::Int,  Columns::RESPONSE, "2 for a TLS ServerHello",                                 server_hello_type),
+    row("rep_ssl_hello_type", &[],              Type::Int,  Columns::RESPONSE, "2 for a TLS ServerHello",                                 server_hello_type),
+    row("req.ssl_ver",        &[],              Type::Int,  Columns::REQUEST,  "TLS version of a ClientHello, as two 16-bit halves",      ssl_ver),
+    row("req_ssl_ver",        &[],              Type::Int,  Columns::REQUEST,  "TLS version of a ClientHello, as two 16-bit halves",      ssl_ver),
+    row("req.ssl_sni",        &[],              Type::Str,  Columns::REQUEST,  "server name in a ClientHello",                            ssl_sni),
+    row("req_ssl_sni",        &[],              Type::Str,  Columns::REQUEST,  "server name in a ClientHello",                            ssl_sni),
+    row("req.ssl_alpn",       &[],              Type::Str,  Columns::REQUEST,  "protocols offered in a ClientHello",                      ssl_alpn),
+    row("req.ssl_ec_ext",     &[],              Type::Bool, Columns::REQUEST,  "whether a ClientHello has the supported_groups extension", ssl_ec_ext),
+    row("req.ssl_st_ext",     &[],              Type::Int,  Columns::REQUEST,  "session ticket extension in a ClientHello: 0 for none, 1 for empty, 2 with a ticket", ssl_st_ext),
+    row("req.ssl_cipherlist",       &[],        Type::Bin,  Columns::CLIENT,   "cipher suites offered in a ClientHello",                  ssl_cipherlist),
+    row("req.ssl_sigalgs",          &[],        Type::Bin,  Columns::CLIENT,   "signature algorithms offered in a ClientHello",           ssl_sigalgs),
+    row("req.ssl_supported_groups", &[],        Type::Bin,  Columns::CLIENT,   "groups offered in a ClientHello",                         ssl_supported_groups),
+    row("req.ssl_keyshare_groups",  &[],        Type::Bin,  Columns::CLIENT,   "groups with a key share in a ClientHello",                ssl_keyshare_groups),
 ];
 
 fn prepare(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     let negative = |arg: &Arg| matches!(arg, Arg::Int(value) if *value < 0);
     if args.iter().take(2).any(negative) {
-        return Err("offsets and lengths are not negative".into());
+        return Err("offsets and lengths must not be negative".into());
     }
     if let Some(Arg::Bytes(text)) = args.get(2) {
         let text = String::from_utf8_lossy(text);
         let relative = text.starts_with(['+', '-']);
-        let offset: i64 = text.parse().map_err(|_| format!("`{text}` is no offset"))?;
+        let offset: i64 = text.parse().map_err(|_| format!("invalid offset `{text}`"))?;
         args[2] = Arg::Int(offset);
         args.push(Arg::Int(i64::from(relative)));
     }
@@ -61,7 +61,7 @@ fn prepare(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
 /// The length field has at least one byte.
 fn prepare_length(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     if matches!(args.get(1), Some(Arg::Int(0))) {
-        return Err("the length is written in one byte at least".into());
+        return Err("the length field must have at least one byte".into());
     }
     prepare(args, scope)
 }

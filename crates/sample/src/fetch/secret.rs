@@ -17,34 +17,34 @@ const B: Columns = Columns::RESPONSE_KEPT;
 /// The table rows.
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
-    row("ssl_fc_client_random", &[], Type::Bin, F, "the random bytes of the client",   client_random::<Front>).prepared(want),
-    row("ssl_fc_server_random", &[], Type::Bin, F, "the random bytes of our side",     server_random::<Front>).prepared(want),
-    row("ssl_fc_session_id",    &[], Type::Bin, F, "the session's identifier",         session_id::<Front>).prepared(want),
-    row("ssl_fc_session_key",   &[], Type::Bin, F, "the session's key",                session_key::<Front>).prepared(want),
-    row("ssl_fc_unique_id",     &[], Type::Bin, F, "the Finished message of the client, or ours where a session is resumed", unique_id::<Front, 0>).prepared(want_finished),
-    row("ssl_bc_unique_id",     &[], Type::Bin, B, "the Finished message of the server, or ours where a session is resumed", unique_id::<Back, 1>).prepared(want_finished),
-    row("ssl_bc_client_random", &[], Type::Bin, B, "the random bytes of our side",     client_random::<Back>).prepared(want),
-    row("ssl_bc_server_random", &[], Type::Bin, B, "the random bytes of the server",   server_random::<Back>).prepared(want),
-    row("ssl_bc_session_id",    &[], Type::Bin, B, "the session's identifier",         session_id::<Back>).prepared(want),
-    row("ssl_bc_session_key",   &[], Type::Bin, B, "the session's key",                session_key::<Back>).prepared(want).partial(NO_TICKET),
-    row("ssl_fc_client_early_traffic_secret",     &[], Type::Str, F, "the secret of early data",                     secret::<Front, CLIENT_EARLY>),
-    row("ssl_fc_client_handshake_traffic_secret", &[], Type::Str, F, "the secret of the client's handshake",         secret::<Front, CLIENT_HANDSHAKE>),
-    row("ssl_fc_server_handshake_traffic_secret", &[], Type::Str, F, "the secret of our handshake",                  secret::<Front, SERVER_HANDSHAKE>),
-    row("ssl_fc_client_traffic_secret_0",         &[], Type::Str, F, "the secret of what the client sends",          secret::<Front, CLIENT_TRAFFIC>),
-    row("ssl_fc_server_traffic_secret_0",         &[], Type::Str, F, "the secret of what we send",                   secret::<Front, SERVER_TRAFFIC>),
-    row("ssl_fc_exporter_secret",                 &[], Type::Str, F, "the secret that keys for others come from",    secret::<Front, EXPORTER>),
-    row("ssl_fc_early_exporter_secret",           &[], Type::Str, F, "the same of early data",                       secret::<Front, EARLY_EXPORTER>).partial(NO_EARLY),
-    row("ssl_bc_client_early_traffic_secret",     &[], Type::Str, F, "the secret of early data",                     secret::<Back, CLIENT_EARLY>),
-    row("ssl_bc_client_handshake_traffic_secret", &[], Type::Str, F, "the secret of our handshake",                  secret::<Back, CLIENT_HANDSHAKE>),
-    row("ssl_bc_server_handshake_traffic_secret", &[], Type::Str, F, "the secret of the server's handshake",         secret::<Back, SERVER_HANDSHAKE>),
-    row("ssl_bc_client_traffic_secret_0",         &[], Type::Str, F, "the secret of what we send",                   secret::<Back, CLIENT_TRAFFIC>),
-    row("ssl_bc_server_traffic_secret_0",         &[], Type::Str, F, "the secret of what the server sends",          secret::<Back, SERVER_TRAFFIC>),
-    row("ssl_bc_exporter_secret",                 &[], Type::Str, F, "the secret that keys for others come from",    secret::<Back, EXPORTER>),
-    row("ssl_bc_early_exporter_secret",           &[], Type::Str, F, "the same of early data",                       secret::<Back, EARLY_EXPORTER>).partial(NO_EARLY),
+    row("ssl_fc_client_random", &[], Type::Bin, F, "client random",                    client_random::<Front>).prepared(want),
+    row("ssl_fc_server_random", &[], Type::Bin, F, "our random",                       server_random::<Front>).prepared(want),
+    row("ssl_fc_session_id",    &[], Type::Bin, F, "session ID",                       session_id::<Front>).prepared(want),
+    row("ssl_fc_session_key",   &[], Type::Bin, F, "master key of the session",        session_key::<Front>).prepared(want),
+    row("ssl_fc_unique_id",     &[], Type::Bin, F, "Finished message of the client, or ours if the session was resumed", unique_id::<Front, 0>).prepared(want_finished),
+    row("ssl_bc_unique_id",     &[], Type::Bin, B, "Finished message of the server, or ours if the session was resumed", unique_id::<Back, 1>).prepared(want_finished),
+    row("ssl_bc_client_random", &[], Type::Bin, B, "our random",                       client_random::<Back>).prepared(want),
+    row("ssl_bc_server_random", &[], Type::Bin, B, "server random",                    server_random::<Back>).prepared(want),
+    row("ssl_bc_session_id",    &[], Type::Bin, B, "session ID",                       session_id::<Back>).prepared(want),
+    row("ssl_bc_session_key",   &[], Type::Bin, B, "master key of the session",        session_key::<Back>).prepared(want).partial(NO_TICKET),
+    row("ssl_fc_client_early_traffic_secret",     &[], Type::Str, F, "early traffic secret of the client",           secret::<Front, CLIENT_EARLY>),
+    row("ssl_fc_client_handshake_traffic_secret", &[], Type::Str, F, "handshake traffic secret of the client",       secret::<Front, CLIENT_HANDSHAKE>),
+    row("ssl_fc_server_handshake_traffic_secret", &[], Type::Str, F, "our handshake traffic secret",                 secret::<Front, SERVER_HANDSHAKE>),
+    row("ssl_fc_client_traffic_secret_0",         &[], Type::Str, F, "traffic secret of the client",                 secret::<Front, CLIENT_TRAFFIC>),
+    row("ssl_fc_server_traffic_secret_0",         &[], Type::Str, F, "our traffic secret",                           secret::<Front, SERVER_TRAFFIC>),
+    row("ssl_fc_exporter_secret",                 &[], Type::Str, F, "exporter secret",                              secret::<Front, EXPORTER>),
+    row("ssl_fc_early_exporter_secret",           &[], Type::Str, F, "early exporter secret",                        secret::<Front, EARLY_EXPORTER>).partial(NO_EARLY),
+    row("ssl_bc_client_early_traffic_secret",     &[], Type::Str, F, "early traffic secret of the client",           secret::<Back, CLIENT_EARLY>),
+    row("ssl_bc_client_handshake_traffic_secret", &[], Type::Str, F, "our handshake traffic secret",                 secret::<Back, CLIENT_HANDSHAKE>),
+    row("ssl_bc_server_handshake_traffic_secret", &[], Type::Str, F, "handshake traffic secret of the server",       secret::<Back, SERVER_HANDSHAKE>),
+    row("ssl_bc_client_traffic_secret_0",         &[], Type::Str, F, "our traffic secret",                           secret::<Back, CLIENT_TRAFFIC>),
+    row("ssl_bc_server_traffic_secret_0",         &[], Type::Str, F, "traffic secret of the server",                 secret::<Back, SERVER_TRAFFIC>),
+    row("ssl_bc_exporter_secret",                 &[], Type::Str, F, "exporter secret",                              secret::<Back, EXPORTER>),
+    row("ssl_bc_early_exporter_secret",           &[], Type::Str, F, "early exporter secret",                        secret::<Back, EARLY_EXPORTER>).partial(NO_EARLY),
 ];
 
-const NO_EARLY: &str = "never anything: rustls keeps it to itself";
-const NO_TICKET: &str = "of TLS 1.2 alone: rustls keeps what comes with a server's tickets to itself";
+const NO_EARLY: &str = "never available: rustls does not expose it";
+const NO_TICKET: &str = "only with TLS 1.2: rustls does not expose resumption secrets of servers";
 
 /// The labels of secrets in key logs.
 const LABELS: [&str; 7] = [

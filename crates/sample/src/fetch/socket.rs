@@ -14,23 +14,23 @@ const UNIT: &[Spec] = &[opt(ArgKind::Str)];
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
     //  name             arguments  gives      where                   description
-    row("fc_rtt",        UNIT,      Type::Int, Columns::CLIENT,        "the round trip time to the client, in ms or us",     fc_rtt).prepared(prepare_unit),
+    row("fc_rtt",        UNIT,      Type::Int, Columns::CLIENT,        "round-trip time to the client, in ms or us",         fc_rtt).prepared(prepare_unit),
     row("fc_rttvar",     UNIT,      Type::Int, Columns::CLIENT,        "its variance, in ms or us",                          fc_rttvar).prepared(prepare_unit),
-    row("fc_unacked",    UNIT,       Type::Int, Columns::CLIENT,        "segments sent to the client, not acknowledged",      fc_unacked).prepared(prepare_unit),
-    row("fc_sacked",     UNIT,       Type::Int, Columns::CLIENT,        "segments that the client acknowledged selectively",  fc_sacked).prepared(prepare_unit),
-    row("fc_retrans",    UNIT,       Type::Int, Columns::CLIENT,        "segments sent to the client again",                  fc_retrans).prepared(prepare_unit),
-    row("fc_fackets",    UNIT,       Type::Int, Columns::CLIENT,        "segments that the client acknowledged forward",      fc_fackets).prepared(prepare_unit),
-    row("fc_lost",       UNIT,       Type::Int, Columns::CLIENT,        "segments lost on the way to the client",             fc_lost).prepared(prepare_unit),
-    row("fc_reordering", UNIT,       Type::Int, Columns::CLIENT,        "how far segments are reordered on the way",          fc_reordering).prepared(prepare_unit),
-    row("fc_saved_syn",  &[],       Type::Bin, Columns::CLIENT,        "the SYN that the connection began with (`tcp-ss`)",  fc_saved_syn),
-    row("bc_rtt",        UNIT,      Type::Int, Columns::CLIENT,        "the round trip time to the server, in ms or us",     bc_rtt).prepared(prepare_server_unit),
+    row("fc_unacked",    UNIT,       Type::Int, Columns::CLIENT,        "unacknowledged segments sent to the client",         fc_unacked).prepared(prepare_unit),
+    row("fc_sacked",     UNIT,       Type::Int, Columns::CLIENT,        "selectively acknowledged segments",                  fc_sacked).prepared(prepare_unit),
+    row("fc_retrans",    UNIT,       Type::Int, Columns::CLIENT,        "retransmitted segments",                             fc_retrans).prepared(prepare_unit),
+    row("fc_fackets",    UNIT,       Type::Int, Columns::CLIENT,        "forward acknowledged segments",                      fc_fackets).prepared(prepare_unit),
+    row("fc_lost",       UNIT,       Type::Int, Columns::CLIENT,        "lost segments",                                      fc_lost).prepared(prepare_unit),
+    row("fc_reordering", UNIT,       Type::Int, Columns::CLIENT,        "reordering distance of segments",                    fc_reordering).prepared(prepare_unit),
+    row("fc_saved_syn",  &[],       Type::Bin, Columns::CLIENT,        "SYN packet of the connection (`tcp-ss`)",            fc_saved_syn),
+    row("bc_rtt",        UNIT,      Type::Int, Columns::CLIENT,        "round-trip time to the server, in ms or us",         bc_rtt).prepared(prepare_server_unit),
     row("bc_rttvar",     UNIT,      Type::Int, Columns::CLIENT,        "its variance, in ms or us",                          bc_rttvar).prepared(prepare_server_unit),
-    row("fc_err",        &[],       Type::Int, Columns::CLIENT,        "the error of the client's connection, 0 for none",   fc_err),
-    row("fc_err_name",   &[],       Type::Str, Columns::CLIENT,        "its name",                                           fc_err_name),
-    row("fc_err_str",    &[],       Type::Str, Columns::CLIENT,        "it in words",                                        fc_err_str),
-    row("bc_err",        &[],       Type::Int, Columns::RESPONSE_KEPT, "the error of the connection to the server, 0 for none", bc_err),
-    row("bc_err_name",   &[],       Type::Str, Columns::RESPONSE_KEPT, "its name",                                           bc_err_name),
-    row("bc_err_str",    &[],       Type::Str, Columns::RESPONSE_KEPT, "it in words",                                        bc_err_str),
+    row("fc_err",        &[],       Type::Int, Columns::CLIENT,        "error code of the client connection, 0 for none",    fc_err),
+    row("fc_err_name",   &[],       Type::Str, Columns::CLIENT,        "name of that error",                                 fc_err_name),
+    row("fc_err_str",    &[],       Type::Str, Columns::CLIENT,        "description of that error",                          fc_err_str),
+    row("bc_err",        &[],       Type::Int, Columns::RESPONSE_KEPT, "error code of the server connection, 0 for none",    bc_err),
+    row("bc_err_name",   &[],       Type::Str, Columns::RESPONSE_KEPT, "name of that error",                                 bc_err_name),
+    row("bc_err_str",    &[],       Type::Str, Columns::RESPONSE_KEPT, "description of that error",                          bc_err_str),
 ];
 
 /// Converts the unit into its length in µs. HAProxy accepts a unit for counters as well, without effect.
@@ -38,7 +38,7 @@ fn prepare_unit(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     args[0] = Arg::Int(match text_of(&args[0]) {
         b"" | b"ms" => 1000,
         b"us" => 1,
-        other => return Err(format!("`{}` is no unit; they are ms and us", String::from_utf8_lossy(other))),
+        other => return Err(format!("unknown unit `{}`; use ms or us", String::from_utf8_lossy(other))),
     });
     Ok(())
 }

@@ -17,16 +17,16 @@ const LAYERS: &[Spec] = &[opt(ArgKind::Int)];
 pub(super) static FETCHES: &[Fetch] = &[
     //  name              arguments  gives       where                    description
     row("fs.aborted",     &[],       Type::Bool, Columns::CLIENT_SESSION, "whether the client aborted the stream",              fs_aborted),
-    row("fs.id",          &[],       Type::Int,  Columns::CLIENT_SESSION, "the stream's number on its client's connection",     fs_id),
-    row("fs.debug_str",   LAYERS,    Type::Str,  Columns::CLIENT_SESSION, "the client's side, layer by layer, for those who look for faults", fs_debug_str),
-    row("fs.rst_code",    &[],       Type::Int,  Columns::CLIENT_SESSION, "the code of the client's reset, with HTTP/2",        fs_rst_code),
+    row("fs.id",          &[],       Type::Int,  Columns::CLIENT_SESSION, "ID of the stream on the client connection",          fs_id),
+    row("fs.debug_str",   LAYERS,    Type::Str,  Columns::CLIENT_SESSION, "debug output of the client side, layer by layer",    fs_debug_str),
+    row("fs.rst_code",    &[],       Type::Int,  Columns::CLIENT_SESSION, "reset code sent by the client, with HTTP/2",         fs_rst_code),
     row("bs.aborted",     &[],       Type::Bool, Columns::RESPONSE_KEPT,  "whether the server aborted the stream",              bs_aborted),
-    row("bs.id",          &[],       Type::Int,  Columns::RESPONSE_KEPT,  "the stream's number on the connection to the server", bs_id),
-    row("bs.debug_str",   LAYERS,    Type::Str,  Columns::RESPONSE_KEPT,  "the server's side, layer by layer",                        bs_debug_str),
-    row("bs.rst_code",    &[],       Type::Int,  Columns::RESPONSE_KEPT,  "the code of the server's reset, with HTTP/2",        bs_rst_code),
+    row("bs.id",          &[],       Type::Int,  Columns::RESPONSE_KEPT,  "ID of the stream on the server connection",          bs_id),
+    row("bs.debug_str",   LAYERS,    Type::Str,  Columns::RESPONSE_KEPT,  "debug output of the server side",                          bs_debug_str),
+    row("bs.rst_code",    &[],       Type::Int,  Columns::RESPONSE_KEPT,  "reset code sent by the server, with HTTP/2",         bs_rst_code),
     row("last_entity",    &[],       Type::Str,  Columns::INTERNAL,       "file and line of the rule that ended the evaluation", last_entity),
-    row("waiting_entity", &[],       Type::Str,  Columns::INTERNAL,       "file and line of the rule that was being waited for", waiting_entity),
-    row("term_events",    &[],       Type::Str,  Columns::INTERNAL,       "what each layer saw of the stream's end, from the client's connection to the server's", term_events),
+    row("waiting_entity", &[],       Type::Str,  Columns::INTERNAL,       "file and line of the rule that processing waits for", waiting_entity),
+    row("term_events",    &[],       Type::Str,  Columns::INTERNAL,       "termination events of each layer, from the client connection to the server connection", term_events),
 ];
 
 fn fs_aborted<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

@@ -56,59 +56,59 @@ pub(super) static FETCHES: &[Fetch] = rows! {
     ["sc_conn_cnt" "sc0_conn_cnt" "sc1_conn_cnt" "sc2_conn_cnt" "src_conn_cnt" CONN_CNT 0 "connections so far"]
     ["sc_conn_cur" "sc0_conn_cur" "sc1_conn_cur" "sc2_conn_cur" "src_conn_cur" CONN_CUR 0 "connections now"]
     ["sc_conn_rate" "sc0_conn_rate" "sc1_conn_rate" "sc2_conn_rate" "src_conn_rate" CONN_RATE 0 "connections in a period"]
-    ["sc_glitch_cnt" "sc0_glitch_cnt" "sc1_glitch_cnt" "sc2_glitch_cnt" "src_glitch_cnt" GLITCH_CNT 0 "breaches of protocols so far"]
-    ["sc_glitch_rate" "sc0_glitch_rate" "sc1_glitch_rate" "sc2_glitch_rate" "src_glitch_rate" GLITCH_RATE 0 "breaches of protocols in a period"]
-    ["sc_http_err_cnt" "sc0_http_err_cnt" "sc1_http_err_cnt" "sc2_http_err_cnt" "src_http_err_cnt" HTTP_ERR_CNT 0 "requests in error so far"]
-    ["sc_http_err_rate" "sc0_http_err_rate" "sc1_http_err_rate" "sc2_http_err_rate" "src_http_err_rate" HTTP_ERR_RATE 0 "requests in error in a period"]
-    ["sc_http_fail_cnt" "sc0_http_fail_cnt" "sc1_http_fail_cnt" "sc2_http_fail_cnt" "src_http_fail_cnt" HTTP_FAIL_CNT 0 "responses that failed so far"]
-    ["sc_http_fail_rate" "sc0_http_fail_rate" "sc1_http_fail_rate" "sc2_http_fail_rate" "src_http_fail_rate" HTTP_FAIL_RATE 0 "responses that failed in a period"]
+    ["sc_glitch_cnt" "sc0_glitch_cnt" "sc1_glitch_cnt" "sc2_glitch_cnt" "src_glitch_cnt" GLITCH_CNT 0 "protocol errors so far"]
+    ["sc_glitch_rate" "sc0_glitch_rate" "sc1_glitch_rate" "sc2_glitch_rate" "src_glitch_rate" GLITCH_RATE 0 "protocol errors in a period"]
+    ["sc_http_err_cnt" "sc0_http_err_cnt" "sc1_http_err_cnt" "sc2_http_err_cnt" "src_http_err_cnt" HTTP_ERR_CNT 0 "request errors so far"]
+    ["sc_http_err_rate" "sc0_http_err_rate" "sc1_http_err_rate" "sc2_http_err_rate" "src_http_err_rate" HTTP_ERR_RATE 0 "request errors in a period"]
+    ["sc_http_fail_cnt" "sc0_http_fail_cnt" "sc1_http_fail_cnt" "sc2_http_fail_cnt" "src_http_fail_cnt" HTTP_FAIL_CNT 0 "failed responses so far"]
+    ["sc_http_fail_rate" "sc0_http_fail_rate" "sc1_http_fail_rate" "sc2_http_fail_rate" "src_http_fail_rate" HTTP_FAIL_RATE 0 "failed responses in a period"]
     ["sc_http_req_cnt" "sc0_http_req_cnt" "sc1_http_req_cnt" "sc2_http_req_cnt" "src_http_req_cnt" HTTP_REQ_CNT 0 "requests so far"]
     ["sc_http_req_rate" "sc0_http_req_rate" "sc1_http_req_rate" "sc2_http_req_rate" "src_http_req_rate" HTTP_REQ_RATE 0 "requests in a period"]
     ["sc_kbytes_in" "sc0_kbytes_in" "sc1_kbytes_in" "sc2_kbytes_in" "src_kbytes_in" KBYTES_IN 0 "kilobytes from the client so far"]
     ["sc_kbytes_out" "sc0_kbytes_out" "sc1_kbytes_out" "sc2_kbytes_out" "src_kbytes_out" KBYTES_OUT 0 "kilobytes to the client so far"]
     ["sc_sess_cnt" "sc0_sess_cnt" "sc1_sess_cnt" "sc2_sess_cnt" "src_sess_cnt" SESS_CNT 0 "sessions so far"]
     ["sc_sess_rate" "sc0_sess_rate" "sc1_sess_rate" "sc2_sess_rate" "src_sess_rate" SESS_RATE 0 "sessions in a period"]
-    ["sc_clr_gpc0" "sc0_clr_gpc0" "sc1_clr_gpc0" "sc2_clr_gpc0" "src_clr_gpc0" CLEAR 0 "the first counter, which is set to 0"]
-    ["sc_clr_gpc1" "sc0_clr_gpc1" "sc1_clr_gpc1" "sc2_clr_gpc1" "src_clr_gpc1" CLEAR 1 "the second counter, which is set to 0"]
-    ["sc_get_gpc0" "sc0_get_gpc0" "sc1_get_gpc0" "sc2_get_gpc0" "src_get_gpc0" GPC 0 "the first general purpose counter"]
-    ["sc_get_gpc1" "sc0_get_gpc1" "sc1_get_gpc1" "sc2_get_gpc1" "src_get_gpc1" GPC 1 "the second general purpose counter"]
-    ["sc_get_gpt0" "sc0_get_gpt0" "sc1_get_gpt0" "sc2_get_gpt0" "src_get_gpt0" GPT 0 "the first general purpose tag"]
+    ["sc_clr_gpc0" "sc0_clr_gpc0" "sc1_clr_gpc0" "sc2_clr_gpc0" "src_clr_gpc0" CLEAR 0 "first counter, reset to 0"]
+    ["sc_clr_gpc1" "sc0_clr_gpc1" "sc1_clr_gpc1" "sc2_clr_gpc1" "src_clr_gpc1" CLEAR 1 "second counter, reset to 0"]
+    ["sc_get_gpc0" "sc0_get_gpc0" "sc1_get_gpc0" "sc2_get_gpc0" "src_get_gpc0" GPC 0 "first general purpose counter"]
+    ["sc_get_gpc1" "sc0_get_gpc1" "sc1_get_gpc1" "sc2_get_gpc1" "src_get_gpc1" GPC 1 "second general purpose counter"]
+    ["sc_get_gpt0" "sc0_get_gpt0" "sc1_get_gpt0" "sc2_get_gpt0" "src_get_gpt0" GPT 0 "first general purpose tag"]
     ["sc_gpc0_rate" "sc0_gpc0_rate" "sc1_gpc0_rate" "sc2_gpc0_rate" "src_gpc0_rate" GPC_RATE 0 "increments of the first counter in a period"]
     ["sc_gpc1_rate" "sc0_gpc1_rate" "sc1_gpc1_rate" "sc2_gpc1_rate" "src_gpc1_rate" GPC_RATE 1 "increments of the second counter in a period"]
-    ["sc_inc_gpc0" "sc0_inc_gpc0" "sc1_inc_gpc0" "sc2_inc_gpc0" "src_inc_gpc0" INCREMENT 0 "the first counter, incremented"]
-    ["sc_inc_gpc1" "sc0_inc_gpc1" "sc1_inc_gpc1" "sc2_inc_gpc1" "src_inc_gpc1" INCREMENT 1 "the second counter, incremented"]
+    ["sc_inc_gpc0" "sc0_inc_gpc0" "sc1_inc_gpc0" "sc2_inc_gpc0" "src_inc_gpc0" INCREMENT 0 "first counter after an increment"]
+    ["sc_inc_gpc1" "sc0_inc_gpc1" "sc1_inc_gpc1" "sc2_inc_gpc1" "src_inc_gpc1" INCREMENT 1 "second counter after an increment"]
     of arrays
-    ["sc_clr_gpc" "src_clr_gpc" CLEAR "a counter of the array, which is set to 0"]
-    ["sc_get_gpc" "src_get_gpc" GPC "a counter of the array"]
-    ["sc_get_gpt" "src_get_gpt" GPT "a tag of the array"]
-    ["sc_gpc_rate" "src_gpc_rate" GPC_RATE "increments of a counter of the array in a period"]
-    ["sc_inc_gpc" "src_inc_gpc" INCREMENT "a counter of the array, incremented"]
+    ["sc_clr_gpc" "src_clr_gpc" CLEAR "element of the counter array, reset to 0"]
+    ["sc_get_gpc" "src_get_gpc" GPC "element of the counter array"]
+    ["sc_get_gpt" "src_get_gpt" GPT "element of the tag array"]
+    ["sc_gpc_rate" "src_gpc_rate" GPC_RATE "increments of a counter array element in a period"]
+    ["sc_inc_gpc" "src_inc_gpc" INCREMENT "element of the counter array after an increment"]
     and
-    row("sc_trackers",  COUNTER, Type::Int, Columns::INTERNAL, "how many track it", any::<{ number::TRACKERS }, 0>).prepared(a_counter),
-    row("sc0_trackers", OTHER,   Type::Int, Columns::INTERNAL, "how many track it", fixed::<0, { number::TRACKERS }, 0>),
-    row("sc1_trackers", OTHER,   Type::Int, Columns::INTERNAL, "how many track it", fixed::<1, { number::TRACKERS }, 0>),
-    row("sc2_trackers", OTHER,   Type::Int, Columns::INTERNAL, "how many track it", fixed::<2, { number::TRACKERS }, 0>),
-    row("sc_tracked",   COUNTER, Type::Bool, Columns::INTERNAL, "whether anything is tracked", tracked).prepared(a_counter),
-    row("sc0_tracked",  OTHER,   Type::Bool, Columns::INTERNAL, "whether anything is tracked", tracked_by::<0>),
-    row("sc1_tracked",  OTHER,   Type::Bool, Columns::INTERNAL, "whether anything is tracked", tracked_by::<1>),
-    row("sc2_tracked",  OTHER,   Type::Bool, Columns::INTERNAL, "whether anything is tracked", tracked_by::<2>),
-    row("sc_key",       JUST_COUNTER, Type::Any, Columns::INTERNAL, "the key that is tracked", key).prepared(a_counter),
-    row("sc0_key",      &[],     Type::Any, Columns::INTERNAL, "the key that is tracked", key_of::<0>),
-    row("sc1_key",      &[],     Type::Any, Columns::INTERNAL, "the key that is tracked", key_of::<1>),
-    row("sc2_key",      &[],     Type::Any, Columns::INTERNAL, "the key that is tracked", key_of::<2>),
-    row("sc1_clr_gpc",  COUNTER, Type::Int, Columns::INTERNAL, "a counter of the array, which is set to 0", clear_second).prepared(an_element),
-    row("src_updt_conn_cnt", OWN, Type::Int, Columns::CLIENT,  "connections so far, this one among them", count_connection),
-    row("table_avl",    OWN,     Type::Int, Columns::INTERNAL, "how many entries the table has room for", available),
-    row("table_cnt",    OWN,     Type::Int, Columns::INTERNAL, "how many entries the table has", used),
+    row("sc_trackers",  COUNTER, Type::Int, Columns::INTERNAL, "number of connections or requests that track the entry", any::<{ number::TRACKERS }, 0>).prepared(a_counter),
+    row("sc0_trackers", OTHER,   Type::Int, Columns::INTERNAL, "number of connections or requests that track the entry", fixed::<0, { number::TRACKERS }, 0>),
+    row("sc1_trackers", OTHER,   Type::Int, Columns::INTERNAL, "number of connections or requests that track the entry", fixed::<1, { number::TRACKERS }, 0>),
+    row("sc2_trackers", OTHER,   Type::Int, Columns::INTERNAL, "number of connections or requests that track the entry", fixed::<2, { number::TRACKERS }, 0>),
+    row("sc_tracked",   COUNTER, Type::Bool, Columns::INTERNAL, "whether an entry is tracked", tracked).prepared(a_counter),
+    row("sc0_tracked",  OTHER,   Type::Bool, Columns::INTERNAL, "whether an entry is tracked", tracked_by::<0>),
+    row("sc1_tracked",  OTHER,   Type::Bool, Columns::INTERNAL, "whether an entry is tracked", tracked_by::<1>),
+    row("sc2_tracked",  OTHER,   Type::Bool, Columns::INTERNAL, "whether an entry is tracked", tracked_by::<2>),
+    row("sc_key",       JUST_COUNTER, Type::Any, Columns::INTERNAL, "key of the tracked entry", key).prepared(a_counter),
+    row("sc0_key",      &[],     Type::Any, Columns::INTERNAL, "key of the tracked entry", key_of::<0>),
+    row("sc1_key",      &[],     Type::Any, Columns::INTERNAL, "key of the tracked entry", key_of::<1>),
+    row("sc2_key",      &[],     Type::Any, Columns::INTERNAL, "key of the tracked entry", key_of::<2>),
+    row("sc1_clr_gpc",  COUNTER, Type::Int, Columns::INTERNAL, "element of the counter array, reset to 0", clear_second).prepared(an_element),
+    row("src_updt_conn_cnt", OWN, Type::Int, Columns::CLIENT,  "connections so far, including this one", count_connection),
+    row("table_avl",    OWN,     Type::Int, Columns::INTERNAL, "number of free entries of the table", available),
+    row("table_cnt",    OWN,     Type::Int, Columns::INTERNAL, "number of entries in the table", used),
 };
 
 /// Warns about a counter number beyond `tune.stick-counters`: as in HAProxy it has no value.
 fn check_counter(number: Option<i64>, scope: &Scope<'_>) {
     let most = i64::from(scope.names.stick_counters());
     if let Some(number) = number.filter(|number| !(0..most).contains(number)) {
-        let text = format!("nothing can be tracked with the number {number}: there are {most} counters");
+        let text = format!("counter {number} does not exist: the number of tracked counters is {most}");
         let warning = diag::Diagnostic::warning(text);
-        scope.names.warn(warning.help("`tune.stick-counters` in the global section says how many"));
+        scope.names.warn(warning.help("set their number with `tune.stick-counters` in the global section"));
     }
 }
 
@@ -127,7 +127,7 @@ fn a_counter(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
 /// Warns about an array index that no array has.
 pub(crate) fn an_element(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     if let Some(number) = number_at(args, 0).filter(|number| !(0..100).contains(number)) {
-        let text = format!("no array has an element {number}: they are numbered from 0 to 99");
+        let text = format!("array index {number} is out of range: elements are numbered from 0 to 99");
         scope.names.warn(diag::Diagnostic::warning(text));
     }
     Ok(())

@@ -11,17 +11,17 @@ use crate::value::{Type, Value};
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
     //  name                    arguments          gives      where                   description
-    row("accept_date",          &[opt(ArgKind::Str)], Type::Int, Columns::CLIENT,        "when the connection was accepted",            accept_date).prepared(prepare_unit),
-    row("request_date",         &[opt(ArgKind::Str)], Type::Int, Columns::REQUEST_KEPT,  "when the request began",                      request_date).prepared(prepare_unit),
+    row("accept_date",          &[opt(ArgKind::Str)], Type::Int, Columns::CLIENT,        "date when the connection was accepted",       accept_date).prepared(prepare_unit),
+    row("request_date",         &[opt(ArgKind::Str)], Type::Int, Columns::REQUEST_KEPT,  "date when the request started",               request_date).prepared(prepare_unit),
     row("fc.timer.handshake",   &[],               Type::Int, Columns::CLIENT,        "Th: handshakes, in ms",                       fc_timer_handshake),
     row("fc.timer.total",       &[],               Type::Int, Columns::FRONTEND,      "Tt: from accept to close, in ms",             fc_timer_total).late(),
     row("req.timer.idle",       &[],               Type::Int, Columns::REQUEST,       "Ti: idle before the request, in ms",          req_timer_idle),
     row("req.timer.tq",         &[],               Type::Int, Columns::REQUEST,       "Tq: handshake, idle and request, in ms",      req_timer_tq),
     row("req.timer.hdr",        &[],               Type::Int, Columns::REQUEST,       "TR: from the first byte of the request to its last header, in ms", req_timer_hdr),
-    row("req.timer.queue",      &[],               Type::Int, Columns::RESPONSE_KEPT, "Tw: in queues, in ms",                        req_timer_queue),
+    row("req.timer.queue",      &[],               Type::Int, Columns::RESPONSE_KEPT, "Tw: time in queues, in ms",                   req_timer_queue),
     row("bc.timer.connect",     &[],               Type::Int, Columns::RESPONSE_KEPT, "Tc: connecting, in ms",                       bc_timer_connect),
-    row("res.timer.hdr",        &[],               Type::Int, Columns::RESPONSE,      "Tr: until the response's head, in ms",        res_timer_hdr),
-    row("res.timer.data",       &[],               Type::Int, Columns::TRANSFER,      "Td: transferring data, in ms",                res_timer_data).late(),
+    row("res.timer.hdr",        &[],               Type::Int, Columns::RESPONSE,      "Tr: time to the response headers, in ms",     res_timer_hdr),
+    row("res.timer.data",       &[],               Type::Int, Columns::TRANSFER,      "Td: data transfer time, in ms",               res_timer_data).late(),
     row("txn.timer.total",      &[],               Type::Int, Columns::REQUEST_KEPT,  "Ta: active time of the request, in ms",       txn_timer_total).late(),
     row("txn.timer.user",       &[],               Type::Int, Columns::REQUEST_KEPT,  "Tu: as seen by the user, in ms",              txn_timer_user).late(),
     row("bytes_in",             &[],               Type::Int, Columns::REQUEST_KEPT,  "bytes received from the client",              req_bytes_in).late(),

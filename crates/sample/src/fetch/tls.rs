@@ -13,39 +13,40 @@ const F: Columns = Columns::CLIENT_SESSION;
 const B: Columns = Columns::RESPONSE_KEPT;
 
 /// NPN was superseded by ALPN.
-const NO_NPN: &str = "never anything: NPN is not spoken, as by HAProxy with OpenSSL 3";
+const NO_NPN: &str =
+    "never available: NPN is obsolete, and HAProxy with OpenSSL 3 does not support it either";
 
 /// The table rows.
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
     row("ssl_fc",             &[], Type::Bool, F, "whether the client's connection uses TLS",   is_tls::<Front>),
-    row("ssl_fc_protocol",    &[], Type::Str,  F, "the TLS version",                            protocol::<Front>),
-    row("ssl_fc_cipher",      &[], Type::Str,  F, "the cipher",                                 cipher::<Front>),
-    row("ssl_fc_alg_keysize", &[], Type::Int,  F, "bits of the cipher's key",                   key_size::<Front>),
-    row("ssl_fc_use_keysize", &[], Type::Int,  F, "bits of it that are used",                   key_size::<Front>),
-    row("ssl_fc_curve",       &[], Type::Str,  F, "the group of the key exchange",              curve::<Front>),
-    row("ssl_fc_has_sni",     &[], Type::Bool, F, "whether the client named a server",          ssl_fc_has_sni),
-    row("ssl_fc_sni",         &[], Type::Str,  F, "the server the client named",                sni::<Front>),
-    row("ssl_fc_alpn",        &[], Type::Str,  F, "the protocol negotiated",                    alpn::<Front>),
-    row("ssl_fc_npn",         &[], Type::Str,  F, "the protocol negotiated with NPN",           npn).partial(NO_NPN),
+    row("ssl_fc_protocol",    &[], Type::Str,  F, "TLS version",                                protocol::<Front>),
+    row("ssl_fc_cipher",      &[], Type::Str,  F, "cipher suite",                               cipher::<Front>),
+    row("ssl_fc_alg_keysize", &[], Type::Int,  F, "size of the cipher key in bits",             key_size::<Front>),
+    row("ssl_fc_use_keysize", &[], Type::Int,  F, "number of key bits in use",                  key_size::<Front>),
+    row("ssl_fc_curve",       &[], Type::Str,  F, "key exchange group",                         curve::<Front>),
+    row("ssl_fc_has_sni",     &[], Type::Bool, F, "whether the client sent SNI",                ssl_fc_has_sni),
+    row("ssl_fc_sni",         &[], Type::Str,  F, "server name sent by the client (SNI)",       sni::<Front>),
+    row("ssl_fc_alpn",        &[], Type::Str,  F, "protocol negotiated with ALPN",              alpn::<Front>),
+    row("ssl_fc_npn",         &[], Type::Str,  F, "protocol negotiated with NPN",               npn).partial(NO_NPN),
     row("ssl_fc_is_resumed",  &[], Type::Bool, F, "whether a TLS session was resumed",          is_resumed::<Front>),
-    row("ssl_fc_has_early",   &[], Type::Bool, F, "whether early data came before the end of the handshake", ssl_fc_has_early),
-    row("ssl_fc_early_rcvd",  &[], Type::Bool, F, "whether early data came at all",             ssl_fc_early_rcvd),
-    row("ssl_fc_err",         &[], Type::Int,  F, "the TLS error",                              err::<Front>),
-    row("ssl_fc_err_str",     &[], Type::Str,  F, "the TLS error in words",                     err_str::<Front>),
-    row("ssl_fc_crtname",     &[], Type::Str,  F, "what the certificate shown to the client is called", ssl_fc_crtname),
+    row("ssl_fc_has_early",   &[], Type::Bool, F, "whether early data was received before the handshake completed", ssl_fc_has_early),
+    row("ssl_fc_early_rcvd",  &[], Type::Bool, F, "whether early data was received",            ssl_fc_early_rcvd),
+    row("ssl_fc_err",         &[], Type::Int,  F, "TLS error code",                             err::<Front>),
+    row("ssl_fc_err_str",     &[], Type::Str,  F, "description of the TLS error",               err_str::<Front>),
+    row("ssl_fc_crtname",     &[], Type::Str,  F, "name of the certificate presented to the client", ssl_fc_crtname),
     row("ssl_bc",             &[], Type::Bool, B, "whether the connection to the server uses TLS", is_tls::<Back>),
-    row("ssl_bc_protocol",    &[], Type::Str,  B, "the TLS version",                            protocol::<Back>),
-    row("ssl_bc_cipher",      &[], Type::Str,  B, "the cipher",                                 cipher::<Back>),
-    row("ssl_bc_alg_keysize", &[], Type::Int,  B, "bits of the cipher's key",                   key_size::<Back>),
-    row("ssl_bc_use_keysize", &[], Type::Int,  B, "bits of it that are used",                   key_size::<Back>),
-    row("ssl_bc_curve",       &[], Type::Str,  B, "the group of the key exchange",              curve::<Back>),
-    row("ssl_bc_sni",         &[], Type::Str,  B, "the name sent to the server",                sni::<Back>),
-    row("ssl_bc_alpn",        &[], Type::Str,  B, "the protocol negotiated",                    alpn::<Back>),
-    row("ssl_bc_npn",         &[], Type::Str,  B, "the protocol negotiated with NPN",           npn).partial(NO_NPN),
+    row("ssl_bc_protocol",    &[], Type::Str,  B, "TLS version",                                protocol::<Back>),
+    row("ssl_bc_cipher",      &[], Type::Str,  B, "cipher suite",                               cipher::<Back>),
+    row("ssl_bc_alg_keysize", &[], Type::Int,  B, "size of the cipher key in bits",             key_size::<Back>),
+    row("ssl_bc_use_keysize", &[], Type::Int,  B, "number of key bits in use",                  key_size::<Back>),
+    row("ssl_bc_curve",       &[], Type::Str,  B, "key exchange group",                         curve::<Back>),
+    row("ssl_bc_sni",         &[], Type::Str,  B, "server name sent to the server (SNI)",       sni::<Back>),
+    row("ssl_bc_alpn",        &[], Type::Str,  B, "protocol negotiated with ALPN",              alpn::<Back>),
+    row("ssl_bc_npn",         &[], Type::Str,  B, "protocol negotiated with NPN",               npn).partial(NO_NPN),
     row("ssl_bc_is_resumed",  &[], Type::Bool, B, "whether a TLS session was resumed",          is_resumed::<Back>),
-    row("ssl_bc_err",         &[], Type::Int,  B, "the TLS error",                              err::<Back>),
-    row("ssl_bc_err_str",     &[], Type::Str,  B, "the TLS error in words",                     err_str::<Back>),
+    row("ssl_bc_err",         &[], Type::Int,  B, "TLS error code",                             err::<Back>),
+    row("ssl_bc_err_str",     &[], Type::Str,  B, "description of the TLS error",               err_str::<Back>),
 ];
 
 /// The client or the server side of a stream.

@@ -95,11 +95,12 @@ impl Certificate {
             "RSA PUBLIC KEY" => Some(PublicKey(der.into())),
             _ => None,
         });
-        let public = public.ok_or("there is no certificate in PEM")?;
+        let public = public.ok_or("no certificate in PEM format")?;
         let private = match key {
-            Some(key) => {
-                Some(private_key(key).ok_or("there is no private key in PEM of RSA or a known curve")?)
-            }
+            Some(key) => Some(
+                private_key(key)
+                    .ok_or("no private key in PEM format that is RSA or uses a supported curve")?,
+            ),
             None => private_key(text),
         };
         let key_text = key_block(key.unwrap_or(text)).map(Into::into);

@@ -161,14 +161,14 @@ impl Certificates {
             }
         };
         let read = if key {
-            let before = before.ok_or("there is no certificate that the key could belong to\n")?;
+            let before = before.ok_or("The key has no certificate\n")?;
             Certificate::from_pem(&pem_of(&before.chain), Some(text))
         } else {
             Certificate::from_pem(text, None)
         };
         let certificate = Arc::new(read.map_err(|error| format!("{error}\nCan't load the payload\n"))?);
         if certificate.chain.is_empty() {
-            return Err("there is no certificate in PEM\nCan't load the payload\n".to_owned());
+            return Err("no certificate in PEM format\nCan't load the payload\n".to_owned());
         }
         let begun = pending.is_none();
         let name = stored.name.clone();

@@ -111,7 +111,7 @@ impl PatternSets {
         });
         if let Some(number) = number {
             if self.wanted.values().any(|other| *other == number) {
-                return Err(format!("the number {number} is that of another ACL already"));
+                return Err(format!("number {number} is already used by another ACL"));
             }
             self.wanted.insert(self.lists.len(), number);
         }

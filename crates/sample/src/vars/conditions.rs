@@ -41,7 +41,7 @@ impl SetConditions {
         }
         let Some(bit) = TABLE.iter().position(|(name, _)| *name == text) else {
             return Err(format!(
-                "unknown condition `{text}` of set-var; known are ifexists, ifnotexists, ifempty, ifnotempty, ifset, ifnotset, ifgt and iflt"
+                "unknown condition `{text}` of set-var; use ifexists, ifnotexists, ifempty, ifnotempty, ifset, ifnotset, ifgt or iflt"
             ));
         };
         self.0 |= 1 << bit;

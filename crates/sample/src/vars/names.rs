@@ -197,20 +197,16 @@ impl Variables {
             return Some(format!("variable '{name}' is not used in the configuration"));
         }
         let wants = [
-            (self.wants_request_line, plan.wants_request_line, "the request line as it was received"),
-            (self.wants_backend_source, plan.wants_backend_source, "our address towards servers"),
-            (
-                self.wants_server_tcp,
-                plan.wants_server_tcp,
-                "what the kernel measured of connections to servers",
-            ),
-            (self.wants_turns, plan.wants_turns, "what requests cost"),
-            (self.wants_bodies, plan.wants_bodies, "the bodies of messages"),
-            (self.wants_tls_session, plan.wants_tls_session, "the keys of TLS sessions"),
-            (self.wants_tls_finished, plan.wants_tls_finished, "the ends of TLS handshakes"),
+            (self.wants_request_line, plan.wants_request_line, "the original request line"),
+            (self.wants_backend_source, plan.wants_backend_source, "our address on server connections"),
+            (self.wants_server_tcp, plan.wants_server_tcp, "kernel data on server connections"),
+            (self.wants_turns, plan.wants_turns, "the processing time of requests"),
+            (self.wants_bodies, plan.wants_bodies, "bodies of messages"),
+            (self.wants_tls_session, plan.wants_tls_session, "keys of TLS sessions"),
+            (self.wants_tls_finished, plan.wants_tls_finished, "TLS Finished messages"),
         ];
         let (.., what) = wants.into_iter().find(|(own, kept, _)| *own && !kept)?;
-        Some(format!("{what} is kept only where an expression of the configuration reads it"))
+        Some(format!("only available if an expression of the configuration already uses {what}"))
     }
 
     /// The names of a scope with their slots, sorted by name (`dump_all_vars`).

@@ -78,7 +78,7 @@ const ACTIONS: &[(&str, &str)] = &[
 /// Messages after an action: code, class, text.
 const OUTCOMES: &[(&str, &str, &str)] = &[
     ("DONE", "up", "Action processed successfully."),
-    ("NONE", "idle", "Nothing was changed: no server or no action was chosen."),
+    ("NONE", "idle", "Nothing was changed: no server or no action was selected."),
     ("PART", "warn", "Action partially processed: some servers do not exist."),
     ("ERRP", "down", "Action not processed: unknown action, backend or servers."),
     ("DENY", "down", "Action denied."),
@@ -303,7 +303,7 @@ impl Page {
         if self.form {
             let _ = write!(
                 out,
-                "<div class=act><input type=hidden name=b value=\"#{proxy}\">With the chosen servers: "
+                "<div class=act><input type=hidden name=b value=\"#{proxy}\">With the selected servers: "
             );
             out.push_str("<select name=action aria-label=Action><option value=\"\"></option>");
             for (value, label) in ACTIONS {

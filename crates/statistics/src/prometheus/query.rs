@@ -46,7 +46,7 @@ impl MetricsQuery {
                 ("scope", Some("*")) => wanted.scopes = None,
                 ("scope", Some("")) => wanted.scopes = Some(Vec::new()),
                 ("scope", None) => return Err("Missing scope."),
-                ("metrics", None) => return Err("Missing names of metrics."),
+                ("metrics", None) => return Err("Missing metric names."),
                 ("scope", Some(scope)) => {
                     let known = ["global", RESOLVER, RESOLVERS, TABLES, CACHES].contains(&scope)
                         || SCOPES.iter().any(|row| row.0 == scope);

@@ -48,7 +48,7 @@ impl SharedFile {
                 return Ok(own);
             }
         }
-        Err(format!("'{}' is removed again and again", path.display()))
+        Err(format!("'{}' is removed repeatedly", path.display()))
     }
 
     fn try_open(path: &Path, most: u32) -> Result<Option<Self>, String> {
@@ -70,7 +70,7 @@ impl SharedFile {
             return Ok(None);
         }
         let way_out = |why: String| {
-            format!("'{shown}' cannot be used: {why}. Remove the file, or name another (`shm-stats-file`)")
+            format!("'{shown}' cannot be used: {why}. Remove the file, or use another one (`shm-stats-file`)")
         };
         match metadata.len() {
             0 => locked.begin().map_err(failed)?,
@@ -91,7 +91,7 @@ impl SharedFile {
                 Ok(()) => return Ok(Locked(self)),
                 Err(TryLockError::WouldBlock) if Instant::now() < until => std::thread::sleep(RETRY),
                 Err(TryLockError::WouldBlock) => {
-                    return Err(io::Error::new(ErrorKind::TimedOut, "another process keeps it locked"));
+                    return Err(io::Error::new(ErrorKind::TimedOut, "another process has locked it"));
                 }
                 Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Interrupted => {}
                 Err(TryLockError::Error(error)) => return Err(error),
@@ -120,21 +120,21 @@ impl Locked<'_> {
         let made_for = layout::read_header(&head.map_err(failed)?)?;
         if made_for != most {
             return Err(format!(
-                "it is made for {made_for} objects, and `shm-stats-file-max-objects` is {most}"
+                "it was created for {made_for} objects, but `shm-stats-file-max-objects` is {most}"
             ));
         }
         if length != self.places().end() {
-            return Err("it is cut short".to_owned());
+            return Err("it is truncated".to_owned());
         }
         let used = self.used().map_err(failed)?;
         if used > most {
-            return Err("its number of objects is damaged".to_owned());
+            return Err("its object count is damaged".to_owned());
         }
         if self.objects(used).map_err(failed)?.contains(&None) {
-            return Err("its table of objects is damaged".to_owned());
+            return Err("its object table is damaged".to_owned());
         }
         if self.holders().map_err(failed)?.contains(&None) {
-            return Err("its table of processes is damaged".to_owned());
+            return Err("its process table is damaged".to_owned());
         }
         Ok(())
     }

@@ -36,14 +36,14 @@ pub(super) const HEADER: usize = 36;
 /// It is not a header of this version.
 pub(super) fn read_header(bytes: &[u8]) -> Result<u32, String> {
     if bytes.len() < HEADER || &bytes[..16] != MAGIC {
-        return Err("it holds no counters of Weir".to_owned());
+        return Err("it contains no Weir counters".to_owned());
     }
     if number(bytes, 32) != crc32(&bytes[..32]) {
         return Err("its header is damaged".to_owned());
     }
     let of_version = [number(bytes, 16), number(bytes, 24), number(bytes, 28)];
     if of_version != [VERSION, PROCESSES as u32, VALUES as u32] {
-        return Err(format!("it is of version {}, and this is version {VERSION}", of_version[0]));
+        return Err(format!("it has version {}, but version {VERSION} is required", of_version[0]));
     }
     Ok(number(bytes, 20))
 }

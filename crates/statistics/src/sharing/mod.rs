@@ -197,7 +197,7 @@ fn take_place(file: &SharedFile, own: Identity) -> Result<usize, String> {
         .iter()
         .position(left)
         .or_else(|| holders.iter().position(|holder| *holder == Some(Holder::Nobody)))
-        .ok_or_else(|| format!("{PROCESSES} processes share its counters, and there can be no more"))?;
+        .ok_or_else(|| format!("{PROCESSES} processes already share its counters, the maximum"))?;
     locked.set_holder(place, Holder::Process(own)).map_err(failed)?;
     Ok(place)
 }
@@ -277,7 +277,7 @@ impl SharingInner {
             return Ok(());
         }
         Err(format!(
-            "'{first}' finds no place among {most} objects: `shm-stats-file-max-objects` has to be at least {needed}"
+            "no space for '{first}' among {most} objects: increase `shm-stats-file-max-objects` to at least {needed}"
         ))
     }
 

@@ -66,13 +66,11 @@ impl PrivateKey {
     /// # Errors
     /// A short reason.
     pub fn from_der(der: &[u8]) -> Result<Self, &'static str> {
-        let whole = PrivateKeyDer::try_from(der).map_err(|_| "no private key")?;
-        let key = any_supported_type(&whole).map_err(|_| "a private key of an unsupported type or size")?;
+        let whole = PrivateKeyDer::try_from(der).map_err(|_| "not a private key")?;
+        let key = any_supported_type(&whole).map_err(|_| "unsupported type or size of private key")?;
         let pkcs8 = match &whole {
             PrivateKeyDer::Pkcs1(_) => pkcs8::of_rsa(der),
-            PrivateKeyDer::Sec1(_) => {
-                pkcs8::of_curve(der).ok_or("a private key that does not name its curve")?
-            }
+            PrivateKeyDer::Sec1(_) => pkcs8::of_curve(der).ok_or("private key without a curve name")?,
             _ => der.to_vec(),
         };
         let kind = match key.algorithm() {

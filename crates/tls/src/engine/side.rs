@@ -39,7 +39,7 @@ pub(crate) struct ServedCertificate<'a> {
 }
 
 /// Why rustls does not serve a certificate.
-const NOT_HERE: &str = "a private key that only OpenSSL signs with";
+const NOT_HERE: &str = "private key that requires OpenSSL";
 
 #[derive(Debug)]
 struct One(Arc<CertifiedKey>);

@@ -118,7 +118,7 @@ impl FilesInner {
     /// Updates all users of that file with its new contents; returns their number.
     fn renew_trust(&mut self, name: &str) -> Result<usize, String> {
         let mut generation = [0; 16];
-        rand::fill(&mut generation).map_err(|_| "the system gave no random bytes\n")?;
+        rand::fill(&mut generation).map_err(|_| "the system provided no random bytes\n")?;
         let generation = Some(generation);
         let trust_again = |old: &Arc<Trust>| {
             let made = self.trust(&old.files).unwrap_or_else(|_| (**old).clone());

@@ -136,8 +136,9 @@ impl Files {
         let certificate = inner.certificate_of(&entry.certificate).map_err(refused)?;
         let words: Vec<&str> = entry.options.iter().map(|word| &**word).collect();
         if let Some(word) = words.iter().find(|word| matches!(**word, "acme" | "domains" | "ips")) {
-            let text =
-                format!("'{word}' needs a line of the configuration: orders are not added at run time\n");
+            let text = format!(
+                "'{word}' requires a line in the configuration: orders cannot be added at run time\n"
+            );
             return Err(refused(text));
         }
         let mode = update_mode(&words).map_err(|error| refused(format!("{error}\n")))?;

@@ -68,42 +68,42 @@ impl ListOption {
 }
 
 const EARLY: &str =
-    "not where OpenSSL serves the line; nor in `mode tcp` or over HTTP/2 before the handshake is over";
-const SIGALGS: &str = "OpenSSL is not told, where it serves the line";
+    "not on lines that OpenSSL serves, in `mode tcp`, or over HTTP/2 before the handshake completes";
+const SIGALGS: &str = "not passed to OpenSSL if it serves the line";
 const SUITES: &str =
-    "suites that only OpenSSL has are left out where TLS 1.3 is spoken and rustls has others of the list";
-const KERNEL: &str = "TLS is done in user space, which a warning tells";
+    "OpenSSL-only suites are skipped if TLS 1.3 is enabled and rustls supports other suites in the list";
+const KERNEL: &str = "accepted with a warning: TLS stays in user space";
 
 /// The options: those of `bind` lines and, from `crt` on, those of `load` in a `crt-store`.
 #[rustfmt::skip]
 pub static TABLE: &[ListOption] = &[
-    row("allow-0rtt",     "",             "takes early data",                              OptionFn::Bare(|c| c.options.early_data = EARLY_DATA)).partial(EARLY),
-    row("alpn",           "<protocols>",  "the protocols offered, preferred first",        OptionFn::Value(|c, v| { c.options.alpn = protocols(v)?; Ok(()) })),
-    row("ca-file",        "<file>",       "who may sign certificates of clients",          OptionFn::Value(|c, v| c.trust(0, v))),
-    row("ca-verify-file", "<file>",       "more of them, whose names clients are not told", OptionFn::Value(|c, v| c.trust(1, v))),
-    row("ciphers",        "<ciphers>",    "suites up to TLS 1.2, in OpenSSL's notation",   OptionFn::Value(|c, v| { c.options.parameters.suites12 = OptionList::Ciphers.read(v)?; Ok(()) })).partial(SUITES),
-    row("ciphersuites",   "<suites>",     "suites of TLS 1.3",                             OptionFn::Value(|c, v| { c.options.parameters.suites13 = OptionList::Ciphersuites.read(v)?; Ok(()) })),
-    row("client-sigalgs", "<sigalgs>",    "what keys of clients may sign with",            OptionFn::Value(|c, v| { c.options.parameters.peer_sigalgs = OptionList::Sigalgs.read(v)?; Ok(()) })).partial(SIGALGS),
-    row("crl-file",       "<file>",       "certificates that were revoked",                OptionFn::Value(|c, v| c.trust(2, v))),
-    row("curves",         "<curves>",     "groups for the exchange of keys, preferred first", OptionFn::Value(curves)),
-    row("ecdhe",          "<curve>",      "the same, for one",                             OptionFn::Value(curves)),
-    row("ktls",           "on | off",     "whether the kernel does TLS",                   OptionFn::Value(|_, v| on_off("ktls", v).map(drop))).partial(KERNEL),
-    row("no-alpn",        "",             "offers no protocol",                            OptionFn::Bare(|c| c.options.alpn.clear())),
-    row("no-ca-names",    "",             "clients are not told whom to have a certificate of", OptionFn::Bare(|c| c.options.verify.hides_names = true)),
-    row("npn",            "<protocols>",  "gone: `alpn` took its place",                   OptionFn::Gone("'npn' : library does not support TLS NPN extension")),
-    row("sigalgs",        "<sigalgs>",    "what our key signs with",                       OptionFn::Value(|c, v| { c.options.parameters.sigalgs = OptionList::Sigalgs.read(v)?; Ok(()) })),
-    row("ssl-max-ver",    "<version>",    "the newest version",                            OptionFn::Value(|c, v| { c.options.parameters.max = version(v)?; Ok(()) })),
-    row("ssl-min-ver",    "<version>",    "the oldest version",                            OptionFn::Value(|c, v| { c.options.parameters.min = version(v)?; Ok(()) })),
-    row("verify",         "none | optional | required", "whether clients need a certificate", OptionFn::Value(|c, v| { c.options.verify.mode = verify(v)?; Ok(()) })),
-    row("crt",            "<file>",       "the certificate, where the line has another name for it", OptionFn::OfFiles),
-    row("key",            "<file>",       "its key",                                       OptionFn::OfFiles),
-    row("ocsp",           "<file>",       "the answer of its OCSP responder",              OptionFn::OfFiles),
-    row("issuer",         "<file>",       "its issuer",                                    OptionFn::OfFiles),
-    row("sctl",           "<file>",       "its signed certificate timestamps",             OptionFn::OfFiles),
-    row("ocsp-update",    "on | off",     "whether its OCSP responder is asked",           OptionFn::OfCertificate),
-    row("acme",           "<section>",    "who issues it",                                 OptionFn::OfCertificate),
-    row("domains",        "<names>",      "for which names it is ordered",                 OptionFn::OfCertificate),
-    row("ips",            "<addresses>",  "for which addresses it is ordered",             OptionFn::OfCertificate),
+    row("allow-0rtt",     "",             "accepts early data",                            OptionFn::Bare(|c| c.options.early_data = EARLY_DATA)).partial(EARLY),
+    row("alpn",           "<protocols>",  "protocols to negotiate with ALPN, preferred first", OptionFn::Value(|c, v| { c.options.alpn = protocols(v)?; Ok(()) })),
+    row("ca-file",        "<file>",       "CAs that may sign client certificates",         OptionFn::Value(|c, v| c.trust(0, v))),
+    row("ca-verify-file", "<file>",       "additional CAs to verify clients with, not announced to them", OptionFn::Value(|c, v| c.trust(1, v))),
+    row("ciphers",        "<ciphers>",    "cipher suites up to TLS 1.2, in OpenSSL notation", OptionFn::Value(|c, v| { c.options.parameters.suites12 = OptionList::Ciphers.read(v)?; Ok(()) })).partial(SUITES),
+    row("ciphersuites",   "<suites>",     "TLS 1.3 cipher suites",                         OptionFn::Value(|c, v| { c.options.parameters.suites13 = OptionList::Ciphersuites.read(v)?; Ok(()) })),
+    row("client-sigalgs", "<sigalgs>",    "signature algorithms accepted from clients",    OptionFn::Value(|c, v| { c.options.parameters.peer_sigalgs = OptionList::Sigalgs.read(v)?; Ok(()) })).partial(SIGALGS),
+    row("crl-file",       "<file>",       "certificate revocation lists",                  OptionFn::Value(|c, v| c.trust(2, v))),
+    row("curves",         "<curves>",     "key exchange groups, preferred first",          OptionFn::Value(curves)),
+    row("ecdhe",          "<curve>",      "the same, for a single group",                  OptionFn::Value(curves)),
+    row("ktls",           "on | off",     "whether the kernel handles TLS records",        OptionFn::Value(|_, v| on_off("ktls", v).map(drop))).partial(KERNEL),
+    row("no-alpn",        "",             "disables ALPN",                                 OptionFn::Bare(|c| c.options.alpn.clear())),
+    row("no-ca-names",    "",             "does not announce the accepted CAs to clients", OptionFn::Bare(|c| c.options.verify.hides_names = true)),
+    row("npn",            "<protocols>",  "removed: use `alpn`",                           OptionFn::Gone("'npn' : library does not support TLS NPN extension")),
+    row("sigalgs",        "<sigalgs>",    "signature algorithms for our own key",          OptionFn::Value(|c, v| { c.options.parameters.sigalgs = OptionList::Sigalgs.read(v)?; Ok(()) })),
+    row("ssl-max-ver",    "<version>",    "maximum TLS version",                           OptionFn::Value(|c, v| { c.options.parameters.max = version(v)?; Ok(()) })),
+    row("ssl-min-ver",    "<version>",    "minimum TLS version",                           OptionFn::Value(|c, v| { c.options.parameters.min = version(v)?; Ok(()) })),
+    row("verify",         "none | optional | required", "whether clients must present a certificate", OptionFn::Value(|c, v| { c.options.verify.mode = verify(v)?; Ok(()) })),
+    row("crt",            "<file>",       "certificate, if the line sets another name for it", OptionFn::OfFiles),
+    row("key",            "<file>",       "private key of the certificate",                OptionFn::OfFiles),
+    row("ocsp",           "<file>",       "OCSP response for the certificate",             OptionFn::OfFiles),
+    row("issuer",         "<file>",       "issuer of the certificate",                     OptionFn::OfFiles),
+    row("sctl",           "<file>",       "signed certificate timestamps of the certificate", OptionFn::OfFiles),
+    row("ocsp-update",    "on | off",     "whether its OCSP response is updated automatically", OptionFn::OfCertificate),
+    row("acme",           "<section>",    "acme section that issues the certificate",      OptionFn::OfCertificate),
+    row("domains",        "<names>",      "domains to order the certificate for",          OptionFn::OfCertificate),
+    row("ips",            "<addresses>",  "IP addresses to order the certificate for",     OptionFn::OfCertificate),
 ];
 
 /// Returns the option with this name.
@@ -131,7 +131,7 @@ pub fn override_options(
             OptionFn::Value(apply) => apply(&mut change, value()?)?,
             OptionFn::OfCertificate => drop(value()?),
             OptionFn::OfFiles => {
-                return Err(format!("`{word}` is no option of a crt-list that is supported yet"));
+                return Err(format!("`{word}` is not a supported crt-list option"));
             }
             OptionFn::Gone(why) => return Err(why.to_owned()),
         }

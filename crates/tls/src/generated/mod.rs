@@ -42,9 +42,8 @@ impl Authority {
     /// # Errors
     /// Its key signs no certificates here, in a few words.
     pub fn new(own: &Certificate) -> Result<Self, &'static str> {
-        let der = own.chain.first().ok_or("there is no certificate")?;
-        let issuer =
-            Issuer::of(&CertificateFields::parse(der)?).ok_or("the name of its subject cannot be read")?;
+        let der = own.chain.first().ok_or("it has no certificate")?;
+        let issuer = Issuer::of(&CertificateFields::parse(der)?).ok_or("its subject cannot be parsed")?;
         Ok(Self { chain: own.chain.clone(), issuer, signer: Signer::new(&own.key)? })
     }
 

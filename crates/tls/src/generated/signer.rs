@@ -52,8 +52,8 @@ impl Signer {
             KeyKind::Ed25519 => Ed25519KeyPair::from_pkcs8(der).ok().map(Self::Ed25519),
             KeyKind::Dsa => None,
         };
-        let signer = signer.ok_or("its key signs no certificates here: RSA, ECDSA and Ed25519 do")?;
-        signer.sign(b"trial").ok_or("its key does not sign")?;
+        let signer = signer.ok_or("unsupported key type: use RSA, ECDSA or Ed25519")?;
+        signer.sign(b"trial").ok_or("its key cannot create signatures")?;
         Ok(signer)
     }
 

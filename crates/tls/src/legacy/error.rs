@@ -19,5 +19,5 @@ pub(super) fn of_stack(stack: &ErrorStack) -> Error {
 /// Returns the reason for rejecting a line's settings.
 pub(super) fn text(stack: &ErrorStack) -> String {
     let reason = stack.errors().iter().find_map(|error| error.reason());
-    format!("OpenSSL: {}", reason.unwrap_or("it says no reason"))
+    format!("OpenSSL: {}", reason.unwrap_or("no reason given"))
 }

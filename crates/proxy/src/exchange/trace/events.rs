@@ -164,7 +164,7 @@ pub(crate) fn session_begins(client: &Client) {
 #[track_caller]
 pub(crate) fn session_fails(client: &Client) {
     if trace::is_on(TraceSource::Session) {
-        of_connection(client, session::ERROR, TraceLevel::Error, "session refused or failed");
+        of_connection(client, session::ERROR, TraceLevel::Error, "session rejected or failed");
     }
 }
 
@@ -211,18 +211,11 @@ pub(crate) fn speaks_h2(client: &Client) {
 #[track_caller]
 fn begins_connection(client: &Client, source: TraceSource, events: u64) {
     let keys = of_session(&client.session);
-    trace::report(
-        source,
-        events,
-        TraceLevel::User,
-        &keys,
-        "new connection of a client",
-        &|verbosity, out| {
-            if verbosity.names_owner() {
-                owner(client, None, out);
-            }
-        },
-    );
+    trace::report(source, events, TraceLevel::User, &keys, "new client connection", &|verbosity, out| {
+        if verbosity.names_owner() {
+            owner(client, None, out);
+        }
+    });
 }
 
 /// A multiplexed client connection has ended, for the reason `why`.
@@ -235,7 +228,7 @@ pub(crate) fn h2_ends(client: &Client, why: &dyn std::fmt::Debug, is_error: bool
             false => (h2::CONNECTION_END, TraceLevel::State),
         };
         let keys = of_session(&client.session);
-        trace::report(TraceSource::H2, events, level, &keys, "connection over", &|verbosity, out| {
+        trace::report(TraceSource::H2, events, level, &keys, "connection closed", &|verbosity, out| {
             let _ = write!(out, "{why:?}");
             if verbosity.names_owner() {
                 out.push(' ');
@@ -347,7 +340,7 @@ pub(crate) fn tcp_begins(client: &Client, x: &Exchange) {
             client,
             x,
             (TraceSource::Stream, stream::NEW | stream::TCP, TraceLevel::State),
-            "new stream of TCP",
+            "new TCP stream",
             None,
         );
     }
@@ -370,12 +363,12 @@ fn has_server(client: &Client, x: &Exchange, upstream: &Upstream) {
         let points = Points::back(upstream);
         if is_new {
             let what = (points.source, points.connection, TraceLevel::User);
-            tell_of(client, x, what, "new connection to a server", None);
+            tell_of(client, x, what, "new server connection", None);
         }
         let what = (points.source, points.sent, TraceLevel::User);
         tell_of(client, x, what, "sending a request", Some(&x.txn.request));
     }
-    let message = if is_new { "server reached" } else { "connection to the server used again" };
+    let message = if is_new { "connected to the server" } else { "server connection reused" };
     tell_of(
         client,
         x,
@@ -458,7 +451,7 @@ pub(crate) fn stopped(client: &Client, x: &Exchange, stop: Stop) {
             (true, _) => stream::HTTP_ERROR,
             (false, _) => stream::TCP_ERROR,
         };
-        failed(client, x, stream::ERROR | kind, "stream ended by a fault", fault);
+        failed(client, x, stream::ERROR | kind, "stream ended with an error", fault);
     }
     if x.txn.is_http {
         let message = match client.side.protocol() {
@@ -501,9 +494,9 @@ fn is_over(client: &Client, x: &Exchange) {
     };
     if x.txn.is_http {
         match client.side.protocol() {
-            WireProtocol::Http2 => report(TraceSource::H2, h2::STREAM_END, TraceLevel::State, "stream over"),
+            WireProtocol::Http2 => report(TraceSource::H2, h2::STREAM_END, TraceLevel::State, "stream ended"),
             WireProtocol::FastCgi => {
-                report(TraceSource::Fcgi, fcgi::STREAM_END, TraceLevel::State, "stream over")
+                report(TraceSource::Fcgi, fcgi::STREAM_END, TraceLevel::State, "stream ended")
             }
             WireProtocol::Http1 => {
                 report(
@@ -512,15 +505,15 @@ fn is_over(client: &Client, x: &Exchange) {
                     TraceLevel::Data,
                     "bytes of a request and its response",
                 );
-                report(TraceSource::H1, h1::STREAM_END, TraceLevel::State, "request over");
+                report(TraceSource::H1, h1::STREAM_END, TraceLevel::State, "request ended");
             }
         }
         if x.txn.server.as_ref().is_some() && x.backend.as_ref().is_some_and(|backend| backend.fcgi.is_some())
         {
-            report(TraceSource::Fcgi, fcgi::STREAM_END, TraceLevel::State, "request over");
+            report(TraceSource::Fcgi, fcgi::STREAM_END, TraceLevel::State, "request ended");
         }
     }
-    report(TraceSource::Stream, stream::FREE | step(x), TraceLevel::State, "stream over");
+    report(TraceSource::Stream, stream::FREE | step(x), TraceLevel::State, "stream ended");
 }
 
 /// Reports the frames received and sent since the last call on a client's connection.
@@ -540,7 +533,7 @@ pub(crate) fn protocol_broken(client: &Client, why: &dyn std::fmt::Debug) {
     if trace::is_on(TraceSource::H2) {
         let keys = of_session(&client.session);
         let events = h2::PROTOCOL_ERROR | h2::CONNECTION_ERROR;
-        trace::report(TraceSource::H2, events, TraceLevel::Error, &keys, "protocol broken", &|_, out| {
+        trace::report(TraceSource::H2, events, TraceLevel::Error, &keys, "protocol error", &|_, out| {
             let _ = write!(out, "{why:?}");
         });
     }

@@ -211,7 +211,7 @@ async fn reverse(
     }
     let agreed = socket.tls().is_some_and(|session| session.details().alpn.as_deref() == Some(b"h2"));
     if !agreed && !server.speaks_h2 {
-        return Err(io::Error::other("the server does not speak HTTP/2"));
+        return Err(io::Error::other("the server does not support HTTP/2"));
     }
     let config = &worker.proxy(frontend).h2.front;
     let engine = H2Engine::reversed(Role::Server, config);

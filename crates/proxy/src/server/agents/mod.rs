@@ -50,12 +50,7 @@ impl Agents {
         open.source = trace::TraceSource::Spop;
         let shared = Carrier::new((&socket, SpopEngine::new(config)), 0, key, ends, open, ());
         shared.is_leaving.set(for_one);
-        tell(
-            &shared,
-            0,
-            (spop::CONNECTION_NEW | spop::TX_HELLO, TraceLevel::User),
-            "new connection to an agent",
-        );
+        tell(&shared, 0, (spop::CONNECTION_NEW | spop::TX_HELLO, TraceLevel::User), "new agent connection");
         self.0.add(&shared);
         // Before the task starts: a connection with a query is not idle.
         let question = Question { share: Share::new(shared.clone()), is_reused: false, number: 0 };
@@ -83,7 +78,7 @@ impl Question {
         let stream = SpopStream::ask(&self.share.carrier.connection, messages)?;
         self.number = if trace::any() { stream.facts().id } else { 0 };
         self.share.begin(stream);
-        self.tell(spop::STREAM_NEW | spop::TX_NOTIFY, TraceLevel::User, "asking a question");
+        self.tell(spop::STREAM_NEW | spop::TX_NOTIFY, TraceLevel::User, "sending a request");
         Ok(())
     }
 
@@ -97,7 +92,7 @@ impl Question {
             None => Poll::Ready(Err(NoAnswer::Ended(Status::IO))),
         };
         if let Poll::Ready(Err(_)) = polled {
-            self.tell(spop::STREAM_ERROR, TraceLevel::Error, "a question has no answer");
+            self.tell(spop::STREAM_ERROR, TraceLevel::Error, "request without response");
         }
         polled
     }
@@ -136,7 +131,7 @@ impl Question {
 impl Drop for Question {
     fn drop(&mut self) {
         if self.number > 0 {
-            self.tell(spop::STREAM_END, TraceLevel::User, "question over");
+            self.tell(spop::STREAM_END, TraceLevel::User, "request ended");
         }
     }
 }
