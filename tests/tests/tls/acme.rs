@@ -357,7 +357,10 @@ fn section_errors_are_reported_with_their_line() {
         (loaded("acme LE domains a.test,,b.test", ""), "is not a host name"),
         (loaded("acme LE ips 1.2.3", ""), "'1.2.3' is not an IP address"),
         (loaded("acme LE domains *.a.test", ""), "'*.a.test' requires a DNS challenge"),
-        (loaded("acme LE ips 192.0.2.1", " challenge dns-01"), "192.0.2.1 cannot be validated by a DNS challenge"),
+        (
+            loaded("acme LE ips 192.0.2.1", " challenge dns-01"),
+            "192.0.2.1 cannot be validated by a DNS challenge",
+        ),
         (loaded("acme LE domains a.test", " account-key haproxy.cfg"), "has no private key"),
         ("global\n acme.scheduler maybe\n".to_owned(), "maybe"),
     ] {

@@ -131,7 +131,8 @@ pub(crate) fn logger<'a>(args: &mut Args<'a, '_>) -> Result<LoggerDraft<'a>, Dia
         } else if args.take("sample") {
             let word = args.required("<ranges>:<size>")?;
             logger.sample = Some(sample_ranges(word).ok_or_else(|| {
-                args.wrong(format!("invalid log sampling range `{word}`")).label("use ranges such as `1,3-4:5`")
+                args.wrong(format!("invalid log sampling range `{word}`"))
+                    .label("use ranges such as `1,3-4:5`")
             })?);
         } else if args.take("profile") {
             logger.profile = Some(args.required("a log-profile name")?);
