@@ -334,7 +334,7 @@ fn request_objects_are_refused_in_other_requests() {
     ask(port, "/");
     let again = ask(port, "/");
     let said = again.header("x").unwrap_or_default();
-    assert!(said.starts_with("false") && said.contains("is over"), "{said}");
+    assert!(said.starts_with("false") && said.contains("has ended"), "{said}");
 }
 
 #[test]

@@ -213,7 +213,7 @@ fn scripts_see_tables_and_listeners_and_change_servers() {
             local some = table:dump({ { "http_req_cnt", "gt", 1 } })
             assert(some["/one"] and not some["/two"])
             local ok, why = pcall(table.dump, table, { { "gpc0", "is", 1 } })
-            assert(not ok and why:find("no operator"), why)
+            assert(not ok and why:find("unknown operator"), why)
             local stats = proxy.listeners["here"]:get_stats()
             assert(stats.pxname == "t" and stats.svname == "here")
             local server = core.backends["t"].servers["s"]

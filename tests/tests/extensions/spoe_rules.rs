@@ -324,7 +324,7 @@ fn traces_show_agent_connections_and_queries() {
     let mut lines = String::new();
     let wanted = [
         "new agent connection : backend=agents server=a",
-        "asking a question : backend=agents server=a stream=1",
+        "sending a request : backend=agents server=a stream=1",
         "agent ready",
         "response received",
         "request ended",

@@ -204,7 +204,7 @@ fn memory_limits_that_leave_no_room_prevent_the_start() {
     let (configuration, _) = limited(1);
     let mut weir = Weir::start_with(&configuration, &["-db", "-m", "16"], &[]);
     assert_eq!(weir.await_end(), Some(1), "{}", weir.messages());
-    assert!(weir.messages().contains("16 MiB of memory are too few"), "{}", weir.messages());
+    assert!(weir.messages().contains("The memory limit of 16 MiB is too low"), "{}", weir.messages());
 }
 
 #[test]

@@ -322,7 +322,7 @@ fn unchanged_reverse_connections_survive_a_reload() {
     }
     assert_eq!(opened(), "2", "no connection was opened anew");
     let said = reload(&device, &text(3, "fourth"));
-    assert!(said.contains("cannot change: listeners that reverse connections"), "{said}");
+    assert!(said.contains("cannot change: reverse HTTP listeners"), "{said}");
     // A connection that ends is opened again by the plan in use.
     edge.ask("disable server b/s");
     edge.ask("shutdown sessions server b/s");

@@ -249,7 +249,7 @@ fn foreign_or_damaged_files_are_refused() {
         &[],
     );
     assert_eq!(other.await_end(), Some(1));
-    assert!(other.says("made for 2048 objects"), "{}", other.messages());
+    assert!(other.says("created for 2048 objects"), "{}", other.messages());
     // A process whose counters are damaged loses only these.
     let weir = Weir::start(&text, &[port]);
     assert!(shows(&weir, 1));
