@@ -57,8 +57,7 @@ if [ "$(cat "$target/trained/profile" 2>/dev/null)" != "$sum" ]; then
     mkdir -p "$target/trained"
     echo "$sum" >"$target/trained/profile"
 fi
-# With a profile, calls on hot paths are inlined regardless of this threshold, which is the one of -Os.
-build trained "-Cprofile-use=$(realpath "$profile") -Cllvm-args=-inline-threshold=50 -Cllvm-args=-profile-summary-cutoff-hot=999999 -Cllvm-args=-pgso-lwss-only=false -Cllvm-args=-pgso-cutoff-instr-prof=999999"
+build trained "-Cprofile-use=$(realpath "$profile")"
 cp "$target/trained/$host/release/weir" "$target/weir"
 [ "$profile" -ef "$target/weir.profdata" ] || cp "$profile" "$target/weir.profdata"
 echo "built $target/weir"

@@ -41,7 +41,7 @@ pub(crate) struct Shown {
 /// Tests of the documentation, which test no keyword.
 const DOCUMENTATION: &str = "tests/tests/docs";
 
-/// Returns the files of a folder, and of its folders that are a test or a module.
+/// Returns the files in a folder and in its subfolders that are a test or a module.
 fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(folder)? {

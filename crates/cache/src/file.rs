@@ -128,7 +128,7 @@ pub(crate) fn size_of(key: &[u8], variant: &Variant, head: &Head, body: u64) -> 
     HEADER as u64 + described as u64 + body + body.div_ceil(BLOCK as u64) * SUM as u64
 }
 
-/// Returns the header of the file with that number, and the description of `object`.
+/// Returns the header of cache file `number`, followed by the description of `object`.
 pub fn describe(object: &Object, number: u64, now: Clocks) -> Vec<u8> {
     let described = described(&object.key, &object.variant, &object.head, &object.times, now);
     let mut text = header(number, object.body.len() as u64, &described);

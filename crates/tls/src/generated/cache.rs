@@ -9,7 +9,7 @@ use crate::entry::PreparedEntry;
 /// A listener, and a name in lower case.
 type CacheKey = (u64, Box<str>);
 
-/// A certificate is served for so many seconds, then made anew: long before it expires.
+/// How many seconds a certificate is served before a new one is generated, well before it expires.
 const SERVED: i64 = super::LIFETIME / 2;
 
 /// One that was made.

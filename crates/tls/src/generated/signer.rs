@@ -85,9 +85,9 @@ impl Signer {
     }
 }
 
-/// The SHA-256 digest of `message` in the length of SHA-384's. The library signs with P-384 over that
-/// one alone; zeros in front change nothing of the number that a digest is to ECDSA (FIPS 186-5,
-/// 6.4.1: up to as many bits as the order of the curve has, it is taken whole).
+/// The SHA-256 digest of `message`, left-padded with zeros to the length of a SHA-384 digest, because the library signs with
+/// P-384 only over that length. The padding does not change the signature: ECDSA treats the digest as an integer, and takes one
+/// that is no longer than the curve order as a whole (FIPS 186-5, 6.4.1).
 fn widened(message: &[u8]) -> Option<Digest> {
     let short = digest::digest(&SHA256, message);
     let mut long = [0; 48];

@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::exchange::lua::scripting::{self, ScriptService};
 use crate::exchange::{Exchange, view};
 
-/// Output limit beyond which a script must wait for it to be sent.
+/// How much unsent output a script may have before it must wait, in bytes.
 const PORTION: usize = 16 * 1024;
 
 /// Gives a service access to its request.

@@ -2,9 +2,9 @@
 //! beginning, before its first request:
 //!
 //! 1. [`dial::keep`] (a task for each `bind rhttp@` listener) opens connections, and `serve::handoff` passes each to a worker,
-//!   where the session serves requests on it.
+//!    where the session serves requests on it.
 //! 2. `accept::attach` (called by the session after `tcp-request session attach-srv`) hands a client's connection to a server,
-//!   where `routing::connect` finds it like any idle connection.
+//!    where `routing::connect` finds it like any idle connection.
 //!
 //! Both sides begin with `handshake::Reversal`. `nbconn` is counted in `serve::reverse_quota`, because the hand-off carries its
 //! permits.
