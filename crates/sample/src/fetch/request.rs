@@ -21,7 +21,7 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("url",             &[],                                                  Type::Str,    Columns::REQUEST,      "request target",                                url),
     row("url_ip",          &[],                                                  Type::Ip4,    Columns::REQUEST,      "IP address in the target",                      url_ip),
     row("url_port",        &[],                                                  Type::Int,    Columns::REQUEST,      "port in an absolute target, 0 for none",                url_port),
-    row("url32",           &[],                                                  Type::Int,    Columns::REQUEST,      "hash of host and path",                         url32),
+    row("url32",           &[],                                                  Type::Int,    Columns::REQUEST,      "hash of host and URL with its parameters",                         url32),
     row("url32+src",       &[],                                                  Type::Bin,    Columns::REQUEST,      "the same hash, followed by the client's address", url32_src),
     row("url_param",       &[opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str)],    Type::Str,    Columns::REQUEST,      "query parameter",                               urlp),
     row("urlp",            &[opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str)],    Type::Str,    Columns::REQUEST,      "query parameter",                               urlp),
