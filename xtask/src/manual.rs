@@ -6,12 +6,9 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use base::keyword_support::Support;
-use config::draft::row::Where;
-use config::keyword::Apply;
-
 use crate::completions;
 use crate::help::{HelpEntry, sections};
+use crate::reference::{self, ReferenceTable};
 
 /// Writes all pages and completions into `folder`.
 ///
@@ -76,49 +73,12 @@ fn program_page() -> String {
 fn configuration_page() -> String {
     let mut page = heading("WEIR.CFG", 5, "weir.cfg", "configuration of weir");
     page += ".SH DESCRIPTION\nThe configuration has the language of haproxy.cfg: sections, each with keywords, one per line. \
-             This page lists the supported keywords with their arguments and one line on each. The letters behind a proxy keyword \
+             This page lists the supported keywords with their arguments and one line on each. The letters after a proxy keyword \
              are the sections that accept it: D for defaults, F for frontend, L for listen, B for backend. HAProxy's configuration \
              manual describes each keyword in full.\n";
-    let sections = [
-        ("GLOBAL", Where::GLOBAL),
-        ("PROXIES", Where(15)),
-        ("USERLIST", Where::USERLIST),
-        ("HTTP-ERRORS", Where::ERRORS),
-        ("RESOLVERS", Where::RESOLVERS),
-        ("MAILERS", Where::MAILERS),
-        ("TRACES", Where::TRACES),
-    ];
-    for (title, place) in sections {
-        let rows = config::tables::all()
-            .filter(|row| row.places.holds(place) && !matches!(row.apply, Apply::Removed(..)))
-            .filter(|row| works(row.support));
-        let rows = rows.map(|row| {
-            let letters = if title == "PROXIES" { row.places.letters() } else { String::new() };
-            (row.name, format!("{} {letters}", row.signature), row.doc)
-        });
-        keywords(&mut page, title, rows);
+    for table in reference::tables(false) {
+        keywords(&mut page, &table);
     }
-    let binds = config::tables::bind::rows().filter(|row| works(row.support));
-    keywords(&mut page, "BIND LINES", binds.map(|row| (row.name, row.signature.to_owned(), row.doc)));
-    let servers = config::tables::server::rows().filter(|row| works(row.support));
-    keywords(&mut page, "SERVER LINES", servers.map(|row| (row.name, row.signature.to_owned(), row.doc)));
-    for set in rules::Ruleset::ALL {
-        let rows = rules::ACTIONS.iter().filter(|row| works(row.support) && row.sets & set as u8 != 0);
-        let title = format!("{} ACTIONS", set.name().to_uppercase());
-        keywords(&mut page, &title, rows.map(|row| (row.name, row.arguments.to_owned(), row.doc)));
-    }
-    let fetches = sample::fetch::all();
-    keywords(
-        &mut page,
-        "SAMPLE FETCHES",
-        fetches.map(|fetch| (fetch.name, format!("-> {}", fetch.gives.name()), fetch.doc)),
-    );
-    let converters = sample::convert::all();
-    keywords(
-        &mut page,
-        "CONVERTERS",
-        converters.map(|row| (row.name, format!("{} -> {}", row.takes.name(), row.gives.name()), row.doc)),
-    );
     page + ".SH SEE ALSO\n.BR weir (8),\n.BR weir-api (8)\n"
 }
 
@@ -127,20 +87,10 @@ fn runtime_page() -> String {
     page += ".SH DESCRIPTION\nA `stats socket` line in the global section opens a socket for commands, one per line; several are \
              separated by semicolons. The level of the line (user, operator, admin) restricts them. For example:\n.PP\n.EX\n\
              echo \"show info; show stat\" | socat \\- /run/haproxy/admin.sock\n.EE\n";
-    let commands = control::commands().filter(|command| command.built);
-    let all = commands.map(|command| (command.words, command.usage.to_owned(), command.doc));
-    keywords(&mut page, "COMMANDS", all);
-    let master = control::socket::master::COMMANDS.iter();
-    keywords(
-        &mut page,
-        "COMMANDS OF THE MASTER",
-        master.map(|command| (command.words, command.usage.to_owned(), command.doc)),
-    );
+    for table in reference::commands() {
+        keywords(&mut page, &table);
+    }
     page + ".SH SEE ALSO\n.BR weir (8),\n.BR weir.cfg (5)\n"
-}
-
-fn works(support: Support) -> bool {
-    !matches!(support, Support::None(_))
 }
 
 fn heading(title: &str, section: u8, name: &str, purpose: &str) -> String {
@@ -151,11 +101,21 @@ fn heading(title: &str, section: u8, name: &str, purpose: &str) -> String {
     )
 }
 
-fn keywords<'a>(page: &mut String, title: &str, rows: impl Iterator<Item = (&'a str, String, &'a str)>) {
-    let _ = writeln!(page, ".SH {title}");
-    for (name, arguments, doc) in rows {
-        let arguments = arguments.trim();
-        let _ = writeln!(page, ".TP\n\\fB{}\\fR {}\n{}", escaped(name), escaped(arguments), text(doc));
+fn keywords(page: &mut String, table: &ReferenceTable) {
+    let title = table.title.to_uppercase().replace('`', "");
+    let _ = writeln!(page, ".SH {}", escaped(&title));
+    let is_of_proxies = table.title.starts_with("Proxies");
+    for row in &table.rows {
+        let mut arguments = String::new();
+        for (column, cell) in table.columns.iter().zip(row).skip(1).take(table.columns.len() - 2) {
+            let _ = match *column {
+                "sections" if !is_of_proxies => Ok(()),
+                "type" | "output" => write!(arguments, " -> {cell}"),
+                _ => write!(arguments, " {cell}"),
+            };
+        }
+        let (name, doc) = (escaped(&row[0]), text(&row[row.len() - 1]));
+        let _ = writeln!(page, ".TP\n\\fB{name}\\fR{}\n{doc}", escaped(arguments.trim_end()));
     }
 }
 

@@ -221,14 +221,8 @@ fn shown(root: &Path, file: &Path) -> String {
 
 /// The sources, scripts and pages that are checked. Generated pages and the history are not.
 fn files(root: &Path) -> Vec<PathBuf> {
-    const SKIPPED: [&str; 6] = [
-        "target",
-        "fuzz/seeds",
-        "docs/keywords.md",
-        "docs/compatibility.md",
-        "docs/runtime-api.md",
-        "CHANGELOG.md",
-    ];
+    const SKIPPED: [&str; 5] =
+        ["target", "fuzz/seeds", "docs/keywords.md", "docs/compatibility.md", "docs/runtime-api.md"];
     let (mut folders, mut files) = (vec![root.to_path_buf()], Vec::new());
     while let Some(folder) = folders.pop() {
         for path in

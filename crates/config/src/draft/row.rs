@@ -65,11 +65,11 @@ impl Where {
         self.0 & other.0 != 0
     }
 
-    /// The columns of the manual's matrix: `DFLB`, or the section's name.
+    /// The columns of the manual's matrix, such as `DFLB`, and the names of other sections, separated by commas.
     pub fn letters(self) -> String {
-        let names =
-            [(Self::D, "D"), (Self::F, "F"), (Self::L, "L"), (Self::B, "B"), (Self::GLOBAL, "global")];
+        let names = [(Self::D, "D"), (Self::F, "F"), (Self::L, "L"), (Self::B, "B")];
         let more = [
+            (Self::GLOBAL, "global"),
             (Self::USERLIST, "userlist"),
             (Self::ERRORS, "http-errors"),
             (Self::HEALTHCHECK, "healthcheck"),
@@ -88,7 +88,11 @@ impl Where {
             (Self::SPOE_MESSAGE, "spoe-message"),
             (Self::SPOE_GROUP, "spoe-group"),
         ];
-        names.iter().chain(&more).filter(|(bit, _)| self.holds(*bit)).map(|(_, name)| *name).collect()
+        let letters: String =
+            names.iter().filter(|(bit, _)| self.holds(*bit)).map(|(_, name)| *name).collect();
+        let more = more.iter().filter(|(bit, _)| self.holds(*bit)).map(|(_, name)| *name);
+        let all = std::iter::once(letters.as_str()).filter(|letters| !letters.is_empty()).chain(more);
+        all.collect::<Vec<_>>().join(", ")
     }
 }
 
