@@ -7,6 +7,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -147,9 +148,9 @@ fn connect(address: &BindAddress, timeout: Duration) -> std::io::Result<Box<dyn 
         BindAddress::Ip(address) => Box::new(TcpStream::connect_timeout(&reachable(*address), timeout)?),
         BindAddress::Unix(path) => Box::new(UnixStream::connect(Path::new(path))?),
         BindAddress::Abstract { name, padded } => {
-            let mut name = name.clone();
-            // `sun_path` has 108 bytes, the first of which is NUL.
-            name.resize(if *padded { 107 } else { name.len() }, 0);
+            let path = net::dial::abstract_path(name, *padded);
+            // The path begins with the NUL that the address adds.
+            let name = &path.as_os_str().as_bytes()[1..];
             let address = std::os::unix::net::SocketAddr::from_abstract_name(name)?;
             Box::new(UnixStream::connect_addr(&address)?)
         }
