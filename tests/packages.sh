@@ -77,7 +77,11 @@ check "without HAProxy, /usr/sbin/haproxy is Weir" same "$(in_root readlink -f /
 check "called haproxy, it has HAProxy's version line" sh -c "chroot '$root' haproxy -v | grep -q '^HAProxy version'"
 check "the configuration of the package is valid" in_root weir -c -f /etc/haproxy/haproxy.cfg
 check "bash reads the completion" in_root bash -c '. /usr/share/bash-completion/completions/weir && complete -p weir >/dev/null'
-check "systemd finds no fault with the unit" sh -c "! command -v systemd-analyze >/dev/null || ! systemd-analyze verify --root '$root' weir.service 2>&1 | grep -E 'weir\.service:[0-9]+:'"
+if command -v systemd-analyze >/dev/null; then
+    check "systemd finds no fault with the unit" sh -c "! systemd-analyze verify --root '$root' weir.service 2>&1 | grep -E 'weir\.service:[0-9]+:'"
+else
+    echo "skipped: systemd-analyze is not installed"
+fi
 for page in weir.8 weir-api.8 weir.cfg.5; do
     check "mandoc reads $page" sh -c "mandoc -T lint -W error '$root/usr/share/man/man${page##*.}/$page.gz' >'$work/lint' || { cat '$work/lint'; false; }"
 done
