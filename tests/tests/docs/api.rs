@@ -11,9 +11,8 @@
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
 
-use weir_tests::{PATIENCE, workspace};
+use weir_tests::{PATIENCE, eventually, workspace};
 
 use crate::api_scene::Scene;
 use crate::compare::is_like;
@@ -60,9 +59,7 @@ fn run(name: &str) {
     let scene = Scene::start(name == "master", name == "peers");
     let mut faults = Vec::new();
     for example in examples(&text) {
-        // After a fault, others are likely to follow.
-        let patience = if faults.is_empty() { PATIENCE } else { Duration::from_secs(1) };
-        if let Some(fault) = fault(&scene, &example, patience) {
+        if let Some(fault) = fault(&scene, &example) {
             faults.push(format!("{path}:{}: {fault}", example.line));
         }
     }
@@ -70,7 +67,7 @@ fn run(name: &str) {
 }
 
 /// The difference between an answer and the example.
-fn fault(scene: &Scene, example: &Example, patience: Duration) -> Option<String> {
+fn fault(scene: &Scene, example: &Example) -> Option<String> {
     let mut payload = example.payload.clone();
     for line in &example.before {
         match line.split_once(' ') {
@@ -86,21 +83,14 @@ fn fault(scene: &Scene, example: &Example, patience: Duration) -> Option<String>
     }
     let is_repeatable =
         !example.answer.is_empty() && REPEATABLE.iter().any(|start| example.command.starts_with(start));
-    let deadline = Instant::now() + if is_repeatable { patience } else { Duration::ZERO };
-    loop {
-        let answer = ask(scene, &example.command, &payload);
-        if is_like(&example.answer, &answer.lines().collect::<Vec<_>>()) {
-            return None;
-        }
-        if Instant::now() >= deadline {
-            return Some(format!(
-                "`{}` answered\n{answer}\ninstead of\n{}\n",
-                example.command,
-                example.answer.join("\n")
-            ));
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let mut answer = String::new();
+    let mut is_as_shown = || {
+        answer = ask(scene, &example.command, &payload);
+        is_like(&example.answer, &answer.lines().collect::<Vec<_>>())
+    };
+    let passes = if is_repeatable { eventually(is_as_shown) } else { is_as_shown() };
+    let expected = example.answer.join("\n");
+    (!passes).then(|| format!("`{}` answered\n{answer}\ninstead of\n{expected}\n", example.command))
 }
 
 /// The answer to a command, with the ports and paths of the page.

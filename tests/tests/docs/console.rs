@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command as Process, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use weir_tests::{PATIENCE, Scratch, eventually, program, scratch};
 
@@ -123,30 +123,26 @@ impl Shell {
     /// Runs a command until it prints the expected output.
     fn expect(&mut self, path: &str, command: &Command, substitutes: &Substitutes) {
         let is_repeatable = REPEATABLE.iter().any(|start| command.text.starts_with(start));
-        let deadline = Instant::now() + if is_repeatable { PATIENCE } else { Duration::ZERO };
-        loop {
+        let (mut output, mut status) = (String::new(), String::new());
+        let mut is_as_shown = || {
             let text = substitutes.apply(&command.text);
             let text = if is_for_terminal(command) { on_terminal(&text) } else { in_background(&text) };
-            let (output, status) = self.run(&text);
-            let output = substitutes.revert(&output.join("\n"));
-            let lines: Vec<&str> = output.lines().collect();
-            let is_as_shown = match command.output.iter().all(|line| line.is_empty()) {
+            let (lines, ended) = self.run(&text);
+            (output, status) = (substitutes.revert(&lines.join("\n")), ended);
+            match command.output.iter().all(|line| line.is_empty()) {
                 true => status == "0",
-                false => is_like(&command.output, &lines),
-            };
-            if is_as_shown {
-                return;
+                false => is_like(&command.output, &output.lines().collect::<Vec<_>>()),
             }
-            assert!(
-                Instant::now() < deadline,
-                "{path}:{}: `{}` ended with {status} and printed\n{output}\ninstead of\n{}\n{}",
-                command.line,
-                command.text,
-                command.output.join("\n"),
-                self.jobs()
-            );
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        };
+        let passes = if is_repeatable { eventually(is_as_shown) } else { is_as_shown() };
+        assert!(
+            passes,
+            "{path}:{}: `{}` ended with {status} and printed\n{output}\ninstead of\n{}\n{}",
+            command.line,
+            command.text,
+            command.output.join("\n"),
+            self.jobs()
+        );
     }
 
     /// The output of a command, and its exit status.

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use control::AccessLevel;
+use control::socket::master::required_level;
 use net::listen::{self, ListenOptions, Rights};
 
 use crate::master::{Master, children};
@@ -330,9 +331,7 @@ impl MasterSession {
             }
             ["show", "startup-logs"] => self.say(&messages::log()),
             ["show", "cli", "level"] => self.say(&format!("{}\n", self.level.name())),
-            ["reload" | "hard-reload", ..] if self.level < AccessLevel::Operator => {
-                self.say("Permission denied\n")
-            }
+            [first, ..] if self.level < required_level(first) => self.say("Permission denied\n"),
             [way @ ("reload" | "hard-reload"), ..] => {
                 let client = OwnedFd::from(self.output.try_clone()?);
                 self.master.request(way == "hard-reload", client);

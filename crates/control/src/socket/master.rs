@@ -4,12 +4,24 @@ use crate::access::AccessLevel;
 use crate::socket::table::CommandRow;
 use base::keyword_support::Support;
 
-const fn row(words: &'static str, usage: &'static str, doc: &'static str) -> CommandRow {
-    let level = match words.as_bytes() {
+/// The level that a command of the master requires.
+pub const fn required_level(words: &str) -> AccessLevel {
+    match words.as_bytes() {
         b"reload" | b"hard-reload" => AccessLevel::Operator,
         _ => AccessLevel::User,
-    };
-    CommandRow { words, usage, doc, built: true, support: Support::Full, level, mode: None }
+    }
+}
+
+const fn row(words: &'static str, usage: &'static str, doc: &'static str) -> CommandRow {
+    CommandRow {
+        words,
+        usage,
+        doc,
+        built: true,
+        support: Support::Full,
+        level: required_level(words),
+        mode: None,
+    }
 }
 
 const fn refused(words: &'static str, why: &'static str) -> CommandRow {
