@@ -31,7 +31,7 @@ impl Origin {
         origin
     }
 
-    /// Answers with `200` and `text` as the body.
+    /// Responds with `200` and `text`.
     pub fn text(text: &'static str) -> Origin {
         Origin::start(move |_, _| {
             format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len()).into_bytes()

@@ -41,7 +41,7 @@ pub(crate) struct Shown {
 /// Tests of the documentation, which test no keyword.
 const DOCUMENTATION: &str = "tests/tests/docs";
 
-/// Returns the files in a folder and in its subfolders that are a test or a module.
+/// Returns the files in `folder` and in subfolders that contain a `main.rs` or `mod.rs`.
 fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(folder)? {

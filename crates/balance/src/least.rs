@@ -244,7 +244,7 @@ impl Least {
         (0..self.count.div_ceil(WIDTH)).for_each(|line| self.mend_base(line));
     }
 
-    /// Updates the minimum above `at`, since another tree over the same counts may have changed the count.
+    /// Recomputes the minimum above `at`, because another tree with the same counts may have changed one.
     pub fn look_again(&self, at: usize) {
         self.mend_base(at / WIDTH);
     }

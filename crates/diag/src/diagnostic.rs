@@ -195,8 +195,8 @@ impl Diagnostic {
         out.replace('`', "'")
     }
 
-    /// Wraps the text of the one-line form: HAProxy names the rule or line that contains an error. Messages that HAProxy shows
-    /// without a location are not changed.
+    /// Puts `before` and `after` around the one-line text, because HAProxy names the rule or line that contains an error.
+    /// Messages that HAProxy shows without a location are not changed.
     #[must_use]
     pub fn wrap_line(self, before: &str, after: &str) -> Self {
         if self.whole {

@@ -1,4 +1,4 @@
-//! The requests of a connection and the slots they are kept in.
+//! The requests on a connection and the slots that hold them.
 
 use http::{ChunkDecoder, Method};
 

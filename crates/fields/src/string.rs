@@ -25,9 +25,8 @@ impl<'a> Text<'a> {
     }
 }
 
-/// Takes a string that starts in `first`, the byte before `rest`. `mask` has the bits of `first` that belong to its
-/// length; the bit above them is the Huffman flag. A Huffman string is appended to `scratch`, by
-/// `memo` if there is one.
+/// Takes a string from `rest`. `first` is the byte before it: the bits in `mask` begin the length, and the bit above them is
+/// the Huffman flag. A Huffman string is decoded into `scratch`, with the help of `memo` if there is one.
 ///
 /// # Errors
 /// The length or the Huffman code is invalid, or the string is longer than `rest`.

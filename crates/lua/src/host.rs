@@ -47,7 +47,7 @@ impl ScriptTask {
         Self { over: Some(over), ..self }
     }
 
-    /// Marks it as over, with any result.
+    /// Marks the call as finished, whatever its result.
     pub fn end(&self) {
         if let Some(over) = &self.over {
             over.notify();

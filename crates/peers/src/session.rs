@@ -191,7 +191,7 @@ impl PeerSession {
         }
     }
 
-    /// Returns the index of the other side, once known.
+    /// Returns the index of the remote peer, once known.
     pub fn peer(&self) -> Option<usize> {
         self.peer
     }

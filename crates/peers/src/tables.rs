@@ -40,7 +40,7 @@ pub trait Tables {
     );
 
     /// Calls `take` with all entries, starting at `cursor`, until it returns false; the last entry counts as taken. The first
-    /// cursor is 0; returns the next, or `None` at the end. Entries added or removed during the walk may be missed, others may not.
+    /// cursor is 0. Returns the next cursor, or `None` at the end. Only entries added or removed during the walk may be missed.
     fn walk(
         &mut self,
         table: usize,

@@ -26,7 +26,7 @@ pub enum LogAddress {
     Descriptor(i32),
 }
 
-/// The target of log lines.
+/// Where log lines are sent.
 #[derive(Debug, Clone)]
 pub enum LogTarget {
     /// Directly to this address.

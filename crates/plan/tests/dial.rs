@@ -11,7 +11,7 @@ use plan::dial::to_server;
 /// The source address, a range of ports, and whether the address may be foreign.
 type Seen = (SocketAddr, Option<(u16, u16)>, bool);
 
-/// Calls `see` with the options for a server line, given some lines of `global`.
+/// Calls `see` with the connection options that result from the lines in `global` and the parameters in `line`.
 fn options<T>(global: &str, line: &str, see: impl FnOnce(&Dial<'_>) -> T) -> T {
     let text = format!("global\n {global}\nbackend b\n mode tcp\n server s 192.0.2.1:80 {line}\n");
     let loaded = config::load_text("test.cfg", &text, &config::Boot::default());

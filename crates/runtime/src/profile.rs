@@ -23,7 +23,7 @@ static PERIOD: Mutex<(Option<Instant>, Option<Instant>)> = Mutex::new((None, Non
 pub struct Profile {
     /// The kind of task.
     pub name: &'static str,
-    /// The number of turns.
+    /// How often such a task ran.
     pub calls: u64,
     /// Their total duration in ns.
     pub ns: u64,

@@ -249,11 +249,11 @@ pub struct Transaction {
     pub unique_id: LoggedPart,
     /// The unique ID if a rule used it before the request was sent.
     pub early_id: crate::early_id::EarlyId,
-    /// Variables of the scope `txn`.
+    /// Variables in the `txn` scope.
     pub txn_vars: Slots,
-    /// Variables of the scope `req`.
+    /// Variables in the `req` scope.
     pub req_vars: Slots,
-    /// Variables of the scope `res`.
+    /// Variables in the `res` scope.
     pub res_vars: Slots,
     /// The log level set by a rule: `Some(None)` for silent.
     pub log_level: Option<Option<u8>>,

@@ -28,7 +28,7 @@ const PATIENCE: u32 = 3;
 /// Maximum number of slots of one connection, including those of answers that were not read yet.
 const PLACES: usize = 256;
 
-/// The configured options of connections to an agent.
+/// The options configured for connections to an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// The largest frame size offered, in bytes without the length field.

@@ -25,7 +25,7 @@ struct ConditionBlock {
 enum ReaderState {
     /// Lines are active.
     Taken,
-    /// No branch was true yet.
+    /// No branch has been true so far.
     Waiting,
     /// A branch was taken, or the block is inside inactive lines: no further line is active.
     Over,

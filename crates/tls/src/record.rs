@@ -57,7 +57,7 @@ impl Aead {
     }
 }
 
-/// The key of one direction, its IV and the number of its next record.
+/// The key and IV of one direction, and the sequence number of its next record.
 #[derive(Debug)]
 pub(crate) struct Direction {
     key: LessSafeKey,

@@ -8,7 +8,7 @@ use crate::response;
 use crate::stream::{BodyProgress, StreamKey};
 use crate::{Broken, Event, Pairs};
 
-/// The state of the parser.
+/// The state of the record parser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadState {
     /// Before a record.

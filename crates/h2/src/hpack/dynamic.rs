@@ -198,7 +198,7 @@ impl DynamicTable {
         age < self.entries.len()
     }
 
-    /// The name of that entry; the bytes of a name without a number are appended to `out`.
+    /// The kind of the name of the entry at `age`. The stored bytes of the name are appended to `out`.
     pub(crate) fn name(&self, age: usize, out: &mut Vec<u8>) -> Option<NameKind> {
         let entry = self.entries.get(self.entries.len().checked_sub(age + 1)?)?;
         let (at, length) = (entry.at as usize, entry.name as usize);

@@ -39,8 +39,8 @@ const TURNS: usize = 16;
 /// Maximum duration of turns before it yields, in µs: the client decides how much work a turn is.
 const TURNS_US: u64 = 500;
 
-/// How long a connection must be without streams before it frees the memory that only streams use. When thousands of connections
-/// open at once, only the active ones hold that memory.
+/// How long a connection must be without streams before it frees the memory that only streams need. If thousands of
+/// connections are opened at once, only the active ones keep that memory.
 const REST: Duration = Duration::from_millis(50);
 
 /// Why a connection ends.

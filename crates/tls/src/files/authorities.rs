@@ -100,7 +100,7 @@ impl FilesInner {
         )
     }
 
-    /// Returns the trust anchors in these files, or the index of an unknown one.
+    /// Returns the trust anchors in these files, or the index of one that is not loaded.
     pub(super) fn trust(&self, files: &[Option<Box<str>>; 3]) -> Result<Trust, usize> {
         let mut trust = Trust { files: files.clone(), ..Trust::default() };
         for (place, name) in files.iter().enumerate() {
@@ -160,7 +160,7 @@ impl Files {
     /// Returns the trust anchors in `ca-file`, `ca-verify-file` and `crl-file`.
     ///
     /// # Errors
-    /// The index of an unknown file.
+    /// A file is not loaded: returns its index.
     pub fn trust(&self, files: &[Option<Box<str>>; 3]) -> Result<Trust, usize> {
         self.inner().trust(files)
     }

@@ -118,7 +118,7 @@ impl Files {
         self.inner().users.add_server(connector);
     }
 
-    /// Removes a `server` line, even if there are other references to it.
+    /// Removes the connector of a `server` line, even if it is still referenced elsewhere.
     pub fn remove_server(&self, connector: &Arc<Connector>) {
         self.inner().users.remove_server(connector);
     }

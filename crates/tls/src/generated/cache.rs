@@ -9,13 +9,13 @@ use crate::entry::PreparedEntry;
 /// A listener, and a name in lower case.
 type CacheKey = (u64, Box<str>);
 
-/// How many seconds a certificate is served before a new one is generated, well before it expires.
+/// How long a certificate is served, in seconds. It is replaced long before it expires.
 const SERVED: i64 = super::LIFETIME / 2;
 
-/// One that was made.
+/// A generated certificate.
 #[derive(Debug)]
 struct GeneratedCertificate {
-    /// Whose key and options it has: it is of no use once another stands there.
+    /// Whose key and options it has: it is useless once that entry has been replaced.
     base: Arc<PreparedEntry>,
     /// What serves it.
     prepared: Arc<PreparedEntry>,

@@ -85,9 +85,9 @@ impl Signer {
     }
 }
 
-/// The SHA-256 digest of `message`, left-padded with zeros to the length of a SHA-384 digest, because the library signs with
-/// P-384 only over that length. The padding does not change the signature: ECDSA treats the digest as an integer, and takes one
-/// that is no longer than the curve order as a whole (FIPS 186-5, 6.4.1).
+/// The SHA-256 digest of `message`, padded to the length of a SHA-384 digest, which is the only one that the library signs
+/// with P-384. ECDSA reads the digest as a number, so leading zeros do not change the signature. A digest that is not longer
+/// than the order of the curve is not truncated (FIPS 186-5, 6.4.1).
 fn widened(message: &[u8]) -> Option<Digest> {
     let short = digest::digest(&SHA256, message);
     let mut long = [0; 48];

@@ -155,7 +155,7 @@ impl Side {
         frames
     }
 
-    /// The stream resets in the output since the last call.
+    /// The stream resets sent since the last call.
     pub(super) fn resets(&mut self) -> Vec<(u32, Code)> {
         let of = |(header, payload): &(FrameHeader, Vec<u8>)| {
             (header.kind == kind::RST_STREAM)

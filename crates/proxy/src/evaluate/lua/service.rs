@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::exchange::lua::scripting::{self, ScriptService};
 use crate::exchange::{Exchange, view};
 
-/// How much unsent output a script may have before it must wait, in bytes.
+/// Maximum unsent output, in bytes: from there on, the script waits until it is sent.
 const PORTION: usize = 16 * 1024;
 
 /// Gives a service access to its request.

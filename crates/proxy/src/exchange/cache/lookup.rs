@@ -20,7 +20,7 @@ pub(crate) enum Looked {
     Hint(Box<[u8]>),
     /// Wait for the response to another request.
     Wait(Follow),
-    /// Wait for a file.
+    /// Wait until a cache file has been read.
     Read(Loading),
 }
 
