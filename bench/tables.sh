@@ -128,7 +128,7 @@ compare() { # title, key, target
     printf '| %s | %s | %s | %s | %s |\n' "$1" "${result[weir.$2]}" "${result[haproxy.$2]}" "$(ratio "${result[weir.$2]%% *}" "${result[haproxy.$2]%% *}")" "$3"
 }
 echo
-echo "| $entries entries of an address, four data types | weir | haproxy | weir ÷ haproxy | target |"
+echo "| $entries entries keyed by address, four data types | weir | haproxy | weir ÷ haproxy | target |"
 echo "| --- | --: | --: | --: | --: |"
 compare "bytes an entry" bytes 0.8
 compare "CPU ms to fill the table, requests aside" fill 0.8
