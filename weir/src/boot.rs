@@ -21,7 +21,7 @@ use statistics::sharing::SharedCounters;
 use tokio::sync::Barrier;
 
 use crate::args::CommandLineArgs;
-use crate::checks::Teller;
+use crate::checks::Notifier;
 use crate::generation::{Generation, InUse};
 use crate::hand_over::Exposed;
 use crate::listeners;
@@ -100,8 +100,8 @@ fn start(
     }
     caches::prepare(&plan, messages);
     traces::begin(&plan, args)?;
-    for told in acme::keep_account_keys(&plan)?.into_iter().chain(acme::complete_pairs(&plan)?) {
-        messages.say(Severity::Notice, &told);
+    for notice in acme::keep_account_keys(&plan)?.into_iter().chain(acme::complete_pairs(&plan)?) {
+        messages.say(Severity::Notice, &notice);
     }
     if global.preallocates_descriptors {
         system::preallocate_descriptors(limits.open_files);
@@ -209,11 +209,11 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let to_master = to_master.map_err(|error| format!("cannot receive messages from the master: {error}"))?;
     let threads = plan.global.workers();
     runtime::profile::switch(plan.global.profile_tasks);
-    proxy::tell_of_process(&plan, Life::Begins);
+    proxy::trace_process(&plan, Life::Begins);
     let mut inboxes = runtime::worker::prepare(threads).map_err(|error| error.to_string())?;
     let process = begin_process(&plan, &limits);
-    let teller = Teller::default();
-    let runtime = offer_commands(&plan, &process, &limits, &teller, messages);
+    let notifier = Notifier::default();
+    let runtime = offer_commands(&plan, &process, &limits, &notifier, messages);
     let peers = Arc::new(PeersSections::new(&plan, process.clone(), successor));
     let showing = peers.clone();
     let show =
@@ -221,7 +221,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     // The cell is new, so setting it cannot fail.
     let _ = runtime.peers.set(show);
     let common =
-        Common { process: process.clone(), runtime: Arc::new(runtime), teller, exposed, limits, messages };
+        Common { process: process.clone(), runtime: Arc::new(runtime), notifier, exposed, limits, messages };
     let common = Arc::new(common);
     sharing::begin(counters, &common.runtime, messages)?;
     let placement = plan.global.placement.clone();
@@ -264,8 +264,8 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let ending =
         signals::wait(signals, &process_in_use, &common.exposed, &reloader, &peers, to_master, messages);
     let shared = process_in_use.shared();
-    (0..threads).rev().for_each(|index| proxy::tell_of_process(&shared.plan, Life::WorkerEnds(index)));
-    proxy::tell_of_process(&shared.plan, Life::Ends);
+    (0..threads).rev().for_each(|index| proxy::trace_process(&shared.plan, Life::WorkerEnds(index)));
+    proxy::trace_process(&shared.plan, Life::Ends);
     sharing::leave(&common.runtime);
     Ok(ending)
 }
@@ -288,7 +288,7 @@ fn offer_commands(
     plan: &Plan,
     process: &Arc<Process>,
     limits: &system::ProcessLimits,
-    teller: &Teller,
+    notifier: &Notifier,
     messages: MessageFormat,
 ) -> Runtime {
     let view = view::of(plan, limits);
@@ -305,7 +305,7 @@ fn offer_commands(
         statistics.pipes = net::splice::pipes;
     }
     statistics.compression_memory = || compress::memory_used() as u64;
-    let runtime = Runtime::new(Arc::new(statistics)).with_notify(teller.notify(messages));
+    let runtime = Runtime::new(Arc::new(statistics)).with_notify(notifier.notify(messages));
     runtime
         .count_rare([&PANICKED, &HELD_UP].into_iter().chain(memory::rare()).chain(proxy::rare()).collect());
     runtime.anonymous_key.store(plan.global.anonymous_key, Relaxed);
@@ -329,7 +329,7 @@ async fn work(
 ) {
     let StartOfWorker { desk, common, peers, ready } = start;
     let worker = Worker::new(desk.shared.clone(), group);
-    proxy::tell_of_process(&desk.shared.plan, Life::WorkerBegins(worker.index));
+    proxy::trace_process(&desk.shared.plan, Life::WorkerBegins(worker.index));
     proxy::serve::accept::install();
     tokio::task::spawn_local(proxy::worker::background(worker.clone()));
     proxy::serve::log::ring_feed::start(&worker);

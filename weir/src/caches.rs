@@ -58,14 +58,14 @@ pub(crate) fn serve(shared: &Arc<Shared>, is_first: bool, messages: MessageForma
         });
         let opened = if is_first { opened } else { open(&disk.directory, plan, messages) };
         let Some(directory) = opened else { continue };
-        let told = Arc::downgrade(shared);
-        let tell = Arc::new(move |text: &str| {
+        let weak = Arc::downgrade(shared);
+        let report = Arc::new(move |text: &str| {
             messages.say(Severity::Warning, text);
-            if let Some(shared) = told.upgrade() {
+            if let Some(shared) = weak.upgrade() {
                 checks::log_global(&shared, transition::WARNING, text);
             }
         });
-        if let Err(error) = disk::serve(store, directory, tell) {
+        if let Err(error) = disk::serve(store, directory, report) {
             messages
                 .say(Severity::Warning, &format!("cannot start a thread for {}: {error}", disk.directory));
         }

@@ -58,7 +58,7 @@ const GLOBAL: &[&str] = &[
 /// Returns the changes in the new plan that a running process cannot make.
 pub(crate) fn refused(old: &Plan, new: &Plan) -> Vec<String> {
     let global = |plan: &Plan| -> Vec<(String, String)> {
-        let sections = plan.said.iter().filter(|section| &*section.kind == "global");
+        let sections = plan.source.iter().filter(|section| &*section.kind == "global");
         let lines = sections.flat_map(|section| &section.lines);
         let own = lines.filter(|line| !GLOBAL.contains(&line.keyword));
         own.map(|line| (line.keyword.to_owned(), line.text.to_string())).collect()
@@ -105,7 +105,7 @@ pub(crate) fn refused(old: &Plan, new: &Plan) -> Vec<String> {
 
 /// Describes the `peers` sections, which live as long as the process.
 fn peers(plan: &Plan) -> Vec<String> {
-    let lines = plan.said.iter().filter(|section| &*section.kind == "peers");
+    let lines = plan.source.iter().filter(|section| &*section.kind == "peers");
     let lines = lines.map(|section| format!("{} {:?}", section.title(), section.lines));
     let sections = plan.proxies.iter().filter_map(|proxy| Some((proxy, proxy.peers.as_ref()?)));
     let made = sections.flat_map(|(proxy, peers)| {
@@ -145,11 +145,11 @@ fn reversed(plan: &Plan) -> Vec<String> {
 }
 
 /// Reports servers and backends that were added at run time and are not in the files: they are removed.
-pub(crate) fn tell_lost(old: &Plan, new: &Plan, differences: &mut Vec<Changed>) {
+pub(crate) fn add_lost(old: &Plan, new: &Plan, differences: &mut Vec<Changed>) {
     for proxy in old.proxies.iter().filter(|proxy| proxy.state.is_backend) {
         let removed = proxy.state.removed.load(Relaxed);
         let title = |kind: &str| format!("{kind} {}", proxy.state.name);
-        if proxy.index >= old.said_proxies() && !removed && new.backend(&proxy.state.name).is_none() {
+        if proxy.index >= old.configured_proxies() && !removed && new.backend(&proxy.state.name).is_none() {
             differences.push(Changed {
                 title: format!("{}, added at run time,", title("backend")),
                 how: How::Removed,
@@ -182,7 +182,7 @@ pub(crate) fn tell_lost(old: &Plan, new: &Plan, differences: &mut Vec<Changed>) 
 type ChangedEntry = (Box<[u8]>, Option<Box<[u8]>>);
 
 /// Reports pattern lists that differ from their files, whether list or file was changed.
-pub(crate) fn tell_lists(
+pub(crate) fn add_lists(
     old: &sample::pattern::PatternSets,
     new: &sample::pattern::PatternSets,
     differences: &mut Vec<Changed>,
@@ -223,7 +223,7 @@ pub(crate) fn tell_lists(
 }
 
 /// Reports certificates that differ from their files, whether certificate or file was changed.
-pub(crate) fn tell_certificates(old: &Plan, new: &Plan, differences: &mut Vec<Changed>) {
+pub(crate) fn add_certificates(old: &Plan, new: &Plan, differences: &mut Vec<Changed>) {
     for name in new.tls.certificates() {
         let pem = |plan: &Plan| plan.tls.show(&name, false).map(|shown| shown.contents.to_pem());
         let Some(before) = pem(old) else { continue };

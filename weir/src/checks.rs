@@ -20,9 +20,9 @@ thread_local! {
     static OUTBOX: RefCell<Option<Outbox>> = const { RefCell::new(None) };
 }
 
-/// Reports changes of servers. Created before the plan is known; [`Teller::bind`] supplies that.
+/// Reports changes of servers. Created before the plan is known; [`Notifier::bind`] supplies that.
 #[derive(Clone, Default)]
-pub(crate) struct Teller(Arc<ArcSwapOption<PlanFacts>>);
+pub(crate) struct Notifier(Arc<ArcSwapOption<PlanFacts>>);
 
 /// The facts it needs about the plan in use.
 struct PlanFacts {
@@ -30,7 +30,7 @@ struct PlanFacts {
     emails: Emails,
 }
 
-impl Teller {
+impl Notifier {
     /// Sets the plan that has the loggers, and the sender of e-mails.
     pub(crate) fn bind(&self, shared: &Arc<Shared>, emails: Emails) {
         self.0.store(Some(Arc::new(PlanFacts { shared: Arc::downgrade(shared), emails })));
@@ -38,7 +38,7 @@ impl Teller {
 
     /// Returns the function that health checks and the runtime socket call.
     pub(crate) fn notify(&self, messages: MessageFormat) -> health::Notify {
-        let teller = self.clone();
+        let notifier = self.clone();
         Arc::new(move |proxy, level, text| {
             if level == 0 {
                 // On standard error the proxy's name is quoted.
@@ -47,19 +47,19 @@ impl Teller {
             } else {
                 messages.say(Severity::Warning, text);
             }
-            let Some(bound) = teller.0.load_full() else { return };
+            let Some(bound) = notifier.0.load_full() else { return };
             let Some(shared) = bound.shared.upgrade() else { return };
             log(&shared, proxy, level, text);
             let alert = planned(&shared, proxy).and_then(|plan| plan.email_alert.as_ref());
             if let Some(alert) = alert {
-                bound.emails.tell(alert, level, text);
+                bound.emails.send(alert, level, text);
             }
         })
     }
 }
 
 /// Writes a message to the loggers of a proxy and to standard error.
-pub(crate) fn tell(shared: &Shared, messages: MessageFormat, proxy: &state::Proxy, level: u8, text: &str) {
+pub(crate) fn notify(shared: &Shared, messages: MessageFormat, proxy: &state::Proxy, level: u8, text: &str) {
     messages.say(Severity::Warning, text);
     log(shared, proxy, level, text);
 }
@@ -137,6 +137,11 @@ impl health::Lent for OnLoan {
 }
 
 /// Collects the plan's checks; every worker starts its share of them.
-pub(crate) fn gather(shared: &Shared, teller: &Teller, messages: MessageFormat) -> health::Checks {
-    health::Checks::new(&shared.plan, shared.process.clone(), teller.notify(messages), Some(Arc::new(Pools)))
+pub(crate) fn gather(shared: &Shared, notifier: &Notifier, messages: MessageFormat) -> health::Checks {
+    health::Checks::new(
+        &shared.plan,
+        shared.process.clone(),
+        notifier.notify(messages),
+        Some(Arc::new(Pools)),
+    )
 }

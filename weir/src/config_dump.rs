@@ -28,7 +28,7 @@ pub(crate) fn configuration(plan: &Plan, patterns: &PatternSets, beside: Option<
         }
     }
     // The sections of `filter spoe` are in separate files.
-    for section in plan.said.iter().filter(|section| !section.kind.starts_with("spoe-")) {
+    for section in plan.source.iter().filter(|section| !section.kind.starts_with("spoe-")) {
         text.push('\n');
         write_section(section, plan, &mut text);
     }
@@ -141,7 +141,7 @@ fn write_server(line: &SourceLine, proxy: &Proxy, text: &mut String) {
     let words = words(&line.text);
     let servers = proxy.state.servers.load();
     match words.get(1).map(|name| find(&servers, name)) {
-        Some(Some(server)) if is_as_said(server) => write_line(&line.text, text),
+        Some(Some(server)) if is_unchanged(server) => write_line(&line.text, text),
         Some(Some(server)) => write_changed(&words, server, text),
         _ => {}
     }
@@ -155,7 +155,7 @@ fn write_template(line: &SourceLine, proxy: &Proxy, text: &mut String) {
     let (Ok(low), Ok(high)) = (low.parse::<u32>(), high.parse::<u32>()) else { return };
     let servers = proxy.state.servers.load();
     let all: Vec<_> = (low..=high).map(|number| find(&servers, &format!("{prefix}{number}"))).collect();
-    if all.iter().all(|server| server.is_some_and(|server| is_as_said(server))) {
+    if all.iter().all(|server| server.is_some_and(|server| is_unchanged(server))) {
         return write_line(&line.text, text);
     }
     for server in all.into_iter().flatten() {
@@ -166,13 +166,13 @@ fn write_template(line: &SourceLine, proxy: &Proxy, text: &mut String) {
 }
 
 /// Returns whether nothing that a server line can express was changed.
-fn is_as_said(server: &Server) -> bool {
-    let said = server.configured();
+fn is_unchanged(server: &Server) -> bool {
+    let original = server.configured();
     let forced = server.admin().0 & (Admin::FORCED_MAINT | Admin::FORCED_DRAIN);
-    server.user_weight() == said.weight
-        && server.maxconn.load(Relaxed) == said.maxconn
+    server.user_weight() == original.weight
+        && server.maxconn.load(Relaxed) == original.maxconn
         && new_address(server).is_none()
-        && forced == if said.disabled { Admin::FORCED_MAINT } else { 0 }
+        && forced == if original.disabled { Admin::FORCED_MAINT } else { 0 }
 }
 
 /// Returns the address that an operator has set.
@@ -195,9 +195,9 @@ fn new_address(server: &Server) -> Option<String> {
 }
 
 /// Writes a line with the changes of its server.
-fn write_changed(said: &[String], server: &Server, text: &mut String) {
+fn write_changed(original: &[String], server: &Server, text: &mut String) {
     let configured = server.configured();
-    let mut words = said.to_vec();
+    let mut words = original.to_vec();
     if let (Some(address), Some(word)) = (new_address(server), words.get_mut(2)) {
         *word = address;
     }

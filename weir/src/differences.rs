@@ -330,9 +330,9 @@ mod tests {
 
     use super::*;
 
-    fn said(text: &str) -> Vec<SourceSection> {
+    fn sections(text: &str) -> Vec<SourceSection> {
         let timeouts = "defaults\n mode http\n timeout client 1s\n timeout connect 1s\n timeout server 1s\n";
-        load_text("t.cfg", &format!("{timeouts}{text}"), &Boot::default()).plan.expect("a plan").said
+        load_text("t.cfg", &format!("{timeouts}{text}"), &Boot::default()).plan.expect("a plan").source
     }
 
     const OLD: &str = "frontend web\n bind 127.0.0.1:1\n http-request deny if { path /a }\n http-request set-header x y\n default_backend app\nbackend app\n timeout server 30s\n server s1 127.0.0.1:2\n server s2 127.0.0.1:3\nbackend gone\n";
@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn differences_are_rendered_for_people() {
         let new = "frontend web\n bind 127.0.0.1:1\n http-request deny if { path /b }\n http-request set-header x z\n default_backend app\nbackend app\n timeout server 60s\n server s1 127.0.0.1:2\n server s2 127.0.0.1:3 weight 5\n server s3 127.0.0.1:4\nbackend come\n";
-        let all = between(&said(OLD), &said(new));
+        let all = between(&sections(OLD), &sections(new));
         assert_eq!(
             show(&all, DifferenceFormat::Text),
             "frontend web: 2 rules changed; backend app: timeout server 30s → 60s, server s2 127.0.0.1:3 → 127.0.0.1:3 weight 5, server s3 added; backend come added; backend gone removed; nothing else\n"
@@ -355,7 +355,7 @@ mod tests {
     fn equivalent_spelling_is_not_a_difference() {
         let spaced = OLD.replace(' ', "   ");
         assert_eq!(
-            show(&between(&said(OLD), &said(&spaced)), DifferenceFormat::Text),
+            show(&between(&sections(OLD), &sections(&spaced)), DifferenceFormat::Text),
             "nothing has changed\n"
         );
         assert_eq!(show(&[], DifferenceFormat::Json), "[]\n");

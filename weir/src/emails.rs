@@ -33,7 +33,7 @@ impl Emails {
     }
 
     /// Sends a message about a server of a proxy, if `alert` selects it.
-    pub(crate) fn tell(&self, alert: &EmailAlert, level: u8, text: &str) {
+    pub(crate) fn send(&self, alert: &EmailAlert, level: u8, text: &str) {
         if state::transition::email_level(level, text).is_none_or(|level| level > alert.level) {
             return;
         }

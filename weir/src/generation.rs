@@ -78,7 +78,7 @@ impl Generation {
     /// # Errors
     /// The threads for e-mails cannot be started.
     pub(crate) fn new(common: &Common, plan: Arc<Plan>, former: Option<&Plan>) -> Result<Self, String> {
-        let Common { process, runtime, teller, messages, .. } = common;
+        let Common { process, runtime, notifier, messages, .. } = common;
         // The callback checks the generation: indices are only valid in this plan.
         let generation = Arc::new(std::sync::OnceLock::new());
         let moved = {
@@ -89,8 +89,8 @@ impl Generation {
                 }
             })
         };
-        let tell = resolvers::ResolverCallbacks { notify: teller.notify(*messages), moved };
-        let sections = resolvers::Sections::new(plan.clone(), process.clone(), tell);
+        let callbacks = resolvers::ResolverCallbacks { notify: notifier.notify(*messages), moved };
+        let sections = resolvers::Sections::new(plan.clone(), process.clone(), callbacks);
         let asking = httpclient::ClientSettings::of(&plan, &sections);
         let services = services::services(runtime.clone(), sections.clone(), asking, &plan, common.messages);
         let shared = Arc::new(Shared::new(plan, process.clone(), services));
@@ -104,12 +104,12 @@ impl Generation {
         }
         let emails = Emails::start(&shared.plan, &checks::refused_emails(&shared, *messages))
             .map_err(|error| format!("cannot start the e-mail threads: {error}"))?;
-        teller.bind(&shared, emails);
+        notifier.bind(&shared, emails);
         if let Some(former) = former {
             caches::let_go(former, Some(&shared.plan));
         }
         caches::serve(&shared, former.is_none(), *messages);
-        let checks = Arc::new(checks::gather(&shared, teller, *messages));
+        let checks = Arc::new(checks::gather(&shared, notifier, *messages));
         crate::servers::keep(&shared, runtime, &checks, &sections);
         Ok(Self { shared, sections, checks, is_old: Arc::default() })
     }
@@ -121,7 +121,7 @@ impl Generation {
             tasks.ends.extend(ask_about_certificates(&self.shared, &self.sections));
             tasks.ends.extend(order_certificates(&self.shared, &self.sections, common.messages));
             tasks.ends.extend(crate::tables::sweep(&self.shared.plan));
-            let notify = common.teller.notify(common.messages);
+            let notify = common.notifier.notify(common.messages);
             tasks.ends.extend(crate::outliers::watch(&self.shared, notify));
         }
         tasks.ends.extend(crate::scripts::start(&self.shared, worker.index));
@@ -211,10 +211,10 @@ fn ask_about_certificates(shared: &Arc<Shared>, sections: &resolvers::Sections) 
     let plan = &shared.plan;
     let mut settings = httpclient::ClientSettings::of(plan, sections);
     settings.proxy = plan.global.ocsp_proxy;
-    let told = shared.clone();
-    let tell = Rc::new(move |level: u8, text: &str| checks::log_global(&told, level, text));
+    let logged = shared.clone();
+    let log = Rc::new(move |level: u8, text: &str| checks::log_global(&logged, level, text));
     let (files, process) = (plan.tls.clone(), shared.process.clone());
-    Some(tokio::task::spawn_local(ocsp::run(ocsp::Asking { files, process, settings, tell })).abort_handle())
+    Some(tokio::task::spawn_local(ocsp::run(ocsp::Asking { files, process, settings, log })).abort_handle())
 }
 
 /// Starts ordering certificates.
@@ -224,14 +224,14 @@ fn order_certificates(
     messages: MessageFormat,
 ) -> Vec<AbortHandle> {
     let plan = &shared.plan;
-    let told = Arc::downgrade(shared);
-    let tell = Rc::new(move |level: u8, text: &str| {
+    let weak = Arc::downgrade(shared);
+    let log = Rc::new(move |level: u8, text: &str| {
         if level <= 3 {
             messages.say(Severity::Warning, text);
         }
-        if let Some(told) = told.upgrade() {
-            checks::log_global(&told, level, text);
+        if let Some(shared) = weak.upgrade() {
+            checks::log_global(&shared, level, text);
         }
     });
-    acme::start(plan, &shared.process, httpclient::ClientSettings::of(plan, sections), tell)
+    acme::start(plan, &shared.process, httpclient::ClientSettings::of(plan, sections), log)
 }

@@ -42,7 +42,7 @@ impl MessageFormat {
         };
         let pid = std::process::id();
         let mut out = String::new();
-        if !self.terminal && diagnostics.iter().any(|said| said.severity >= Severity::Warning) {
+        if !self.terminal && diagnostics.iter().any(|found| found.severity >= Severity::Warning) {
             out.push_str(&introduction());
         }
         for diagnostic in diagnostics.iter().take(MOST) {

@@ -27,7 +27,7 @@ pub(crate) fn watch(shared: &Arc<Shared>, notify: health::Notify) -> Option<Abor
             timer::sleep(rest).await;
             for index in 0..shared.proxies.len() {
                 for event in look(&shared, index).await {
-                    tell(&shared.proxies[index].plan, event, &notify);
+                    report(&shared.proxies[index].plan, event, &notify);
                 }
                 if index % 64 == 63 {
                     tokio::task::yield_now().await;
@@ -58,7 +58,7 @@ async fn look(shared: &Arc<Shared>, index: usize) -> Vec<EjectionEvent> {
 }
 
 /// Logs a change of a server to the logs of its backend.
-fn tell(backend: &Proxy, event: EjectionEvent, notify: &health::Notify) {
+fn report(backend: &Proxy, event: EjectionEvent, notify: &health::Notify) {
     let Some(server) = backend.servers.get(event.server) else { return };
     let name = format!("Server {}/{}", server.state.proxy, server.state.name);
     match event.what {

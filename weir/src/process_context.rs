@@ -5,7 +5,7 @@ use std::sync::Arc;
 use control::Runtime;
 use state::Process;
 
-use crate::checks::Teller;
+use crate::checks::Notifier;
 use crate::hand_over::Exposed;
 use crate::messages::MessageFormat;
 use crate::system;
@@ -14,7 +14,7 @@ use crate::system;
 pub(crate) struct Common {
     pub(crate) process: Arc<Process>,
     pub(crate) runtime: Arc<Runtime>,
-    pub(crate) teller: Teller,
+    pub(crate) notifier: Notifier,
     pub(crate) exposed: Arc<Exposed>,
     pub(crate) limits: system::ProcessLimits,
     pub(crate) messages: MessageFormat,

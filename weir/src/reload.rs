@@ -51,7 +51,7 @@ impl Reloader {
     }
 
     /// Reloads on a signal and reports the result as messages.
-    pub(crate) fn tell_reload(&self) {
+    pub(crate) fn report_reload(&self) {
         match self.renew(DifferenceFormat::Text) {
             Ok(text) => self.common.messages.say(Severity::Notice, &format!("reloaded: {}", text.trim_end())),
             Err(text) => {
@@ -103,10 +103,10 @@ impl Reloader {
                 refused.join(", ")
             ));
         }
-        let mut differences = differences::between(&old.said, &plan.said);
-        changes::tell_lost(old, &plan, &mut differences);
-        changes::tell_lists(&self.common.runtime.view().patterns, &plan.patterns, &mut differences);
-        changes::tell_certificates(old, &plan, &mut differences);
+        let mut differences = differences::between(&old.source, &plan.source);
+        changes::add_lost(old, &plan, &mut differences);
+        changes::add_lists(&self.common.runtime.view().patterns, &plan.patterns, &mut differences);
+        changes::add_certificates(old, &plan, &mut differences);
         Ok(LoadedConfig { plan, differences })
     }
 
@@ -131,8 +131,8 @@ impl Reloader {
     /// Prepares the files that certificate orders need, as at start.
     fn prepare_orders(&self, plan: &Plan) -> Result<(), String> {
         let failed = |error: String| error + "\n";
-        let told = acme::keep_account_keys(plan).map_err(failed)?;
-        for text in told.into_iter().chain(acme::complete_pairs(plan).map_err(failed)?) {
+        let notices = acme::keep_account_keys(plan).map_err(failed)?;
+        for text in notices.into_iter().chain(acme::complete_pairs(plan).map_err(failed)?) {
             self.common.messages.say(Severity::Notice, &text);
         }
         acme::try_files(plan).map_err(failed)
@@ -270,7 +270,7 @@ fn settle(common: &Common, shared: &Arc<proxy::Shared>) {
             }
         }
         if let Some((level, text)) = transition::refresh_backend(&proxy.state, now) {
-            checks::tell(shared, common.messages, &proxy.state, level, &text);
+            checks::notify(shared, common.messages, &proxy.state, level, &text);
         }
     }
 }

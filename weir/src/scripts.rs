@@ -15,7 +15,7 @@ use proxy::Shared;
 use proxy::shared::Performed;
 use runtime::timer;
 use sample::Env;
-use state::statistic::{Statistic, Whose};
+use state::statistic::{Statistic, StatisticOwner};
 use tls::Keep;
 use tokio::task::AbortHandle;
 
@@ -298,7 +298,7 @@ impl lua::ScriptHost for ProcessHost {
         self.0.upgrade().is_some_and(|shared| log(&shared, level, text))
     }
 
-    fn statistics(&self, whose: Whose<'_>) -> Vec<(&'static str, Statistic)> {
+    fn statistics(&self, whose: StatisticOwner<'_>) -> Vec<(&'static str, Statistic)> {
         statistics::by_name(&self.1.statistics, whose)
     }
 
@@ -402,7 +402,7 @@ async fn go_on(shared: &Shared, bridge: &dyn Bridge, begun: (RunningCall, CallSt
         match step {
             CallStep::Done(_) => return,
             CallStep::Failed(failure) => {
-                return running.tell(bridge, &format!("Lua {what}: {}.", failure.text()));
+                return running.log(bridge, &format!("Lua {what}: {}.", failure.text()));
             }
             CallStep::Wait(wait) => {
                 let answer = (shared.services.perform)(wait).await;

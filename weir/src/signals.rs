@@ -76,7 +76,7 @@ pub(crate) fn wait(
                 SIGTTIN => pause(shared, messages, false),
                 SIGHUP => show_state(shared, messages),
                 SIGQUIT => flush(messages),
-                SIGUSR2 if shared.plan.global.reloads_in_place && stop.is_none() => reloader.tell_reload(),
+                SIGUSR2 if shared.plan.global.reloads_in_place && stop.is_none() => reloader.report_reload(),
                 SIGUSR2 | SIGALRM => {}
                 _ => {
                     if !has_master && stop.is_none() {
@@ -128,7 +128,7 @@ fn pause(shared: &Shared, messages: MessageFormat, pause: bool) {
         if proxy.state.admission() == from {
             proxy.state.set_admission(to);
             if let Some(text) = transition::admitted(&proxy.state, from) {
-                checks::tell(shared, messages, &proxy.state, WARNING, &text);
+                checks::notify(shared, messages, &proxy.state, WARNING, &text);
             }
         }
     }
@@ -147,7 +147,7 @@ fn show_state(shared: &Shared, messages: MessageFormat) {
     let received = "SIGHUP received, dumping servers states";
     messages.say(Severity::Warning, &format!("{received}."));
     for proxy in shared.plan.proxies.iter().filter(|proxy| !proxy.is_hidden()) {
-        let say = |text: &str| checks::tell(shared, messages, &proxy.state, NOTICE, text);
+        let say = |text: &str| checks::notify(shared, messages, &proxy.state, NOTICE, text);
         checks::log(shared, &proxy.state, NOTICE, &format!("{received} for proxy {}.", proxy.state.name));
         let (mut serving, mut waiting) = (0, 0);
         let servers = proxy.state.servers.load();

@@ -146,7 +146,7 @@ fn close_listeners(shared: &Shared, messages: MessageFormat) {
         }
         // The shutdown of a frontend was reported when it happened.
         if !proxy.is_hidden() && !proxy.disabled && before != Admission::Stopped {
-            checks::tell(shared, messages, state, WARNING, &transition::stopped(state));
+            checks::notify(shared, messages, state, WARNING, &transition::stopped(state));
         }
     }
     for worker in 0..runtime::shard::workers() {

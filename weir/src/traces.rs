@@ -62,6 +62,6 @@ pub(crate) fn change(old: &Plan, new: &Plan) -> Result<(), String> {
 }
 
 fn lines(plan: &Plan) -> Vec<&str> {
-    let sections = plan.said.iter().filter(|section| &*section.kind == "traces");
+    let sections = plan.source.iter().filter(|section| &*section.kind == "traces");
     sections.flat_map(|section| &section.lines).map(|line| &*line.text).collect()
 }

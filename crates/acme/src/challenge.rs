@@ -126,11 +126,11 @@ async fn by_dns(
         } else {
             String::new()
         };
-        desk.say(order, 5, &format!("{kind} requires to set the \"{name}\" TXT record to \"{text}\"{how}"));
+        desk.log(order, 5, &format!("{kind} requires to set the \"{name}\" TXT record to \"{text}\"{how}"));
     }
     if ready.cli {
-        let told = timer::timeout(PATIENCE, poll_fn(|context| order.state.poll_ready(context)));
-        told.await.map_err(|_| "no command reported the challenges as ready.".to_owned())?;
+        let reporting = timer::timeout(PATIENCE, poll_fn(|context| order.state.poll_ready(context)));
+        reporting.await.map_err(|_| "no command reported the challenges as ready.".to_owned())?;
     }
     if ready.delay {
         timer::sleep(section.dns_delay).await;

@@ -32,7 +32,7 @@ pub(crate) struct OrderContext {
     /// The settings of requests.
     pub(crate) settings: ClientSettings,
     /// Receives log messages.
-    tell: LogFn,
+    log: LogFn,
     /// Permits to send a request.
     pub(crate) requests: Semaphore,
     /// Account keys by file.
@@ -40,12 +40,12 @@ pub(crate) struct OrderContext {
 }
 
 impl OrderContext {
-    pub(crate) fn new(plan: Arc<Plan>, process: Arc<Process>, settings: ClientSettings, tell: LogFn) -> Self {
+    pub(crate) fn new(plan: Arc<Plan>, process: Arc<Process>, settings: ClientSettings, log: LogFn) -> Self {
         Self {
             plan,
             process,
             settings,
-            tell,
+            log,
             requests: Semaphore::new(REQUESTS),
             accounts: RefCell::default(),
         }
@@ -53,7 +53,7 @@ impl OrderContext {
 
     /// Writes a log message.
     #[track_caller]
-    pub(crate) fn say(&self, order: &AcmeOrder, level: u8, text: &str) {
+    pub(crate) fn log(&self, order: &AcmeOrder, level: u8, text: &str) {
         if trace::is_on(TraceSource::Acme) {
             let own = std::ptr::from_ref(order) as u64;
             let keys = Keys { own, ..Keys::default() };
@@ -66,7 +66,7 @@ impl OrderContext {
                 out.push_str(&order.certificate);
             });
         }
-        (self.tell)(level, &format!("acme: {}: {text}", order.certificate));
+        (self.log)(level, &format!("acme: {}: {text}", order.certificate));
     }
 
     /// Writes an event for tools.

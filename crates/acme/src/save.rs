@@ -66,7 +66,7 @@ pub(crate) fn keep(contents: &Contents, file: &str, key_file: Option<&str>) -> R
             let key = Contents { chain: Vec::new(), ..contents.clone() };
             let chain = Contents { key: None, ..contents.clone() };
             // After an interruption between the two writes, both are found here.
-            let both = pair::beside(&real(Path::new(file)));
+            let both = pair::path_of(&real(Path::new(file)));
             replace(&both, contents.to_pem().as_bytes()).map_err(failed(&both.display().to_string()))?;
             replace(Path::new(key_file), key.to_pem().as_bytes()).map_err(failed(key_file))?;
             replace(Path::new(file), chain.to_pem().as_bytes()).map_err(failed(file))?;
@@ -81,7 +81,7 @@ pub(crate) fn keep(contents: &Contents, file: &str, key_file: Option<&str>) -> R
 /// # Errors
 /// A file cannot be written.
 pub fn complete_pairs(plan: &Plan) -> Result<Vec<String>, String> {
-    let mut told = Vec::new();
+    let mut notices = Vec::new();
     for order in &plan.acme {
         let (file, section) = (&*order.file, &order.section.name);
         let Some(key_file) = order.key_file.as_deref() else { continue };
@@ -91,15 +91,15 @@ pub fn complete_pairs(plan: &Plan) -> Result<Vec<String>, String> {
                 let made =
                     tls::Certificate::from_pem(file, &text).map_err(|error| failed(error.to_string()))?;
                 keep(&Contents::of(&made), file, Some(key_file)).map_err(failed)?;
-                told.push(format!(
+                notices.push(format!(
                     "acme: completed replacing {file} and {key_file}, which an earlier process had started."
                 ));
             }
             // The leftover file, if any, is obsolete.
-            None => drop(fs::remove_file(pair::beside(&real(Path::new(file))))),
+            None => drop(fs::remove_file(pair::path_of(&real(Path::new(file))))),
         }
     }
-    Ok(told)
+    Ok(notices)
 }
 
 /// Checks that future certificates can be written. Called with the process's final privileges.
@@ -144,7 +144,7 @@ fn try_out(path: &Path) -> io::Result<()> {
 /// A key cannot be written: each start would use a new one, and authorities limit the number of accounts.
 pub fn keep_account_keys(plan: &Plan) -> Result<Vec<String>, String> {
     let mut written: Vec<&Path> = Vec::new();
-    let mut told = Vec::new();
+    let mut notices = Vec::new();
     for order in &plan.acme {
         let (key, section) = (&order.section.account_key, &order.section.name);
         if !key.is_new || written.contains(&&*key.file) {
@@ -157,10 +157,10 @@ pub fn keep_account_keys(plan: &Plan) -> Result<Vec<String>, String> {
                  `account-key` to set another file"
             )
         })?;
-        told.push(format!("acme: created the account key {shown} for acme section '{section}'."));
+        notices.push(format!("acme: created the account key {shown} for acme section '{section}'."));
         written.push(&key.file);
     }
-    Ok(told)
+    Ok(notices)
 }
 
 #[cfg(test)]
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(left, new.to_pem().into_bytes());
         // A consistent pair of files takes precedence over a leftover.
         keep(&old, &file, Some(&key_file)).expect("both can be written");
-        fs::write(pair::beside(Path::new(&file)), new.to_pem()).expect("it can be written");
+        fs::write(pair::path_of(Path::new(&file)), new.to_pem()).expect("it can be written");
         assert!(pair::left_over(&file, &key_file).is_none());
     }
 

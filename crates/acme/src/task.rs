@@ -33,14 +33,14 @@ pub fn start(
     plan: &Arc<Plan>,
     process: &Arc<Process>,
     mut settings: ClientSettings,
-    tell: LogFn,
+    log: LogFn,
 ) -> Vec<AbortHandle> {
     if plan.acme.is_empty() {
         return Vec::new();
     }
     (settings.total_timeout, settings.max_body) = (TOTAL, ANSWER_MAX);
     let (plan, process) = (plan.clone(), process.clone());
-    let desk = Rc::new(OrderContext::new(plan, process, settings, tell));
+    let desk = Rc::new(OrderContext::new(plan, process, settings, log));
     let attend = |order: &Arc<AcmeOrder>| tokio::task::spawn_local(attend(desk.clone(), order.clone()));
     desk.plan.acme.iter().map(|order| attend(order).abort_handle()).collect()
 }
@@ -65,11 +65,11 @@ async fn attend(desk: Rc<OrderContext>, order: Arc<AcmeOrder>) {
             continue;
         }
         order.state.begin();
-        desk.say(&order, 5, "Starting update of the certificate.");
+        desk.log(&order, 5, "Starting update of the certificate.");
         match fulfil(&desk, &order).await {
             Ok(()) => {
                 (failures, not_before) = (0, 0);
-                desk.say(&order, 5, "Successful update of the certificate.");
+                desk.log(&order, 5, "Successful update of the certificate.");
             }
             Err(failure) => {
                 failures += 1;
@@ -79,7 +79,7 @@ async fn attend(desk: Rc<OrderContext>, order: Arc<AcmeOrder>) {
                     true => String::new(),
                     false => format!(" Next attempt in {pause} seconds."),
                 };
-                desk.say(&order, 3, &format!("{} Aborting.{again}", failure.text));
+                desk.log(&order, 3, &format!("{} Aborting.{again}", failure.text));
             }
         }
     }
@@ -133,7 +133,7 @@ async fn fulfil(desk: &Rc<OrderContext>, order: &Arc<AcmeOrder>) -> Result<(), F
                     Err(cause) => engine.unanswered(&cause, now_ms()),
                 }
                 if let Some(note) = engine.take_note() {
-                    desk.say(order, 4, &note);
+                    desk.log(order, 4, &note);
                 }
             }
             Next::Wait(until) => timer::sleep(Duration::from_millis(until.saturating_sub(now_ms()))).await,
@@ -201,7 +201,7 @@ async fn install(
     let kept = installed.await.map_err(|error| error.to_string())??;
     if let Err(error) = kept {
         let text = format!("{error}. The certificate is in use, but the next startup will order it again.");
-        desk.say(order, 3, &text);
+        desk.log(order, 3, &text);
     }
     desk.write(&event::new_certificate(order));
     state::events::ordered(&order.certificate, || None);

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 const LEAD: [u8; 2] = [0xf4, 0x8f];
 
 /// The character that represents a byte.
-fn stand_in(byte: u8) -> char {
+fn placeholder(byte: u8) -> char {
     char::from_u32(0x10_ff00 + u32::from(byte)).unwrap_or(char::REPLACEMENT_CHARACTER)
 }
 
@@ -24,7 +24,7 @@ pub fn byte_of(c: char) -> Option<u8> {
 #[must_use]
 pub fn text_of(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes)
-        && !may_stand_in(bytes)
+        && !may_contain_placeholder(bytes)
     {
         return Cow::Borrowed(text);
     }
@@ -33,10 +33,10 @@ pub fn text_of(bytes: &[u8]) -> Cow<'_, str> {
         for c in chunk.valid().chars() {
             match byte_of(c) {
                 None => text.push(c),
-                Some(_) => text.extend(c.encode_utf8(&mut [0; 4]).bytes().map(stand_in)),
+                Some(_) => text.extend(c.encode_utf8(&mut [0; 4]).bytes().map(placeholder)),
             }
         }
-        text.extend(chunk.invalid().iter().map(|byte| stand_in(*byte)));
+        text.extend(chunk.invalid().iter().map(|byte| placeholder(*byte)));
     }
     Cow::Owned(text)
 }
@@ -44,7 +44,7 @@ pub fn text_of(bytes: &[u8]) -> Cow<'_, str> {
 /// Converts text back to the original bytes.
 #[must_use]
 pub fn bytes_of(text: &str) -> Cow<'_, [u8]> {
-    if !may_stand_in(text.as_bytes()) {
+    if !may_contain_placeholder(text.as_bytes()) {
         return Cow::Borrowed(text.as_bytes());
     }
     let mut bytes = Vec::with_capacity(text.len());
@@ -58,7 +58,7 @@ pub fn bytes_of(text: &str) -> Cow<'_, [u8]> {
 }
 
 /// Whether `bytes` contain a character in the range, or in the one below it.
-fn may_stand_in(bytes: &[u8]) -> bool {
+fn may_contain_placeholder(bytes: &[u8]) -> bool {
     bytes.windows(2).any(|pair| pair == LEAD)
 }
 

@@ -34,7 +34,7 @@ pub struct Lifetime {
 
 /// The directives in `Cache-Control`.
 #[derive(Default)]
-struct Said {
+struct Directives {
     forbidden: bool,
     is_public: bool,
     shared: Option<u32>,
@@ -44,13 +44,13 @@ struct Said {
     if_error: Option<u32>,
 }
 
-impl Said {
+impl Directives {
     /// Returns how long a stale response may be used: the section's limit, or the server's if that is shorter (RFC 5861).
     /// `s-maxage` forbids it unless the server explicitly allows it (RFC 9111, 5.2.2.10).
-    fn beyond(&self, said: Option<u32>, allowed: u32) -> u32 {
-        match said {
+    fn beyond(&self, lifetime: Option<u32>, allowed: u32) -> u32 {
+        match lifetime {
             _ if self.must_revalidate => 0,
-            Some(said) => said.min(allowed),
+            Some(lifetime) => lifetime.min(allowed),
             None if self.shared.is_some() => 0,
             None => allowed,
         }
@@ -64,17 +64,17 @@ impl Lifetime {
         if response.status() != 200 {
             return None;
         }
-        let said = directives(response);
+        let control = directives(response);
         // A cookie belongs to one user, unless the server declares the response as public.
         let has_cookie = response.get_known(KnownName::SetCookie).is_some();
-        if said.forbidden || has_cookie && !said.is_public && said.shared.is_none() {
+        if control.forbidden || has_cookie && !control.is_public && control.shared.is_none() {
             return None;
         }
         let no_cache = |value: &[u8]| value.eq_ignore_ascii_case(b"no-cache");
         if response.any_value(&KnownName::Pragma.into(), no_cache) {
             return None;
         }
-        let explicit = said.shared.or(said.lifetime).or_else(|| expires(response, now.wall));
+        let explicit = control.shared.or(control.lifetime).or_else(|| expires(response, now.wall));
         let is_validated = [KnownName::Etag, KnownName::LastModified]
             .into_iter()
             .any(|name| response.get_known(name).is_some());
@@ -87,14 +87,14 @@ impl Lifetime {
             left,
             age,
             modified: modified(response, now.wall),
-            while_revalidate: said.beyond(said.while_revalidate, settings.stale_while_revalidate),
-            if_error: said.beyond(said.if_error, settings.stale_if_error),
+            while_revalidate: control.beyond(control.while_revalidate, settings.stale_while_revalidate),
+            if_error: control.beyond(control.if_error, settings.stale_if_error),
         })
     }
 }
 
-fn directives(response: &Head) -> Said {
-    let mut said = Said::default();
+fn directives(response: &Head) -> Directives {
+    let mut control = Directives::default();
     for value in response.values(&KnownName::CacheControl.into()) {
         let (name, argument) = match value.iter().position(|byte| *byte == b'=') {
             Some(at) => (value[..at].trim_ascii(), Some(&value[at + 1..])),
@@ -102,22 +102,22 @@ fn directives(response: &Head) -> Said {
         };
         let is = |word: &[u8]| name.eq_ignore_ascii_case(word);
         if is(b"no-store") || is(b"no-cache") || is(b"private") {
-            said.forbidden = true;
+            control.forbidden = true;
         } else if is(b"public") {
-            said.is_public = true;
+            control.is_public = true;
         } else if is(b"s-maxage") {
-            shorten(&mut said.shared, argument);
+            shorten(&mut control.shared, argument);
         } else if is(b"must-revalidate") || is(b"proxy-revalidate") {
-            said.must_revalidate = true;
+            control.must_revalidate = true;
         } else if is(b"stale-while-revalidate") {
-            shorten(&mut said.while_revalidate, argument);
+            shorten(&mut control.while_revalidate, argument);
         } else if is(b"stale-if-error") {
-            shorten(&mut said.if_error, argument);
+            shorten(&mut control.if_error, argument);
         } else if is(b"max-age") {
-            shorten(&mut said.lifetime, argument);
+            shorten(&mut control.lifetime, argument);
         }
     }
-    said
+    control
 }
 
 /// The shortest of several lifetimes counts (RFC 9111, 4.2.1).

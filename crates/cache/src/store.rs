@@ -154,8 +154,8 @@ impl Store {
         if response.get_known(KnownName::Vary).is_none() {
             return Some(Variant::default());
         }
-        let said = request.varying.as_deref().filter(|_| self.settings.vary)?;
-        Variant::of(said, response)
+        let varying = request.varying.as_deref().filter(|_| self.settings.vary)?;
+        Variant::of(varying, response)
     }
 
     /// Registers a response of this variant as being filled, and returns its number. `None` if it is already being filled, or the

@@ -74,10 +74,12 @@ pub fn ask_for_whole(request: &mut Head) {
 /// are trusted.
 pub fn is_about(response: &Head, object: &Object) -> bool {
     let opaque = |tag: &[u8]| tag.strip_prefix(b"W/").unwrap_or(tag).to_vec();
-    let (told, own) = (response.get_known(KnownName::Etag), object.head.get_known(KnownName::Etag));
-    match (told, own) {
-        (Some(told), Some(own)) if told.starts_with(b"\"") && own.starts_with(b"\"") => told == own,
-        (Some(told), Some(own)) => opaque(told) == opaque(own),
+    let (received, own) = (response.get_known(KnownName::Etag), object.head.get_known(KnownName::Etag));
+    match (received, own) {
+        (Some(received), Some(own)) if received.starts_with(b"\"") && own.starts_with(b"\"") => {
+            received == own
+        }
+        (Some(received), Some(own)) => opaque(received) == opaque(own),
         (Some(_), None) => false,
         (None, _) => true,
     }
@@ -173,7 +175,7 @@ mod tests {
             ("Content-Length", "7"),
             ("X-Kept", "1"),
         ]);
-        let told = head(&[
+        let received = head(&[
             ("etag", "\"a\""),
             ("cache-control", "max-age=9"),
             ("content-type", "text/html"),
@@ -182,7 +184,7 @@ mod tests {
             ("date", "now"),
             ("x-new", "2"),
         ]);
-        let fresh = freshened(&kept, &told);
+        let fresh = freshened(&kept, &received);
         let fields: Vec<(String, String)> = fresh
             .fields()
             .map(|(name, value)| {

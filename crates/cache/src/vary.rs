@@ -115,9 +115,9 @@ impl Variant {
                 }
                 variant.codings = Some(codings);
             } else if value.eq_ignore_ascii_case(b"referer") {
-                variant.referer = Some(said(request, KnownName::Referer).into());
+                variant.referer = Some(joined_value(request, KnownName::Referer).into());
             } else if value.eq_ignore_ascii_case(b"origin") {
-                variant.origin = Some(said(request, KnownName::Origin).into());
+                variant.origin = Some(joined_value(request, KnownName::Origin).into());
             } else if !value.is_empty() {
                 return None;
             }
@@ -133,8 +133,9 @@ impl Variant {
     /// Whether it may answer `request`; `accepts` caches the codings the request accepts.
     #[inline]
     pub fn suits(&self, request: &Head, accepts: &mut Option<AcceptedCodings>) -> bool {
-        let same =
-            |kept: &Option<Box<[u8]>>, name| kept.as_ref().is_none_or(|kept| **kept == *said(request, name));
+        let same = |kept: &Option<Box<[u8]>>, name| {
+            kept.as_ref().is_none_or(|kept| **kept == *joined_value(request, name))
+        };
         self.codings.is_none_or(|codings| {
             accepts.get_or_insert_with(|| accepted(request)).is_some_and(|all| all & codings == codings)
         }) && same(&self.referer, KnownName::Referer)
@@ -159,7 +160,7 @@ impl Variant {
 }
 
 /// Joins all lines of a field, with a separator that no value contains.
-fn said(request: &Head, name: KnownName) -> std::borrow::Cow<'_, [u8]> {
+fn joined_value(request: &Head, name: KnownName) -> std::borrow::Cow<'_, [u8]> {
     let name = name.into();
     let mut lines = request.get_all(&name);
     match (lines.next(), lines.next()) {

@@ -99,12 +99,12 @@ mod tests {
 
     #[test]
     fn codes_of_lengths_and_distances_match_the_standard() {
-        for (length, told) in LENGTHS.iter().enumerate().take(LONGEST + 1).skip(3) {
+        for (length, packed) in LENGTHS.iter().enumerate().take(LONGEST + 1).skip(3) {
             let symbol = LENGTH_BASE.iter().rposition(|base| usize::from(*base) <= length).unwrap();
             let (code, bits) = fixed(257 + symbol as u32);
             let more = (length - usize::from(LENGTH_BASE[symbol])) as u32;
             let all = bits + u32::from(LENGTH_EXTRA[symbol]);
-            assert_eq!(*told, code | (more << bits) | (all << 24), "{length}");
+            assert_eq!(*packed, code | (more << bits) | (all << 24), "{length}");
         }
         for distance in 1..=32 * 1024 {
             let symbol = DISTANCE_BASE.iter().rposition(|base| usize::from(*base) <= distance).unwrap();

@@ -205,11 +205,11 @@ fn lend(server: &mut ServerSettings, proxy: &Proxy, words: &[String]) {
     server.state.agent_checked.store(false, Relaxed);
     server.state.dynamic.store(true, Relaxed);
     // The line built above always contains a number.
-    let said = words.windows(2).enumerate().any(|(at, pair)| {
+    let has_id = words.windows(2).enumerate().any(|(at, pair)| {
         let value = at > 0 && words[at - 1] == "hash-key";
         pair[0] == "id" && !value && pair[1].bytes().all(|byte| byte.is_ascii_digit())
     });
-    server.state.forced_id.store(said, Relaxed);
+    server.state.forced_id.store(has_id, Relaxed);
     // An operator or the server's agent puts it into service, so its maintenance is not that of a `disabled` line.
     server.state.change_admin(
         state::Admin::FORCED_MAINT,

@@ -62,15 +62,15 @@ fn uses(draft: &Draft, sources: &SourceMap) -> Vec<UseOf> {
             if *kind != "spoe" {
                 continue;
             }
-            let said = |name: &str| {
+            let value = |name: &str| {
                 let at = rest.iter().step_by(2).position(|word| *word == name)?;
                 rest.get(2 * at + 1)
             };
-            let Some(config) = said("config") else { continue };
+            let Some(config) = value("config") else { continue };
             all.push(UseOf {
                 name: config.as_str().to_owned(),
                 path: located(draft, sources, section, config),
-                scope: said("engine").map(|word| word.as_str().into()),
+                scope: value("engine").map(|word| word.as_str().into()),
                 at: config.span(),
             });
         }
@@ -83,11 +83,11 @@ fn located(draft: &Draft, sources: &SourceMap, section: &Section, name: &Word) -
     let path = Path::new(name.as_str());
     let globals = draft.sections.iter().filter(|section| section.kind == SectionKind::Global);
     let mut lines = globals.flat_map(|section| &section.statements);
-    let Some(said) = lines.rfind(|line| line.keyword.name == "default-path") else {
+    let Some(line) = lines.rfind(|line| line.keyword.name == "default-path") else {
         return path.to_owned();
     };
     let directory = || Path::new(sources.file(section.file).name()).parent().unwrap_or(Path::new(""));
-    match said.arguments() {
+    match line.arguments() {
         [word, ..] if *word == "config" => directory().join(path),
         [word, ..] if *word == "parent" => directory().join("..").join(path),
         [word, origin, ..] if *word == "origin" => Path::new(origin.as_str()).join(path),

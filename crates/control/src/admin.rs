@@ -13,7 +13,7 @@ use statistics::{ConfigView, ProxyView};
 
 use crate::process::Runtime;
 
-fn tell(runtime: &Runtime, proxy: &Proxy, level: u8, text: &str) {
+fn notify(runtime: &Runtime, proxy: &Proxy, level: u8, text: &str) {
     if let Some(notify) = &runtime.notify {
         notify(proxy, level, text);
     }
@@ -24,14 +24,14 @@ pub(crate) fn admit(runtime: &Runtime, proxy: &Proxy, admission: Admission) {
     let from = proxy.admission();
     proxy.set_admission(admission);
     if let Some(text) = transition::admitted(proxy, from) {
-        tell(runtime, proxy, WARNING, &text);
+        notify(runtime, proxy, WARNING, &text);
     }
 }
 
 /// Updates whether the backend can still serve, and reports the loss of its last server.
 pub(crate) fn refresh(runtime: &Runtime, proxy: &Proxy) {
     if let Some((level, text)) = transition::refresh_backend(proxy, now_ms()) {
-        tell(runtime, proxy, level, &text);
+        notify(runtime, proxy, level, &text);
     }
 }
 
@@ -62,8 +62,8 @@ fn backend<'a>(view: &'a ConfigView, server: &Arc<Server>) -> Option<&'a ProxyVi
 /// Changes administrative flags, reports it, and propagates it to servers that track this one.
 fn change(runtime: &Runtime, view: &ConfigView, server: &Arc<Server>, set: u32, clear: u32) {
     if let Some(proxy) = backend(view, server) {
-        let tell = |proxy: &Proxy, level, text: &str| tell(runtime, proxy, level, text);
-        transition::administer(&proxy.state, server, set, clear, "", now_ms(), &tell);
+        let notify = |proxy: &Proxy, level, text: &str| notify(runtime, proxy, level, text);
+        transition::administer(&proxy.state, server, set, clear, "", now_ms(), &notify);
     }
 }
 
@@ -95,8 +95,8 @@ pub(crate) fn set_agent(runtime: &Runtime, server: &Arc<Server>, word: &str) -> 
 
 fn force(runtime: &Runtime, server: &Arc<Server>, state: Operational) {
     if let Some(proxy) = backend(&runtime.view(), server) {
-        let tell = |proxy: &Proxy, level, text: &str| tell(runtime, proxy, level, text);
-        transition::decide(&proxy.state, server, state, ", changed from CLI", now_ms(), &tell);
+        let notify = |proxy: &Proxy, level, text: &str| notify(runtime, proxy, level, text);
+        transition::decide(&proxy.state, server, state, ", changed from CLI", now_ms(), &notify);
     }
 }
 

@@ -170,7 +170,7 @@ impl<'a> StateLine<'a> {
     }
 
     /// Restores the result of checks. A server that tracks another one follows that one's state.
-    fn apply_operational(&self, proxy: &state::Proxy, server: &Arc<Server>, now: u64, tell: NotifyFn<'_>) {
+    fn apply_operational(&self, proxy: &state::Proxy, server: &Arc<Server>, now: u64, notify: NotifyFn<'_>) {
         if let Some(&(status, ..)) = CHECK_STATUSES.iter().find(|row| row.2 == self.check_status) {
             server.health.last.store(Arc::new(CheckResult { status, ..CheckResult::default() }));
         }
@@ -186,12 +186,12 @@ impl<'a> StateLine<'a> {
             Operational::Running => (Operational::Running, (rise + fall).saturating_sub(1)),
         };
         server.health.level.store(level, Relaxed);
-        transition::decide(proxy, server, state, ", changed from server-state after a reload", now, tell);
+        transition::decide(proxy, server, state, ", changed from server-state after a reload", now, notify);
     }
 
     /// Restores administrative changes. If `disabled` was added to or removed from the configuration, the configuration wins;
     /// draining caused by a weight of 0 ends with it. Only states that end are reported.
-    fn apply_admin(&self, proxy: &state::Proxy, server: &Server, now: u64, tell: NotifyFn<'_>) {
+    fn apply_admin(&self, proxy: &state::Proxy, server: &Server, now: u64, notify: NotifyFn<'_>) {
         let was = |flag| self.admin & flag != 0;
         let disabled = server.admin().0 & Admin::CONFIGURED_MAINT != 0;
         let maintenance =
@@ -201,7 +201,7 @@ impl<'a> StateLine<'a> {
         if maintenance {
             server.change_admin(Admin::FORCED_MAINT, 0, now);
         } else {
-            transition::administer(proxy, server, 0, Admin::FORCED_MAINT, "", now, tell);
+            transition::administer(proxy, server, 0, Admin::FORCED_MAINT, "", now, notify);
         }
         if drains {
             server.change_admin(Admin::FORCED_DRAIN, 0, now);
@@ -229,14 +229,14 @@ impl<'a> StateLine<'a> {
 
     /// Restores the state; the weight only if the configured weight is still the same. Returns messages about everything that could
     /// not be restored.
-    fn apply(&self, proxy: &state::Proxy, server: &Arc<Server>, tell: NotifyFn<'_>) -> Vec<String> {
+    fn apply(&self, proxy: &state::Proxy, server: &Arc<Server>, notify: NotifyFn<'_>) -> Vec<String> {
         let now = now_ms();
         let named = self.apply_name(server, now);
         if self.initial_weight == server.initial_weight() {
             server.set_weight(self.user_weight);
         }
-        self.apply_operational(proxy, server, now, tell);
-        self.apply_admin(proxy, server, now, tell);
+        self.apply_operational(proxy, server, now, notify);
+        self.apply_admin(proxy, server, now, notify);
         let checked = self.apply_checks(server);
         server.changed_at.store(now.saturating_sub(self.since.saturating_mul(1000)), Relaxed);
         [named, checked].into_iter().filter_map(Result::err).collect()
@@ -276,7 +276,7 @@ pub type Rows<'a> = HashMap<(&'a str, &'a str), SavedServer<'a>>;
 pub fn restore(rows: &Rows<'_>, backend: &ProxyView, say: &dyn Fn(&str)) {
     let proxy = &backend.state;
     // A backend without servers is reported when a request needs one.
-    let tell = |_: &state::Proxy, level, text: &str| {
+    let notify = |_: &state::Proxy, level, text: &str| {
         if level != EMERGENCY {
             say(text);
         }
@@ -285,7 +285,7 @@ pub fn restore(rows: &Rows<'_>, backend: &ProxyView, say: &dyn Fn(&str)) {
         let name = server.name.to_string();
         let Some(row) = rows.get(&(&*proxy.name, &*name)) else { continue };
         let (how, wrong) = match StateLine::parse(row) {
-            Ok(line) => ("partially applied", line.apply(proxy, server, &tell)),
+            Ok(line) => ("partially applied", line.apply(proxy, server, &notify)),
             Err(wrong) => ("application failed", wrong),
         };
         if !wrong.is_empty() {

@@ -31,19 +31,19 @@ struct ThreadWork {
     store: Weak<Store>,
     files: Arc<StoreFiles>,
     directory: Directory,
-    tell: ReportFn,
+    report: ReportFn,
     /// When the last report was made, in ms of the monotonic clock; 0 for never.
-    told_ms: AtomicU64,
+    reported_ms: AtomicU64,
 }
 
 /// Starts the threads of `store`, which end when its files are closed.
 ///
 /// # Errors
 /// A thread cannot be started.
-pub fn serve(store: &Arc<Store>, directory: Directory, tell: ReportFn) -> io::Result<()> {
+pub fn serve(store: &Arc<Store>, directory: Directory, report: ReportFn) -> io::Result<()> {
     let Some(files) = store.files.clone().filter(|files| files.begin()) else { return Ok(()) };
-    let (store, told_ms) = (Arc::downgrade(store), AtomicU64::new(0));
-    let work = Arc::new(ThreadWork { store, files, directory, tell, told_ms });
+    let (store, reported_ms) = (Arc::downgrade(store), AtomicU64::new(0));
+    let work = Arc::new(ThreadWork { store, files, directory, report, reported_ms });
     let own = work.clone();
     spawn(move || own.change())?;
     for _ in 0..READERS {
@@ -188,7 +188,7 @@ impl ThreadWork {
 
     fn wrong(&self, entry: &Arc<Entry>) {
         self.files.wrong(entry);
-        self.say(&format!("{} contained a damaged file, which was removed", self.place()));
+        self.report(&format!("{} contained a damaged file, which was removed", self.place()));
     }
 
     fn load_from(&self, entry: &Arc<Entry>) -> Result<Option<Loaded>, ReadFailed> {
@@ -218,15 +218,15 @@ impl ThreadWork {
 
     fn refused(&self, what: &str, error: &io::Error) {
         self.files.counts.errors.fetch_add(1, Relaxed);
-        self.say(&format!("cannot {what} {}: {error}", self.place()));
+        self.report(&format!("cannot {what} {}: {error}", self.place()));
     }
 
     /// Reports an error, at most once per [`SILENCE`].
-    fn say(&self, text: &str) {
-        let (now, last) = (now_ms().max(1), self.told_ms.load(Relaxed));
+    fn report(&self, text: &str) {
+        let (now, last) = (now_ms().max(1), self.reported_ms.load(Relaxed));
         if last == 0 || now.saturating_sub(last) >= SILENCE {
-            self.told_ms.store(now, Relaxed);
-            (self.tell)(text);
+            self.reported_ms.store(now, Relaxed);
+            (self.report)(text);
         }
     }
 }

@@ -107,7 +107,7 @@ impl FcgiRequest<'_> {
     }
 
     /// Returns the value that a rule set for a name, or the default.
-    fn said<'s>(&'s self, name: &[u8], otherwise: &'s [u8]) -> &'s [u8] {
+    fn value_or<'s>(&'s self, name: &[u8], otherwise: &'s [u8]) -> &'s [u8] {
         let own = self.set.iter().find(|value| *value.name == *name);
         own.map_or(otherwise, |own| &own.value)
     }
@@ -124,9 +124,9 @@ impl FcgiRequest<'_> {
             let is_set = self.set.iter().any(|set| *set.name == *name);
             if is_set { Ok(()) } else { out.add_parts(name, value) }
         };
-        let docroot = self.said(b"DOCUMENT_ROOT", self.docroot);
-        let script = self.said(b"SCRIPT_NAME", &self.script.name);
-        let path_info = self.said(b"PATH_INFO", &self.script.path_info);
+        let docroot = self.value_or(b"DOCUMENT_ROOT", self.docroot);
+        let script = self.value_or(b"SCRIPT_NAME", &self.script.name);
+        let path_info = self.value_or(b"PATH_INFO", &self.script.path_info);
         add(b"GATEWAY_INTERFACE", &[b"CGI/1.1"])?;
         add(b"DOCUMENT_ROOT", &[docroot])?;
         add(b"SCRIPT_NAME", &[script])?;

@@ -47,9 +47,9 @@ impl Gathered {
 /// The status is invalid, or that of an interim response.
 pub(crate) fn finish(head: &mut Head, method: Method) -> Result<BodyLength, ErrorKind> {
     let status = Name::new(b"status");
-    let said = head.get_all(&status).last().map(<[u8]>::to_vec);
-    if let Some(said) = said {
-        let (code, reason) = parse_status(&said).ok_or(ErrorKind::StatusCode)?;
+    let status_line = head.get_all(&status).last().map(<[u8]>::to_vec);
+    if let Some(status_line) = status_line {
+        let (code, reason) = parse_status(&status_line).ok_or(ErrorKind::StatusCode)?;
         head.remove_all(&status);
         head.set_status(code, Some(reason).filter(|reason| !reason.is_empty()));
     } else if head.get_known(KnownName::Location).is_some() {

@@ -17,7 +17,7 @@ use state::{Admin, Server};
 
 use crate::link::{CheckLink, ConnectError, LinkError, open_plain};
 use crate::outcome::{CheckOutcome, CheckVerdict, connection_error};
-use crate::verdict::{Prober, keep, logs, reason, tell_check};
+use crate::verdict::{Prober, keep, logs, reason, report_check};
 use crate::{CheckContext, CheckedServer, verdict};
 
 /// An agent's response.
@@ -99,7 +99,7 @@ pub(crate) async fn ask(peer: &CheckedServer, settings: &AgentSettings, context:
                 ..CheckOutcome::new(status, code, "Ignoring incomplete line from agent")
             };
             if keep(&server.agent, &outcome) != status {
-                tell_check(peer, &CheckOutcome { info: String::new(), ..outcome }, Prober::Agent, context);
+                report_check(peer, &CheckOutcome { info: String::new(), ..outcome }, Prober::Agent, context);
             }
         }
         Err(outcome) => {
@@ -118,7 +118,7 @@ fn note(
     let outcome = CheckOutcome { duration: took, ..outcome };
     let before = keep(&peer.server().agent, &outcome);
     if before != outcome.status && outcome.status != "CHECKED" {
-        tell_check(peer, &outcome, Prober::Agent, context);
+        report_check(peer, &outcome, Prober::Agent, context);
     }
     outcome
 }
@@ -200,15 +200,15 @@ fn apply(peer: &CheckedServer, line: &str, took: Duration, context: &Arc<CheckCo
             if !up && was > 0 {
                 peer.server().agent.failed.fetch_add(1, Relaxed);
             }
-            let said = match report.description {
+            let detail = match report.description {
                 "" if report.unknown.is_some() => report.unknown.unwrap_or_default(),
                 _ if up && report.unknown.is_some() => report.unknown.unwrap_or_default(),
                 description if description.is_empty() || up => warning.unwrap_or(description),
                 description => description,
             };
-            let said = if said.is_empty() { String::new() } else { format!(" ({said})") };
+            let detail = if detail.is_empty() { String::new() } else { format!(" ({detail})") };
             let status = if up { "L7OK" } else { "L7STS" };
-            let outcome = CheckOutcome::new(status, 0, format!("via agent : {word}{said}"));
+            let outcome = CheckOutcome::new(status, 0, format!("via agent : {word}{detail}"));
             settle(peer, &note(peer, outcome, took, context), context);
         }
         _ => {
@@ -284,8 +284,8 @@ fn administer(peer: &CheckedServer, state: &str, context: &Arc<CheckContext>) {
         "drain" => (Admin::FORCED_DRAIN, Admin::FORCED_MAINT),
         _ => (Admin::FORCED_MAINT, Admin::FORCED_DRAIN),
     };
-    let tell = |proxy: &state::Proxy, level, text: &str| (context.notify)(proxy, level, text);
-    transition::administer(&peer.backend.state, server, set, clear, "", now_ms(), &tell);
+    let notify = |proxy: &state::Proxy, level, text: &str| (context.notify)(proxy, level, text);
+    transition::administer(&peer.backend.state, server, set, clear, "", now_ms(), &notify);
 }
 
 #[cfg(test)]

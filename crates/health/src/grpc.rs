@@ -51,8 +51,8 @@ pub(crate) fn serving<'a>(head: &'a Head, trailers: &'a Head, body: &[u8]) -> An
         Some(code) => {
             let name =
                 CODES.get(usize::from(code)).map_or(&b"gRPC: an unknown code"[..], |name| name.as_bytes());
-            let told = field(b"grpc-message").filter(|message| !message.is_empty());
-            AnswerReading::Bad("L7STS", i32::from(code), told.unwrap_or(name))
+            let detail = field(b"grpc-message").filter(|message| !message.is_empty());
+            AnswerReading::Bad("L7STS", i32::from(code), detail.unwrap_or(name))
         }
     }
 }

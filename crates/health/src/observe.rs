@@ -18,7 +18,7 @@ fn keys(subject: &Subject) -> Keys {
     }
 }
 
-fn whose(subject: &Subject, out: &mut String) {
+fn write_server(subject: &Subject, out: &mut String) {
     // Writing to a string cannot fail.
     let _ = write!(out, "server={}/{}", subject.backend().state.name, subject.server().name);
 }
@@ -30,7 +30,7 @@ pub(crate) fn begins(subject: &Subject) {
     if trace::is_on(TraceSource::Check) {
         let (events, level) = (check::START, TraceLevel::State);
         trace::report(TraceSource::Check, events, level, &keys(subject), "check started", &|_, out| {
-            whose(subject, out);
+            write_server(subject, out);
         });
     }
 }
@@ -40,13 +40,13 @@ pub(crate) fn begins(subject: &Subject) {
 #[track_caller]
 pub(crate) fn ends(subject: &Subject, outcome: &CheckOutcome) {
     if trace::is_on(TraceSource::Check) {
-        tell(subject, outcome);
+        report(subject, outcome);
     }
 }
 
 #[cold]
 #[track_caller]
-fn tell(subject: &Subject, outcome: &CheckOutcome) {
+fn report(subject: &Subject, outcome: &CheckOutcome) {
     let (events, level, message) = match outcome.verdict {
         CheckVerdict::Failed => (check::END | check::ERROR, TraceLevel::Error, "check failed"),
         CheckVerdict::Passed | CheckVerdict::Conditional => {
@@ -54,7 +54,7 @@ fn tell(subject: &Subject, outcome: &CheckOutcome) {
         }
     };
     trace::report(TraceSource::Check, events, level, &keys(subject), message, &|verbosity, out| {
-        whose(subject, out);
+        write_server(subject, out);
         let _ = write!(out, " status={} ms={}", outcome.status, outcome.duration.as_millis());
         if let Some(code) = outcome.code {
             let _ = write!(out, " code={code}");

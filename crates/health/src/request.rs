@@ -49,9 +49,9 @@ pub(crate) fn make<'a>(
             continue;
         }
         if name.eq_ignore_ascii_case("connection") {
-            let said = connection.get_or_insert_default();
-            said.extend_from_slice(&value);
-            said.push(b',');
+            let listed = connection.get_or_insert_default();
+            listed.extend_from_slice(&value);
+            listed.push(b',');
         }
         if name.eq_ignore_ascii_case("host") {
             set_authority(&mut uri, &value);
@@ -71,9 +71,9 @@ pub(crate) fn make<'a>(
     if connection.is_none() && is_new {
         fields.push((b"connection", b"close".to_vec()));
     }
-    let persistent = connection.is_some_and(|said| {
+    let persistent = connection.is_some_and(|listed| {
         let says = |what: &[u8]| {
-            said.split(|byte| *byte == b',').any(|one| one.trim_ascii().eq_ignore_ascii_case(what))
+            listed.split(|byte| *byte == b',').any(|one| one.trim_ascii().eq_ignore_ascii_case(what))
         };
         !says(b"close") && (is_new || says(b"keep-alive"))
     });

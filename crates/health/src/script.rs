@@ -35,7 +35,7 @@ struct Conversation<'a> {
     /// The code reported with the result.
     code: i32,
     /// The last response's own message.
-    said: Option<Vec<u8>>,
+    failure_text: Option<Vec<u8>>,
 }
 
 /// Runs the steps in order. Returns the connection with the outcome: it is closed after the consequences were applied, so that a
@@ -57,7 +57,7 @@ pub(crate) async fn run<'a>(
         must_read: true,
         ended: false,
         code: 0,
-        said: None,
+        failure_text: None,
     };
     let mut last = None;
     for step in &script.steps {
@@ -157,12 +157,12 @@ impl Conversation<'_> {
     }
 
     /// Discards the received data.
-    fn listen_anew(&mut self) {
+    fn reset_received(&mut self) {
         self.facts.received.clear();
         self.facts.trailers.clear();
         self.facts.transaction.response.clear();
         self.facts.transaction.has_response = false;
-        (self.must_read, self.ended, self.said) = (true, false, None);
+        (self.must_read, self.ended, self.failure_text) = (true, false, None);
     }
 
     async fn connect(&mut self, connect: &Connect, step: &CheckStep) -> Result<(), CheckOutcome> {
@@ -170,7 +170,7 @@ impl Conversation<'_> {
         self.settle();
         self.link = None;
         self.persistent = false;
-        self.listen_anew();
+        self.reset_received();
         let home = idle::home(self.subject, self.context, self.script, connect);
         let (status, error) = match obtain(self.subject, self.context, connect, &self.facts, home).await {
             Ok(mut link) => {
@@ -228,7 +228,7 @@ impl Conversation<'_> {
 
     async fn write(&mut self, bytes: &[u8], step: &CheckStep) -> Result<(), CheckOutcome> {
         // The next `expect` looks at data received from now on.
-        self.listen_anew();
+        self.reset_received();
         let Some(link) = &mut self.link else { return Err(self.broken(&no_link(), step)) };
         match link.write_all(bytes).await {
             Ok(()) => Ok(()),
@@ -283,7 +283,7 @@ impl Conversation<'_> {
                 Judgement::Wait => self.must_read = true,
                 Judgement::Passed => return Ok(()),
                 Judgement::PassedSaying(info) => {
-                    self.said = Some(info);
+                    self.failure_text = Some(info);
                     return Ok(());
                 }
                 Judgement::Failed(failure) => return Err(self.failed(expect, step, failure)),
@@ -397,7 +397,7 @@ impl Conversation<'_> {
                     return CheckOutcome::new("L7OKC", code, "");
                 }
                 let status = expect.ok_status.unwrap_or("L7OK");
-                if let Some(info) = &self.said {
+                if let Some(info) = &self.failure_text {
                     return CheckOutcome::new(status, code, info);
                 }
                 let info = match &expect.on_success {

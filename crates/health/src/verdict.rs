@@ -19,10 +19,10 @@ pub(crate) fn apply(peer: &CheckedServer, outcome: &CheckOutcome, context: &Arc<
     let server = peer.server();
     let before = keep(&server.health, outcome);
     // A server with neither an earlier result nor a configured initial state did not fail: it turned out to be down.
-    let told = peer.own().check.as_ref().is_some_and(|check| check.initial != InitState::None);
-    let moved = count(server, outcome.verdict, !before.is_empty() || told);
+    let has_initial_state = peer.own().check.as_ref().is_some_and(|check| check.initial != InitState::None);
+    let moved = count(server, outcome.verdict, !before.is_empty() || has_initial_state);
     if moved || before != outcome.status {
-        tell_check(peer, outcome, Prober::Server, context);
+        report_check(peer, outcome, Prober::Server, context);
     }
     if outcome.status == "L4TOUT" {
         server.doubt_address();
@@ -118,7 +118,7 @@ pub(crate) enum Prober {
 
 /// Reports a check with a different result than the one before: to event subscribers, and with `option log-health-checks` to the
 /// logs.
-pub(crate) fn tell_check(
+pub(crate) fn report_check(
     peer: &CheckedServer,
     outcome: &CheckOutcome,
     asked: Prober,

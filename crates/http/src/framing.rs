@@ -452,8 +452,8 @@ impl Head {
         match body {
             BodyLength::Chunked => {
                 self.remove_known(KnownName::ContentLength);
-                let said: Vec<&[u8]> = self.get_all(&coding).collect();
-                match said[..] {
+                let field_values: Vec<&[u8]> = self.get_all(&coding).collect();
+                match field_values[..] {
                     [] => return Ok(false),
                     [only] if eq_ignore_case(only, b"chunked") => {}
                     _ => {

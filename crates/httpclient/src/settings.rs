@@ -65,14 +65,14 @@ impl Default for ClientSettings {
 impl ClientSettings {
     /// Returns the configured settings (`httpclient.…`) of `plan`; `sections` must be those of `plan`.
     pub fn of(plan: &Plan, sections: &Sections) -> Self {
-        let said = &plan.global.http_client;
-        let section = said.resolvers.as_ref();
-        let names = section.map(|section| Names::new(sections.clone(), section.clone(), said.prefer));
-        let secure = said.connector.as_ref();
+        let given = &plan.global.http_client;
+        let section = given.resolvers.as_ref();
+        let names = section.map(|section| Names::new(sections.clone(), section.clone(), given.prefer));
+        let secure = given.connector.as_ref();
         Self {
-            connect_timeout: said.connect_timeout,
-            retries: said.retries,
-            secure: secure.map(|connector| Secure { connector: connector.clone(), verifies: said.verifies }),
+            connect_timeout: given.connect_timeout,
+            retries: given.retries,
+            secure: secure.map(|connector| Secure { connector: connector.clone(), verifies: given.verifies }),
             names: names.unwrap_or_default(),
             ..Self::default()
         }

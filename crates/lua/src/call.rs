@@ -28,12 +28,12 @@ impl Function {
             CallStep::Done(values) => values.into_iter().next().map(|value| convert::from_lua(&value)),
             CallStep::Failed(failure) => {
                 let what = if self.kind == FunctionKind::Fetch { "sample-fetch" } else { "converter" };
-                running.tell(&bridge, &format!("Lua {what} '{}': {}.", self.name, failure.text()));
+                running.log(&bridge, &format!("Lua {what} '{}': {}.", self.name, failure.text()));
                 None
             }
             CallStep::Wait(_) => {
                 let text = format!("Lua {} '{}': yield not allowed.", self.what(), self.name);
-                running.tell(&bridge, &text);
+                running.log(&bridge, &text);
                 None
             }
         }

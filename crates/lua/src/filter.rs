@@ -151,7 +151,7 @@ impl FilterDeclared {
             CallStep::Failed(failure) => (failure.clone(), failure.text()),
             CallStep::Wait(_) => (CallFailure::Error(NO_WAITING.to_owned()), NO_WAITING.to_owned()),
         };
-        running.tell(bridge, &format!("Lua filter '{}': {why}.", self.name));
+        running.log(bridge, &format!("Lua filter '{}': {why}.", self.name));
         Err(failure)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mlua::Value;
-use state::statistic::{Statistic, Whose};
+use state::statistic::{Statistic, StatisticOwner};
 
 use crate::bridge::Bridge;
 use crate::running::{CallStep, RunningCall};
@@ -15,7 +15,7 @@ pub trait ScriptHost: Send + Sync {
     /// Logs a message outside of any request; returns whether a logger took it.
     fn log(&self, level: u8, text: &[u8]) -> bool;
     /// Returns the statistics of an object, as in `show stat` and `show info`; empty if it does not exist.
-    fn statistics(&self, whose: Whose<'_>) -> Vec<(&'static str, Statistic)>;
+    fn statistics(&self, whose: StatisticOwner<'_>) -> Vec<(&'static str, Statistic)>;
     /// Returns the host name.
     fn machine(&self) -> String;
     /// Runs a task on the calling worker.
@@ -43,7 +43,7 @@ impl ScriptTask {
     }
 
     /// Sets the signal to give when it is over.
-    pub(crate) fn tell(self, over: Signal) -> Self {
+    pub(crate) fn signal_when_over(self, over: Signal) -> Self {
         Self { over: Some(over), ..self }
     }
 

@@ -145,7 +145,7 @@ impl SharedNames {
     }
 
     /// Logs a message outside of any request, according to the settings.
-    pub(crate) fn tell(&self, level: u8, text: &[u8]) {
+    pub(crate) fn log(&self, level: u8, text: &[u8]) {
         let taken = self.to_loggers && self.host().is_some_and(|host| host.log(level, text));
         if self.to_stderr == Stderr::On || self.to_stderr == Stderr::Auto && !taken {
             print(level, text);

@@ -191,8 +191,8 @@ impl Program {
     }
 
     /// Logs a message about a script.
-    pub fn tell(&self, bridge: &dyn Bridge, level: u8, text: &str) {
-        state::tell(&self.settings, bridge, level, text.as_bytes());
+    pub fn log(&self, bridge: &dyn Bridge, level: u8, text: &str) {
+        state::log(&self.settings, bridge, level, text.as_bytes());
     }
 }
 

@@ -255,8 +255,8 @@ impl RunningCall {
     }
 
     /// Logs that the call failed.
-    pub fn tell(&self, bridge: &dyn Bridge, text: &str) {
-        self.state.tell(bridge, 1, text.as_bytes());
+    pub fn log(&self, bridge: &dyn Bridge, text: &str) {
+        self.state.log(bridge, 1, text.as_bytes());
     }
 }
 

@@ -55,13 +55,13 @@ impl State {
     }
 
     /// Logs a message, according to the settings.
-    pub(crate) fn tell(&self, bridge: &dyn Bridge, level: u8, text: &[u8]) {
-        tell(&self.settings, bridge, level, text);
+    pub(crate) fn log(&self, bridge: &dyn Bridge, level: u8, text: &[u8]) {
+        log(&self.settings, bridge, level, text);
     }
 }
 
 /// Logs a message of a script, or about one, according to the settings.
-pub(crate) fn tell(settings: &LuaSettings, bridge: &dyn Bridge, level: u8, text: &[u8]) {
+pub(crate) fn log(settings: &LuaSettings, bridge: &dyn Bridge, level: u8, text: &[u8]) {
     let taken = settings.to_loggers && bridge.log(level, text);
     if settings.to_stderr == Stderr::On || settings.to_stderr == Stderr::Auto && !taken {
         print(level, text);

@@ -99,7 +99,7 @@ impl Place {
         wanted: usize,
         mut call: impl FnMut() -> Result<usize, Errno>,
     ) -> io::Result<usize> {
-        let Some(watched) = self.told_of(interest) else { return Ok(retry_on_intr(&mut call)?) };
+        let Some(watched) = self.registered_for(interest) else { return Ok(retry_on_intr(&mut call)?) };
         let mut moved = None;
         let outcome = watched.try_io(interest, |_| {
             let n = retry_on_intr(&mut call)?;
@@ -114,7 +114,7 @@ impl Place {
 
     /// The registered socket, if it is registered for `interest`.
     #[inline]
-    pub(crate) fn told_of(&self, interest: Interest) -> Option<&AsyncFd<Plain>> {
+    pub(crate) fn registered_for(&self, interest: Interest) -> Option<&AsyncFd<Plain>> {
         match self {
             Place::Watched(watched) if interest != Interest::WRITABLE || watched.get_ref().blocks => {
                 Some(watched)

@@ -162,7 +162,7 @@ impl Stream {
     /// Runs `call` if the socket is believed to be ready, or its state is unknown; clears that belief if it would block.
     #[inline]
     pub fn try_io<R>(&self, interest: Interest, call: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
-        match self.place.told_of(interest) {
+        match self.place.registered_for(interest) {
             Some(watched) => watched.try_io(interest, |_| call()),
             None => call(),
         }

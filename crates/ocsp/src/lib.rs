@@ -50,7 +50,7 @@ pub struct Asking {
     /// Settings of the requests.
     pub settings: ClientSettings,
     /// Receives the result of each update.
-    pub tell: LogFn,
+    pub log: LogFn,
 }
 
 /// Runs updates for the lifetime of the process. A local task of one worker.
@@ -113,11 +113,11 @@ async fn ask(asking: &Asking, due: Due) {
     let (id, ended) = (due.id.clone(), outcome);
     let update = aside(&asking.files, move |files| files.end_update(&id, ended, now)).await.flatten();
     if let Some(update) = update {
-        (asking.tell)(report::NOTICE, &report::line(&update));
+        (asking.log)(report::NOTICE, &report::line(&update));
     }
     if let Some(exchange) = failed {
         let took = now_ms().saturating_sub(begin_ms);
-        (asking.tell)(report::INFO, &exchange.line(begin, took));
+        (asking.log)(report::INFO, &exchange.line(begin, took));
     }
 }
 

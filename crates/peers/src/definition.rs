@@ -168,7 +168,7 @@ impl Definition {
     }
 
     /// Returns the length of keys on the wire: for strings including the terminating zero.
-    fn told_key_length(&self) -> u64 {
+    fn wire_key_length(&self) -> u64 {
         self.key_length as u64 + u64::from(self.key == KeyKind::String)
     }
 
@@ -178,7 +178,7 @@ impl Definition {
         varint::write(out, self.name.len() as u64);
         out.extend_from_slice(&self.name);
         varint::write(out, self.key as u64);
-        varint::write(out, self.told_key_length());
+        varint::write(out, self.wire_key_length());
         varint::write(out, self.bits());
         varint::write(out, u64::from(self.expire));
         for column in &self.columns {

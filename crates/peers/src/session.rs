@@ -128,7 +128,7 @@ pub struct PeerSession {
     greeting: Vec<u8>,
     /// When the last message was received, and when the last was sent.
     heard: u64,
-    said: u64,
+    last_sent: u64,
     /// Whether a heartbeat is due.
     beat: bool,
     controls: u32,
@@ -178,7 +178,7 @@ impl PeerSession {
             input: Vec::new(),
             greeting: Vec::new(),
             heard: now,
-            said: now,
+            last_sent: now,
             beat: false,
             controls: 0,
             local: EntryOrigin::Local,
@@ -210,8 +210,8 @@ impl PeerSession {
     }
 
     /// Returns when something was last sent.
-    pub(crate) fn said_at(&self) -> u64 {
-        self.said
+    pub(crate) fn last_sent_at(&self) -> u64 {
+        self.last_sent
     }
 
     /// Returns the message counts.
@@ -486,7 +486,7 @@ impl PeerSession {
             _ => {}
         }
         if out.len() > before {
-            self.said = now;
+            self.last_sent = now;
             self.beat = false;
         }
     }
@@ -510,7 +510,7 @@ impl PeerSession {
         let timed = self.minor > 0;
         let writer = Writer::new(&self.section, timed, now, out, limit);
         self.counts.taught += self.sender.output(up_to_date, writer, tables);
-        if out.len() == before && (self.beat || now >= self.said + HEARTBEAT) {
+        if out.len() == before && (self.beat || now >= self.last_sent + HEARTBEAT) {
             message::control(Control::Heartbeat, out);
             self.counts.heartbeats_sent += 1;
         }
@@ -520,7 +520,7 @@ impl PeerSession {
     pub fn next(&self) -> Option<u64> {
         match self.phase {
             SessionPhase::Over(_) => None,
-            SessionPhase::Open if !self.beat => Some((self.heard + TIMEOUT).min(self.said + HEARTBEAT)),
+            SessionPhase::Open if !self.beat => Some((self.heard + TIMEOUT).min(self.last_sent + HEARTBEAT)),
             _ => Some(self.heard + TIMEOUT),
         }
     }
@@ -528,7 +528,7 @@ impl PeerSession {
     /// Processes the passing of time.
     pub fn tick(&mut self, now: u64) {
         // Heartbeats are not repeated for a peer that does not read.
-        self.beat |= self.is_open() && now >= self.said + HEARTBEAT;
+        self.beat |= self.is_open() && now >= self.last_sent + HEARTBEAT;
         if self.over().is_none() && now >= self.heard + TIMEOUT {
             self.end(Over::Timeout);
         }

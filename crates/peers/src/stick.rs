@@ -35,7 +35,7 @@ impl StickValues {
             Some(EntryValue::Rate(rate)) => {
                 table::TableValue::Rate(rate.age.saturating_add(since), rate.current, rate.previous)
             }
-            Some(value) => told(value),
+            Some(value) => to_table_value(value),
             None => table::TableValue::Absent,
         }
     }
@@ -109,7 +109,7 @@ fn row<R>(
 }
 
 /// Converts a peer's value.
-fn told(value: &EntryValue) -> table::TableValue<'_> {
+fn to_table_value(value: &EntryValue) -> table::TableValue<'_> {
     match value {
         EntryValue::Absent => table::TableValue::Absent,
         EntryValue::Number(number) => table::TableValue::Number(*number),
@@ -151,7 +151,7 @@ impl Tables for Stick {
 
     // A resync may contain older data than an entry has, which its remaining lifetime reveals.
     fn learn(&mut self, table: usize, row: &PeerEntry<'_>, origin: EntryOrigin, now: u64) {
-        let told_now = |at: usize| row.values.get(at).map_or(table::TableValue::Absent, told);
+        let told_now = |at: usize| row.values.get(at).map_or(table::TableValue::Absent, to_table_value);
         let told_again = match origin {
             EntryOrigin::Successor => return,
             EntryOrigin::Predecessor => {

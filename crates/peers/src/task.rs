@@ -136,7 +136,7 @@ impl<T: Tables + 'static> SectionMailbox<T> {
     /// Serves an incoming connection, with these bytes already read, to its end. Excess connections are closed.
     pub async fn serve(self: Rc<Self>, stream: Stream, early: Vec<u8>) {
         let Some(link) = self.turn(|group, _| group.accept(now_ms())) else { return };
-        let standing = self.standing(link);
+        let standing = self.open_link(link);
         if !early.is_empty() {
             self.turn(|group, tables| group.receive(link, &early, now_ms(), tables));
         }
@@ -145,10 +145,10 @@ impl<T: Tables + 'static> SectionMailbox<T> {
 
     async fn dial(self: Rc<Self>, peer: usize, link: LinkId) {
         let made = self.ways.connect(peer);
-        self.standing(link).run(made, true).await;
+        self.open_link(link).run(made, true).await;
     }
 
-    fn standing(self: &Rc<Self>, link: LinkId) -> OpenLink<T> {
+    fn open_link(self: &Rc<Self>, link: LinkId) -> OpenLink<T> {
         let line = self.work.borrow_mut().lines.entry(link).or_default().clone();
         OpenLink { desk: self.clone(), link, line }
     }
@@ -187,13 +187,13 @@ impl<T: Tables + 'static> OpenLink<T> {
     #[track_caller]
     fn observe(&self, events: u64, level: TraceLevel, message: &str, bytes: usize) {
         if trace::is_on(TraceSource::Peers) {
-            self.tell(events, level, message, bytes);
+            self.trace(events, level, message, bytes);
         }
     }
 
     #[cold]
     #[track_caller]
-    fn tell(&self, events: u64, level: TraceLevel, message: &str, bytes: usize) {
+    fn trace(&self, events: u64, level: TraceLevel, message: &str, bytes: usize) {
         let group = &self.desk.work.borrow().group;
         let keys = Keys { own: self.link + 1, group: group.number(), ..Keys::default() };
         trace::report(TraceSource::Peers, events, level, &keys, message, &|_, out| {

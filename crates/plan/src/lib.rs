@@ -59,7 +59,7 @@ pub struct Plan {
     /// The templates for backends added at run time.
     pub kept: RuntimeDefaults,
     /// The configuration text it was created from, to determine the changes in a new one.
-    pub said: Vec<source_text::SourceSection>,
+    pub source: Vec<source_text::SourceSection>,
     /// The files read, in order, for `show info` and messages.
     pub files: Vec<String>,
     /// Process variables set in `global`, and their slots.
@@ -127,7 +127,7 @@ impl Plan {
     }
 
     /// Returns the number of configured proxies, which precede those added at run time.
-    pub fn said_proxies(&self) -> usize {
+    pub fn configured_proxies(&self) -> usize {
         self.proxies.len() - self.proxies.iter_added().count()
     }
 

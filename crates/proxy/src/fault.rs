@@ -129,7 +129,7 @@ impl Fault {
     }
 
     /// Returns the status to log if none is sent: the one the client would have received.
-    pub(crate) fn untold_status(self) -> Option<u16> {
+    pub(crate) fn logged_status(self) -> Option<u16> {
         match self {
             Self::RequestAborted | Self::ClientReset | Self::ClientCut => Some(400),
             Self::Killed(_) => Some(500),

@@ -44,7 +44,7 @@ mod violation;
 pub mod worker;
 
 pub use event_counters::rare;
-pub use flow::{Life, tell_of_process};
+pub use flow::{Life, trace_process};
 pub use routing::{check_bridge, check_pool};
 pub use shared::{Services, Shared};
 pub use worker::Worker;

@@ -43,20 +43,20 @@ pub struct ResolverCallbacks {
 pub struct Sections {
     plan: Arc<Plan>,
     process: Arc<Process>,
-    tell: ResolverCallbacks,
+    callbacks: ResolverCallbacks,
 }
 
 impl Sections {
     /// Returns the sections of `plan`, not yet started.
-    pub fn new(plan: Arc<Plan>, process: Arc<Process>, tell: ResolverCallbacks) -> Self {
-        Self { plan, process, tell }
+    pub fn new(plan: Arc<Plan>, process: Arc<Process>, callbacks: ResolverCallbacks) -> Self {
+        Self { plan, process, callbacks }
     }
 
     /// Starts the sections assigned to the calling worker. Called once on each worker.
     pub fn start(&self) {
         for (place, section) in self.plan.resolvers.iter().enumerate() {
             if worker_of(place) == runtime::current_worker() {
-                task::begin(place, section, &self.plan, &self.process, &self.tell);
+                task::begin(place, section, &self.plan, &self.process, &self.callbacks);
             }
         }
     }

@@ -63,7 +63,7 @@ impl Follower {
 /// The followers of a section.
 pub(crate) struct Followers {
     section: Arc<Resolvers>,
-    tell: ResolverCallbacks,
+    callbacks: ResolverCallbacks,
     list: Vec<Follower>,
     /// The followers of each host's resolution, in configuration order.
     by_host: HashMap<usize, Vec<usize>>,
@@ -102,7 +102,7 @@ pub(crate) struct EngineTurn<'a> {
 
 impl Followers {
     /// Returns the servers of `plan` that `section` resolves; no resolution is started yet.
-    pub(crate) fn new(section: &Arc<Resolvers>, plan: &Arc<Plan>, tell: &ResolverCallbacks) -> Self {
+    pub(crate) fn new(section: &Arc<Resolvers>, plan: &Arc<Plan>, callbacks: &ResolverCallbacks) -> Self {
         let mut list = Vec::new();
         for backend in plan.proxies.iter().filter(|backend| !backend.disabled) {
             for server in backend.servers.iter() {
@@ -112,7 +112,7 @@ impl Followers {
                 }
             }
         }
-        Self { section: section.clone(), tell: tell.clone(), list, by_host: HashMap::new() }
+        Self { section: section.clone(), callbacks: callbacks.clone(), list, by_host: HashMap::new() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -301,9 +301,9 @@ impl Followers {
         }
         if !changes.is_empty() {
             server.set_address(ServerAddress::Ip(SocketAddr::new(address, port)));
-            (self.tell.moved)(follower.backend.index, follower.index);
+            (self.callbacks.moved)(follower.backend.index, follower.index);
             let text = format!("{}/{}: {} by '{source}'.", proxy.name, server.name, changes.join(", "));
-            (self.tell.notify)(proxy, NOTICE, &text);
+            (self.callbacks.notify)(proxy, NOTICE, &text);
         }
     }
 
@@ -321,13 +321,13 @@ impl Followers {
                 server.health.level.store(server.health.rise.load(Relaxed), Relaxed);
                 server.come_up(now);
             }
-            (self.tell.notify)(proxy, NOTICE, &transition::resolves_again(server));
+            (self.callbacks.notify)(proxy, NOTICE, &transition::resolves_again(server));
         }
         let text = format!(
             "Server {}/{} administratively READY thanks to valid DNS answer.",
             proxy.name, server.name
         );
-        (self.tell.notify)(proxy, NOTICE, &text);
+        (self.callbacks.notify)(proxy, NOTICE, &text);
         self.refresh(follower, now);
         self.inherit(follower);
     }
@@ -354,25 +354,33 @@ impl Followers {
             return;
         }
         // The server loses its address only after maintenance has begun, when it gets no more requests.
-        let tell = |proxy: &state::Proxy, level, text: &str| (self.tell.notify)(proxy, level, text);
+        let notify = |proxy: &state::Proxy, level, text: &str| (self.callbacks.notify)(proxy, level, text);
         let via = format!(" ({cause})");
-        transition::administer(proxy, server, Admin::RESOLUTION_MAINT, 0, &via, base::clock::now_ms(), &tell);
+        transition::administer(
+            proxy,
+            server,
+            Admin::RESOLUTION_MAINT,
+            0,
+            &via,
+            base::clock::now_ms(),
+            &notify,
+        );
         server.health.level.store(0, Relaxed);
         server.set_address(ServerAddress::Unresolved);
-        (self.tell.moved)(follower.backend.index, follower.index);
+        (self.callbacks.moved)(follower.backend.index, follower.index);
     }
 
     fn refresh(&self, follower: &Follower, now: u64) {
         let proxy = &follower.backend.state;
         if let Some((level, text)) = transition::refresh_backend(proxy, now) {
-            (self.tell.notify)(proxy, level, &text);
+            (self.callbacks.notify)(proxy, level, &text);
         }
     }
 
     /// Propagates the maintenance to the servers that track this one.
     fn inherit(&self, follower: &Follower) {
-        let tell = |proxy: &state::Proxy, level, text: &str| (self.tell.notify)(proxy, level, text);
-        transition::inherit(&follower.backend.state, follower.server(), base::clock::now_ms(), &tell);
+        let notify = |proxy: &state::Proxy, level, text: &str| (self.callbacks.notify)(proxy, level, text);
+        transition::inherit(&follower.backend.state, follower.server(), base::clock::now_ms(), &notify);
     }
 
     /// Assigns the records of an SRV name to servers, separately in each backend: servers whose record is gone are freed, and
@@ -404,14 +412,14 @@ impl Followers {
             for service in services {
                 let standing = standing.get(&(backend, key(&service.target, service.port))).copied();
                 if let Some(at) = standing.or_else(|| free.pop_front()) {
-                    self.stand_for(at, service, turn);
+                    self.assign_record(at, service, turn);
                 }
             }
         }
     }
 
     /// Assigns a record to a server, or updates the server of a record.
-    fn stand_for(&mut self, at: usize, service: &ServiceRecord, turn: &mut EngineTurn<'_>) {
+    fn assign_record(&mut self, at: usize, service: &ServiceRecord, turn: &mut EngineTurn<'_>) {
         let server = self.list[at].server().clone();
         let new = self.list[at].record.is_none();
         if new {
@@ -454,7 +462,7 @@ impl Followers {
             format!("{}/{} changed its FQDN from {shown} to {name} by 'SRV record'", proxy.name, server.name);
         server.set_fqdn(Some(name));
         server.change_admin(Admin::FQDN_SET, 0, base::clock::now_ms());
-        (self.tell.notify)(proxy, NOTICE, &text);
+        (self.callbacks.notify)(proxy, NOTICE, &text);
     }
 
     /// Takes a server without a record out of use until it gets another one.

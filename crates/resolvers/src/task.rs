@@ -58,11 +58,11 @@ pub(crate) fn begin(
     section: &Arc<Resolvers>,
     plan: &Arc<Plan>,
     process: &Arc<Process>,
-    tell: &ResolverCallbacks,
+    callbacks: &ResolverCallbacks,
 ) {
     let accept = plan.global.dns_accept_family;
     let engine = ResolverEngine::new(section.clone(), families::accepted(accept), random);
-    let followers = Followers::new(section, plan, tell);
+    let followers = Followers::new(section, plan, callbacks);
     let families_until = now_ms() + families::GOOD_FOR;
     let work = ResolverWork { engine, followers, ways: Vec::new(), waiting: HashMap::new(), families_until };
     let desk = Rc::new(ResolverMailbox {

@@ -407,11 +407,11 @@ fn by_number(available: usize, wishes: &Wishes, warnings: &mut Vec<String>) -> R
 
 /// The threads of each group: the configured ones, and a fair share of the others.
 fn ranges(threads: usize, groups: usize, wishes: &Wishes) -> Result<Vec<Range<usize>>, String> {
-    let said = |group: usize| wishes.group_settings.get(&(group + 1)).and_then(|own| own.threads);
+    let own_range = |group: usize| wishes.group_settings.get(&(group + 1)).and_then(|own| own.threads);
     let mut taken = vec![false; threads];
     let mut free_groups = 0;
     for group in 0..groups {
-        let Some((first, last)) = said(group) else {
+        let Some((first, last)) = own_range(group) else {
             free_groups += 1;
             continue;
         };
@@ -437,7 +437,7 @@ fn ranges(threads: usize, groups: usize, wishes: &Wishes) -> Result<Vec<Range<us
     let mut next = 0;
     let mut ranges = Vec::with_capacity(groups);
     for group in 0..groups {
-        if let Some((first, last)) = said(group) {
+        if let Some((first, last)) = own_range(group) {
             ranges.push(first - 1..last);
             continue;
         }

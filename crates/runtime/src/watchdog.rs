@@ -152,10 +152,10 @@ pub type CpuTime = fn(i32) -> Option<Duration>;
 pub fn start(
     limit: Duration,
     cpu_time: CpuTime,
-    tell: impl Fn(HeldWorker) + Send + 'static,
+    report: impl Fn(HeldWorker) + Send + 'static,
 ) -> io::Result<()> {
     let thread = std::thread::Builder::new().name("weir/watchdog".to_owned());
-    thread.spawn(move || watch(limit, cpu_time, &tell)).map(drop)
+    thread.spawn(move || watch(limit, cpu_time, &report)).map(drop)
 }
 
 /// A probe that a worker has not answered yet.
@@ -164,10 +164,10 @@ struct PendingProbe {
     at: Instant,
     cpu: Duration,
     answers: u64,
-    told: Option<Instant>,
+    reported_at: Option<Instant>,
 }
 
-fn watch(limit: Duration, cpu_time: CpuTime, tell: &dyn Fn(HeldWorker)) {
+fn watch(limit: Duration, cpu_time: CpuTime, report: &dyn Fn(HeldWorker)) {
     let Some(all) = WATCHED.get() else { return };
     let mut asked: Vec<Option<PendingProbe>> = vec![None; all.len()];
     let mut rounds = vec![0; all.len()];
@@ -188,12 +188,12 @@ fn watch(limit: Duration, cpu_time: CpuTime, tell: &dyn Fn(HeldWorker)) {
             if let Some(question) = asked[index].as_mut().filter(|question| question.answers == answers) {
                 if let Some(since) = question.is_worth_a_word(limit, cpu()) {
                     let task = TaskName::unpacked(watched.task.0.load(Relaxed));
-                    let again = question.told.replace(Instant::now()).is_some();
-                    tell(HeldWorker { worker: index, task, since, again });
+                    let again = question.reported_at.replace(Instant::now()).is_some();
+                    report(HeldWorker { worker: index, task, since, again });
                 }
                 continue;
             }
-            asked[index] = Some(PendingProbe { at: Instant::now(), cpu: cpu(), answers, told: None });
+            asked[index] = Some(PendingProbe { at: Instant::now(), cpu: cpu(), answers, reported_at: None });
             watched.question.notify_one();
         }
     }
@@ -202,7 +202,7 @@ fn watch(limit: Duration, cpu_time: CpuTime, tell: &dyn Fn(HeldWorker)) {
 impl PendingProbe {
     /// How long the worker, which has used `cpu` time so far, has been blocked, if that should be reported.
     fn is_worth_a_word(&self, limit: Duration, cpu: Duration) -> Option<Duration> {
-        if self.told.is_some_and(|told| told.elapsed() < AGAIN) {
+        if self.reported_at.is_some_and(|reported_at| reported_at.elapsed() < AGAIN) {
             return None;
         }
         let (computed, passed) = (cpu.saturating_sub(self.cpu), self.at.elapsed());

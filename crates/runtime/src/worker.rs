@@ -175,7 +175,7 @@ impl Inboxes {
         Fut: Future<Output = ()> + 'static,
     {
         let inbox = self.0.next().ok_or_else(|| io::Error::other("every worker was already started"))?;
-        let (tell, told) = std::sync::mpsc::sync_channel(1);
+        let (ready, started) = std::sync::mpsc::sync_channel(1);
         let thread = std::thread::Builder::new().name(format!("weir/{index}")).spawn(move || {
             shard::enter_worker(index);
             shard::enter_group(place.group);
@@ -188,15 +188,15 @@ impl Inboxes {
             }
             match runtime().and_then(|runtime| Ok((runtime, timer::Alarm::new()?))) {
                 Ok((runtime, alarm)) => {
-                    let _ = tell.send(Ok(()));
+                    let _ = ready.send(Ok(()));
                     run(&runtime, alarm, index, inbox, place.busy_polling, main);
                 }
                 Err(error) => {
-                    let _ = tell.send(Err(error));
+                    let _ = ready.send(Err(error));
                 }
             }
         })?;
-        told.recv().map_err(|_| io::Error::other("the thread terminated"))??;
+        started.recv().map_err(|_| io::Error::other("the thread terminated"))??;
         Ok(thread)
     }
 }

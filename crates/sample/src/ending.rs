@@ -183,8 +183,8 @@ impl Ending {
         let Some(closing) = closing.filter(|_| closed) else { return };
         // A broken connection is not closed again; the layer that saw the first close shows it.
         let broke = matches!(index, 0 | 6) && events.ends_with('3');
-        let told = events.as_bytes().chunks(2).any(|event| event == closing.as_bytes());
-        if !broke && (!told || !is_http && is_stream) {
+        let is_reported = events.as_bytes().chunks(2).any(|event| event == closing.as_bytes());
+        if !broke && (!is_reported || !is_http && is_stream) {
             text.extend_from_slice(closing.as_bytes());
         }
     }

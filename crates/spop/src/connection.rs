@@ -138,7 +138,7 @@ pub struct Connection {
     /// The frame being received, with its length field.
     input: Vec<u8>,
     /// Set when the frame is complete and was reported: the start of its payload.
-    told: Option<usize>,
+    payload_start: Option<usize>,
     output: Outgoing,
 }
 
@@ -158,7 +158,7 @@ impl Connection {
             total: 0,
             unheard: 0,
             input: Vec::new(),
-            told: None,
+            payload_start: None,
             output,
         }
     }
@@ -285,7 +285,7 @@ impl Connection {
         if matches!(self.state, State::Over(_)) {
             return Err(Closed);
         }
-        if self.told.take().is_some() {
+        if self.payload_start.take().is_some() {
             self.input.clear();
             self.input.shrink_to(KEPT);
         }
@@ -307,12 +307,12 @@ impl Connection {
                 continue;
             }
             let frame = std::mem::take(&mut self.input);
-            let told = self.happen(&frame[LENGTH..]);
+            let outcome = self.happen(&frame[LENGTH..]);
             self.input = frame;
-            match told {
+            match outcome {
                 Ok(None) => self.input.clear(),
                 Ok(Some((event, payload))) => {
-                    self.told = Some(self.input.len() - payload);
+                    self.payload_start = Some(self.input.len() - payload);
                     return Ok((used, Some(event)));
                 }
                 Err(End::Fault(status)) => return Err(self.close(status, status)),
@@ -388,9 +388,9 @@ impl Connection {
     }
 
     /// Ends the connection with a DISCONNECT frame.
-    fn close(&mut self, said: Status, status: Status) -> Closed {
+    fn close(&mut self, reported: Status, status: Status) -> Closed {
         if !matches!(self.state, State::Over(_)) {
-            Goodbye::write(said, self.output.end());
+            Goodbye::write(reported, self.output.end());
             self.state = State::Over(status);
         }
         Closed
@@ -404,7 +404,7 @@ impl Connection {
     /// Returns the payload of the last event.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
-        self.told.and_then(|start| self.input.get(start..)).unwrap_or_default()
+        self.payload_start.and_then(|start| self.input.get(start..)).unwrap_or_default()
     }
 
     /// Returns the bytes to send now.
@@ -427,8 +427,8 @@ impl Connection {
     /// Frees memory that an idle connection does not need.
     pub fn shrink(&mut self) {
         self.output.shrink();
-        if self.told.is_some() {
-            self.told = None;
+        if self.payload_start.is_some() {
+            self.payload_start = None;
             self.input = Vec::new();
         }
     }

@@ -385,7 +385,7 @@ impl Listener {
     }
 
     /// Creates the listener for sessions that no listener accepted: they take no slots in any limit.
-    pub fn nobody() -> Self {
+    pub fn placeholder() -> Self {
         Self::new(0, "".into(), "".into(), 0)
     }
 
@@ -396,9 +396,9 @@ impl Listener {
         if is_made { None } else { Some(&self.name) }
     }
 
-    /// Whether it was created by [`nobody`](Self::nobody).
+    /// Whether it was created by [`placeholder`](Self::placeholder).
     #[inline]
-    pub fn is_nobody(&self) -> bool {
+    pub fn is_placeholder(&self) -> bool {
         self.id == 0
     }
 

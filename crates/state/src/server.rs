@@ -377,8 +377,8 @@ impl Server {
     }
 
     /// Sets the callback for failed connections to its address; the last one counts.
-    pub fn on_doubt(&self, tell: impl Fn() + Send + Sync + 'static) {
-        self.doubt.store(Some(Arc::new(Doubt(Box::new(tell)))));
+    pub fn on_doubt(&self, notify: impl Fn() + Send + Sync + 'static) {
+        self.doubt.store(Some(Arc::new(Doubt(Box::new(notify)))));
     }
 
     /// Reports that connecting to its address failed: its name may have another one by now (manual, 5.3.1).

@@ -2,7 +2,7 @@
 
 /// The owner of a statistic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whose<'a> {
+pub enum StatisticOwner<'a> {
     /// A frontend.
     Frontend(&'a str),
     /// A backend.

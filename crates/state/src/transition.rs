@@ -134,7 +134,7 @@ pub fn administer(
     clear: u32,
     via: &str,
     now_ms: u64,
-    tell: NotifyFn<'_>,
+    notify: NotifyFn<'_>,
 ) -> bool {
     let before = server.admin();
     let was_down = server.operational() == Operational::Stopped;
@@ -158,12 +158,12 @@ pub fn administer(
     events::moved(proxy, server, shown, requeued, || events::StateCause::Admin(cause.to_owned()));
     let change = Administrative { before, after, was_down, requeued, via };
     for (level, text) in administrative(proxy, server, &change) {
-        tell(proxy, level, &text);
+        notify(proxy, level, &text);
     }
     if let Some((level, text)) = refresh_backend(proxy, now_ms) {
-        tell(proxy, level, &text);
+        notify(proxy, level, &text);
     }
-    inherit(proxy, server, now_ms, tell);
+    inherit(proxy, server, now_ms, notify);
     true
 }
 
@@ -175,9 +175,9 @@ pub fn decide(
     state: Operational,
     why: &str,
     now_ms: u64,
-    tell: NotifyFn<'_>,
+    notify: NotifyFn<'_>,
 ) {
-    decide_via(proxy, server, state, (why, ""), now_ms, tell);
+    decide_via(proxy, server, state, (why, ""), now_ms, notify);
 }
 
 /// For a tracker, the message has the tracked server's name, ` via be/s1`, instead of the reason.
@@ -187,7 +187,7 @@ fn decide_via(
     state: Operational,
     (why, via): (&str, &str),
     now_ms: u64,
-    tell: NotifyFn<'_>,
+    notify: NotifyFn<'_>,
 ) {
     let (shown, requeued) = (events::shown(server), server.queue.len());
     let was = server.operational();
@@ -211,13 +211,13 @@ fn decide_via(
         Operational::Stopping => (NOTICE, joined(proxy, server, &format!("is stopping{via}"), why, requeued)),
         _ => (NOTICE, joined(proxy, server, &format!("is UP{via}"), why, 0)),
     };
-    tell(proxy, level, &text);
+    notify(proxy, level, &text);
     if let Some((level, text)) = refresh_backend(proxy, now_ms) {
-        tell(proxy, level, &text);
+        notify(proxy, level, &text);
     }
     let via = format!(" via {}/{}", server.proxy, server.name);
     for (proxy, follower) in proxy.trackers(server) {
-        decide_via(&proxy, &follower, state, ("", &via), now_ms, tell);
+        decide_via(&proxy, &follower, state, ("", &via), now_ms, notify);
     }
 }
 
@@ -241,7 +241,7 @@ pub fn leave_maintenance(server: &Server, now_ms: u64) {
 }
 
 /// Passes maintenance and draining of `tracked`, a server of `backend`, on to its trackers.
-pub fn inherit(backend: &Proxy, tracked: &Server, now_ms: u64, tell: NotifyFn<'_>) {
+pub fn inherit(backend: &Proxy, tracked: &Server, now_ms: u64, notify: NotifyFn<'_>) {
     let admin = tracked.admin();
     let (mut set, mut clear) = (0, 0);
     for (on, flag) in
@@ -251,7 +251,7 @@ pub fn inherit(backend: &Proxy, tracked: &Server, now_ms: u64, tell: NotifyFn<'_
     }
     let via = format!(" via {}/{}", tracked.proxy, tracked.name);
     for (proxy, follower) in backend.trackers(tracked) {
-        administer(&proxy, &follower, set, clear, &via, now_ms, tell);
+        administer(&proxy, &follower, set, clear, &via, now_ms, notify);
     }
 }
 
@@ -424,15 +424,16 @@ pub(crate) mod tests {
         last.track(&proxy, &proxy, &follower);
         proxy.servers.store(Arc::new(vec![tracked.clone(), follower.clone(), last.clone()]));
         for (name, set, clear, expected) in CHANGES {
-            let told = std::cell::RefCell::new(Vec::new());
-            let tell = |_: &Proxy, _, text: &str| told.borrow_mut().push(text.to_owned());
+            let notices = std::cell::RefCell::new(Vec::new());
+            let notify = |_: &Proxy, _, text: &str| notices.borrow_mut().push(text.to_owned());
             let server = if *name == "a" { &tracked } else { &follower };
-            administer(&proxy, server, *set, *clear, "", 1, &tell);
-            let told = told.into_inner();
-            let of_two: Vec<&str> = told.iter().filter_map(|text| text.strip_prefix("Server be/")).collect();
-            assert_eq!(of_two.len(), expected.len(), "{name} {set} {clear}: {told:?}");
+            administer(&proxy, server, *set, *clear, "", 1, &notify);
+            let notices = notices.into_inner();
+            let of_two: Vec<&str> =
+                notices.iter().filter_map(|text| text.strip_prefix("Server be/")).collect();
+            assert_eq!(of_two.len(), expected.len(), "{name} {set} {clear}: {notices:?}");
             for (text, start) in of_two.iter().zip(*expected) {
-                assert!(text.starts_with(start), "{name} {set} {clear}: {told:?}");
+                assert!(text.starts_with(start), "{name} {set} {clear}: {notices:?}");
             }
             assert_eq!(last.admin().in_maintenance(), follower.admin().in_maintenance());
             assert_eq!(last.admin().draining(), follower.admin().draining());

@@ -140,8 +140,8 @@ impl StatColumn {
     /// The fourth letter: whether a reload keeps the value (counters and rates).
     pub(crate) fn persistence(&self) -> char {
         let tags = self.tags.as_bytes();
-        if let Some(&said) = tags.get(3) {
-            return said.into();
+        if let Some(&tag) = tags.get(3) {
+            return tag.into();
         }
         if tags[0] == b'M' && matches!(tags[1], b'C' | b'R') { 'P' } else { 'V' }
     }

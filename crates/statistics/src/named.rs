@@ -1,6 +1,6 @@
 //! The statistics of one proxy, one server or the process by name, for scripts.
 
-use state::statistic::{Statistic, Whose};
+use state::statistic::{Statistic, StatisticOwner};
 
 use crate::column::{COLUMNS, ObjectRow};
 use crate::field::StatValue;
@@ -20,17 +20,17 @@ fn field(value: &StatValue) -> Option<Statistic> {
 }
 
 /// The names and current values of all available statistics of `whose`; empty if the object does not exist.
-pub fn by_name(statistics: &Statistics, whose: Whose<'_>) -> Vec<(&'static str, Statistic)> {
+pub fn by_name(statistics: &Statistics, whose: StatisticOwner<'_>) -> Vec<(&'static str, Statistic)> {
     let (proxy, kinds, server) = match whose {
-        Whose::Process => {
+        StatisticOwner::Process => {
             let values = info::values(statistics, false);
             let named = values.iter().filter_map(|(at, value)| Some((info::FIELDS[*at].name, field(value)?)));
             return named.collect();
         }
-        Whose::Listener(frontend, name) => return of_listener(statistics, frontend, name),
-        Whose::Frontend(name) => (name, 1, None),
-        Whose::Backend(name) => (name, 2, None),
-        Whose::Server(backend, name) => (backend, 4, Some(name)),
+        StatisticOwner::Listener(frontend, name) => return of_listener(statistics, frontend, name),
+        StatisticOwner::Frontend(name) => (name, 1, None),
+        StatisticOwner::Backend(name) => (name, 2, None),
+        StatisticOwner::Server(backend, name) => (backend, 4, Some(name)),
     };
     let shown = statistics.view();
     let Some(view) =

@@ -93,7 +93,7 @@ impl LegacyLink {
         match *self {}
     }
 
-    pub(crate) fn told(&self) -> HandshakeResult {
+    pub(crate) fn handshake_result(&self) -> HandshakeResult {
         match *self {}
     }
 

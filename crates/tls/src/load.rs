@@ -59,7 +59,7 @@ pub struct CertificateFiles {
 
 impl CertificateFiles {
     /// Returns the existing files next to `path`, of those to look for.
-    fn beside(path: &str, extra: ExtraFiles) -> Self {
+    fn existing(path: &str, extra: ExtraFiles) -> Self {
         let base = match path.strip_suffix(".crt") {
             Some(base) if extra.replaces_ending => base,
             _ => path,
@@ -141,8 +141,9 @@ impl Loader {
     /// # Errors
     /// One of them is unusable, or nothing exists at that path.
     pub fn certificates(&self, path: &str) -> Result<Vec<Arc<Certificate>>, LoadError> {
-        let one =
-            |file: &str, extra| self.certificate(file, &CertificateFiles::beside(file, extra)).map(Arc::new);
+        let one = |file: &str, extra| {
+            self.certificate(file, &CertificateFiles::existing(file, extra)).map(Arc::new)
+        };
         let extra = self.extra;
         match std::fs::metadata(path) {
             Ok(found) if found.is_dir() => directory(path)?.iter().map(|file| one(file, extra)).collect(),
@@ -172,7 +173,7 @@ impl Loader {
             replaces_ending: self.extra.replaces_ending,
             ..ExtraFiles::NONE
         };
-        self.certificate(path, &CertificateFiles::beside(path, extra))
+        self.certificate(path, &CertificateFiles::existing(path, extra))
     }
 
     /// Loads one certificate from its files.

@@ -77,12 +77,12 @@ impl Response {
         let issuer_name = id.take(der::OCTET_STRING)?.0;
         let issuer_key = id.take(der::OCTET_STRING)?.0;
         let serial = id.take(der::INTEGER)?.0;
-        let (tag, mut said) = single.any()?;
+        let (tag, mut fields) = single.any()?;
         let (status, revoked_at) = match tag & 0x1f {
             0 => (CertificateStatus::Good, None),
             1 => (
                 CertificateStatus::Revoked,
-                said.take(der::GENERALIZED_TIME).and_then(|time| der::time(time.0)),
+                fields.take(der::GENERALIZED_TIME).and_then(|time| der::time(time.0)),
             ),
             _ => (CertificateStatus::Unknown, None),
         };

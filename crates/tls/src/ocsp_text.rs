@@ -66,11 +66,11 @@ fn parts(der: &[u8]) -> Option<AnswerParts<'_>> {
     let produced = der::time(data.take(der::GENERALIZED_TIME)?.0)?;
     let mut single = data.take(der::SEQUENCE)?.take(der::SEQUENCE)?;
     single.take(der::SEQUENCE)?;
-    let (tag, mut said) = single.any()?;
+    let (tag, mut fields) = single.any()?;
     let mut reason = None;
     if tag & 0x1f == 1 {
-        said.take(der::GENERALIZED_TIME)?;
-        let code = said.option(0xa0)?.and_then(|mut code| code.take(der::ENUMERATED));
+        fields.take(der::GENERALIZED_TIME)?;
+        let code = fields.option(0xa0)?.and_then(|mut code| code.take(der::ENUMERATED));
         reason = code.and_then(|code| code.0.last().copied());
     }
     single.take(der::GENERALIZED_TIME)?;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::store::{Certificate, PemParts};
 
 /// Returns the path of the third file, next to the certificate's.
-pub fn beside(certificate: &Path) -> PathBuf {
+pub fn path_of(certificate: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(certificate.file_name().unwrap_or_default());
     name.push(".pair");
@@ -18,7 +18,7 @@ pub fn beside(certificate: &Path) -> PathBuf {
 
 /// Returns the content of the third file, a certificate with its key, if it is needed.
 pub fn left_over(certificate: &str, key: &str) -> Option<Vec<u8>> {
-    let text = base::file::read(beside(Path::new(certificate))).ok()?;
+    let text = base::file::read(path_of(Path::new(certificate))).ok()?;
     Certificate::from_pem(certificate, &text).ok()?;
     let parts = |path: &str| PemParts::read(path, &base::file::read(path).ok()?).ok();
     let (chain, key) = (parts(certificate).map(|own| own.certificates), parts(key).and_then(|own| own.key));

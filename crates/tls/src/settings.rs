@@ -126,7 +126,7 @@ pub struct ClientVerify {
 
 impl ClientVerify {
     /// Whether clients are verified without any trust anchors, so that none would be accepted.
-    pub fn trusts_nobody(&self) -> bool {
+    pub fn has_no_trusted_ca(&self) -> bool {
         let [named, unnamed, _] = &self.trust.files;
         self.mode != VerifyMode::None && named.is_none() && unnamed.is_none()
     }

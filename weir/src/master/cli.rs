@@ -323,8 +323,8 @@ impl MasterSession {
                 self.say(&format!("# socket lvl processes\n{address} {} master\n", self.level.name()))
             }
             ["echo", ..] => {
-                let said = text.trim_start().strip_prefix("echo").unwrap_or_default().trim_start();
-                self.say(&format!("{said}\n"))
+                let echoed = text.trim_start().strip_prefix("echo").unwrap_or_default().trim_start();
+                self.say(&format!("{echoed}\n"))
             }
             ["show", "version"] => {
                 self.say(&format!("{}-weir-{}\n", version::SPOKEN, env!("CARGO_PKG_VERSION")))

@@ -250,7 +250,7 @@ impl Master {
             let child = state.children.remove(at);
             let what = if child.leaving { "Former" } else { "Current" };
             let ending = ending(status);
-            let text = format!("{what} worker ({pid}) exited with {}", told(ending));
+            let text = format!("{what} worker ({pid}) exited with {}", describe(ending));
             let severity = if child.leaving || asked.is_some() { Severity::Notice } else { Severity::Alert };
             self.messages.say(severity, &text);
             let others = !state.children.is_empty();
@@ -357,7 +357,7 @@ fn ending(status: WaitStatus) -> Ending {
     }
 }
 
-fn told(ending: Ending) -> String {
+fn describe(ending: Ending) -> String {
     match ending {
         Ending::Clean => "code 0 (Exit)".to_owned(),
         Ending::Signal(number) => format!("code {} ({})", 128 + number, name_of(number)),

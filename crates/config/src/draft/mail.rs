@@ -24,7 +24,7 @@ impl Default for MailersDraft {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EmailDraft<'a> {
     /// The last `email-alert` line.
-    pub said: Option<&'a Word>,
+    pub configured_at: Option<&'a Word>,
     /// `email-alert mailers`.
     pub mailers: Option<&'a Word>,
     /// `email-alert from`.

@@ -504,11 +504,11 @@ impl<'a> ProxySettings<'a> {
     }
 
     /// Whether it or a defaults section that it inherits from has a line with this keyword; `no …` cancels it.
-    pub fn says(&self, name: &str) -> bool {
+    pub fn has_keyword(&self, name: &str) -> bool {
         let sections = self.inherits.iter().chain([&self.section]);
         let mut lines = sections.flat_map(|section| &section.statements);
-        let said = lines.rfind(|line| line.keyword.name == name);
-        said.is_some_and(|line| {
+        let last = lines.rfind(|line| line.keyword.name == name);
+        last.is_some_and(|line| {
             line.negation == Negation::None && line.keyword.places.holds(self.kind.place())
         })
     }

@@ -137,7 +137,7 @@ impl<'a> LoadWords<'a> {
     }
 
     /// The parameters that are set, with their values.
-    pub fn said(&self) -> Vec<(&'static str, &'a str)> {
+    pub fn set_parameters(&self) -> Vec<(&'static str, &'a str)> {
         let all = [
             ("crt", self.certificate),
             ("key", self.key),
@@ -202,7 +202,7 @@ pub struct ServerTls<'a> {
     /// `ssl`, `no-ssl`.
     pub enabled: bool,
     /// Whether `ssl` was given, possibly only by `default-server`: TLS can then be turned on later.
-    pub said: bool,
+    pub is_set: bool,
     /// `no-ssl`, which is part of the server's state.
     pub refused: bool,
     /// Parameters that it shares with other lines.
@@ -292,9 +292,9 @@ pub struct TlsDefaults<'a> {
 
 impl TlsDefaults<'_> {
     /// Takes over the settings that only affect the lines below them.
-    pub(crate) fn take_place(&mut self, said: &Self) {
+    pub(crate) fn take_place(&mut self, other: &Self) {
         let Self { bind, strict_sni, server, authorities, certificates, keys, server_verify, .. } =
-            said.clone();
+            other.clone();
         (self.bind, self.strict_sni, self.server) = (bind, strict_sni, server);
         (self.authorities, self.certificates, self.keys) = (authorities, certificates, keys);
         self.server_verify = server_verify;

@@ -218,22 +218,23 @@ fn loaded(
 ) -> Result<Vec<Arc<Certificate>>, Diagnostic> {
     let defaults = context.tls.clone();
     let name = located(defaults.certificates, &file, context);
-    let said: Vec<_> = words.said().into_iter().map(|(word, value)| (word, value.to_owned())).collect();
-    match context.tls_files.said_of(&name) {
-        Some(before) if *before == said => {}
-        None if said.is_empty() => return certificates(file, &defaults, context),
+    let given: Vec<_> =
+        words.set_parameters().into_iter().map(|(word, value)| (word, value.to_owned())).collect();
+    match context.tls_files.file_parameters(&name) {
+        Some(before) if *before == given => {}
+        None if given.is_empty() => return certificates(file, &defaults, context),
         None if !context.tls_files.knows(&name) => {
             let path = words.certificate.map_or(&*name, |path| path.text).to_owned();
             let bases = Bases { certificates: defaults.certificates, keys: defaults.keys };
             let words = LoadWords { certificate: Some(file), ..words.clone() };
             let mut made = made_of(&path, &words, &bases, context)?;
             made.name = name.as_str().into();
-            context.tls_files.keep_loaded(&name, made, said);
+            context.tls_files.keep_loaded(&name, made, given);
         }
         before => {
             let text =
-                format!("`{}` is already loaded with parameters other than {}", file.text, shown(&said));
-            let earlier = format!("then: {}", shown(before.map_or(&[], |said| said)));
+                format!("`{}` is already loaded with parameters other than {}", file.text, shown(&given));
+            let earlier = format!("then: {}", shown(before.map_or(&[], |given| given)));
             return Err(Diagnostic::alert(text).at(file.span).help(earlier).haproxy(format!(
                 "'{}' {title}, is already defined with incompatible parameters",
                 file.text
@@ -281,11 +282,11 @@ fn note_order(listed: &Listed<'_>, context: &mut ResolveContext<'_>) -> Result<(
     Ok(())
 }
 
-fn shown(said: &[(&str, String)]) -> String {
-    if said.is_empty() {
+fn shown(given: &[(&str, String)]) -> String {
+    if given.is_empty() {
         return "none".to_owned();
     }
-    said.iter().map(|(word, value)| format!("`{word} {value}`")).collect::<Vec<_>>().join(", ")
+    given.iter().map(|(word, value)| format!("`{word} {value}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// Like [`list_options`], with OpenSSL if the line needs it and its `bind` line does not.
@@ -300,13 +301,13 @@ fn list_line_options(
     let wrong = |error: String| Diagnostic::alert(error).at(name.span);
     let mut made = list_options(options, words, name, defaults, context).map_err(wrong)?;
     let parameters = &mut made.parameters;
-    let said = words.windows(2).rev().find(|pair| pair[0] == "ciphers").map(|pair| pair[1]);
-    let suites = said.and_then(|list| ciphers::ciphers(list).ok());
-    if let Some(cause) = legacy::cause_of_line(parameters, said, suites.as_deref()) {
+    let given = words.windows(2).rev().find(|pair| pair[0] == "ciphers").map(|pair| pair[1]);
+    let suites = given.and_then(|list| ciphers::ciphers(list).ok());
+    if let Some(cause) = legacy::cause_of_line(parameters, given, suites.as_deref()) {
         legacy::check(&cause, name.span, statement, defaults)?;
         parameters.legacy.get_or_insert(Legacy {
             alone: defaults.has_provider,
-            security_level: said.and_then(ciphers::security_level).or(defaults.security_level),
+            security_level: given.and_then(ciphers::security_level).or(defaults.security_level),
             dh: None,
             dh_bits: defaults.dh_bits,
             renegotiates: false,

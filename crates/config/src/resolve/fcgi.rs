@@ -116,18 +116,19 @@ fn rule(
         return Ok(None);
     }
     let keyword = statement.keyword.name;
-    let missing = |what: &str, said: &str| {
+    let missing = |what: &str, expected: &str| {
         Diagnostic::alert(format!("`{keyword}` needs {what}"))
             .at(statement.end())
             .label(format!("usage: {keyword} {}", statement.keyword.signature))
-            .haproxy(format!("'{keyword}' expects {said} as arguments."))
+            .haproxy(format!("'{keyword}' expects {expected} as arguments."))
     };
     let scope = scope(context, acls, None, Mode::Http, Place::HttpRequest);
     let sets = keyword == "set-param";
-    let said = if sets { "<name> and <value>" } else { "<name>" };
-    let name = words.next().filter(|word| !word.text.is_empty()).ok_or_else(|| missing("a name", said))?;
+    let expected = if sets { "<name> and <value>" } else { "<name>" };
+    let name =
+        words.next().filter(|word| !word.text.is_empty()).ok_or_else(|| missing("a name", expected))?;
     let effect = if sets {
-        let format = words.next().ok_or_else(|| missing("a value", said))?;
+        let format = words.next().ok_or_else(|| missing("a value", expected))?;
         Effect::Set(name.text.into(), Format::compile(format.text, format.span, &scope, FormatFor::Text)?)
     } else {
         Effect::Pass(name.text.into())

@@ -21,10 +21,10 @@ pub(crate) fn read<'a>(draft: &'a Draft, context: &mut ResolveContext<'a>) -> Gl
     plan.stats_timeout = std::time::Duration::from_secs(10);
     plan.stats_maxconn = 10;
     plan.strict_limits = true;
-    let mut said = Vec::new();
+    let mut seen = Vec::new();
     for section in draft.sections.iter().filter(|section| section.kind == SectionKind::Global) {
         for statement in &section.statements {
-            if was_said(statement, &mut said, context.diagnostics) {
+            if is_repeated(statement, &mut seen, context.diagnostics) {
                 continue;
             }
             match apply_of(statement) {
@@ -75,10 +75,10 @@ pub(crate) fn read<'a>(draft: &'a Draft, context: &mut ResolveContext<'a>) -> Gl
 
 /// Whether an earlier `global` line takes precedence over this one, with a warning. As in HAProxy the arguments are then not
 /// parsed.
-fn was_said(statement: &Statement, said: &mut Vec<&'static str>, diagnostics: &mut Diagnostics) -> bool {
+fn is_repeated(statement: &Statement, seen: &mut Vec<&'static str>, diagnostics: &mut Diagnostics) -> bool {
     let Some(name) = statement.keyword.once else { return false };
-    if !said.contains(&name) {
-        said.push(name);
+    if !seen.contains(&name) {
+        seen.push(name);
         return false;
     }
     let shown = if name == statement.keyword.name { format!("'{name}'") } else { name.to_owned() };

@@ -11,11 +11,11 @@ use crate::resolve::ResolveContext;
 /// # Errors
 /// The global section does not allow experimental directives.
 pub(crate) fn check(
-    said: Option<KernelWord>,
+    given: Option<KernelWord>,
     place: &str,
     context: &mut ResolveContext<'_>,
 ) -> Result<(), Diagnostic> {
-    let Some((on, span)) = said else { return Ok(()) };
+    let Some((on, span)) = given else { return Ok(()) };
     context.names.experiments.set(true);
     if !context.names.experimental {
         let text =

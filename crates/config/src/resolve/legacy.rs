@@ -62,8 +62,8 @@ impl LegacyNeeds<'_, '_> {
 
     /// Whether a server may renegotiate, which requires TLS 1.2 or older.
     pub(crate) fn renegotiates(&self, parameters: &Parameters) -> bool {
-        let said = self.own.renegotiate.or(self.default.renegotiate);
-        !self.is_bind && parameters.min <= TLS12 && said == Some(true)
+        let renegotiation = self.own.renegotiate.or(self.default.renegotiate);
+        !self.is_bind && parameters.min <= TLS12 && renegotiation == Some(true)
     }
 }
 

@@ -69,7 +69,7 @@ pub(crate) fn check_use(proxies: &[Arc<Proxy>], context: &mut ResolveContext<'_>
 /// The e-mail alerts of a proxy, if its settings are complete.
 pub(crate) fn email_alert(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) -> Option<EmailAlert> {
     let draft = proxy.settings.email;
-    let said = draft.said?;
+    let configured_at = draft.configured_at?;
     let (Some(mailers), Some(from), Some(to)) = (draft.mailers, draft.from, draft.to) else {
         let missing = [("mailers", draft.mailers), ("from", draft.from), ("to", draft.to)];
         let missing: Vec<_> = missing
@@ -80,7 +80,7 @@ pub(crate) fn email_alert(proxy: &PendingProxy<'_>, context: &mut ResolveContext
         let (kind, name) = (&proxy.section.keyword, proxy.settings.name);
         context.diagnostics.push(
             Diagnostic::warning(format!("e-mail alerts of `{name}` are disabled: {} is missing", missing.join(" and ")))
-                .at(said.span())
+                .at(configured_at.span())
                 .haproxy_whole(format!(
                     "'email-alert' will be ignored for {kind} '{name}' (the presence any of 'email-alert from', \
                      'email-alert level' 'email-alert mailers', 'email-alert myhostname', or 'email-alert to' requires \

@@ -179,7 +179,7 @@ impl ResolveContext<'_> {
             let place = |span: Span| (span.file, span.start);
             let at = place(section.keyword.span());
             let before = self.tls_steps.iter().rev().find(|(step, _)| place(*step) < at);
-            self.tls.take_place(before.map_or(&TlsDefaults::default(), |(_, said)| said));
+            self.tls.take_place(before.map_or(&TlsDefaults::default(), |(_, defaults)| defaults));
         }
         let path = Path::new(self.sources.file(section.file).name());
         *self.names.directory.borrow_mut() = path.parent().unwrap_or(Path::new("")).to_owned();
@@ -502,7 +502,7 @@ fn finish<'a>(
         frontends,
         backends: index.into(),
         kept: if context.around.is_none() { runtime_defaults::of(draft) } else { RuntimeDefaults::default() },
-        said: if context.around.is_none() { runtime_defaults::said(draft) } else { Vec::new() },
+        source: if context.around.is_none() { runtime_defaults::source_sections(draft) } else { Vec::new() },
         files: context.sources.files().map(|(_, file)| file.name().to_owned()).collect(),
         variables: Arc::new(variables),
         patterns,

@@ -308,22 +308,22 @@ fn check_shard(
     context: &mut ResolveContext<'_>,
 ) {
     let (section, shards) = (proxy.settings.name, proxy.settings.peers.shards);
-    let (why, told) = if shard == 0 {
+    let (why, haproxy_text) = if shard == 0 {
         return;
     } else if is_local {
-        let told = format!("Peers section '{section}': shard ignored for '{name}' local peer");
-        ("this process holds all keys".to_owned(), told)
+        let haproxy_text = format!("Peers section '{section}': shard ignored for '{name}' local peer");
+        ("this process holds all keys".to_owned(), haproxy_text)
     } else if shard > shards {
-        let told = format!(
+        let haproxy_text = format!(
             "Peers section '{section}': shard ignored for '{name}' local peer because {shard} shard value is greater than the section number of shards"
         );
-        (format!("the section's `shards` is {shards}"), told)
+        (format!("the section's `shards` is {shards}"), haproxy_text)
     } else {
         return;
     };
     context.diagnostics.push(
         Diagnostic::warning(format!("`shard {shard}` of peer `{name}` is ignored: {why}"))
             .at(line.keyword_span())
-            .haproxy_whole(told),
+            .haproxy_whole(haproxy_text),
     );
 }

@@ -17,12 +17,12 @@ pub(crate) struct Policies {
 
 /// The policies of a proxy.
 pub(crate) fn policies(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) -> Policies {
-    let said = &proxy.settings.policies;
+    let configured = &proxy.settings.policies;
     if !proxy.settings.is_backend() {
         return Policies::default();
     }
     let forwards = &[Mode::Tcp, Mode::Http];
-    if let Some((own, line)) = &said.outliers
+    if let Some((own, line)) = &configured.outliers
         && let servers = proxy.settings.servers.len()
         && proxy.settings.servers.iter().all(|(line, _)| line.keyword.name == "server")
         && outliers::allowed(servers, own.max_ejected) == 0
@@ -38,21 +38,21 @@ pub(crate) fn policies(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_
         );
     }
     Policies {
-        outliers: fitting(&said.outliers, forwards, proxy, context),
-        budget: fitting(&said.budget, forwards, proxy, context),
-        hedge: fitting(&said.hedge, &[Mode::Http], proxy, context),
+        outliers: fitting(&configured.outliers, forwards, proxy, context),
+        budget: fitting(&configured.budget, forwards, proxy, context),
+        hedge: fitting(&configured.hedge, &[Mode::Http], proxy, context),
     }
 }
 
 /// A line's policy if it fits the proxy's mode: an own line that does not fit is an error, an inherited one is left out with a
 /// warning.
 fn fitting<T: Clone>(
-    said: &Option<(T, &Statement)>,
+    configured: &Option<(T, &Statement)>,
     modes: &[Mode],
     proxy: &PendingProxy<'_>,
     context: &mut ResolveContext<'_>,
 ) -> Option<T> {
-    let (value, line) = said.as_ref()?;
+    let (value, line) = configured.as_ref()?;
     let (mode, name) = (proxy.settings.mode, proxy.settings.name);
     if modes.contains(&mode) {
         return Some(value.clone());

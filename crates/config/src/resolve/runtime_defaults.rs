@@ -37,7 +37,7 @@ pub(crate) fn of(draft: &Draft) -> RuntimeDefaults {
 }
 
 /// All sections of `draft` as source text.
-pub(crate) fn said(draft: &Draft) -> Vec<source_text::SourceSection> {
+pub(crate) fn source_sections(draft: &Draft) -> Vec<source_text::SourceSection> {
     let line = |statement: &Statement| {
         let sign = match statement.negation {
             Negation::None => None,

@@ -393,7 +393,7 @@ fn agent(
     Some(Agent {
         name: section.name.as_str().into(),
         frontend: Arc::new(frontend(section, &engine_id)),
-        listener: Arc::new(state::Listener::nobody()),
+        listener: Arc::new(state::Listener::placeholder()),
         engine_id,
         backend,
         timeout: draft.timeout.filter(|timeout| !timeout.is_zero()),

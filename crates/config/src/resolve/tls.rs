@@ -62,8 +62,8 @@ pub(crate) fn acceptor(
     let options = Arc::new(bind_options(draft, owner.is_http, statement, &defaults, context)?);
     let strict_sni = draft.strict_sni.or(defaults.strict_sni).unwrap_or(false);
     let at = BindContext { frontend: owner.frontend, title, statement };
-    if options.verify.trusts_nobody() {
-        return Err(trusts_nobody(&at, context));
+    if options.verify.has_no_trusted_ca() {
+        return Err(no_trusted_ca(&at, context));
     }
     let (mut entries, mut served) = (Vec::new(), Vec::new());
     let entry = |certificate: Arc<Certificate>, is_default: bool| {
@@ -190,7 +190,7 @@ fn no_certificate(
         .haproxy_whole(format!("{haproxy} (use 'crt').")))
 }
 
-fn trusts_nobody(at: &BindContext<'_>, context: &ResolveContext<'_>) -> Diagnostic {
+fn no_trusted_ca(at: &BindContext<'_>, context: &ResolveContext<'_>) -> Diagnostic {
     let (frontend, place) = (at.frontend, at.shown(context));
     Diagnostic::alert(format!("`{}` verifies clients, but no CA is trusted", at.title))
         .at(at.statement.keyword_span())
@@ -241,7 +241,7 @@ pub(crate) fn server(
     ktls::check(own.kernel, "", context)?;
     let steps = check.map_or_else(Vec::new, |check| secure_steps(&check.kind));
     let is_wanted = steps.iter().any(|step| step.secure);
-    if !own.enabled && !own.said && own.check != Some(true) && !is_wanted {
+    if !own.enabled && !own.is_set && own.check != Some(true) && !is_wanted {
         return Ok(None);
     }
     let defaults = context.tls.clone();

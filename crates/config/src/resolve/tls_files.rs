@@ -53,7 +53,7 @@ impl ReadFiles {
     }
 
     /// The file parameters of the certificate of that name, if a line loaded it with any.
-    pub(crate) fn said_of(&self, name: &str) -> Option<&Vec<(&'static str, String)>> {
+    pub(crate) fn file_parameters(&self, name: &str) -> Option<&Vec<(&'static str, String)>> {
         self.loads.get(name)
     }
 
@@ -67,11 +67,11 @@ impl ReadFiles {
         &mut self,
         name: &str,
         certificate: Certificate,
-        said: Vec<(&'static str, String)>,
+        parameters: Vec<(&'static str, String)>,
     ) {
         let kept = self.all.keep(Arc::new(certificate));
         self.certificates.insert(name.to_owned(), vec![kept]);
-        self.loads.insert(name.to_owned(), said);
+        self.loads.insert(name.to_owned(), parameters);
     }
 }
 

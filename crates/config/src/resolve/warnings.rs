@@ -56,7 +56,7 @@ pub(crate) fn check(
     }
     log_format(proxy, loggers, context);
     unused_checks(proxy, context);
-    timeouts_said_twice(proxy, context);
+    repeated_timeouts(proxy, context);
     missing_timeouts(proxy, servers, context);
 }
 
@@ -127,8 +127,8 @@ fn unused_checks(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
             )
         });
     }
-    for (said, line) in [(check.command, "external-check command"), (check.path, "external-check path")] {
-        if said.is_some() && check.mode != CheckMode::External {
+    for (setting, line) in [(check.command, "external-check command"), (check.path, "external-check path")] {
+        if setting.is_some() && check.mode != CheckMode::External {
             warn(proxy, context, |kind, name| {
                 format!("'{line}' will be ignored for {kind} '{name}' (requires 'option external-check').")
             });
@@ -230,15 +230,15 @@ fn needs_http(proxy: &PendingProxy<'_>, rules: &CompiledRules, context: &mut Res
     let front = settings.is_frontend();
     let lines = [
         ("stats", settings.stats.enabled || !rules.stats_rules.is_empty() || !rules.stats_admin.is_empty()),
-        ("monitor-uri", front && settings.says("monitor-uri")),
+        ("monitor-uri", front && settings.has_keyword("monitor-uri")),
         ("capture", front && captures),
     ];
-    for (line, _) in lines.iter().filter(|(_, said)| *said) {
+    for (line, _) in lines.iter().filter(|(_, is_used)| *is_used) {
         warn(proxy, context, |kind, name| {
             format!("'{line}' statement ignored for {kind} '{name}' as it requires HTTP mode.")
         });
     }
-    for option in ABOUT_HTTP.iter().filter(|option| settings.says(option)) {
+    for option in ABOUT_HTTP.iter().filter(|option| settings.has_keyword(option)) {
         warn(proxy, context, |kind, name| {
             format!("'{option}' ignored for {kind} '{name}' as it requires HTTP mode.")
         });
@@ -276,7 +276,7 @@ fn log_format(proxy: &PendingProxy<'_>, loggers: &[Logger], context: &mut Resolv
     }
 }
 
-fn timeouts_said_twice(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
+fn repeated_timeouts(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
     let timeouts = || proxy.section.statements.iter().filter(|one| one.keyword.name.starts_with("timeout "));
     for (at, statement) in timeouts().enumerate() {
         let name = statement.keyword.name;

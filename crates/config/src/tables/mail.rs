@@ -41,7 +41,7 @@ fn word<'a>(
         return Err(args.wrong(format!("`{}` cannot be sent to a mail server", word.as_str().escape_debug())));
     }
     *place(email) = Some(word);
-    email.said = Some(word);
+    email.configured_at = Some(word);
     args.finish()
 }
 
@@ -56,7 +56,7 @@ fn recipients<'a>(email: &mut EmailDraft<'a>, args: &mut Args<'a, '_>) -> Outcom
         return Err(args.wrong(format!("`{}` cannot be sent to a mail server", word.as_str().escape_debug())));
     }
     email.to = Some(word);
-    email.said = Some(word);
+    email.configured_at = Some(word);
     args.finish()
 }
 
@@ -70,7 +70,7 @@ fn level<'a>(email: &mut EmailDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
             .haproxy(format!("unknown log level '{word}' after 'level'"))
     })?;
     email.level = Some(level);
-    email.said = Some(word);
+    email.configured_at = Some(word);
     args.finish()
 }
 

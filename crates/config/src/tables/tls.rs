@@ -76,7 +76,7 @@ pub static BIND: &[BindKeyword] = &[
 /// The rows of `server` lines.
 #[rustfmt::skip]
 pub static SERVER: &[ServerKeyword] = &[
-    server("ssl",            "",              "enables TLS",                                      |d, _| { (d.tls.enabled, d.tls.said) = (true, true); Ok(()) }),
+    server("ssl",            "",              "enables TLS",                                      |d, _| { (d.tls.enabled, d.tls.is_set) = (true, true); Ok(()) }),
     server("no-ssl",         "",              "disables TLS",                                     |d, _| { (d.tls.enabled, d.tls.refused) = (false, true); Ok(()) }),
     server("alpn",           "<protocols>",   "protocols to negotiate with ALPN, preferred first", |d, a| { d.tls.words.no_alpn = false; word(&mut d.tls.words.alpn, a) }),
     server("npn",            "<protocols>",   "removed: use `alpn`",                              |_, a| a.value().map(|_| ())).without_effect(NPN),

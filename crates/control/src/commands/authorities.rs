@@ -178,8 +178,8 @@ fn details(head: &str, shown: &ShownStore, kind: AuthorityKind, index: Option<us
         match kind {
             AuthorityKind::Authorities => {
                 let _ = write!(out, " \nCertificate #{number}:\n");
-                if let Some(told) = Details::of(std::slice::from_ref(der)) {
-                    facts(&told, None, &mut out);
+                if let Some(parsed) = Details::of(std::slice::from_ref(der)) {
+                    facts(&parsed, None, &mut out);
                 }
             }
             AuthorityKind::Revocations => {

@@ -43,8 +43,8 @@ fn clear_server(call: &Call<'_>, server: Arc<Server>) -> CommandReply {
         );
     }
     state::clear::server(&server, true);
-    let told = "Server counters cleared.\n".to_owned();
-    if is_shared { clear_shared(call, Cleared::Server(server), told) } else { notice(told) }
+    let message = "Server counters cleared.\n".to_owned();
+    if is_shared { clear_shared(call, Cleared::Server(server), message) } else { notice(message) }
 }
 
 fn notice(text: String) -> CommandReply {
@@ -52,12 +52,12 @@ fn notice(text: String) -> CommandReply {
 }
 
 /// Lets other processes clear the same counters if they share them, then responds.
-fn clear_shared(call: &Call<'_>, what: Cleared, told: String) -> CommandReply {
-    let Some(shared) = call.runtime.statistics.shared_counters().cloned() else { return notice(told) };
+fn clear_shared(call: &Call<'_>, what: Cleared, message: String) -> CommandReply {
+    let Some(shared) = call.runtime.statistics.shared_counters().cloned() else { return notice(message) };
     let view = call.runtime.view();
     aside(move || match shared.clear(&what, view.states()) {
-        Ok(()) if told.is_empty() => CommandAnswer::Text(told),
-        Ok(()) => CommandAnswer::Notice(told),
+        Ok(()) if message.is_empty() => CommandAnswer::Text(message),
+        Ok(()) => CommandAnswer::Notice(message),
         Err(why) => CommandAnswer::Error(format!("Cleared only in this process: {why}.\n")),
     })
 }

@@ -66,14 +66,14 @@ pub(crate) fn of_server(call: &Call<'_>, server: &Server) -> CommandReply {
     if checked && port != before && matches!(port, Port::Mapped(_)) {
         return warning(MAP_AND_CHECKS);
     }
-    let mut said = Vec::new();
+    let mut changes = Vec::new();
     if ip != old.ip() {
-        said.push(format!("IP changed from '{}' to '{ip}'", old.ip()));
+        changes.push(format!("IP changed from '{}' to '{ip}'", old.ip()));
     }
     if port != before {
-        said.push(format!("port changed from '{before}' to '{port}'"));
+        changes.push(format!("port changed from '{before}' to '{port}'"));
     }
-    if said.is_empty() {
+    if changes.is_empty() {
         return warning("nothing changed");
     }
     let (own, offset) = match port {
@@ -82,7 +82,7 @@ pub(crate) fn of_server(call: &Call<'_>, server: &Server) -> CommandReply {
     };
     server.set_port_offset(offset);
     server.set_address(ServerAddress::Ip(SocketAddr::new(ip, own)));
-    warning(format!("{} by 'stats socket command'", said.join(", ")))
+    warning(format!("{} by 'stats socket command'", changes.join(", ")))
 }
 
 /// The requested address, port, or both. Port 0 stands for the server's own.

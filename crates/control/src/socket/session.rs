@@ -278,11 +278,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RuntimeSession<S> {
             if !wait {
                 return Ok(());
             }
-            let said = tokio::select! {
+            let available = tokio::select! {
                 () = follow.more() => None,
-                said = self.socket.fill_buf() => Some(said?.len()),
+                available = self.socket.fill_buf() => Some(available?.len()),
             };
-            if let Some(length) = said {
+            if let Some(length) = available {
                 self.socket.consume(length);
                 return Ok(());
             }

@@ -59,7 +59,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         let last = header.has(flag::END_HEADERS);
         if last && payload.len() >= header.length {
             let event = self.block_end(block, &payload[prefix..prefix + length])?;
-            return Ok(ReceiveStep::told(HEADER + header.length, event));
+            return Ok(ReceiveStep::with_event(HEADER + header.length, event));
         }
         let gathering = self.gathering.get_or_insert_default();
         gathering.block = Some(block);
@@ -119,7 +119,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         let Some(block) = gathering.block.take() else { return Err(Breach::LoneContinuation) };
         let event = self.block_end(block, &gathering.bytes)?;
         self.gathering = Some(gathering);
-        Ok(ReceiveStep::told(piece + padded, event))
+        Ok(ReceiveStep::with_event(piece + padded, event))
     }
 
     /// Processes a complete block.

@@ -107,7 +107,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
             return Ok(ReceiveStep::Took(taken));
         }
         if payload == PING_CALLER && std::mem::take(&mut self.is_pinging) {
-            return Ok(ReceiveStep::Told(taken, Event::Pong));
+            return Ok(ReceiveStep::Event(taken, Event::Pong));
         }
         self.waste()?;
         Ok(ReceiveStep::Took(taken))
@@ -129,7 +129,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
             self.cut = Some(last);
         }
         let _ = self.skip(0, header.length - 8);
-        Ok(ReceiveStep::Told(HEADER + 8, Event::Goaway { last, code }))
+        Ok(ReceiveStep::Event(HEADER + 8, Event::Goaway { last, code }))
     }
 
     pub(super) fn window_update_frame(&mut self, header: FrameHeader, payload: &[u8]) -> ReceiveOutcome {
@@ -161,7 +161,10 @@ impl<B: AsRef<[u8]>> Connection<B> {
                 return Ok(taken);
             }
         };
-        Ok(ReceiveStep::told(HEADER + 4, self.stream_fault(slot, breach.code(), Reason::Breach(breach))))
+        Ok(ReceiveStep::with_event(
+            HEADER + 4,
+            self.stream_fault(slot, breach.code(), Reason::Breach(breach)),
+        ))
     }
 
     pub(super) fn reset_frame(&mut self, header: FrameHeader, payload: &[u8]) -> ReceiveOutcome {
@@ -190,7 +193,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
             self.glitch();
         }
         self.end_stream(slot, RESET_BY_PEER);
-        Ok(ReceiveStep::Told(HEADER + 4, Event::Reset { key: StreamKey { slot, id }, code, by: By::Peer }))
+        Ok(ReceiveStep::Event(HEADER + 4, Event::Reset { key: StreamKey { slot, id }, code, by: By::Peer }))
     }
 
     /// RFC 7540 priorities are validated but not used (RFC 9113 section 5.3).
@@ -213,7 +216,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         };
         let event = self.stream_fault(slot, breach.code(), Reason::Breach(breach));
         let _ = self.skip(0, header.length);
-        Ok(ReceiveStep::told(HEADER, event))
+        Ok(ReceiveStep::with_event(HEADER, event))
     }
 
     pub(super) fn priority_update_frame(&mut self, header: FrameHeader, payload: &[u8]) -> ReceiveOutcome {

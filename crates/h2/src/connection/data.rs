@@ -70,7 +70,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
             }
         };
         let _ = self.skip(0, left);
-        Ok(ReceiveStep::told(HEADER + prefix, event))
+        Ok(ReceiveStep::with_event(HEADER + prefix, event))
     }
 
     /// Deducts a frame from the connection window, and replenishes the window.

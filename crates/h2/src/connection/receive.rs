@@ -45,12 +45,12 @@ pub(super) enum ReceiveStep {
     /// That many bytes were consumed.
     Took(usize),
     /// Bytes were consumed, with an event for the caller.
-    Told(usize, Event),
+    Event(usize, Event),
 }
 
 impl ReceiveStep {
-    pub(super) fn told(taken: usize, event: Option<Event>) -> ReceiveStep {
-        event.map_or(ReceiveStep::Took(taken), |event| ReceiveStep::Told(taken, event))
+    pub(super) fn with_event(taken: usize, event: Option<Event>) -> ReceiveStep {
+        event.map_or(ReceiveStep::Took(taken), |event| ReceiveStep::Event(taken, event))
     }
 }
 
@@ -72,7 +72,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
             match self.step(input, at) {
                 Ok(ReceiveStep::More) => return Ok((at, None)),
                 Ok(ReceiveStep::Took(taken)) => at += taken,
-                Ok(ReceiveStep::Told(taken, event)) => {
+                Ok(ReceiveStep::Event(taken, event)) => {
                     at += taken;
                     if let Some(event) = self.without_unfinished(event) {
                         return Ok((at, Some(event)));
@@ -85,7 +85,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
 
     fn step(&mut self, input: &[u8], at: usize) -> ReceiveOutcome {
         if let Some(event) = self.next_cut() {
-            return Ok(ReceiveStep::Told(0, event));
+            return Ok(ReceiveStep::Event(0, event));
         }
         let rest = &input[at..];
         match self.reading {
@@ -194,14 +194,14 @@ impl<B: AsRef<[u8]>> Connection<B> {
                 return if taken == 0 { ReceiveStep::More } else { ReceiveStep::Took(taken) };
             }
             self.reading = ReadState::Header;
-            return ReceiveStep::told(taken, self.body_end(&body));
+            return ReceiveStep::with_event(taken, self.body_end(&body));
         }
         if there == 0 {
             return ReceiveStep::More;
         }
         let taken = body.left.min(there);
         let end = self.body_taken(body, taken);
-        ReceiveStep::Told(
+        ReceiveStep::Event(
             taken,
             Event::Data { key: body.key, range: Range { start: at, end: at + taken }, end },
         )
@@ -218,7 +218,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
     fn take_setting(&mut self, left: usize, window: u32, rest: &[u8]) -> ReceiveOutcome {
         if left == 0 {
             self.reading = ReadState::Header;
-            return self.settings_end(window).map(|event| ReceiveStep::Told(0, event));
+            return self.settings_end(window).map(|event| ReceiveStep::Event(0, event));
         }
         let Some(setting) = rest.first_chunk::<SETTING>() else { return Ok(ReceiveStep::More) };
         let table = self.peer.header_table_size;

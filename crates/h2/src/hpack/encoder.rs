@@ -96,7 +96,7 @@ impl Encoder {
 
     fn write(&mut self, name: FieldName<'_>, value: &[u8], secret: bool, out: &mut Vec<u8>) {
         if self.smallest.is_some() {
-            self.tell_size(out);
+            self.write_size_updates(out);
         }
         let index = known::index_of(name);
         if index != 0 {
@@ -121,7 +121,7 @@ impl Encoder {
 
     /// Writes table size updates: the current size, preceded by a smaller intermediate one.
     #[cold]
-    fn tell_size(&mut self, out: &mut Vec<u8>) {
+    fn write_size_updates(&mut self, out: &mut Vec<u8>) {
         let limit = self.table.limit();
         if let Some(smallest) = self.smallest.take().filter(|smallest| (*smallest as usize) < limit) {
             integer::put(smallest as usize, 0x1f, 0x20, out);

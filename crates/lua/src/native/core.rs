@@ -55,7 +55,7 @@ pub(crate) fn core(lua: &Lua, number: usize, called: &Arc<Called>) -> mlua::Resu
         core.set(
             name,
             function(lua, move |_, text: LuaString| {
-                shared.tell(level, &text.as_bytes());
+                shared.log(level, &text.as_bytes());
                 Ok(())
             })?,
         )?;
@@ -65,7 +65,7 @@ pub(crate) fn core(lua: &Lua, number: usize, called: &Arc<Called>) -> mlua::Resu
         "log",
         function(lua, move |_, (level, text): (i64, LuaString)| {
             if level >= 0 {
-                shared.tell(level.min(7) as u8, &text.as_bytes());
+                shared.log(level.min(7) as u8, &text.as_bytes());
             }
             Ok(())
         })?,

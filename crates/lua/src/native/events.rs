@@ -183,7 +183,7 @@ pub(super) fn fill(lua: &Lua, native: &Table, called: &Arc<Called>) -> mlua::Res
         "inbox",
         function(lua, move |_, ()| {
             let shared = own.shared.clone();
-            let inbox = Inbox::new(move |text: &str| shared.tell(3, text.as_bytes()));
+            let inbox = Inbox::new(move |text: &str| shared.log(3, text.as_bytes()));
             own.shared.keep_inbox(&inbox);
             Ok(Handle(inbox))
         })?,

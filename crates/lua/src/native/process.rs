@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::clock::WallTime;
 use base::network::Network;
 use mlua::{Lua, LuaString, Table, UserData, Value};
-use state::statistic::Whose;
+use state::statistic::StatisticOwner;
 
 use super::function;
 use super::servers::statistics;
@@ -45,7 +45,7 @@ pub(super) fn fill(lua: &Lua, settings: &Arc<LuaSettings>, called: &Arc<Called>)
         })?,
     )?;
     let own = called.clone();
-    core.set("get_info", function(lua, move |lua, ()| statistics(lua, &own, Whose::Process))?)
+    core.set("get_info", function(lua, move |lua, ()| statistics(lua, &own, StatisticOwner::Process))?)
 }
 
 fn dates(lua: &Lua, core: &Table) -> mlua::Result<()> {

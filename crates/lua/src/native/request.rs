@@ -38,7 +38,7 @@ pub(super) fn fill(
         function(lua, move |_, (call, level, text): (u64, i64, LuaString)| {
             if level >= 0 {
                 let level = level.min(7) as u8;
-                bridge::with(call, |bridge| state::tell(&own, bridge, level, &text.as_bytes()))?;
+                bridge::with(call, |bridge| state::log(&own, bridge, level, &text.as_bytes()))?;
             }
             Ok(())
         })?,

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use mlua::{IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value, Variadic};
 use state::server::{Admin, ServerAddress};
-use state::statistic::{Statistic, Whose};
+use state::statistic::{Statistic, StatisticOwner};
 use state::{Proxy, Server, transition};
 
 use super::function;
@@ -22,10 +22,10 @@ pub(super) fn fill(lua: &Lua, native: &Table, called: &Arc<Called>) -> mlua::Res
         "statistics",
         function(lua, move |lua, (backend, name, part, is_listener): Whom| {
             let whose = match &part {
-                Some(listener) if is_listener.unwrap_or(false) => Whose::Listener(&name, listener),
-                Some(server) => Whose::Server(&name, server),
-                None if backend => Whose::Backend(&name),
-                None => Whose::Frontend(&name),
+                Some(listener) if is_listener.unwrap_or(false) => StatisticOwner::Listener(&name, listener),
+                Some(server) => StatisticOwner::Server(&name, server),
+                None if backend => StatisticOwner::Backend(&name),
+                None => StatisticOwner::Frontend(&name),
             };
             statistics(lua, &own, whose)
         })?,
@@ -61,7 +61,7 @@ fn done(lua: &Lua, outcome: Result<String, String>) -> mlua::Result<MultiValue> 
 }
 
 /// Returns statistics by name.
-pub(super) fn statistics(lua: &Lua, called: &Called, whose: Whose<'_>) -> mlua::Result<Table> {
+pub(super) fn statistics(lua: &Lua, called: &Called, whose: StatisticOwner<'_>) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     for (name, value) in called.shared.host().map_or_else(Vec::new, |host| host.statistics(whose)) {
         match value {

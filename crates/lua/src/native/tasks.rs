@@ -32,7 +32,7 @@ pub(super) fn fill(lua: &Lua, table: &Table, called: &Arc<Called>) -> mlua::Resu
         "run_task",
         function(lua, move |lua, (over, run, args): Following| {
             spawn(lua, &shared, |state| {
-                ScriptTask::new(state, run, args.into_iter().collect()).tell(over.clone())
+                ScriptTask::new(state, run, args.into_iter().collect()).signal_when_over(over.clone())
             })
         })?,
     )?;

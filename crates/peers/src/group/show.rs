@@ -118,7 +118,7 @@ impl Group {
             if teaches { "PROCESSING" } else { "NOTASSIGNED" },
             away(peer.established, now, true),
             away(retry, now, false),
-            away(session.map(|session| session.said_at() + HEARTBEAT), now, false),
+            away(session.map(|session| session.last_sent_at() + HEARTBEAT), now, false),
             counts.heartbeats_sent,
             counts.heartbeats_received,
             peer.timeouts,

@@ -43,7 +43,7 @@ pub(crate) use connection::ClientConnection;
 pub(crate) use downstream::Downstream;
 pub(crate) use h1::Framed;
 pub(crate) use presence::Presence;
-pub(crate) use substitute::StandIn;
+pub(crate) use substitute::Substitute;
 pub(crate) use wait::Watch;
 
 /// The connection state shared by all its concurrent requests. Dropping it releases its slots in the connection limits.
@@ -173,7 +173,7 @@ impl Drop for Link {
     /// Releases the slots that `accept` took in the limits of the process, the frontend and the listener. Connections that no
     /// listener accepted hold none.
     fn drop(&mut self) {
-        if self.session.listener.is_nobody() {
+        if self.session.listener.is_placeholder() {
             return;
         }
         crate::points::session_ends(&self.session);

@@ -12,7 +12,7 @@ use state::sessions::RegisteredSession;
 use super::{Client, Link};
 
 /// A client with another register entry, and perhaps another session, until this is dropped.
-pub(crate) struct StandIn<'a> {
+pub(crate) struct Substitute<'a> {
     client: &'a mut Client,
     /// The replaced entry and link.
     entry: Option<RegisteredSession>,
@@ -21,10 +21,14 @@ pub(crate) struct StandIn<'a> {
 
 impl Client {
     /// Replaces the client's entry with `entry`, and its session with `session` (which no listener accepted) if something uses it.
-    pub(crate) fn stand_in(&mut self, entry: RegisteredSession, session: Option<Session>) -> StandIn<'_> {
+    pub(crate) fn substitute(
+        &mut self,
+        entry: RegisteredSession,
+        session: Option<Session>,
+    ) -> Substitute<'_> {
         let entry = Some(std::mem::replace(&mut self.entry, entry));
         let link = session.map(|session| {
-            debug_assert!(session.listener.is_nobody(), "it would give back places that it never took");
+            debug_assert!(session.listener.is_placeholder(), "it would give back places that it never took");
             let own = Rc::new(Link {
                 session,
                 frontend: self.frontend.clone(),
@@ -35,11 +39,11 @@ impl Client {
             });
             std::mem::replace(&mut self.link, own)
         });
-        StandIn { client: self, entry, link }
+        Substitute { client: self, entry, link }
     }
 }
 
-impl Deref for StandIn<'_> {
+impl Deref for Substitute<'_> {
     type Target = Client;
 
     fn deref(&self) -> &Client {
@@ -47,13 +51,13 @@ impl Deref for StandIn<'_> {
     }
 }
 
-impl DerefMut for StandIn<'_> {
+impl DerefMut for Substitute<'_> {
     fn deref_mut(&mut self) -> &mut Client {
         self.client
     }
 }
 
-impl Drop for StandIn<'_> {
+impl Drop for Substitute<'_> {
     fn drop(&mut self) {
         if let Some(entry) = self.entry.take() {
             self.client.entry = entry;

@@ -35,7 +35,7 @@ pub(crate) use socket::Socket;
 pub(crate) use source::{Beginning, CachedBody, Decoding, MemoryBody, Source};
 pub(crate) use tap::{Tap, Tapped, tap};
 pub(crate) use tracer::{Analyser, Trace, Tracer, Watcher, bit};
-pub use tracer::{Life, tell_of_process};
+pub use tracer::{Life, trace_process};
 
 use source::Framing;
 

@@ -128,7 +128,7 @@ pub enum Life {
 }
 
 /// Writes a process event as each `filter trace` of the plan would.
-pub fn tell_of_process(plan: &Plan, event: Life) {
+pub fn trace_process(plan: &Plan, event: Life) {
     for proxy in plan.proxies.iter() {
         for filter in proxy.traces.iter().filter(|filter| !filter.quiet) {
             let text = match event {
@@ -178,7 +178,7 @@ impl Trace {
         };
         for watcher in trace.watchers.borrow().iter() {
             trace.event(watcher, "trace_attach", watcher.kind());
-            trace.tell(watcher, "trace_stream_start       ");
+            trace.write(watcher, "trace_stream_start       ");
         }
         if request & bit::START_FRONTEND != 0 {
             trace.on_channel(true, "trace_chn_start_analyze", "");
@@ -330,7 +330,7 @@ impl Trace {
             self.channel_line(watcher, request, "trace_http_headers", &format!("\t{first}"));
             for field in lines {
                 let (name, value) = field.split_once(':').unwrap_or((field, ""));
-                self.tell(watcher, &format!("\t{}: {}", name.to_ascii_lowercase(), value.trim_start()));
+                self.write(watcher, &format!("\t{}: {}", name.to_ascii_lowercase(), value.trim_start()));
             }
         });
         self.passed(request, if request { bit::REQUEST_HEAD } else { bit::RESPONSE_HEAD });
@@ -354,7 +354,7 @@ impl Trace {
             self.event(watcher, "trace_detach", watcher.kind());
         }
         for watcher in &frontend {
-            self.tell(watcher, "trace_stream_stop        ");
+            self.write(watcher, "trace_stream_stop        ");
         }
         for watcher in &frontend {
             self.event(watcher, "trace_detach", watcher.kind());
@@ -371,7 +371,7 @@ impl Trace {
     }
 
     /// Writes one line: stream, pending steps, event.
-    fn tell(&self, watcher: &Watcher, text: &str) {
+    fn write(&self, watcher: &Watcher, text: &str) {
         if watcher.filter.quiet {
             return;
         }
@@ -381,7 +381,7 @@ impl Trace {
     }
 
     fn event(&self, watcher: &Watcher, name: &str, what: &str) {
-        self.tell(watcher, &format!("{name:<25}: {what}"));
+        self.write(watcher, &format!("{name:<25}: {what}"));
     }
 
     fn channel_line(&self, watcher: &Watcher, request: bool, name: &str, more: &str) {

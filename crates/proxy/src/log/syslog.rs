@@ -53,7 +53,7 @@ fn field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// Returns the field, or `None` for a dash.
-fn said(field: &[u8]) -> Option<&[u8]> {
+fn present(field: &[u8]) -> Option<&[u8]> {
     Some(field).filter(|field| *field != b"-")
 }
 
@@ -65,13 +65,14 @@ fn rfc5424<'a>(bytes: &'a [u8], line: &mut LogLine<'a>) -> Option<()> {
     let (pid, rest) = field(rest)?;
     let (message_id, rest) = field(rest)?;
     let end = structured_end(rest)?;
-    let stamp = said(stamp).map_or(Some(Stamp::Nil), |stamp| is_iso(stamp).then_some(Stamp::Iso(stamp)))?;
+    let stamp =
+        present(stamp).map_or(Some(Stamp::Nil), |stamp| is_iso(stamp).then_some(Stamp::Iso(stamp)))?;
     line.text = rest[end..].strip_prefix(b" ").unwrap_or_default();
     line.stamp = stamp;
-    line.origin = MessageOrigin::Received { host: said(host), pid: said(pid) };
-    line.tag = said(tag).unwrap_or_default();
-    line.message_id = said(message_id).unwrap_or_default();
-    line.structured = said(&rest[..end]).unwrap_or_default();
+    line.origin = MessageOrigin::Received { host: present(host), pid: present(pid) };
+    line.tag = present(tag).unwrap_or_default();
+    line.message_id = present(message_id).unwrap_or_default();
+    line.structured = present(&rest[..end]).unwrap_or_default();
     line.received = LogFormat::Rfc5424;
     Some(())
 }

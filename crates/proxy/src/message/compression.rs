@@ -133,7 +133,7 @@ fn encoder_of_request(client: &Client, x: &mut Exchange, both: Both<'_>) -> Opti
     }
     let encoder = encoder(client, algorithm)?;
     changes_head(x, false, both.rank(false)?);
-    tell(&mut x.txn.request, algorithm, false);
+    set_coding(&mut x.txn.request, algorithm, false);
     Some((algorithm, encoder))
 }
 
@@ -210,7 +210,7 @@ fn look_at_response(client: &Client, x: &mut Exchange, algorithm: Algorithm) -> 
     };
     let rank = both.rank(true)?;
     changes_head(x, true, rank);
-    tell(&mut x.txn.response, algorithm, true);
+    set_coding(&mut x.txn.response, algorithm, true);
     Some((rank, Filter::compress(encoder)))
 }
 
@@ -252,7 +252,7 @@ fn is_quoted(tag: &[u8]) -> bool {
 }
 
 /// Sets the head's fields for the coding and the framing of the body.
-fn tell(head: &mut Head, algorithm: Algorithm, is_response: bool) {
+fn set_coding(head: &mut Head, algorithm: Algorithm, is_response: bool) {
     head.remove_body_length();
     head.append(b"transfer-encoding", b"chunked");
     if is_response {

@@ -19,7 +19,7 @@ use crate::fault::Fault;
 use crate::message::deadlines::{Deadlines, Expired, client_owes, server_owes};
 use crate::message::upload::{self, poll_upload};
 use crate::message::websocket;
-use crate::routing::attempt::tell;
+use crate::routing::attempt::observe;
 use crate::routing::retry;
 use crate::server::{NoHead, NotExpressible, Upstream};
 
@@ -386,5 +386,5 @@ fn note_head(x: &mut Exchange, upstream: &Upstream) {
     // Rejecting a client's request is not a failure (manual, `observe`): 501 and 505 are such.
     let failed = matches!(status, 500..=599) && !matches!(status, 501 | 505);
     let failed = failed && upstream.server().observe == Observe::Layer7;
-    tell(upstream.server(), if failed { Err(Trouble::Status) } else { Ok(()) });
+    observe(upstream.server(), if failed { Err(Trouble::Status) } else { Ok(()) });
 }

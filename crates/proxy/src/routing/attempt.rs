@@ -78,8 +78,8 @@ pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault, last: 
     };
     lease.answered(AttemptOutcome::Bad);
     match lease.server().observe {
-        Observe::Layer4 if !connected => tell(lease.server(), Err(Trouble::Connection)),
-        Observe::Layer7 => tell(lease.server(), Err(trouble(fault))),
+        Observe::Layer4 if !connected => observe(lease.server(), Err(Trouble::Connection)),
+        Observe::Layer7 => observe(lease.server(), Err(trouble(fault))),
         Observe::None | Observe::Layer4 => {}
     }
 }
@@ -97,7 +97,7 @@ fn trouble(fault: Fault) -> Trouble {
 
 /// Reports the outcome of a connection or an exchange to the checks of `server`.
 #[inline]
-pub(crate) fn tell(server: &ServerSettings, seen: Result<(), Trouble>) {
+pub(crate) fn observe(server: &ServerSettings, seen: Result<(), Trouble>) {
     if server.observe != Observe::None {
         server.state.health.observe(seen, server.error_limit, server.on_error.demand());
     }

@@ -224,7 +224,7 @@ pub(crate) async fn open_shared(
 fn shared(
     x: &mut Exchange,
     backend: &Proxy,
-    (socket, ends, open): Stands,
+    (socket, ends, open): OpenedSocket,
     key: Box<[u8]>,
 ) -> OpenedConnection {
     socket.set_nodelay();
@@ -233,7 +233,7 @@ fn shared(
 }
 
 /// A socket, both of its endpoints, and its slot in the count of open ones.
-type Stands = (Stream, Option<(Endpoint, Endpoint)>, Open);
+type OpenedSocket = (Stream, Option<(Endpoint, Endpoint)>, Open);
 
 /// Opens a socket, with TLS if configured. The bytes to send first are left in the exchange's preamble.
 async fn open_socket(
@@ -241,7 +241,7 @@ async fn open_socket(
     x: &mut Exchange,
     backend: &Proxy,
     settings: &Rc<LocalServer>,
-) -> Result<Stands, Fault> {
+) -> Result<OpenedSocket, Fault> {
     // Read before the address: a change between the two makes the connection outdated, never current by mistake.
     let moves = settings.state.moves();
     let target = target(client, x, settings).ok_or(Fault::ConnectFailed(ConnectionError::SOCKET))?;
@@ -331,7 +331,7 @@ fn begin_shared(
     // The configuration guarantees both.
     let Some(app) = backend.fcgi.as_ref().filter(|_| x.txn.is_http) else { return Err(Fault::Internal) };
     let config = fcgi_config(app, prepared.response_options.clone());
-    let request = worker.applications.begin(opened, config, say(worker, app));
+    let request = worker.applications.begin(opened, config, error_logger(worker, app));
     Ok(Upstream::Stream(SharedRequest::Fcgi(request)))
 }
 
@@ -348,7 +348,7 @@ fn fcgi_config(app: &App, head: http::ParseOptions) -> fcgi::Config {
 }
 
 /// Returns a callback that logs an application's error output (`log-stderr`).
-fn say(worker: &Rc<Worker>, app: &Arc<App>) -> server::fcgi::Say {
+fn error_logger(worker: &Rc<Worker>, app: &Arc<App>) -> server::fcgi::ErrorLog {
     let (worker, app) = (worker.clone(), app.clone());
     Box::new(move |text| {
         // One line for each message, with control characters replaced, as in HAProxy.

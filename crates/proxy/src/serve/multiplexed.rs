@@ -77,7 +77,7 @@ struct Front<S: ServeExchange> {
     /// Whether the client has closed its side.
     is_ended: bool,
     /// Wakes the task when the process stops.
-    told: Option<ShutdownWaker>,
+    shutdown_waker: Option<ShutdownWaker>,
     /// Whether the end of the connection was announced.
     is_leaving: bool,
     /// Whether a stream had to be served with an outdated plan.
@@ -140,7 +140,7 @@ pub(super) fn go_on<S: ServeExchange>(
         open: 0,
         ping: ping.map(|every| Box::new(Ping::new(every))),
         is_ended: false,
-        told: None,
+        shutdown_waker: None,
         is_leaving: false,
         is_outdated: false,
         ends_at: None,
@@ -169,7 +169,7 @@ impl<S: ServeExchange> Front<S> {
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<FrontEnd> {
         self.ready.enter(context.waker());
-        self.told.get_or_insert_with(|| shutdown_wakers::tell(context.waker()));
+        self.shutdown_waker.get_or_insert_with(|| shutdown_wakers::register(context.waker()));
         if self.open == 0 {
             self.root.follow_plan();
         }
@@ -188,7 +188,7 @@ impl<S: ServeExchange> Front<S> {
         for turn in 1.. {
             let received = self.receive(context)?;
             polled |= self.poll_streams();
-            self.heed_wishes()?;
+            self.apply_socket_changes()?;
             wrote |= self.send(context)?;
             trace::events::frames_of_client(&self.root, &self.connection.engine);
             // Sending made room for waiting streams.
@@ -240,7 +240,7 @@ impl<S: ServeExchange> Front<S> {
                 Ok(None) => break Ok(true),
                 Err(why) => {
                     trace::events::protocol_broken(&self.root, &why);
-                    tell(&self.root, LogErrors::Connection);
+                    count_invalid_request(&self.root, LogErrors::Connection);
                     break Err(FrontEnd::Broken);
                 }
             }
@@ -263,7 +263,7 @@ impl<S: ServeExchange> Front<S> {
     fn heed(&mut self, notice: Notice<StreamKey>) {
         match notice {
             Notice::Head { key, end } => self.start(key, end),
-            Notice::Refused => tell(&self.root, LogErrors::Stream),
+            Notice::Refused => count_invalid_request(&self.root, LogErrors::Stream),
             // We open no streams, and clients send no log output.
             Notice::GoingAway | Notice::Settings | Notice::Message => {}
         }
@@ -323,7 +323,7 @@ impl<S: ServeExchange> Front<S> {
     }
 
     /// Applies the socket changes that streams' rules asked for.
-    fn heed_wishes(&mut self) -> Result<(), FrontEnd> {
+    fn apply_socket_changes(&mut self) -> Result<(), FrontEnd> {
         let wish = self.connection.take_wish();
         if wish == Wish::default() {
             return Ok(());
@@ -455,7 +455,7 @@ fn is_over(since: &mut Option<u64>) -> bool {
 
 /// Counts an invalid request, as a request and as an error, for the frontend and in all entries that the
 /// connection tracks. `tune.h2.log-errors` decides whether it is logged.
-pub(super) fn tell(client: &Client, what: LogErrors) {
+pub(super) fn count_invalid_request(client: &Client, what: LogErrors) {
     client.count(|traffic| traffic.request_errors.add(1));
     let counters = client.frontend.state.frontend.mine();
     let now = timer::now_ms();

@@ -64,10 +64,10 @@ pub(crate) async fn after(client: &mut Client, x: &mut Exchange, stop: Stop) -> 
                 return Next::Close;
             }
             let Some(status) = fault.status() else {
-                if let Some(untold) = fault.untold_status()
+                if let Some(status) = fault.logged_status()
                     && x.txn.status == 0
                 {
-                    x.txn.status = untold;
+                    x.txn.status = status;
                 }
                 return Next::Close;
             };

@@ -17,11 +17,11 @@ use crate::message::{compression, lua};
 pub(super) fn length(x: &Exchange) -> BodyLength {
     let service = x.scripting.as_ref().and_then(|scripting| scripting.service.as_ref());
     let bodiless = x.head_only || matches!(x.txn.response.status(), 100..=199 | 204 | 304);
-    let told = match &x.reply.feed {
+    let known_length = match &x.reply.feed {
         Some(feed) => feed.1,
         None => service.and_then(|service| service.left),
     };
-    match told {
+    match known_length {
         _ if bodiless => BodyLength::None,
         Some(length) => BodyLength::Length(length),
         None => BodyLength::Chunked,

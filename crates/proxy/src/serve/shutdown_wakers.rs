@@ -17,7 +17,7 @@ thread_local! {
 pub(super) struct ShutdownWaker(usize);
 
 /// Registers `waker` to be woken when the process stops.
-pub(super) fn tell(waker: &Waker) -> ShutdownWaker {
+pub(super) fn register(waker: &Waker) -> ShutdownWaker {
     WAITING.with_borrow_mut(|waiting| {
         let waker = Some(waker.clone());
         match waiting.free.pop() {

@@ -208,7 +208,7 @@ async fn reach(
             Ok(upstream) => {
                 sockets::take(client, x, &upstream);
                 trace::events::reached(client, x, &upstream);
-                attempt::tell(lease.server(), Ok(()));
+                attempt::observe(lease.server(), Ok(()));
                 lease.answered(AttemptOutcome::Good);
                 return Ok((upstream, lease));
             }

@@ -28,7 +28,7 @@ use crate::stream::{Driver as _, DriverFailure, Notice, Ping, Received, Received
 use crate::violation;
 
 /// An established, idle connection.
-pub(crate) struct Standing {
+pub(crate) struct IdleHttp2 {
     pub(crate) socket: Socket,
     pub(crate) engine: H2Engine,
     pub(crate) reader: ReceivedBytes,
@@ -73,7 +73,7 @@ impl Carriers {
         let engine = H2Engine::new(Role::Client, config);
         let reader = ReceivedBytes::default();
         let standing =
-            Standing { socket, engine, reader, is_settled: false, uses: 0, key, ends, backend, open };
+            IdleHttp2 { socket, engine, reader, is_settled: false, uses: 0, key, ends, backend, open };
         let (shared, request) = self.start(standing, preamble, H2Request::begin);
         shared.is_leaving.set(for_one);
         shared.counters().connections_total.add(1);
@@ -81,7 +81,7 @@ impl Carriers {
     }
 
     /// Adds a connection provided by a client: requests find it from now on.
-    pub(crate) fn attach(self: &Rc<Self>, standing: Standing) {
+    pub(crate) fn attach(self: &Rc<Self>, standing: IdleHttp2) {
         let (shared, ()) = self.start(standing, Vec::new(), drop);
         shared.counters().connections_total.add(1);
     }
@@ -97,7 +97,7 @@ impl Carriers {
         let H2Transfer { stream, engine, is_settled, uses, ends, open } = handed;
         // It has no output pending.
         let engine = engine.repacked().unwrap_or_else(|| unreachable!("it was repacked before"));
-        let standing = Standing {
+        let standing = IdleHttp2 {
             socket: Socket::attach(stream),
             engine,
             reader: ReceivedBytes::default(),
@@ -126,11 +126,11 @@ impl Carriers {
 
     fn start<T>(
         self: &Rc<Self>,
-        standing: Standing,
+        standing: IdleHttp2,
         preamble: Vec<u8>,
         begin: impl FnOnce(Rc<Multiplexed>) -> T,
     ) -> (Rc<Multiplexed>, T) {
-        let Standing { socket, engine, reader, is_settled, uses, key, ends, backend, mut open } = standing;
+        let IdleHttp2 { socket, engine, reader, is_settled, uses, key, ends, backend, mut open } = standing;
         open.source = TraceSource::H2;
         let own = Http2 {
             is_settled: Cell::new(is_settled),
@@ -182,7 +182,7 @@ async fn run(
                 return Poll::Ready(PooledEnd::Socket);
             }
             if trace::is_on(TraceSource::H2) {
-                tell_frames(&shared);
+                trace_frames(&shared);
             }
             // Sending made room for waiting streams.
             shared.connection.wake_writable();
@@ -243,7 +243,7 @@ async fn run(
 
 /// Traces the frames received and sent.
 #[cold]
-fn tell_frames(shared: &Multiplexed) {
+fn trace_frames(shared: &Multiplexed) {
     let Multiplexed { connection, open, .. } = shared;
     let server = &open.server.state;
     let keys = points::of_server(server, connection.descriptor as u64 + 1);

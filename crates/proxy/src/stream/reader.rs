@@ -27,7 +27,7 @@ pub(crate) struct ReceivedBytes {
     /// Whether the input ended within the payload of a frame.
     is_within: bool,
     /// The stream that has not been woken for the beginning of a frame.
-    untold: Option<StreamKey>,
+    unreported: Option<StreamKey>,
 }
 
 impl ReceivedBytes {
@@ -65,7 +65,7 @@ impl Driver for ReceivedBytes {
         context: &mut Context<'_>,
         busy: impl FnOnce() -> bool,
     ) -> io::Result<Received> {
-        if let Some(key) = self.untold.take() {
+        if let Some(key) = self.unreported.take() {
             connection.wake(key);
         }
         let mut engine = connection.engine.borrow_mut();
@@ -144,7 +144,7 @@ impl Driver for ReceivedBytes {
         };
         connection.put_silently(key, payload, piece);
         if is_beginning && self.is_full {
-            self.untold = Some(key);
+            self.unreported = Some(key);
         } else {
             connection.wake(key);
         }

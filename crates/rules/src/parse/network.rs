@@ -49,9 +49,9 @@ pub(crate) fn set_bandwidth_limit(context: &mut Context<'_, '_, '_>) -> Parsed {
 }
 
 pub(crate) fn send_spoe_group(context: &mut Context<'_, '_, '_>) -> Parsed {
-    let said = "expects 2 arguments: <engine-id> <group-id>.";
-    let engine = context.need("an engine name").map_err(|error| error.haproxy(said))?;
-    let group = context.need("a group name").map_err(|error| error.haproxy(said))?;
+    let arity = "expects 2 arguments: <engine-id> <group-id>.";
+    let engine = context.need("an engine name").map_err(|error| error.haproxy(arity))?;
+    let group = context.need("a group name").map_err(|error| error.haproxy(arity))?;
     let scope = context.scope;
     scope.names.spoe_group(engine, group, scope.place).map(Action::SendSpoeGroup)
 }

@@ -146,9 +146,9 @@ pub fn report(
         if verbosity != Verbosity::Quiet {
             let start = line.len();
             line.push_str(" : ");
-            let said = line.len();
+            let before = line.len();
             detail(verbosity, &mut line);
-            if line.len() == said {
+            if line.len() == before {
                 line.truncate(start);
             }
         }

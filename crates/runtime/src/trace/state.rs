@@ -260,7 +260,7 @@ impl SourceState {
         events: u64,
         level: TraceLevel,
         keys: &Keys,
-        tell: impl FnOnce(&dyn TraceOutput, Verbosity),
+        write: impl FnOnce(&dyn TraceOutput, Verbosity),
     ) {
         let has = |action: TraceAction| self.events(action) & events != 0;
         let follows = self.is_followed(keys);
@@ -272,7 +272,7 @@ impl SourceState {
         let is_mine = run == TraceRun::Running && self.is_locked_on(keys);
         let is_told = (is_mine || follows) && has(TraceAction::Report) && level as u8 <= self.level();
         if let Some(output) = self.output().filter(|_| is_told) {
-            tell(&*output, source.verbosity(self.verbosity()));
+            write(&*output, source.verbosity(self.verbosity()));
         }
         if is_mine && has(TraceAction::Stop) {
             self.set_run(TraceRun::Stopped);

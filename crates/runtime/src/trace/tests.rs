@@ -93,14 +93,14 @@ fn lines_have_owner_message_and_place_by_verbosity() {
             out.push_str("GET /\r\n");
         }
     };
-    let tell = || {
+    let report = || {
         report(TraceSource::H1, h1::RX_HEADERS, TraceLevel::User, &Keys::default(), "a head came", &detail)
     };
-    tell();
+    report();
     bench.ask("h1 verbosity quiet");
-    tell();
+    report();
     bench.ask("h1 verbosity clean");
-    tell();
+    report();
     let lines = bench.taken();
     assert!(lines[0].starts_with("[00|h1|1|tests.rs:"), "{}", lines[0]);
     assert!(lines[0].ends_with("] a head came : s=1 GET /.."), "{}", lines[0]);

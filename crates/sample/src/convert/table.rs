@@ -91,11 +91,11 @@ fn or_else<'a>(
     value: Value<'a>,
     args: &'a Args,
     env: &'a Env<'a>,
-    tell: fn(&EntryValues<'_>, u64) -> u32,
+    read: fn(&EntryValues<'_>, u64) -> u32,
 ) -> Option<Value<'a>> {
     let table = args.table(0)?;
     track::with_key(value, table.settings.kind, |key| match table.find(key, env.now_ms) {
-        Some(entry) => Some(Value::Int(tell(&entry, env.now_ms).into())),
+        Some(entry) => Some(Value::Int(read(&entry, env.now_ms).into())),
         None => args.int(1).map(Value::Int),
     })?
 }

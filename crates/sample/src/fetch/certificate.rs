@@ -62,7 +62,7 @@ pub(super) static FETCHES: &[Fetch] = &[
 ];
 
 /// The owner of a certificate.
-trait Whose {
+trait CertificateOwner {
     /// The owner's certificate in DER.
     fn own<'a>(env: &Env<'a>) -> Option<&'a [u8]>;
 }
@@ -72,32 +72,32 @@ struct Root;
 struct Frontend;
 struct Server;
 
-impl Whose for Client {
+impl CertificateOwner for Client {
     fn own<'a>(env: &Env<'a>) -> Option<&'a [u8]> {
         Front::details(env)?.peer.first().map(|der| &**der)
     }
 }
 
-impl Whose for Root {
+impl CertificateOwner for Root {
     fn own<'a>(env: &Env<'a>) -> Option<&'a [u8]> {
         Front::details(env)?.root.as_deref()
     }
 }
 
-impl Whose for Frontend {
+impl CertificateOwner for Frontend {
     fn own<'a>(env: &Env<'a>) -> Option<&'a [u8]> {
         let certificate = Front::details(env)?.own.as_ref()?;
         certificate.chain.first().map(|der| &**der)
     }
 }
 
-impl Whose for Server {
+impl CertificateOwner for Server {
     fn own<'a>(env: &Env<'a>) -> Option<&'a [u8]> {
         Back::details(env)?.peer.first().map(|der| &**der)
     }
 }
 
-fn facts<'a, W: Whose>(env: &Env<'a>) -> Option<CertificateFields<'a>> {
+fn facts<'a, W: CertificateOwner>(env: &Env<'a>) -> Option<CertificateFields<'a>> {
     CertificateFields::parse(W::own(env)?).ok()
 }
 
@@ -134,7 +134,7 @@ fn ssl_c_verify<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Val
     Some(Value::Int(Front::details(env)?.verify.last.0.into()))
 }
 
-fn der<'a, W: Whose>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+fn der<'a, W: CertificateOwner>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     Some(Value::bin(W::own(env)?))
 }
 
@@ -153,39 +153,39 @@ fn chain_der<'a>(chain: &[Box<[u8]>]) -> Option<Value<'a>> {
     if chain.is_empty() { None } else { made(&chain.concat()) }
 }
 
-fn sha1<'a, W: Whose>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+fn sha1<'a, W: CertificateOwner>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     made(&x509::sha1(W::own(env)?))
 }
 
-fn serial<'a, W: Whose>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+fn serial<'a, W: CertificateOwner>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     made(facts::<W>(env)?.serial_number())
 }
 
-fn version<'a, W: Whose>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+fn version<'a, W: CertificateOwner>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     Some(Value::Int(facts::<W>(env)?.version().into()))
 }
 
-fn notbefore<'a, W: Whose>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+fn notbefore<'a, W: CertificateOwner>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     made_text(facts::<W>(env)?.not_before_text())
 }
 
-fn notafter<'a, W: Whose>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+fn notafter<'a, W: CertificateOwner>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     made_text(facts::<W>(env)?.not_after_text())
 }
 
-fn key_alg<'a, W: Whose>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+fn key_alg<'a, W: CertificateOwner>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     made_text(facts::<W>(env)?.key_name())
 }
 
-fn sig_alg<'a, W: Whose>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+fn sig_alg<'a, W: CertificateOwner>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     made_text(facts::<W>(env)?.signature_name())
 }
 
-fn s_dn<'a, W: Whose>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+fn s_dn<'a, W: CertificateOwner>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     show(&facts::<W>(env)?.subject_name(), args)
 }
 
-fn i_dn<'a, W: Whose>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+fn i_dn<'a, W: CertificateOwner>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     show(&facts::<W>(env)?.issuer_name(), args)
 }
 

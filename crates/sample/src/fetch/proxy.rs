@@ -184,7 +184,7 @@ fn so_name<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a
 
 /// The listener that accepted the session, if any.
 fn listener<'a>(env: &'a Env<'a>) -> Option<&'a Listener> {
-    env.session.map(|session| &*session.listener).filter(|listener| !listener.is_nobody())
+    env.session.map(|session| &*session.listener).filter(|listener| !listener.is_placeholder())
 }
 
 /// The SPOE `engine-id` (SPOE specification, 3.2.4).

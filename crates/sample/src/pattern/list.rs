@@ -327,7 +327,7 @@ impl List {
     /// Adds a line at the end.
     pub fn add(&self, key: &[u8], value: Option<&[u8]>) {
         self.change(|contents| contents.add(key, value));
-        self.watchers.tell(ListChange::Add);
+        self.watchers.notify(ListChange::Add);
     }
 
     /// Checks `key` as a pattern for every view of the list.
@@ -355,7 +355,7 @@ impl List {
                 contents.add(key, None);
             }
         });
-        self.watchers.tell(ListChange::Add);
+        self.watchers.notify(ListChange::Add);
     }
 
     /// Sets the value of every line with `key`, or adds one (`http-request set-map`) if `key` is a valid pattern for the list.
@@ -380,7 +380,7 @@ impl List {
             }
             slots.is_empty()
         });
-        self.watchers.tell(if is_new { ListChange::Add } else { ListChange::Set });
+        self.watchers.notify(if is_new { ListChange::Add } else { ListChange::Set });
     }
 
     /// Sets the value of every line with `key`; returns whether there was one.
@@ -390,13 +390,13 @@ impl List {
             slots.iter().for_each(|slot| contents.entries.set_value(*slot, value));
             !slots.is_empty()
         });
-        self.told(is_there, ListChange::Set)
+        self.notify(is_there, ListChange::Set)
     }
 
     /// Notifies the watchers if something was changed.
-    fn told(&self, was_changed: bool, change: ListChange) -> bool {
+    fn notify(&self, was_changed: bool, change: ListChange) -> bool {
         if was_changed {
-            self.watchers.tell(change);
+            self.watchers.notify(change);
         }
         was_changed
     }
@@ -424,7 +424,7 @@ impl List {
             slots.iter().for_each(|slot| contents.remove(*slot));
             !slots.is_empty()
         });
-        self.told(was_there, ListChange::Delete)
+        self.notify(was_there, ListChange::Delete)
     }
 
     /// Sets the value of the line with that ID; returns whether there was one.
@@ -433,7 +433,7 @@ impl List {
             let found = contents.entries.find_id(id);
             found.inspect(|slot| contents.entries.set_value(*slot, value)).is_some()
         });
-        self.told(is_there, ListChange::Set)
+        self.notify(is_there, ListChange::Set)
     }
 
     /// Removes the line with that ID; returns whether there was one.
@@ -442,7 +442,7 @@ impl List {
             let found = contents.entries.find_id(id);
             found.inspect(|slot| contents.remove(*slot)).is_some()
         });
-        self.told(was_there, ListChange::Delete)
+        self.notify(was_there, ListChange::Delete)
     }
 
     /// Replaces all lines atomically (`commit map`): a lookup sees either the old or the new list. The new lines are built before
@@ -462,7 +462,7 @@ impl List {
         }
         let old = self.change(|contents| std::mem::replace(contents, new));
         drop(old);
-        self.watchers.tell(if lines.is_empty() { ListChange::Clear } else { ListChange::Commit });
+        self.watchers.notify(if lines.is_empty() { ListChange::Clear } else { ListChange::Commit });
     }
 
     /// Removes all lines.

@@ -47,15 +47,15 @@ impl Watchers {
     }
 
     #[inline]
-    pub(super) fn tell(&self, change: ListChange) {
+    pub(super) fn notify(&self, change: ListChange) {
         if let Some(all) = self.0.get() {
-            tell(all, change);
+            notify(all, change);
         }
     }
 }
 
 #[cold]
-fn tell(all: &Mutex<Vec<Watching>>, change: ListChange) {
+fn notify(all: &Mutex<Vec<Watching>>, change: ListChange) {
     let all = all.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let who: Vec<_> = all
         .iter()

@@ -25,8 +25,8 @@ impl std::fmt::Debug for Marked {
 
 impl Server {
     /// Sets the callback for going up or down (`on-marked-up`, `on-marked-down`); the last one counts.
-    pub fn on_mark(&self, tell: impl Fn(bool) + Send + Sync + 'static) {
-        self.marked.store(Some(Arc::new(Marked(Box::new(tell)))));
+    pub fn on_mark(&self, notify: impl Fn(bool) + Send + Sync + 'static) {
+        self.marked.store(Some(Arc::new(Marked(Box::new(notify)))));
     }
 
     /// Called when it went up or down.

@@ -71,20 +71,20 @@ mod tests {
     #[test]
     fn operators_can_switch_tls_if_the_line_allows_it() {
         let server = server();
-        for (said, allowed, shown) in [
+        for (setting, allowed, shown) in [
             (Secured::Never, false, 0),
             (Secured::Refused, false, -1),
             (Secured::NotYet, true, -1),
             (Secured::On, true, 1),
         ] {
-            server.set_secured(said);
-            assert_eq!((server.secured(), said.number()), (said, shown));
+            server.set_secured(setting);
+            assert_eq!((server.secured(), setting.number()), (setting, shown));
             let moves = server.moves();
-            assert_eq!(server.switch_secured(false), allowed, "{said:?}");
-            assert_eq!(server.moves() > moves, allowed, "{said:?}");
+            assert_eq!(server.switch_secured(false), allowed, "{setting:?}");
+            assert_eq!(server.moves() > moves, allowed, "{setting:?}");
             assert!(!server.is_secured() || !allowed);
             let moves = server.moves();
-            assert_eq!(server.switch_secured(false), allowed, "{said:?}");
+            assert_eq!(server.switch_secured(false), allowed, "{setting:?}");
             assert_eq!(server.moves(), moves, "nothing changes twice");
             assert_eq!(server.switch_secured(true) && server.is_secured(), allowed);
         }

@@ -208,14 +208,14 @@ impl<'t> EntryValues<'t> {
         &self,
         column: &Column,
         element: usize,
-        told: (u32, u32, u32),
+        received: (u32, u32, u32),
         known: Option<(u32, u32, u32)>,
         now_ms: u64,
     ) {
         let (word, long) = (column.word as usize + element, column.long as usize + element);
         let period = column.period_ms;
         let (current, previous) = (&self.row.longs[long], &self.row.words[word]);
-        rate::add_parts(current, previous, period, now_ms as u32, told, known);
+        rate::add_parts(current, previous, period, now_ms as u32, received, known);
     }
 
     /// Returns the text of `server_key`.

@@ -107,10 +107,10 @@ pub(super) fn add_parts(
     previous: &AtomicU32,
     period: u32,
     now: u32,
-    told: (u32, u32, u32),
+    received: (u32, u32, u32),
     known: Option<(u32, u32, u32)>,
 ) {
-    let (ago, events, before) = passed(period, told);
+    let (ago, events, before) = passed(period, received);
     if let Some(known) = known {
         // The period of the known parts may be the current one or the one before.
         let (_, known_events, known_before) = passed(period, known);
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn events_of_another_process_are_added_once_and_fade_alike() {
         let (current, previous) = (AtomicU64::new(0), AtomicU32::new(0));
-        let add = |now, told, known| add_parts(&current, &previous, 1_000, now, told, known);
+        let add = |now, received, known| add_parts(&current, &previous, 1_000, now, received, known);
         let at = |now| read(&current, &previous, 1_000, now);
         count(&current, &previous, 1_000, 5_000, 3);
         // Its period began 400 ms ago.

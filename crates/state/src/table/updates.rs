@@ -188,7 +188,7 @@ impl Table {
     }
 
     /// Applies a peer's values of an entry: its remaining lifetime, `None` for the table's default, and its elements in column
-    /// order, `told` by their index. Absent ones are unchanged. This does not count as a local change to be sent to others.
+    /// order, `received` by their index. Absent ones are unchanged. This does not count as a local change to be sent to others.
     ///
     /// The last update wins, except in a resync (`told_again`) for an entry that was used here since the peer last updated it, so
     /// that this one lives longer. Then counts become the maximum of both, and stored values (servers, tags) are kept.
@@ -198,31 +198,31 @@ impl Table {
         expire_ms: Option<u32>,
         told_again: bool,
         now_ms: u64,
-        told: impl Fn(usize) -> TableValue<'v>,
+        received: impl Fn(usize) -> TableValue<'v>,
     ) {
         let left = expire_ms.unwrap_or(self.settings.expire_ms);
         if let Some((entry, own)) = self.fetch(key, now_ms, self.touched_at(left, now_ms)) {
-            let newer = own.filter(|own| told_again && expire_ms.is_some_and(|told| *own > told));
+            let newer = own.filter(|own| told_again && expire_ms.is_some_and(|received| *own > received));
             entry.expire_in(newer.unwrap_or(left), now_ms);
             // Local connection counts are independent of the peer's.
             let wanted = |data| data != DataType::ConnCur || self.settings.recv_only;
             match newer {
-                Some(_) => self.put(self, &entry, now_ms, &told, wanted, Self::older),
-                None => self.put(self, &entry, now_ms, &told, wanted, |_, _, _, _, value| value),
+                Some(_) => self.put(self, &entry, now_ms, &received, wanted, Self::older),
+                None => self.put(self, &entry, now_ms, &received, wanted, |_, _, _, _, value| value),
             }
         }
-        self.learn_target(key, expire_ms, now_ms, &told);
+        self.learn_target(key, expire_ms, now_ms, &received);
     }
 
     /// Applies an entry of the process that this one replaces, as [`learn`](Self::learn). Both processes count at the same time:
-    /// the difference between `told` and `known`, the values from its previous message (`Absent` without one), is added. Tags and
+    /// the difference between `received` and `known`, the values from its previous message (`Absent` without one), is added. Tags and
     /// servers are kept if they were set here and not changed there. `false` if the table has no room for the entry.
     pub fn learn_from_predecessor<'v>(
         &self,
         key: &[u8],
         expire_ms: Option<u32>,
         now_ms: u64,
-        told: impl Fn(usize) -> TableValue<'v>,
+        received: impl Fn(usize) -> TableValue<'v>,
         known: impl Fn(usize) -> TableValue<'v>,
     ) -> bool {
         let left = expire_ms.unwrap_or(self.settings.expire_ms);
@@ -230,7 +230,7 @@ impl Table {
         entry.expire_in(own.map_or(left, |own| own.max(left)), now_ms);
         let wanted = |data| data != DataType::ConnCur || self.settings.recv_only;
         let is_first = Cell::new(false);
-        self.put(self, &entry, now_ms, &told, wanted, |entry, column, place, now_ms, value| {
+        self.put(self, &entry, now_ms, &received, wanted, |entry, column, place, now_ms, value| {
             is_first.set(is_first.get() || known(place) == TableValue::Absent);
             Self::added(entry, column, now_ms, value, known(place))
         });
@@ -238,7 +238,7 @@ impl Table {
         if !is_first.get() {
             entry.note_update();
         }
-        self.learn_target(key, expire_ms, now_ms, &told);
+        self.learn_target(key, expire_ms, now_ms, &received);
         true
     }
 
@@ -248,7 +248,7 @@ impl Table {
         key: &[u8],
         expire_ms: Option<u32>,
         now_ms: u64,
-        told: &impl Fn(usize) -> TableValue<'v>,
+        received: &impl Fn(usize) -> TableValue<'v>,
     ) {
         if let Some(target) = self.write_to.get()
             && let left = expire_ms.unwrap_or(target.settings.expire_ms)
@@ -259,7 +259,7 @@ impl Table {
             let wanted = |data| {
                 matches!(data, DataType::ServerId | DataType::ServerKey | DataType::Gpt | DataType::Gpt0)
             };
-            self.put(target, &entry, now_ms, told, wanted, |_, _, _, _, value| value);
+            self.put(target, &entry, now_ms, received, wanted, |_, _, _, _, value| value);
             entry.note_update();
         }
     }
@@ -337,7 +337,7 @@ impl Table {
         table: &Self,
         entry: &TableEntry<'_>,
         now_ms: u64,
-        told: &impl Fn(usize) -> TableValue<'v>,
+        received: &impl Fn(usize) -> TableValue<'v>,
         wanted: impl Fn(DataType) -> bool,
         settle: impl Fn(&TableEntry<'_>, (&Column, u32), usize, u64, TableValue<'v>) -> TableValue<'v>,
     ) {
@@ -351,11 +351,11 @@ impl Table {
             let Some(column) = table.column(own.data) else { continue };
             for element in 0..own.count.min(column.count) {
                 let place = place + element as usize;
-                let told = told(place);
-                if told == TableValue::Absent {
+                let received = received(place);
+                if received == TableValue::Absent {
                     break;
                 }
-                match (settle(entry, (column, element), place, now_ms, told), own.data.form()) {
+                match (settle(entry, (column, element), place, now_ms, received), own.data.form()) {
                     (TableValue::Rate(ago, events, before), ValueForm::Rate) => {
                         entry.set_rate_parts(column, element as usize, (ago, events, before), now_ms);
                     }

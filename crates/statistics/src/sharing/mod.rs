@@ -393,8 +393,8 @@ fn follow(
     }
     let needed = table.needed(&wanted);
     *shared = found;
-    let told = Missing { objects: missing, needed, most: locked.most() };
-    Ok((!told.objects.is_empty()).then_some(told))
+    let report = Missing { objects: missing, needed, most: locked.most() };
+    Ok((!report.objects.is_empty()).then_some(report))
 }
 
 /// The objects in the file.

@@ -146,7 +146,7 @@ pub fn override_options(
         let made = trust(&files).map_err(|place| format!("'{}' : unable to load it", FILES[place]))?;
         options.verify.trust = Arc::new(made);
     }
-    if options.verify.trusts_nobody() {
+    if options.verify.has_no_trusted_ca() {
         return Err("verify is enabled but no CA file specified".to_owned());
     }
     Ok(options)

@@ -126,7 +126,7 @@ impl std::fmt::Debug for Updates {
 
 #[derive(Clone, Copy, Debug)]
 struct UpdateMode {
-    said: Option<bool>,
+    explicit: Option<bool>,
     /// Whether it was set by a `crt-store`, for uses without a setting of their own.
     of_store: bool,
 }
@@ -148,18 +148,22 @@ fn word(mode: bool) -> &'static str {
 
 impl Updates {
     /// Returns the rest of the message about contradictory settings of a certificate.
-    fn conflict(&self, before: UpdateMode, said: Option<bool>) -> String {
-        let tell = |said: Option<bool>| match said {
+    fn conflict(&self, before: UpdateMode, explicit: Option<bool>) -> String {
+        let shown = |explicit: Option<bool>| match explicit {
             Some(mode) => format!("'{}'", word(mode)),
             None => format!("'default' (ocsp-update.mode {})", word(self.settings.default)),
         };
-        format!("different parameter 'ocsp-update' : previously {} vs {}", tell(before.said), tell(said))
+        format!(
+            "different parameter 'ocsp-update' : previously {} vs {}",
+            shown(before.explicit),
+            shown(explicit)
+        )
     }
 
     /// Whether a certificate has updates, by its own setting or the default.
     pub(super) fn is_on(&self, name: &str) -> bool {
-        let said = self.modes.get(name).and_then(|mode| mode.said);
-        !self.settings.disabled && said.unwrap_or(self.settings.default)
+        let explicit = self.modes.get(name).and_then(|mode| mode.explicit);
+        !self.settings.disabled && explicit.unwrap_or(self.settings.default)
     }
 
     /// Returns when the next request is due after a response.
@@ -180,17 +184,22 @@ fn question(certificate: &Certificate) -> Option<(String, String, Vec<u8>)> {
 
 impl FilesInner {
     /// Records the setting of a certificate where it is used; `of_store` where it is loaded.
-    pub(super) fn note_mode(&mut self, name: &str, said: Option<bool>, of_store: bool) -> Result<(), String> {
+    pub(super) fn note_mode(
+        &mut self,
+        name: &str,
+        explicit: Option<bool>,
+        of_store: bool,
+    ) -> Result<(), String> {
         let updates = &mut self.updates;
         let Some(before) = updates.modes.get(name).copied() else {
-            updates.modes.insert(name.into(), UpdateMode { said, of_store });
+            updates.modes.insert(name.into(), UpdateMode { explicit, of_store });
             return Ok(());
         };
-        let effective = |said: Option<bool>| said.unwrap_or(updates.settings.default);
-        if effective(before.said) == effective(said) || before.of_store && said.is_none() {
+        let effective = |explicit: Option<bool>| explicit.unwrap_or(updates.settings.default);
+        if effective(before.explicit) == effective(explicit) || before.of_store && explicit.is_none() {
             return Ok(());
         }
-        Err(updates.conflict(before, said))
+        Err(updates.conflict(before, explicit))
     }
 
     /// Whether updates are enabled for a certificate.
@@ -263,15 +272,15 @@ impl Files {
     ///
     /// # Errors
     /// It contradicts other uses; the end of the message.
-    pub fn note_update_mode(&self, name: &str, said: Option<bool>, of_store: bool) -> Result<(), String> {
-        self.inner().note_mode(name, said, of_store)
+    pub fn note_update_mode(&self, name: &str, explicit: Option<bool>, of_store: bool) -> Result<(), String> {
+        self.inner().note_mode(name, explicit, of_store)
     }
 
     /// Whether updates may be enabled for any certificate.
     pub fn has_updates(&self) -> bool {
         let updates = &self.inner().updates;
-        let said = updates.modes.values().any(|mode| mode.said == Some(true));
-        !updates.settings.disabled && (updates.settings.default || said)
+        let explicit = updates.modes.values().any(|mode| mode.explicit == Some(true));
+        !updates.settings.disabled && (updates.settings.default || explicit)
     }
 
     /// Returns when the next request is due, in seconds since 1970.
@@ -346,12 +355,12 @@ impl Files {
             update.next = now + pause.min(max_delay);
         }
         update.outcome = outcome;
-        let told = update.clone();
+        let copy = update.clone();
         entry.is_asked = false;
         if entry.is_once {
             inner.updates.entries.remove(id);
         }
-        Some(told)
+        Some(copy)
     }
 
     /// `update ssl ocsp-response`: requests a response for a certificate now, even if updates are disabled.

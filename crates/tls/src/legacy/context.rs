@@ -206,8 +206,8 @@ fn builder(
 
 /// OpenSSL 3 only supports TLS 1.0 and 1.1 at level 0: a line that enables them implies that.
 fn level(parameters: &Parameters) -> Option<u8> {
-    let said = parameters.legacy.as_ref().and_then(|legacy| legacy.security_level);
-    said.or((parameters.min < crate::TLS12).then_some(0))
+    let configured = parameters.legacy.as_ref().and_then(|legacy| legacy.security_level);
+    configured.or((parameters.min < crate::TLS12).then_some(0))
 }
 
 /// Whether the line explicitly allows keys that are weaker than OpenSSL's default level. Enabling an old version does not.

@@ -184,7 +184,7 @@ impl LegacyLink {
     }
 
     /// Returns the negotiated parameters.
-    pub(crate) fn told(&self) -> HandshakeResult {
+    pub(crate) fn handshake_result(&self) -> HandshakeResult {
         let ssl = self.stream.ssl();
         let version = version_of(ssl);
         let suite = ssl.current_cipher().map(|cipher| u16::from_be_bytes(cipher.protocol_id()));

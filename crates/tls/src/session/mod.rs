@@ -257,7 +257,8 @@ impl Session {
                 if !link.handshake(received, out)? {
                     return Ok(false);
                 }
-                let legacy::HandshakeResult { version, suite, group, alpn, is_resumed, peer } = link.told();
+                let legacy::HandshakeResult { version, suite, group, alpn, is_resumed, peer } =
+                    link.handshake_result();
                 *stage = LegacyStage::Established;
                 let details = Arc::make_mut(&mut self.details);
                 (details.version, details.suite, details.group) = (version, suite, group);

@@ -129,7 +129,9 @@ impl<'a> Parsed<'a> {
             _ => None,
         });
         let Some((key, serial)) = pointed else { return true };
-        let same = |said: Option<&[u8]>, is: Option<&[u8]>| said.zip(is).is_none_or(|(said, is)| said == is);
+        let same = |expected: Option<&[u8]>, is: Option<&[u8]>| {
+            expected.zip(is).is_none_or(|(expected, is)| expected == is)
+        };
         same(key, issuer.subject_key()) && same(serial, Some(issuer.certificate.raw_serial()))
     }
 

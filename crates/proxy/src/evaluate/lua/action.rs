@@ -249,14 +249,14 @@ fn take(
         CallStep::Wait(wait) => Err((running, wait)),
         CallStep::Failed(failure) => {
             // As in HAProxy, the message is forwarded as if the action had stopped there.
-            tell(client, x, &running, call, "function", &failure);
+            log_failure(client, x, &running, call, "function", &failure);
             Ok(ActionVerdict::Next)
         }
     }
 }
 
 /// Logs that a call failed.
-pub(crate) fn tell(
+pub(crate) fn log_failure(
     client: &Client,
     x: &mut Exchange,
     running: &RunningCall,
@@ -273,7 +273,7 @@ pub(crate) fn tell(
         received: None,
         is_complete: true,
     };
-    running.tell(&seat, &format!("Lua {what} '{name}': {}.", failure.text()));
+    running.log(&seat, &format!("Lua {what} '{name}': {}.", failure.text()));
 }
 
 /// Translates an action's numeric result (`act`).

@@ -92,7 +92,7 @@ pub(crate) fn step(client: &Client, x: &mut Exchange, answer: Option<WaitAnswer>
     let x = seat.x.into_inner();
     if let CallStep::Failed(failure) = &step {
         let what = if x.txn.is_http { "applet http" } else { "applet tcp" };
-        action::tell(client, x, &running, &call, what, failure);
+        action::log_failure(client, x, &running, &call, what, failure);
     }
     if let CallStep::Wait(_) = step {
         scripting::of(x).service.as_mut()?.running = Some(running);

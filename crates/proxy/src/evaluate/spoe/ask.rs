@@ -15,7 +15,7 @@ use spop::{Config, Refusal, Status};
 use state::AttemptOutcome;
 use state::sessions::{Activity, SessionEntry};
 
-use super::backend::{AgentQuery, note, note_server, of_answer, of_question, stand_in};
+use super::backend::{AgentQuery, note, note_server, of_answer, of_question, substitute};
 use super::failure::SpoeFailure;
 use super::service;
 use crate::client::{Client, Watch};
@@ -48,7 +48,7 @@ pub(super) async fn ask(
     // The facts about the agent's connection must not end up in the stream's exchange.
     let mut own = Exchange::take();
     let theirs = client.entry.watched();
-    let mut standing_in = stand_in(client, asked);
+    let mut standing_in = substitute(client, asked);
     let outcome = in_time(agent, &theirs, reach(&mut standing_in, &mut own, asked)).await;
     drop(standing_in);
     own.give();
@@ -159,7 +159,7 @@ fn conclude(
     match outcome {
         Ok(answer) => {
             lease.answered(AttemptOutcome::Good);
-            attempt::tell(lease.server(), Ok(()));
+            attempt::observe(lease.server(), Ok(()));
             count(client, own, asked, &answer, Some(lease.server()));
             if asked.is_seen {
                 stick::of_response(client, own, asked.backend, lease.server());

@@ -16,7 +16,7 @@ use spop::kind;
 use state::sessions::{self, Activity};
 
 use super::failure::SpoeFailure;
-use crate::client::{Client, StandIn, Watch};
+use crate::client::{Client, Substitute, Watch};
 use crate::evaluate::lua::action::{self, ActionVerdict};
 use crate::evaluate::resolve;
 use crate::evaluate::rule_context::RuleContext;
@@ -52,7 +52,7 @@ impl AgentQuery<'_> {
 }
 
 /// Gives the query its own register entry in place of the client's, and a session if something uses it.
-pub(super) fn stand_in<'c>(client: &'c mut Client, asked: AgentQuery<'_>) -> StandIn<'c> {
+pub(super) fn substitute<'c>(client: &'c mut Client, asked: AgentQuery<'_>) -> Substitute<'c> {
     let AgentQuery { agent, backend, .. } = asked;
     let frontend = Local::new(agent.frontend.clone());
     let entry = sessions::register(&frontend, None, None, now_ms());
@@ -69,7 +69,7 @@ pub(super) fn stand_in<'c>(client: &'c mut Client, asked: AgentQuery<'_>) -> Sta
             id: client.worker.session_id(),
         })
     });
-    client.stand_in(entry, session)
+    client.substitute(entry, session)
 }
 
 /// `tcp-request content`, before a server is chosen; returns the service that answers instead of a server, if a rule names one.

@@ -126,7 +126,7 @@ async fn process(
     what: (&str, &str),
     messages: &[SpoeMessage],
 ) -> Result<(), Stop> {
-    let mut said = view::with(client, x, |env| said(messages, env));
+    let mut said = view::with(client, x, |env| encode_messages(messages, env));
     if said.is_empty() {
         return Ok(());
     }
@@ -205,18 +205,18 @@ fn log(
 }
 
 /// Encodes the messages whose conditions hold.
-fn said(messages: &[SpoeMessage], env: &Env<'_>) -> Messages {
+fn encode_messages(messages: &[SpoeMessage], env: &Env<'_>) -> Messages {
     let mut said = Messages::default();
     for message in messages.iter().filter(|message| holds(message.condition.as_ref(), env)) {
         said.begin(&message.name);
         for (name, what) in &message.arguments {
-            tell(&mut said, name, what, env);
+            encode_argument(&mut said, name, what, env);
         }
     }
     said
 }
 
-fn tell(said: &mut Messages, name: &str, what: &Expression, env: &Env<'_>) {
+fn encode_argument(said: &mut Messages, name: &str, what: &Expression, env: &Env<'_>) {
     let value = what.eval(env);
     let data = match &value {
         None => Data::Null,

@@ -40,7 +40,7 @@ pub(super) async fn answer(
             return Ok(sent);
         }
         answer = match step {
-            Some(CallStep::Wait(Wait::Input(time))) => wait_in_vain(client, asked, time).await?,
+            Some(CallStep::Wait(Wait::Input(time))) => wait_for_timeout(client, asked, time).await?,
             Some(CallStep::Wait(wait)) => {
                 let waited = action::await_for(client, asked.leaving, wait);
                 waited.await.map_err(SpoeFailure::of_stop)?
@@ -54,7 +54,7 @@ pub(super) async fn answer(
 ///
 /// # Errors
 /// The wait would exceed the server timeout.
-async fn wait_in_vain(
+async fn wait_for_timeout(
     client: &mut Client,
     asked: AgentQuery<'_>,
     time: Option<u64>,

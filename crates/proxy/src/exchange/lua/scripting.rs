@@ -76,7 +76,7 @@ pub(crate) fn set(client: &Client, x: &mut Exchange, setting: lua::Setting) {
     match setting {
         lua::Setting::LogLevel(level) => x.txn.log_level = Some(level),
         // A stream on behalf of a client has no client packets.
-        lua::Setting::Mark(_) | lua::Setting::Tos(_) if client.session.listener.is_nobody() => {}
+        lua::Setting::Mark(_) | lua::Setting::Tos(_) if client.session.listener.is_placeholder() => {}
         lua::Setting::Mark(mark) => client.side.set_mark(mark),
         lua::Setting::Tos(tos) => client.side.set_tos(tos),
         lua::Setting::PriorityClass(class) => x.txn.priority.0 = class,

@@ -130,7 +130,7 @@ impl Points {
 }
 
 #[track_caller]
-fn tell_of(
+fn report(
     client: &Client,
     x: &Exchange,
     (source, events, level): (TraceSource, u64, TraceLevel),
@@ -321,8 +321,8 @@ pub(crate) fn request(client: &Client, x: &Exchange) {
 fn request_came(client: &Client, x: &Exchange) {
     let points = Points::front(client);
     let what = (points.source, points.request, TraceLevel::User);
-    tell_of(client, x, what, "received a request", Some(&x.txn.request));
-    tell_of(
+    report(client, x, what, "received a request", Some(&x.txn.request));
+    report(
         client,
         x,
         (TraceSource::Stream, stream::NEW | stream::HTTP, TraceLevel::State),
@@ -336,7 +336,7 @@ fn request_came(client: &Client, x: &Exchange) {
 #[track_caller]
 pub(crate) fn tcp_begins(client: &Client, x: &Exchange) {
     if trace::any() {
-        tell_of(
+        report(
             client,
             x,
             (TraceSource::Stream, stream::NEW | stream::TCP, TraceLevel::State),
@@ -363,13 +363,13 @@ fn has_server(client: &Client, x: &Exchange, upstream: &Upstream) {
         let points = Points::back(upstream);
         if is_new {
             let what = (points.source, points.connection, TraceLevel::User);
-            tell_of(client, x, what, "new server connection", None);
+            report(client, x, what, "new server connection", None);
         }
         let what = (points.source, points.sent, TraceLevel::User);
-        tell_of(client, x, what, "sending a request", Some(&x.txn.request));
+        report(client, x, what, "sending a request", Some(&x.txn.request));
     }
     let message = if is_new { "connected to the server" } else { "server connection reused" };
-    tell_of(
+    report(
         client,
         x,
         (TraceSource::Stream, stream::SERVER_STATE | step(x), TraceLevel::State),
@@ -419,8 +419,8 @@ pub(crate) fn response(client: &Client, x: &Exchange, upstream: &Upstream) {
 fn response_came(client: &Client, x: &Exchange, upstream: &Upstream) {
     let points = Points::back(upstream);
     let what = (points.source, points.response, TraceLevel::User);
-    tell_of(client, x, what, "received a response", Some(&x.txn.response));
-    tell_of(client, x, (TraceSource::Stream, stream::HTTP, TraceLevel::State), "response received", None);
+    report(client, x, what, "received a response", Some(&x.txn.response));
+    report(client, x, (TraceSource::Stream, stream::HTTP, TraceLevel::State), "response received", None);
 }
 
 /// The head of the response is about to be sent to the client: the server's, or one generated here.
@@ -437,7 +437,7 @@ pub(crate) fn answer(client: &Client, x: &Exchange) {
 fn answer_goes(client: &Client, x: &Exchange) {
     let points = Points::front(client);
     let what = (points.source, points.answer, TraceLevel::User);
-    tell_of(client, x, what, "sending a response", Some(&x.txn.response));
+    report(client, x, what, "sending a response", Some(&x.txn.response));
 }
 
 /// The stream is aborted.
@@ -459,7 +459,7 @@ pub(crate) fn stopped(client: &Client, x: &Exchange, stop: Stop) {
             WireProtocol::Http1 | WireProtocol::Http2 | WireProtocol::FastCgi => "request failed",
         };
         let points = Points::front(client);
-        tell_of(client, x, (points.source, points.error, TraceLevel::Error), message, None);
+        report(client, x, (points.source, points.error, TraceLevel::Error), message, None);
     }
 }
 

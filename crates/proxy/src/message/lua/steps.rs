@@ -40,7 +40,7 @@ pub(crate) async fn begin(client: &mut Client, x: &mut Exchange, proxy: &Proxy) 
     let of_backend = proxy.index != client.frontend.index;
     filtering.add(own, made, tune.bufsize.saturating_sub(tune.maxrewrite).max(1), of_backend);
     x.filtering = Some(filtering);
-    tell(client, x, Callback::Start, false, first..usize::MAX).await
+    call_filters(client, x, Callback::Start, false, first..usize::MAX).await
 }
 
 /// Called when the response was received.
@@ -49,7 +49,7 @@ pub(crate) async fn begin(client: &mut Client, x: &mut Exchange, proxy: &Proxy) 
 /// A filter failed.
 #[cold]
 pub(crate) async fn begin_response(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
-    tell(client, x, Callback::Start, true, ALL).await
+    call_filters(client, x, Callback::Start, true, ALL).await
 }
 
 /// Called when the head of a message is ready to be sent.
@@ -65,15 +65,15 @@ pub(crate) async fn heads(client: &mut Client, x: &mut Exchange, of_response: bo
     }
     filtering.has_shown_request |= !of_response;
     let before = before_compression(client, x, of_response);
-    tell(client, x, Callback::Headers, of_response, 0..before).await?;
+    call_filters(client, x, Callback::Headers, of_response, 0..before).await?;
     if before < usize::MAX {
         compress_between(client, x, of_response)?;
-        tell(client, x, Callback::Headers, of_response, before..usize::MAX).await?;
+        call_filters(client, x, Callback::Headers, of_response, before..usize::MAX).await?;
     }
     if has_body {
         return Ok(());
     }
-    tell(client, x, Callback::MessageEnd, of_response, ALL).await
+    call_filters(client, x, Callback::MessageEnd, of_response, ALL).await
 }
 
 /// Called when a cache or a built-in service has answered a request: shows filters the request's head, unless they have seen it.
@@ -102,10 +102,10 @@ pub(crate) async fn head_for_service(client: &mut Client, x: &mut Exchange) -> R
     if !has_body {
         filtering.end_at_once(false);
     }
-    tell(client, x, Callback::Headers, false, ALL).await?;
+    call_filters(client, x, Callback::Headers, false, ALL).await?;
     match has_body {
         true => Ok(()),
-        false => tell(client, x, Callback::MessageEnd, false, ALL).await,
+        false => call_filters(client, x, Callback::MessageEnd, false, ALL).await,
     }
 }
 
@@ -133,7 +133,7 @@ fn compress_between(client: &Client, x: &mut Exchange, of_response: bool) -> Res
 const ALL: Range<usize> = 0..usize::MAX;
 
 /// Calls a function of the filters in a range of a direction. A filter that waits is called again when it asked for it.
-async fn tell(
+async fn call_filters(
     client: &mut Client,
     x: &mut Exchange,
     callback: Callback,

@@ -136,9 +136,9 @@ fn give_range(head: &mut http::Head, ranged: Ranged, whole: usize) -> Option<std
     match ranged {
         Ranged::Whole => None,
         Ranged::Part(part) => {
-            let said = format!("bytes {}-{}/{whole}", part.start, part.end.saturating_sub(1));
+            let range = format!("bytes {}-{}/{whole}", part.start, part.end.saturating_sub(1));
             head.set_status(206, None);
-            head.set(&KnownName::ContentRange.into(), said.as_bytes());
+            head.set(&KnownName::ContentRange.into(), range.as_bytes());
             Some(part)
         }
         Ranged::Outside => {

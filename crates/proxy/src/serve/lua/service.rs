@@ -85,19 +85,20 @@ fn take_head(x: &mut Exchange, given: &lua::ScriptReply) {
     let head = &mut x.txn.response;
     scripting::write_head(given, head);
     let named = |name: &str| given.headers.iter().find(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes()));
-    let said = named("content-length").filter(|_| named("transfer-encoding").is_none());
-    let said = said.and_then(|(_, value)| std::str::from_utf8(value).ok()?.trim().parse::<u64>().ok());
-    if said.is_none() {
+    let announced = named("content-length").filter(|_| named("transfer-encoding").is_none());
+    let announced =
+        announced.and_then(|(_, value)| std::str::from_utf8(value).ok()?.trim().parse::<u64>().ok());
+    if announced.is_none() {
         head.remove_body_length();
         head.append(b"transfer-encoding", b"chunked");
     }
-    x.response_body.length = said.map_or(BodyLength::Chunked, BodyLength::Length);
+    x.response_body.length = announced.map_or(BodyLength::Chunked, BodyLength::Length);
     x.reply.clear();
     x.reply.open();
     x.txn.has_response = true;
     x.txn.status = given.status;
     if let Some(service) = &mut scripting::of(x).service {
-        service.left = said;
+        service.left = announced;
     }
 }
 

@@ -18,7 +18,7 @@ use crate::evaluate::Attach;
 use crate::routing::connect::set_options;
 use crate::serve::multiplexed;
 use crate::server::Open;
-use crate::server::h2_pool::Standing;
+use crate::server::h2_pool::IdleHttp2;
 use crate::server::per_worker::LocalServer;
 use crate::stream::h2::{H2Connection, H2Engine};
 use crate::stream::{ReceivedBytes, Reset};
@@ -64,7 +64,7 @@ pub(crate) async fn attach(mut client: client::ClientConnection, attach: Attach)
         Ok(()) => refuse(client, &reversal, Some(Reset::Internal)).await,
         Err(AttachEnd::Late | AttachEnd::Killed) => refuse(client, &reversal, None).await,
         Err(AttachEnd::Reversal(ReversalFailure::Broken)) => {
-            multiplexed::tell(&client, LogErrors::Connection);
+            multiplexed::count_invalid_request(&client, LogErrors::Connection);
             client.linger().await;
         }
         Err(AttachEnd::Reversal(ReversalFailure::Gone)) => {}
@@ -117,7 +117,7 @@ fn hand_over(
     let end = |address: Option<std::net::SocketAddr>| address.map_or(Endpoint::Local, Endpoint::Ip);
     let ends = Some((end(socket.local()), end(socket.peer())));
     let open = Open::new(&server);
-    worker.carriers.attach(Standing {
+    worker.carriers.attach(IdleHttp2 {
         socket,
         engine: connection.engine.into_inner(),
         reader,

@@ -77,9 +77,9 @@ pub async fn keep(worker: Rc<Worker>, frontend: usize, bind: usize) {
     let BindAddress::Reverse(target) = line.address else { return };
     let workers = &line.workers;
     let kept = kept(&line.listener);
-    let mut told = LastReport::Beginning;
+    let mut last_report = LastReport::Beginning;
     if kept.open() == 0 {
-        tell(&worker, &proxy, target, told);
+        report(&worker, &proxy, target, last_report);
     }
     for turn in 0_usize.. {
         if !is_wanted(&worker, &proxy, &line.listener, &kept, target.connections).await {
@@ -97,12 +97,12 @@ pub async fn keep(worker: Rc<Worker>, frontend: usize, bind: usize) {
         let outcome = dial_on(to, frontend, bind, target, slot).await;
         let now = match outcome {
             Ok(()) if kept.open() >= target.connections => LastReport::Complete,
-            Ok(()) => told,
+            Ok(()) => last_report,
             Err(_) => LastReport::Failure,
         };
-        if now != told {
-            told = now;
-            tell(&worker, &proxy, target, told);
+        if now != last_report {
+            last_report = now;
+            report(&worker, &proxy, target, last_report);
         }
         if outcome == Err(DialFailure::Late) {
             kept.forgive();
@@ -275,11 +275,11 @@ fn name(worker: &Worker, tls: &plan::server::ServerTls) -> Option<String> {
 }
 
 /// Reports the outcome to the frontend's loggers, as HAProxy does.
-fn tell(worker: &Worker, proxy: &Proxy, target: ReverseTarget, told: LastReport) {
+fn report(worker: &Worker, proxy: &Proxy, target: ReverseTarget, last_report: LastReport) {
     let backend = &worker.proxy(target.backend).plan;
     let server = backend.servers.get(target.server);
     let server = server.as_ref().map_or("", |server| &*server.state.name);
-    let (level, what) = match told {
+    let (level, what) = match last_report {
         LastReport::Beginning => (6, "Initiating.".to_owned()),
         LastReport::Failure => (3, "Error encountered.".to_owned()),
         LastReport::Complete => (6, format!("Running with nbconn {} reached.", target.connections)),

@@ -50,7 +50,7 @@ impl Agents {
         open.source = trace::TraceSource::Spop;
         let shared = Carrier::new((&socket, SpopEngine::new(config)), 0, key, ends, open, ());
         shared.is_leaving.set(for_one);
-        tell(&shared, 0, (spop::CONNECTION_NEW | spop::TX_HELLO, TraceLevel::User), "new agent connection");
+        trace(&shared, 0, (spop::CONNECTION_NEW | spop::TX_HELLO, TraceLevel::User), "new agent connection");
         self.0.add(&shared);
         // Before the task starts: a connection with a query is not idle.
         let question = Question { share: Share::new(shared.clone()), is_reused: false, number: 0 };
@@ -78,7 +78,7 @@ impl Question {
         let stream = SpopStream::ask(&self.share.carrier.connection, messages)?;
         self.number = if trace::any() { stream.facts().id } else { 0 };
         self.share.begin(stream);
-        self.tell(spop::STREAM_NEW | spop::TX_NOTIFY, TraceLevel::User, "sending a request");
+        self.trace(spop::STREAM_NEW | spop::TX_NOTIFY, TraceLevel::User, "sending a request");
         Ok(())
     }
 
@@ -92,7 +92,7 @@ impl Question {
             None => Poll::Ready(Err(NoAnswer::Ended(Status::IO))),
         };
         if let Poll::Ready(Err(_)) = polled {
-            self.tell(spop::STREAM_ERROR, TraceLevel::Error, "request without response");
+            self.trace(spop::STREAM_ERROR, TraceLevel::Error, "request without response");
         }
         polled
     }
@@ -123,15 +123,15 @@ impl Question {
     }
 
     #[track_caller]
-    fn tell(&self, events: u64, level: TraceLevel, message: &str) {
-        tell(&self.share.carrier, self.number, (events, level), message);
+    fn trace(&self, events: u64, level: TraceLevel, message: &str) {
+        trace(&self.share.carrier, self.number, (events, level), message);
     }
 }
 
 impl Drop for Question {
     fn drop(&mut self) {
         if self.number > 0 {
-            self.tell(spop::STREAM_END, TraceLevel::User, "request ended");
+            self.trace(spop::STREAM_END, TraceLevel::User, "request ended");
         }
     }
 }
@@ -139,6 +139,6 @@ impl Drop for Question {
 /// Traces an event on a connection, or of the query with that number (0 for none).
 #[inline]
 #[track_caller]
-fn tell(shared: &Rc<AgentConnection>, number: u32, what: (u64, TraceLevel), message: &str) {
+fn trace(shared: &Rc<AgentConnection>, number: u32, what: (u64, TraceLevel), message: &str) {
     points::agent(&shared.open.server.state, (points::number(&**shared), number.into()), what, message);
 }

@@ -10,7 +10,7 @@ use net::Stream as Socket;
 use runtime::Buffer;
 use runtime::trace::{TraceLevel, spop};
 
-use super::{AgentConnection, Agents, tell};
+use super::{AgentConnection, Agents, trace};
 use crate::server::shared::{Idle, send, take_turn};
 
 /// Why a connection ends.
@@ -48,7 +48,7 @@ pub(super) async fn run(
     shared.connection.put_end_of_all();
     if matches!(end, AgentEnd::Word) {
         shared.connection.engine.borrow_mut().finish();
-        tell(&shared, 0, (spop::TX_DISCONNECT, TraceLevel::User), "disconnecting from an agent");
+        trace(&shared, 0, (spop::TX_DISCONNECT, TraceLevel::User), "disconnecting from an agent");
         // Skipped if the socket blocks.
         poll_fn(|context| {
             let _ = send(&shared.connection, &mut socket, &mut preamble, context);
@@ -110,15 +110,15 @@ fn take_in(shared: &Rc<AgentConnection>, mut bytes: &[u8]) -> Result<(), AgentEn
     loop {
         let received = connection.engine.borrow_mut().receive(bytes).map_err(|_| AgentEnd::Word);
         if received.is_err() {
-            tell(shared, 0, (spop::CONNECTION_ERROR, TraceLevel::Error), "agent connection closing");
+            trace(shared, 0, (spop::CONNECTION_ERROR, TraceLevel::Error), "agent connection closing");
         }
         let (used, event) = received?;
         bytes = &bytes[used..];
         match event {
             None => return Ok(()),
-            Some(Event::Ready) => tell(shared, 0, (spop::RX_HELLO, TraceLevel::Proto), "agent ready"),
+            Some(Event::Ready) => trace(shared, 0, (spop::RX_HELLO, TraceLevel::Proto), "agent ready"),
             Some(Event::Ack { key }) => {
-                tell(shared, key.stream(), (spop::RX_ACK, TraceLevel::Proto), "response received");
+                trace(shared, key.stream(), (spop::RX_ACK, TraceLevel::Proto), "response received");
                 connection.put(key, connection.engine.borrow().payload(), true);
             }
             Some(Event::TooBig { key }) => connection.put_refused(key),

@@ -21,7 +21,7 @@ use crate::stream;
 use crate::stream::fastcgi::{FastcgiEngine, FastcgiStream};
 
 /// Logs an application's error output.
-pub(crate) type Say = Box<dyn Fn(&[u8])>;
+pub(crate) type ErrorLog = Box<dyn Fn(&[u8])>;
 
 /// A connection shared by requests.
 type FcgiConnection = Carrier<FastcgiEngine, ()>;
@@ -64,7 +64,7 @@ impl Applications {
         self: &Rc<Self>,
         opened: OpenedConnection,
         config: Config,
-        say: Say,
+        error_log: ErrorLog,
     ) -> Box<FcgiStream> {
         let OpenedConnection { socket, preamble, key, ends, for_one, mut open } = opened;
         open.source = trace::TraceSource::Fcgi;
@@ -73,7 +73,7 @@ impl Applications {
         self.0.add(&shared);
         // Before the task starts: a connection with a request is not idle.
         let request = FcgiStream::begin(shared.clone());
-        tokio::task::spawn_local(task::run(self.clone(), shared, socket, preamble, say));
+        tokio::task::spawn_local(task::run(self.clone(), shared, socket, preamble, error_log));
         request
     }
 

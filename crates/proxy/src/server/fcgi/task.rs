@@ -9,7 +9,7 @@ use std::time::Duration;
 use net::Stream as Socket;
 use runtime::timer::{Timer, now_ms};
 
-use super::{Applications, FcgiConnection, Say};
+use super::{Applications, ErrorLog, FcgiConnection};
 use crate::server::shared::{Idle, send, take_turn};
 use crate::stream::fastcgi::FastcgiReader;
 use crate::stream::{Driver as _, DriverFailure, Notice, Received};
@@ -33,14 +33,14 @@ pub(super) async fn run(
     shared: Rc<FcgiConnection>,
     mut socket: Socket,
     mut preamble: Vec<u8>,
-    say: Say,
+    error_log: ErrorLog,
 ) {
     let (mut rest, mut reader) = (Rest::default(), FastcgiReader::default());
     let end = poll_fn(|context| {
         shared.connection.set_owner(context.waker());
         let turn = take_turn(context, |context| {
             shared.connection.take_touched();
-            let received = receive(&shared, &mut socket, &mut reader, &say, context);
+            let received = receive(&shared, &mut socket, &mut reader, &error_log, context);
             send(&shared.connection, &mut socket, &mut preamble, context)
                 .map_err(|_| ApplicationEnd::Socket)?;
             // Sending made room for waiting requests.
@@ -69,7 +69,7 @@ fn receive(
     shared: &FcgiConnection,
     socket: &mut Socket,
     reader: &mut FastcgiReader,
-    say: &Say,
+    error_log: &ErrorLog,
     context: &mut Context<'_>,
 ) -> Result<bool, ApplicationEnd> {
     let connection = &shared.connection;
@@ -80,7 +80,7 @@ fn receive(
         || false,
         |notice| match notice {
             Notice::Head { key, .. } => connection.put_head(key),
-            Notice::Message => say(connection.engine.borrow().message()),
+            Notice::Message => error_log(connection.engine.borrow().message()),
             // FastCGI has no equivalent of these.
             Notice::Refused | Notice::GoingAway | Notice::Settings => {}
         },
