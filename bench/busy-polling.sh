@@ -22,7 +22,7 @@ EOF
 for name in haproxy weir; do
     for polling in "" busy-polling; do
         start "$name" "$(config "$polling")"
-        # Polling processes on one core would compete for it: each runs only while it is measured.
+        # Polling processes on one core would compete for it, so each runs only while it is measured.
         kill -STOP "$PID"
         eval "port_$name${polling//-/_}=$PORT pid_$name${polling//-/_}=$PID"
     done

@@ -49,7 +49,7 @@ for _ in $(seq "$rounds"); do
     for checks in "" check; do
         for name in haproxy weir; do
             start "$name" "$(config "$checks")"
-            # Until every server was checked once.
+            # Waits until every server was checked once.
             sleep 3
             idle "$name" >>"$dir/$name-${checks:-none}.idle"
             busy=$(cpu_ns "$PID")

@@ -27,7 +27,7 @@ taskset -c 1 "$nginx" -c "$dir/origin.cfg" 2>/dev/null &
 pids+=("$!")
 wait_port "$h2_port"
 wait_port "$h1_port"
-# nginx sends each response separately, and with the load on its core is busier than the proxy, which then sleeps and wakes for
+# nginx sends each response separately. With the load on the same core it is busier than the proxy, which then sleeps and wakes for
 # single responses. Small objects therefore come from a server that sends all pending responses with one write: weir.
 quick_port=$(free_port)
 {

@@ -42,7 +42,8 @@ wait_port() {
     exit 1
 }
 
-# Load and origin are one process on core 1: two would spend that core on switching between them, and the proxy would wait.
+# Load and origin are one process on core 1. With two, that core would spend its time on switching between them, and the proxy
+# would wait.
 coproc LOAD { exec taskset -c 1 "${generator[@]}"; }
 load_pid=$LOAD_PID
 pids+=("$load_pid")

@@ -98,7 +98,7 @@ calls() { # pid port connections path extra...: system calls per request, counte
 
 against() { # name base [user]: its CPU (or user) time as a part of the other's, the median of the rounds
     [ -s "$dir/$1.result" ] && [ -s "$dir/$2.result" ] || { echo "-"; return; }
-    # Round by round: a slowdown of the machine for some minutes then affects both.
+    # Measured round by round, so that a slowdown of the machine for some minutes affects both.
     paste -d' ' "$dir/$1.result" "$dir/$2.result" | awk -v user="${3:-}" '{
         own = user ? $1 : $1 + $2; other = user ? $4 : $4 + $5
         printf "%.4f\n", (other > 0 ? own / other : 0)}' | median | awk '{printf "%.2f", $1}'

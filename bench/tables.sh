@@ -114,7 +114,7 @@ for name in $proxies; do
     echo "$name: $count entries, $(cat "$dir/shown")" >&2
     stop
 
-    # All entries expire at once: the process is stopped until then.
+    # The process is stopped until all entries have expired, so that it finds all of them at once.
     start "$name" "$(full_of "$socket" 60s)"
     fill
     kill -STOP "$PID"

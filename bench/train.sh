@@ -153,6 +153,6 @@ echo "training: configurations"
         print "    server s1 127.0.0.1:8001 check\n    server s2 127.0.0.1:8002 check backup"}'
 } >"$dir/many.cfg"
 for file in "$dir/many.cfg" "$(dirname "$0")"/../tests/configs/*.cfg; do
-    # Some fail because of things missing on this machine, which is part of the training too.
+    # Some fail because this machine lacks something, which is also part of the training.
     "$weir" -c -f "$file" >/dev/null 2>&1 || true
 done

@@ -13,7 +13,7 @@ if [ ! -e /usr/sbin/haproxy ] || [ -L /usr/sbin/haproxy ]; then
 fi
 if [ -d /run/systemd/system ]; then
     systemctl daemon-reload || :
-    # The master executes the new program: connections go on.
+    # The master executes the new program, and connections continue.
     if [ "$1" -gt 1 ] && systemctl is-active --quiet weir.service; then
         systemctl reload weir.service || :
     fi

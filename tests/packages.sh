@@ -13,7 +13,7 @@ root=$work/root packages=$work/packages notify=
 passed=0
 finish() {
     [ -z "$notify" ] || kill "$notify" 2>/dev/null || true
-    # Processes of the roots, if a check failed.
+    # Ends processes that still run in the roots if a check failed.
     for process in /proc/[0-9]*; do
         case $(readlink "$process/root" 2>/dev/null) in "$work"/*) kill -9 "${process##*/}" 2>/dev/null || true ;; esac
     done

@@ -16,8 +16,8 @@ programs=fuzz/target/$host/release
 all=$(sed -n 's/^name = "\(.*\)"$/\1/p' fuzz/Cargo.toml | grep -v '^weir-fuzz$')
 targets=("$@")
 [ $# -gt 0 ] || mapfile -t targets <<<"$all"
-# No sanitizer: except for two modules the program is safe Rust, and runs several times as often without one. Overflows and
-# assertions are checked.
+# No sanitizer is used: except for two modules the program is safe Rust, and without a sanitizer it runs several times as often.
+# Overflows and assertions are checked.
 #
 # Selected targets are built one by one, because every target program contains all the code and takes long to link.
 if [ $# -eq 0 ]; then

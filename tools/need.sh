@@ -51,7 +51,7 @@ if [ ${#packages[@]} -gt 0 ] && { [ -n "$only_report" ] || ! command -v apt-get 
 fi
 [ -z "$only_report" ] || exit 0
 
-# Both lists first, so that there is time to interrupt before anything is installed.
+# Both lists are printed first, so that there is time to interrupt before anything is installed.
 [ ${#packages[@]} -eq 0 ] || echo "going to install with apt-get: ${packages[*]}"
 if [ ${#sources[@]} -gt 0 ]; then
     if command -v go >/dev/null 2>&1; then

@@ -17,7 +17,7 @@ export SOURCE_DATE_EPOCH
 rm -rf "$stage" "$debug"
 mkdir -p "$out" "$stage"/{usr/sbin,usr/share/man/man5,usr/share/man/man8,usr/share/doc/weir/examples,completions}
 
-# The program without its debug information, which gets a file that debuggers find by the build ID.
+# Removes the debug information from the program and writes it to a file that debuggers find by the build ID.
 id=$(readelf -n "$weir" | sed -n 's/.*Build ID: //p')
 if [ -z "$id" ]; then
     echo "$weir has no build ID: link it with -Wl,--build-id" >&2

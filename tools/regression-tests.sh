@@ -23,7 +23,7 @@ fi
 list=$here/docs/regression-tests.tsv
 logs=$(mktemp -d) || exit 1
 trap 'rm -rf -- "$logs"' EXIT
-# A copy, under the name that drivers know: a concurrent build does not affect it.
+# Uses a copy, under the name that drivers know, so that a concurrent build does not affect it.
 cp -- "$program" "$logs/haproxy" || exit 1
 export HAPROXY_PROGRAM=$logs/haproxy TMPDIR=$logs VTEST=${VTEST:-} logs tests list
 # As in HAProxy's own script: memory is poisoned, assertions are strict, and warnings are fatal.

@@ -50,7 +50,7 @@ if [ -z "$profile" ]; then
     # The gzip encoder is written without unpredictable branches. A profile makes the compiler put some back, which costs 5 %.
     "$(profdata)" merge --no-function=compress7deflate -o "$profile" "$counts"
 fi
-# Cargo sees neither the flag nor the file: a build with another profile starts from nothing.
+# Cargo sees neither the flag nor the file, so a build with another profile must start from nothing.
 sum=$(sha256sum <"$profile")
 if [ "$(cat "$target/trained/profile" 2>/dev/null)" != "$sum" ]; then
     rm -rf "$target/trained"

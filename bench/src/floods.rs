@@ -15,11 +15,11 @@ use crate::frames::{
 pub enum End {
     /// The server sends GOAWAY with this code.
     Told(u32),
-    /// It is processed completely, or ended with ENHANCE_YOUR_CALM, depending on how much arrives at once.
+    /// The flood is processed completely, or ended with ENHANCE_YOUR_CALM, depending on how much arrives at once.
     Bounded,
 }
 
-/// A flood: bytes sent once, and bytes sent repeatedly, which depend on the iteration.
+/// A flood: bytes that are sent once, and bytes that are sent repeatedly and depend on the iteration.
 pub struct Flood {
     /// The name of the flood.
     pub name: &'static str,

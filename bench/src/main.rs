@@ -23,7 +23,7 @@ fn main() -> ExitCode {
         print!("{}", help());
         return ExitCode::SUCCESS;
     };
-    // Parts of the benchmarks, called by their scripts.
+    // These are parts of the benchmarks, which their scripts call.
     match name.as_str() {
         "generator" => return ended(generator::run().map_err(|error| error.to_string())),
         "forwarder" => return ended(generator::forward(rest).map_err(|error| error.to_string())),

@@ -12,7 +12,7 @@ pub(crate) struct Benchmark {
     pub(crate) about: &'static str,
     /// The required programs and headers, as `tools/need.sh` accepts them.
     pub(crate) needs: &'static [&'static str],
-    /// Run one after the other.
+    /// The steps, which run one after the other.
     pub(crate) steps: &'static [Step],
 }
 
@@ -20,7 +20,7 @@ pub(crate) struct Benchmark {
 pub(crate) enum Step {
     /// Runs cargo.
     Cargo(&'static [&'static str]),
-    /// Builds the binary of `make release`. Later scripts measure that one, and get the plain release build as a third argument.
+    /// Builds the binary of `make release`. Later scripts measure that binary, and get the plain release build as a third argument.
     Profiled,
     /// Builds Weir and this program with the profile `release`, and runs the script `bench/NAME.sh` with
     /// their paths.

@@ -31,7 +31,7 @@ pub struct Ports {
 
 struct Shared {
     ports: Ports,
-    /// Whether it offers DNS challenges too, which it takes for met.
+    /// Whether the server also offers DNS challenges, which it considers met.
     has_dns: AtomicBool,
     authority: Authority,
     state: Mutex<State>,
@@ -67,19 +67,19 @@ impl Acme {
         Acme { shared, origin }
     }
 
-    /// Offers DNS challenges too, without a lookup of their records.
+    /// Also offers DNS challenges, without a lookup of their records.
     #[must_use]
     pub fn with_dns(self) -> Acme {
         self.shared.has_dns.store(true, Relaxed);
         self
     }
 
-    /// Returns its port of 127.0.0.1.
+    /// Returns the server's port of 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.origin.port()
     }
 
-    /// Returns the URL of its directory.
+    /// Returns the URL of the server's directory.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}/dir", self.origin.port())
     }
@@ -280,8 +280,8 @@ fn problem(kind: &str, more: &str) -> Vec<u8> {
     response("400 Bad Request", "application/problem+json", more, &body.to_string())
 }
 
-/// Connects for `name` with the challenge protocol, sends a request after the handshake, and returns the client's output including
-/// the certificate as text.
+/// Connects for `name` with the challenge protocol, sends a request after the handshake, and returns the client's output, which
+/// includes the certificate as text.
 fn by_tls(port: u16, name: &str) -> String {
     let mut child = Command::new("openssl")
         .args(["s_client", "-connect", &format!("127.0.0.1:{port}"), "-servername", name])

@@ -1,4 +1,4 @@
-//! Test certificates created with the machine's `openssl`: a CA and the certificates it signs.
+//! Test certificates created with the machine's `openssl`: a CA and the certificates that it signs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -36,13 +36,13 @@ pub struct Record {
 /// A request received by an application.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// Its request id.
+    /// The request id.
     pub id: u16,
-    /// Whether the connection stays open after it.
+    /// Whether the connection stays open after the request.
     pub keeps: bool,
-    /// Its parameters, in order.
+    /// The parameters, in order.
     pub parameters: Vec<(String, String)>,
-    /// Its body.
+    /// The body.
     pub body: Vec<u8>,
 }
 
@@ -168,12 +168,12 @@ pub fn record(kind: u8, id: u16, content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Encodes output of a request, in as many records as it takes.
+/// Encodes output of a request, in as many records as needed.
 pub fn output(id: u16, text: &[u8]) -> Vec<u8> {
     text.chunks(65535).flat_map(|piece| record(kind::STDOUT, id, piece)).collect()
 }
 
-/// Encodes the end of a request; `how` is its protocol status.
+/// Encodes the end of a request; `how` is the protocol status.
 pub fn end(id: u16, how: u8) -> Vec<u8> {
     record(kind::END_REQUEST, id, &[0, 0, 0, 0, how, 0, 0, 0])
 }

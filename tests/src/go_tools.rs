@@ -14,7 +14,7 @@ pub fn of_go(name: &str) -> Option<PathBuf> {
     let found = places.into_iter().map(|place| place.join(name)).find(|file| file.is_file());
     if found.is_none() {
         let test = std::thread::current().name().unwrap_or("a test").to_owned();
-        // Bypasses the test harness's output capture, so that the message is seen.
+        // Bypasses the output capture of the test harness, so that the message is visible.
         let _ = writeln!(
             std::io::stderr(),
             "SKIPPED: {test}: {name} is not installed (`make tools` installs it where Go 1.24 or newer is)"

@@ -20,7 +20,7 @@ fn path() -> PathBuf {
 }
 
 impl Haproxy {
-    /// Starts it with a configuration and waits until `port` of 127.0.0.1 accepts connections.
+    /// Starts HAProxy with a configuration and waits until `port` of 127.0.0.1 accepts connections.
     pub fn start(configuration: &str, port: u16) -> Haproxy {
         let file = scratch("haproxy").file("haproxy.cfg");
         std::fs::write(&file, configuration).expect("the temporary directory takes files");
@@ -38,7 +38,7 @@ impl Haproxy {
         running
     }
 
-    /// Returns its version, major and minor.
+    /// Returns the version of HAProxy, major and minor.
     pub fn version() -> (u32, u32) {
         let said = Command::new(path()).arg("-v").output().expect("haproxy runs").stdout;
         let said = String::from_utf8_lossy(&said).into_owned();

@@ -1,6 +1,6 @@
 //! Shared code of the end-to-end tests.
 //!
-//! [`Weir`] starts the program on ports that the kernel chose, [`Origin`] is a server for it to talk to, [`client`] a client that
+//! [`Weir`] starts the program on ports that the kernel chose, [`Origin`] is a server that it connects to, [`client`] a client that
 //! shows every byte, and [`targets`] are the fuzz targets. No test sleeps for a fixed time before an assertion: conditions are
 //! polled until a deadline. Used by the tests in `tests/tests` and by `fuzz`.
 
@@ -53,7 +53,8 @@ pub use program::{Verdict, Weir, ask, check, program, statistics};
 pub use scratch::Scratch;
 pub use statistics::Statistics;
 
-/// How long anything may take before a test gives up: far more than it usually takes, so that a busy machine does not fail a test.
+/// How long an operation may take before a test fails. This is far more than operations usually take, so that a busy machine does
+/// not fail a test.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The root of the workspace.
@@ -76,12 +77,12 @@ pub fn recipe(name: &str, port: u16, addresses: &[(&str, u16)]) -> String {
 
 /// Returns a port of 127.0.0.1 on which nothing listens. It is reserved for the calling thread, and each test has its own thread.
 ///
-/// The kernel may give a port that is merely free to another test's origin before the program binds it. A socket that is bound to
-/// the port without listening prevents that, but does not prevent binding the port explicitly: the program and the standard library
-/// set `SO_REUSEADDR`, as this does.
+/// If a port were only free, the kernel might assign it to another test's origin before the program binds it. A socket that is
+/// bound to the port without listening prevents that, and still permits that the port is bound explicitly, because the program and
+/// the standard library set `SO_REUSEADDR`, as this function does.
 pub fn free_port() -> u16 {
     thread_local! {
-        /// Programs started by tests do not inherit these.
+        /// Programs that tests start do not inherit these sockets.
         static HELD: RefCell<Vec<Socket>> = const { RefCell::new(Vec::new()) };
     }
     let bound = || {
@@ -96,8 +97,8 @@ pub fn free_port() -> u16 {
     bound().ok().flatten().expect("a port of the loopback interface").port()
 }
 
-/// Returns a port of 127.0.0.1 that neither accepts nor refuses connections: its backlog is full. The returned connections keep it
-/// full.
+/// Returns a port of 127.0.0.1 that neither accepts nor refuses connections, because its backlog is full. The returned connections
+/// keep it full.
 pub fn full_port() -> (TcpListener, Vec<TcpStream>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");
     let address = listener.local_addr().expect("a bound socket has an address");

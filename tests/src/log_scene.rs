@@ -59,7 +59,7 @@ pub fn slowly(port: u16, pieces: &[&str]) -> Option<Response> {
     let mut client = Client::connect(port);
     for (number, piece) in pieces.iter().enumerate() {
         if number > 0 {
-            // These tests are about slow clients, so time has to pass.
+            // These tests are about slow clients, so time must pass.
             let until = Instant::now() + Duration::from_millis(PAUSE);
             while Instant::now() < until {
                 std::thread::park_timeout(until - Instant::now());

@@ -23,7 +23,7 @@ impl Collector {
         Self::default()
     }
 
-    /// Returns its port of 127.0.0.1.
+    /// Returns the collector's port of 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.0.local_addr().expect("a bound socket has an address").port()
     }

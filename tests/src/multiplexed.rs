@@ -1,4 +1,4 @@
-//! An HTTP/2 endpoint that sends raw frames and returns the received ones. It only knows the frame format; validity is up to the
+//! An HTTP/2 endpoint that sends raw frames and returns the received ones. It knows only the frame format; validity is up to the
 //! test.
 
 use std::io::{Read, Write};
@@ -133,7 +133,7 @@ impl Frames {
                 return Some(frame);
             }
             if frame.kind == HEADERS {
-                // The compression table must be kept in step.
+                // The compression table must be updated in step with the peer's.
                 self.fields(&frame);
             }
         }

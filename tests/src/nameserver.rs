@@ -1,4 +1,4 @@
-//! A name server for the program to query: over UDP and TCP on one port, with a zone that the test can change.
+//! A name server that the program queries: over UDP and TCP on one port, with a zone that the test can change.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -13,11 +13,11 @@ use hickory_proto::rr::{Name, RData, Record, RecordType};
 /// The data of a name.
 #[derive(Debug, Clone)]
 pub enum Zone {
-    /// Its addresses; the answer has those of the requested family.
+    /// Addresses of the name. The answer has those of the requested family.
     Addresses(Vec<&'static str>),
-    /// Its SRV records: weight, port, host, and the host's address if the answer includes it.
+    /// SRV records of the name: weight, port, host, and the host's address if the answer includes it.
     Services(Vec<(u16, u16, &'static str, Option<&'static str>)>),
-    /// Its TXT records.
+    /// TXT records of the name.
     Texts(Vec<String>),
     /// Addresses, but only over TCP: UDP answers are truncated.
     Long(Vec<&'static str>),
@@ -71,7 +71,7 @@ impl NameServer {
         self.shared.zone.lock().expect("no holder panics").insert(name.to_ascii_lowercase(), said);
     }
 
-    /// Returns its port of 127.0.0.1.
+    /// Returns the server's port of 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.address.port()
     }

@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 pub struct OpensslServer {
     child: Child,
     input: ChildStdin,
-    /// The lines it prints; reading them consumes them.
+    /// The lines that the server prints. Reading a line removes it.
     pub said: Box<dyn Iterator<Item = String> + Send>,
 }
 

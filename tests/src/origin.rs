@@ -1,4 +1,4 @@
-//! A server for the program to talk to: one thread per connection, and a function that answers requests.
+//! A server that the program connects to: one thread per connection, and a function that answers requests.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -66,7 +66,7 @@ impl Origin {
         Origin { address, stop, connections, requests: Arc::default() }
     }
 
-    /// Returns its port of 127.0.0.1.
+    /// Returns the server's port of 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
@@ -85,7 +85,7 @@ impl Origin {
 impl Drop for Origin {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        // The thread waits in `accept`: a last connection wakes it up.
+        // The thread waits in `accept`, and a last connection wakes it.
         let _ = TcpStream::connect(self.address);
     }
 }

@@ -12,15 +12,15 @@ use crate::{Authority, Scratch, eventually, free_port, scratch};
 /// The settings of a Pebble.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Settings<'a> {
-    /// The port of 127.0.0.1 of its name server.
+    /// The port of 127.0.0.1 of the name server that Pebble queries.
     pub names: u16,
     /// The port at which HTTP challenges are validated.
     pub http: u16,
     /// The port at which TLS challenges are validated.
     pub tls: u16,
-    /// Percentage of nonces it refuses.
+    /// The percentage of nonces that Pebble refuses.
     pub refuses: u8,
-    /// A key, in base64url, with its key id: accounts must be bound to it.
+    /// A key, in base64url, with its key id: accounts must be bound to the key.
     pub binding: Option<(&'a str, &'a str)>,
 }
 
@@ -82,17 +82,17 @@ impl Pebble {
         Some(pebble)
     }
 
-    /// Returns the URL of its directory.
+    /// Returns the URL of Pebble's directory.
     pub fn url(&self) -> String {
         format!("https://localhost:{}/dir", self.port)
     }
 
-    /// Returns the path of the CA certificate that signed its own certificate.
+    /// Returns the path of the CA certificate that signed Pebble's own certificate.
     pub fn authority(&self) -> PathBuf {
         self.authority.own()
     }
 
-    /// Returns its log.
+    /// Returns Pebble's log.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.directory.join("log")).unwrap_or_default()
     }

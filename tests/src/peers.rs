@@ -17,7 +17,7 @@ pub enum Kind {
     MariaDb,
     Redis,
     OpenLdap,
-    /// Runs the scripts that are in its [`Peer::files`].
+    /// Runs the scripts that are in the server's [`Peer::files`].
     Php,
 }
 
@@ -74,7 +74,7 @@ impl Peer {
         peer
     }
 
-    /// Returns the account it runs as: some refuse to run as root.
+    /// Returns the account under which the server runs, because some servers refuse to run as root.
     fn user(&self) -> Option<(u32, u32)> {
         match self.kind {
             Kind::Postgres => account("postgres"),
@@ -83,7 +83,7 @@ impl Peer {
         }
     }
 
-    /// Returns the directory of its files.
+    /// Returns the directory of the server's files.
     pub fn files(&self) -> PathBuf {
         self.directory.join("data")
     }
@@ -103,7 +103,7 @@ impl Peer {
         std::fs::read_to_string(self.directory.join("log")).unwrap_or_default()
     }
 
-    /// Creates its files.
+    /// Creates the server's files.
     fn prepare(&self) {
         let data = self.directory.join("data");
         std::fs::create_dir(&data).expect("the temporary directory takes directories");
@@ -117,7 +117,7 @@ impl Peer {
                 self.command("initdb").args(["-U", "weir", "-A", "trust", "-D"]).arg(&data).status()
             }
             Kind::MariaDb => {
-                // The account that checks log in with: without a password, from anywhere.
+                // The account with which checks log in: without a password, from anywhere.
                 write(&self.directory.join("init.sql"), "CREATE USER IF NOT EXISTS 'weir'@'%';\n");
                 self.command("mariadb-install-db")
                     .args(["--no-defaults", "--skip-test-db", "--auth-root-authentication-method=normal"])
@@ -185,7 +185,7 @@ impl Peer {
         assert!(ready, "{:?} takes no connection: {}", self.kind, self.log());
     }
 
-    /// Stops it cleanly, so that it can be started again.
+    /// Stops the server cleanly, so that it can be started again.
     pub fn stop(&mut self) {
         let Some(mut child) = self.child.take() else { return };
         // On SIGTERM, PostgreSQL waits for its clients.

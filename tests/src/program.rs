@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use crate::statistics::Statistics;
 use crate::{Scratch, eventually, scratch, workspace};
 
-/// Returns the path of the program: `WEIR`, or the one that cargo builds here.
+/// Returns the path of the program: `WEIR`, or the binary that cargo builds.
 pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| std::env::var_os("WEIR").map_or_else(build, PathBuf::from))
@@ -42,7 +42,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Returns whether it was accepted without errors; it need not have listeners.
+    /// Returns whether the configuration was accepted without errors; it need not have listeners.
     pub fn accepted(&self) -> bool {
         self.code == Some(0) && self.alerts().is_empty()
     }
@@ -65,7 +65,7 @@ impl Verdict {
     fn of(&self, severity: &str) -> Vec<&str> {
         let lines = self.messages.lines().filter(|line| line.starts_with(severity));
         let texts = lines.filter_map(|line| line.split_once(" : ").map(|(_, text)| text));
-        // HAProxy omits it from messages of the checks after parsing.
+        // HAProxy omits the prefix in messages of the checks after parsing.
         texts.map(|text| text.strip_prefix("config : ").unwrap_or(text)).collect()
     }
 }
@@ -86,7 +86,7 @@ pub fn check(file: &Path, directory: &Path) -> Verdict {
 /// Returns the answer to a command on a runtime socket.
 pub fn ask(socket: &Path, command: &str) -> String {
     let mut answer = None;
-    // A master that re-executes itself drops the connections it has just accepted.
+    // A master that re-executes itself drops the connections that it has just accepted.
     eventually(|| {
         answer = try_ask(socket, command).ok();
         answer.is_some()
@@ -121,12 +121,12 @@ impl Weir {
         Weir::start_with(configuration, &["-db"], ports)
     }
 
-    /// Starts it with arguments other than `-db` before the file.
+    /// Starts the program with arguments other than `-db` before the file.
     pub fn start_with(configuration: &str, arguments: &[&str], ports: &[u16]) -> Weir {
         Weir::start_by(Command::new(program()), configuration, arguments, ports)
     }
 
-    /// Starts it with a prepared command, for example for its environment.
+    /// Starts the program by a prepared command, for example one with another environment.
     pub fn start_by(mut command: Command, configuration: &str, arguments: &[&str], ports: &[u16]) -> Weir {
         let directory = scratch("run");
         let file = directory.join("haproxy.cfg");
@@ -174,7 +174,7 @@ impl Weir {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits for the process to end by itself. Returns its exit code, or `None` if it did not end or a signal ended it.
+    /// Waits until the process ends on its own. Returns its exit code, or `None` if it did not end or a signal ended it.
     pub fn await_end(&mut self) -> Option<i32> {
         eventually(|| !self.is_running());
         self.child.try_wait().ok().flatten().and_then(|status| status.code())
@@ -185,14 +185,14 @@ impl Weir {
         &self.directory
     }
 
-    /// Sends it the signal of that name (`USR1`).
+    /// Sends the process the signal of that name (`USR1`).
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
         assert!(sent.is_ok_and(|status| status.success()), "SIG{name} was not sent");
     }
 
-    /// Returns the answer to a command on the runtime socket `runtime` in its directory, which the configuration must have (`stats
-    /// socket runtime level admin`).
+    /// Returns the answer to a command on the runtime socket `runtime` in the directory of the run. The configuration must have
+    /// that socket (`stats socket runtime level admin`).
     pub fn ask(&self, command: &str) -> String {
         ask(&self.directory.join("runtime"), command)
     }
@@ -211,14 +211,14 @@ impl Weir {
         statistics(&self.directory.join("runtime"))
     }
 
-    /// Waits until it has written `text` to standard error; returns false after [`PATIENCE`].
+    /// Waits until the process has written `text` to standard error; returns false after [`PATIENCE`].
     ///
     /// [`PATIENCE`]: crate::PATIENCE
     pub fn says(&self, text: impl AsRef<str>) -> bool {
         eventually(|| self.messages().contains(text.as_ref()))
     }
 
-    /// Returns its standard error so far.
+    /// Returns the standard error of the process so far.
     pub fn messages(&self) -> String {
         std::fs::read_to_string(self.directory.join("messages")).unwrap_or_default()
     }

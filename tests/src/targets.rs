@@ -88,7 +88,7 @@ pub const TARGETS: &[Target] = &[
 /// forms.
 pub fn config(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    // Files named in a configuration are read: devices would never end.
+    // Files that a configuration names are read, and devices would never end.
     if text.contains("/dev") || text.contains("/proc") || text.contains("..") {
         return;
     }
@@ -129,7 +129,7 @@ fn message(bytes: &[u8], options: &ParseOptions, parse: Parse, body: fn(&Head) -
     let whole = parse(bytes, &mut head, options);
     let mut gradual = Head::new();
     let mut by_piece = Ok(ParseStatus::Partial);
-    // Not every length of a long message is tried.
+    // For a long message, only some of the lengths are tried.
     let step = bytes.len().div_ceil(512).max(1);
     for end in (0..bytes.len()).step_by(step).chain([bytes.len()]) {
         by_piece = parse(&bytes[..end], &mut gradual, options);
@@ -140,7 +140,7 @@ fn message(bytes: &[u8], options: &ParseOptions, parse: Parse, body: fn(&Head) -
     match (whole, by_piece) {
         (Ok(one), Ok(other)) => assert_eq!(one, other, "one piece or many"),
         (Err(one), Err(other)) => assert_eq!(one.kind, other.kind, "one piece or many"),
-        // Errors in a long line are only detected once its end has arrived.
+        // An error in a long line is only detected once the end of the line has arrived.
         (Err(one), Ok(ParseStatus::Partial)) => {
             let ended = parse(&[bytes, b"\r\n\r\n"].concat(), &mut gradual, options);
             assert_eq!(ended.err().map(|other| other.kind), Some(one.kind), "one piece or many");
@@ -218,8 +218,8 @@ fn dechunk(pieces: &[&[u8]]) -> Option<(Vec<u8>, Option<usize>)> {
     Some((payload, None))
 }
 
-/// Checks that a PROXY header consumes no more than the input, needs all consumed bytes, and that its addresses survive a round
-/// trip; IPv4-mapped IPv6 addresses are written as IPv4.
+/// Checks that a PROXY header consumes no more than the input, that it needs all consumed bytes, and that its addresses survive a
+/// round trip; IPv4-mapped IPv6 addresses are written as IPv4.
 pub fn proxy_protocol(bytes: &[u8]) {
     let Ok(Some(header)) = proxy_protocol::parse(bytes) else { return };
     assert!(header.length <= bytes.len());
@@ -259,7 +259,7 @@ pub fn netscaler(bytes: &[u8]) {
     assert_eq!(header.source.is_ipv4(), header.destination.is_ipv4());
 }
 
-/// Checks that a log format is refused or writes a line, and that one that is all JSON writes JSON.
+/// Checks that a log format is refused or writes a line, and that a format that is all JSON writes JSON.
 pub fn log_format(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Some(plan) = with_log_format(&quoted(&text)) else { return };
@@ -280,7 +280,7 @@ pub fn log_format(bytes: &[u8]) {
             );
         }
     }
-    // Compiling again must succeed: nothing of a plan outlives it.
+    // Compiling again must succeed, because nothing of a plan outlives it.
     static FIRST: OnceLock<bool> = OnceLock::new();
     assert!(*FIRST.get_or_init(|| with_log_format("%ci").is_some()), "a plain format is accepted");
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::Weir;
 
-/// Returns the output of `openssl s_client` for a handshake with a port of 127.0.0.1; it sends nothing.
+/// Returns the output of `openssl s_client` for a handshake with a port of 127.0.0.1; the client sends nothing.
 pub fn handshake(port: u16, arguments: &[&str]) -> String {
     let output = Command::new("openssl")
         .args(["s_client", "-connect", &format!("127.0.0.1:{port}")])

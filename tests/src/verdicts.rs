@@ -1,6 +1,6 @@
 //! Configurations with their expected verdicts, read from the files in `tests/verdicts`. Used by `tests/verdicts.rs`.
 //!
-//! A file is a list of frames and cases. The lines of a frame begin with `|`; one of them is `@`, the place for the lines of a
+//! A file is a list of frames and cases. The lines of a frame begin with `|`; one of them is `@`, which stands for the lines of a
 //! case. A case is a line that begins with its verdict; `+` continues it. It may be followed by part of the expected message
 //! (`says:`; `weir says:` if HAProxy's wording differs), and by HAProxy's verdict if that differs (`haproxy: <verdict>, <reason>`).
 
@@ -44,7 +44,7 @@ pub struct Case {
     pub text: String,
     /// Weir's verdict.
     pub fate: Fate,
-    /// A part of Weir's messages, and whether HAProxy's have it too.
+    /// A part of Weir's messages, and whether HAProxy's messages contain it too.
     pub says: Option<(String, bool)>,
     /// HAProxy's verdict.
     pub haproxy: Fate,

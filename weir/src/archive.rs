@@ -18,7 +18,7 @@ pub(crate) fn write(path: &Path) -> Result<(), String> {
     let cannot = |error: io::Error| format!("-dA: cannot write {}: {error}", path.display());
     let mut archive = BufWriter::new(File::create(path).map_err(cannot)?);
     for object in system::objects() {
-        // A file may be mapped though it was deleted.
+        // A file may be mapped although it was deleted.
         let Ok(bytes) = std::fs::read(&object.path) else { continue };
         add(&mut archive, &object.path, &bytes).map_err(cannot)?;
     }

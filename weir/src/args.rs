@@ -22,7 +22,7 @@ pub(crate) enum ProgramAction {
     VersionAndBuild,
     /// `-vq`: print only the version.
     VersionAlone,
-    /// `-vqs`, `-vqb`: the branch.
+    /// `-vqs`, `-vqb`: print the branch.
     Branch,
     /// `-h`, `--help`.
     Help,
@@ -37,7 +37,7 @@ pub(crate) enum ProgramAction {
 pub(crate) struct CommandLineArgs {
     /// The action to perform.
     pub(crate) action: ProgramAction,
-    /// `-f`, and the arguments after `--`: files and directories in order.
+    /// `-f`, and the arguments after `--`: files and directories, in order.
     pub(crate) files: Vec<PathBuf>,
     /// The condition of `-cc`.
     pub(crate) condition: String,
@@ -69,7 +69,7 @@ pub(crate) struct CommandLineArgs {
     pub(crate) pidfile: Option<PathBuf>,
     /// `-dK`: classes of keywords to print.
     pub(crate) dump_keywords: Option<String>,
-    /// `-dC`: print the configuration as read; unless the key is 0, private data are replaced by hashes made with it.
+    /// `-dC`: print the configuration as read. Unless the key is 0, private data are replaced by hashes made with it.
     pub(crate) dump_configuration: Option<u32>,
     /// `-dD`.
     pub(crate) diagnostics: bool,
@@ -101,7 +101,7 @@ pub(crate) struct CommandLineArgs {
     pub(crate) archive: Option<PathBuf>,
     /// `-dt`: traces printed on standard error, each `name:level:verbosity`.
     pub(crate) traces: Option<String>,
-    /// Known flags that have no effect here.
+    /// Known flags that have no effect in Weir.
     pub(crate) ineffective: Vec<String>,
     /// `-dT`: do not use kernel TLS.
     pub(crate) no_kernel_tls: bool,
@@ -185,7 +185,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
             "-dL" => args.dump_objects = true,
             "-dr" => args.ignore_resolution = true,
             "-dT" => args.no_kernel_tls = true,
-            // HAProxy's fast forwarding and zero-copy forwarding are both splicing here.
+            // HAProxy's fast forwarding and zero-copy forwarding are both splicing in Weir.
             "-dS" | "-dF" | "-dZ" => args.no_splice = true,
             "-dR" => args.no_reuseport = true,
             "-dG" => {
@@ -307,13 +307,13 @@ other than `quiet` needs a name. `show trace` on the runtime socket lists the na
   -dth1,h2:proto:simple HTTP/1 on level error and HTTP/2 on level proto
 ";
 
-/// Parses a limit: no limit if the text does not begin with a number or the number is 0, as in HAProxy.
+/// Parses a limit. As in HAProxy, no limit applies if the text does not begin with a number or the number is 0.
 fn limit<T: std::str::FromStr + Default + PartialEq>(text: &str) -> Option<T> {
     let end = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     text[..end].parse().ok().filter(|limit| *limit != T::default())
 }
 
-/// Takes process ids up to the next flag; there may be none, as in HAProxy.
+/// Takes process ids up to the next flag. There may be none, as in HAProxy.
 fn take_pids(words: &mut std::iter::Peekable<impl Iterator<Item = OsString>>, pids: &mut Vec<i32>) {
     while let Some(pid) =
         words.peek().and_then(|word| word.to_str()?.parse::<i32>().ok()).filter(|pid| *pid > 0)

@@ -91,7 +91,7 @@ fn start(
         }
         system::write_pidfile(global)?;
     }
-    // Files belong to the user who starts the program, and are opened before it changes its root.
+    // These files belong to the user who starts the program, so they are opened before the program changes its root.
     proxy::log::open_mirrors(&plan)?;
     proxy::log::open_inherited(&plan);
     if !global.daemon {
@@ -132,14 +132,14 @@ fn prepare(
     system::try_tables(plan, memory, messages)?;
     let limits = system::ProcessLimits { memory, ..system::limits(plan, messages)? };
     let inherited = match resumed {
-        // `-x` with a path is only for the first start of a master, except that `/dev/null`, which forbids taking sockets over,
-        // always applies.
+        // `-x` with a path applies only to the first start of a master. An exception is `/dev/null`, which forbids that sockets are
+        // taken over; it always applies.
         Some(state) if args.take_over.as_deref() != Some(Path::new("/dev/null")) => {
             master::sockets(state, messages)
         }
         _ => system::take_over(args.take_over.as_deref(), plan.global.master_worker, messages)?,
     };
-    // Once it listens, a process may be asked to finish or to pause: such signals wait until they can be handled.
+    // Once this process listens, it may be asked to finish or to pause. Such signals wait until they can be handled.
     process::hold_signals(true);
     let bound = bind(plan, inherited, &limits, args).map_err(|failures| {
         failures.lines().for_each(|failure| messages.say(Severity::Alert, failure));
@@ -148,7 +148,7 @@ fn prepare(
     Ok((limits, bound))
 }
 
-/// Binds all sockets. The processes to be replaced are asked to release addresses that cannot be shared.
+/// Binds all sockets. Processes that this one replaces are asked to release addresses that cannot be shared.
 fn bind(
     plan: &Plan,
     mut inherited: Inherited,
@@ -168,12 +168,12 @@ fn bind(
             return bound;
         }
     }
-    // This process fails, so the others resume.
+    // This process has failed, so the other processes resume.
     system::signal(old(), rustix::process::Signal::TTIN);
     bound
 }
 
-/// How often binding to an address in use is retried, and the pause in between.
+/// How often binding to an address in use is retried, and the pause between the attempts.
 const RETRIES: u32 = 100;
 const RETRY: Duration = Duration::from_millis(10);
 
@@ -231,7 +231,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let reloader = Arc::new(Reloader::new(common.clone(), process_in_use.clone(), args));
     common.runtime.reload_by(reloader.clone());
     crate::messages::serve();
-    // Signals are set up before connections can use up the descriptors.
+    // Signal handlers are set up before connections can use up the descriptors.
     let signals = signals::watch()?;
     let ready = Arc::new(Barrier::new(threads));
     for (index, share) in listeners::share(bound, threads).into_iter().enumerate() {
@@ -341,7 +341,7 @@ async fn work(
     if let Some(link) = link {
         obey(link, &common);
     }
-    // Nothing of a plan is kept beyond its lifetime.
+    // Nothing of a plan is kept after the plan ends.
     drop((worker, desk, common, peers, ready));
     std::future::pending::<()>().await;
 }
@@ -389,7 +389,7 @@ fn watch(limit: Option<Duration>, in_use: &Arc<InUse>, process: &Arc<Process>, m
     }
 }
 
-/// Sets the number of descriptors from which on idle connections and pipes are closed.
+/// Sets the number of descriptors from which idle connections and pipes are closed.
 fn limit_descriptors(plan: &Plan, process: &Process, limits: &system::ProcessLimits) {
     let tune = &plan.global.tune;
     let share = |percent: u32| {

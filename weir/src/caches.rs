@@ -72,7 +72,7 @@ pub(crate) fn serve(shared: &Arc<Shared>, is_first: bool, messages: MessageForma
     }
 }
 
-/// Closes the directories of `plan` that `new` does not use, so that other caches may take them.
+/// Closes the directories of `plan` that `new` does not use, so that other caches may use them.
 pub(crate) fn let_go(plan: &Plan, new: Option<&Plan>) {
     let stays =
         |store: &&Arc<Store>| new.is_some_and(|new| new.caches.iter().any(|other| Arc::ptr_eq(other, store)));

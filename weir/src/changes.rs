@@ -55,7 +55,7 @@ const GLOBAL: &[&str] = &[
     "tune.pattern.cache-size",
 ];
 
-/// Returns the changes in the new plan that a running process cannot make.
+/// Returns the changes in the new plan that cannot be made in a running process.
 pub(crate) fn refused(old: &Plan, new: &Plan) -> Vec<String> {
     let global = |plan: &Plan| -> Vec<(String, String)> {
         let sections = plan.source.iter().filter(|section| &*section.kind == "global");
@@ -103,7 +103,7 @@ pub(crate) fn refused(old: &Plan, new: &Plan) -> Vec<String> {
     all
 }
 
-/// Describes the `peers` sections, which live as long as the process.
+/// Describes the `peers` sections, which exist as long as the process.
 fn peers(plan: &Plan) -> Vec<String> {
     let lines = plan.source.iter().filter(|section| &*section.kind == "peers");
     let lines = lines.map(|section| format!("{} {:?}", section.title(), section.lines));
@@ -111,7 +111,7 @@ fn peers(plan: &Plan) -> Vec<String> {
     let made = sections.flat_map(|(proxy, peers)| {
         let name = &proxy.state.name;
         let tables = peers.tables.iter().map(move |shared| {
-            // A table that is written to is created again with each plan.
+            // A table to which another one is written is created again with each plan.
             let target = shared.table.write_to.get().map(|table| table.name());
             format!("{name} {} {:?} {target:?}", shared.name, shared.table.settings)
         });
@@ -144,7 +144,7 @@ fn reversed(plan: &Plan) -> Vec<String> {
     found.collect()
 }
 
-/// Reports servers and backends that were added at run time and are not in the files: they are removed.
+/// Reports servers and backends that were added at run time and are not in the files. The reload removes them.
 pub(crate) fn add_lost(old: &Plan, new: &Plan, differences: &mut Vec<Changed>) {
     for proxy in old.proxies.iter().filter(|proxy| proxy.state.is_backend) {
         let removed = proxy.state.removed.load(Relaxed);
@@ -181,7 +181,7 @@ pub(crate) fn add_lost(old: &Plan, new: &Plan, differences: &mut Vec<Changed>) {
 /// A pattern and its value.
 type ChangedEntry = (Box<[u8]>, Option<Box<[u8]>>);
 
-/// Reports pattern lists that differ from their files, whether list or file was changed.
+/// Reports pattern lists that differ from their files, whether the list or the file was changed.
 pub(crate) fn add_lists(
     old: &sample::pattern::PatternSets,
     new: &sample::pattern::PatternSets,
@@ -222,7 +222,7 @@ pub(crate) fn add_lists(
     }
 }
 
-/// Reports certificates that differ from their files, whether certificate or file was changed.
+/// Reports certificates that differ from their files, whether the certificate or the file was changed.
 pub(crate) fn add_certificates(old: &Plan, new: &Plan, differences: &mut Vec<Changed>) {
     for name in new.tls.certificates() {
         let pem = |plan: &Plan| plan.tls.show(&name, false).map(|shown| shown.contents.to_pem());

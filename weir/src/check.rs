@@ -15,7 +15,8 @@ use crate::{system, version};
 pub(crate) fn plan(args: &CommandLineArgs, messages: MessageFormat) -> Result<Plan, ExitCode> {
     let before = system::priority();
     let Loaded { plan, diagnostics, sources } = config::load(&args.files, &boot(args));
-    // `tune.renice.startup` only applies to reading. A process that may not raise its priority keeps the lower one.
+    // `tune.renice.startup` applies only to the reading of the configuration. A process that may not raise its priority keeps the
+    // lower one.
     if system::priority() != before {
         let _ = system::set_priority(before);
     }
@@ -53,7 +54,7 @@ pub(crate) fn plan(args: &CommandLineArgs, messages: MessageFormat) -> Result<Pl
     if args.action == ProgramAction::Check && warned && !args.quiet {
         say(format_args!("Warnings were found."));
     }
-    // A configuration without listeners is valid, but only a master starts with it: a reload may add some.
+    // A configuration without listeners is valid, but only a master starts with it, because a reload may add some.
     if !listens && !plan.global.master_worker && args.action != ProgramAction::Check {
         return Err(no_listener(messages));
     }
@@ -78,7 +79,7 @@ pub(crate) fn apply(args: &CommandLineArgs, plan: &mut Plan) {
     if let Some(pidfile) = &args.pidfile {
         global.pidfile = Some(pidfile.clone());
     }
-    // systemd waits for the process that it started.
+    // systemd waits for the process that it has started.
     let daemon = global.daemon && !args.notify;
     global.daemon = (daemon || args.daemon) && !args.debug && !args.foreground;
     global.quiet = (global.quiet || args.quiet) && !args.verbose;

@@ -20,18 +20,18 @@ thread_local! {
     static OUTBOX: RefCell<Option<Outbox>> = const { RefCell::new(None) };
 }
 
-/// Reports changes of servers. Created before the plan is known; [`Notifier::bind`] supplies that.
+/// Reports changes of servers. Created before the plan is known; [`Notifier::bind`] sets the plan.
 #[derive(Clone, Default)]
 pub(crate) struct Notifier(Arc<ArcSwapOption<PlanFacts>>);
 
-/// The facts it needs about the plan in use.
+/// The facts about the plan in use that the notifier needs.
 struct PlanFacts {
     shared: Weak<Shared>,
     emails: Emails,
 }
 
 impl Notifier {
-    /// Sets the plan that has the loggers, and the sender of e-mails.
+    /// Sets the plan, which has the loggers, and the sender of e-mails.
     pub(crate) fn bind(&self, shared: &Arc<Shared>, emails: Emails) {
         self.0.store(Some(Arc::new(PlanFacts { shared: Arc::downgrade(shared), emails })));
     }

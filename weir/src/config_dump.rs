@@ -1,7 +1,7 @@
-//! The running state as a configuration (`show config`, `save config`): the configuration as read, with the changes made since. A
-//! process started with it has the same state.
+//! The running state as a configuration (`show config`, `save config`): the configuration as read, with the changes made since
+//! then. A process that is started with it has the same state.
 //!
-//! Disabled frontends and disabled checks become comments, since no keyword expresses them. Changed pattern lists are saved as
+//! Disabled frontends and disabled checks become comments, because no keyword expresses them. Changed pattern lists are saved as
 //! separate files next to the configuration.
 
 use std::fmt::Write as _;
@@ -66,7 +66,7 @@ pub(crate) fn lists(patterns: &PatternSets, beside: &Path) -> Vec<(std::path::Pa
     changed(patterns).into_iter().map(|(number, list)| (file_of(beside, number), content(&list))).collect()
 }
 
-/// Returns the lists from files that were changed since, with their numbers.
+/// Returns the lists that come from files and were changed since then, with their numbers.
 fn changed(patterns: &PatternSets) -> Vec<(u32, Arc<List>)> {
     let named = |list: &&Arc<List>| list.is_changed() && list.name().starts_with(['/', '.']);
     patterns.lists().iter().filter(named).map(|list| (list.number(), list.clone())).collect()
@@ -234,7 +234,7 @@ fn set(words: &mut Vec<String>, name: &str, value: &str) {
     }
 }
 
-/// Splits a line that was written with quotes where needed.
+/// Splits a line that was written with quotes where these are needed.
 fn words(line: &str) -> Vec<String> {
     let (mut all, mut word, mut begun, mut quoted) = (Vec::new(), String::new(), false, false);
     let mut characters = line.chars();

@@ -70,7 +70,7 @@ async fn accept(
             () = stopped() => return,
         };
         let Ok(accepted) = accepted else {
-            // Most likely descriptors ran out: a later attempt may succeed.
+            // The most likely cause is a shortage of descriptors: a later attempt may succeed.
             runtime::timer::sleep(Duration::from_millis(100)).await;
             continue;
         };
@@ -97,12 +97,12 @@ pub(crate) async fn converse(
     let hand_over = exposed.zip(connection.ok()).map(|(exposed, connection)| -> HandOver {
         Box::new(move || {
             Box::pin(async move {
-                // The successor reports what it lacks; its start fails, not this process.
+                // The successor reports what is missing; then its start fails, and this process continues.
                 let _ = tokio::task::spawn_blocking(move || exposed.hand_over(connection)).await;
             })
         })
     });
-    // The client may have gone away.
+    // The client may have closed the connection.
     let _ = if stream.is_tcp() {
         let Ok(stream) = TcpStream::from_std(stream.into_fd().into()) else { return };
         control::socket::session::serve(stream, level, severity, place, hand_over).await

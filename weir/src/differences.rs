@@ -1,7 +1,7 @@
 //! Differences between two configurations in a readable form: added and removed sections, servers and sockets by name, settings
 //! with both values, rules by number.
 //!
-//! Compares the text (`plan::said`), not its effect: a line that is written differently counts as changed even if it means the
+//! Compares the text (`plan::said`), not its effect: a line that is written differently is reported as changed even if it means the
 //! same.
 
 use std::collections::{BTreeMap, HashMap};
@@ -106,7 +106,7 @@ const NAMED: &[&str] = &[
     "dgram-bind",
 ];
 
-/// Keywords that are rules, or work like them: only the number of differences matters.
+/// Keywords that are rules, or work like rules: only the number of differences is reported.
 const RULES: &[&str] = &[
     "http-request",
     "http-response",
@@ -219,7 +219,7 @@ fn setting(what: String, old: &[&str], new: &[&str], changes: &mut Vec<Differenc
     };
     let (before, now) = (old.join(", "), new.join(", "));
     let shows = how == How::Changed && before.len() <= SHORT && now.len() <= SHORT;
-    // An added setting is shown with its value, a server by its name.
+    // An added setting is shown with its value, an added server by its name.
     let named =
         NAMED.iter().any(|keyword| what.starts_with(&format!("{keyword} "))) || what.starts_with("acl ");
     let what = match how {
@@ -229,7 +229,8 @@ fn setting(what: String, old: &[&str], new: &[&str], changes: &mut Vec<Differenc
     changes.push(Difference { how, what, values: shows.then_some((before, now)) });
 }
 
-/// Counts the rules that differ: a replaced rule counts once. If only the order differs, counts the rules that have moved.
+/// Counts the rules that differ. A rule that was replaced is counted once. If only the order differs, counts the rules that have
+/// moved.
 fn rules(old: &[&str], new: &[&str]) -> usize {
     if old == new {
         return 0;

@@ -1,5 +1,5 @@
-//! `-dC`: prints the configuration as it was read, without comments and with conditions and variables resolved; with a key, private
-//! data are hashed so that it can be shown to others (management manual, section 3).
+//! `-dC`: prints the configuration as read, without comments and with conditions and variables resolved. With a key, private data
+//! are hashed, so that the output can be shown to others (management manual, section 3).
 
 use control::anonymous::Anonymous;
 use diag::{Diagnostics, SourceMap};
@@ -88,7 +88,7 @@ fn hidden(words: &[Word], section: bool, with: Anonymous) -> String {
     out.join(" ")
 }
 
-/// Prints every active line, hashed unless the key is 0. Errors are reported later, when the configuration is read for use.
+/// Prints every active line, with hashes unless the key is 0. Errors are reported later, when the configuration is read for use.
 pub(crate) fn print(args: &CommandLineArgs, key: u32) {
     let mut sources = SourceMap::new();
     let Ok(files) = syntax::load(&mut sources, &args.files) else { return };

@@ -26,7 +26,7 @@ impl Emails {
     /// A thread cannot be started.
     pub(crate) fn start(plan: &Plan, failed: &MailFailed) -> io::Result<Self> {
         let start = |mailers: &Arc<Mailers>| Ok((mailers.clone(), Post::start(&mailers.mailers, failed)?));
-        // A script that sends mail replaces this.
+        // A script that sends mail replaces this sender.
         let is_scripted = plan.lua.as_ref().is_some_and(|program| program.sends_mail());
         let posts = plan.mailers.iter().filter(|_| !is_scripted).map(start).collect::<io::Result<_>>()?;
         Ok(Self { posts, hello: machine() })

@@ -1,5 +1,5 @@
-//! The running state of a plan: the state shared by its workers, and its tasks on each worker. A reload replaces it; [`Common`] is what
-//! belongs to the process.
+//! The running state of a plan: the state shared by its workers, and its tasks on each worker. A reload replaces it; state that
+//! belongs to the process is in [`Common`].
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -79,7 +79,7 @@ impl Generation {
     /// The threads for e-mails cannot be started.
     pub(crate) fn new(common: &Common, plan: Arc<Plan>, former: Option<&Plan>) -> Result<Self, String> {
         let Common { process, runtime, notifier, messages, .. } = common;
-        // The callback checks the generation: indices are only valid in this plan.
+        // The callback checks the generation, because indices are only valid in this plan.
         let generation = Arc::new(std::sync::OnceLock::new());
         let moved = {
             let generation = generation.clone();
@@ -187,8 +187,8 @@ impl Generation {
                 let (exposed, worker) = (common.exposed.clone(), Rc::downgrade(worker));
                 tokio::task::spawn_local(async move {
                     task.await;
-                    // `shutdown frontend`: the address is only free once no copy of the socket is left. The copies of a replaced
-                    // plan are gone already.
+                    // `shutdown frontend`: the address is free only once no copy of the socket is left. The copies of a replaced
+                    // plan have already been closed.
                     if worker.upgrade().is_some_and(|worker| !worker.is_old()) {
                         exposed.close_of(bound.owner);
                     }

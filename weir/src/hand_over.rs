@@ -25,7 +25,7 @@ pub(crate) fn receive(path: &Path) -> io::Result<Inherited> {
     receive_over(&UnixStream::connect(path)?)
 }
 
-/// Requests them over an existing connection to the runtime API.
+/// Requests the listening sockets over an existing connection to the runtime API.
 pub(crate) fn receive_over(stream: &UnixStream) -> io::Result<Inherited> {
     Ok(pass::ask(stream)?.into_iter().filter_map(taken).collect())
 }
@@ -52,7 +52,7 @@ fn taken(passed: Passed<OwnedFd>) -> Option<InheritedSocket> {
     Some(InheritedSocket { address, namespace, interface, socket, owner: None })
 }
 
-/// Strips the `.PID.tmp` suffix. Sockets are bound under that name and then renamed, which their own address does not show.
+/// Removes the suffix `.PID.tmp`. Sockets are bound under that name and then renamed, which their own address does not show.
 fn final_path(path: &Path) -> std::path::PathBuf {
     let text = path.to_string_lossy();
     let bare = text.strip_suffix(".tmp").and_then(|text| text.rsplit_once('.'));
@@ -74,7 +74,7 @@ fn abstract_name(name: &[u8]) -> BindAddress {
 #[derive(Debug, Default)]
 pub(crate) struct Exposed {
     sockets: Mutex<Vec<(SocketOwner, Passed<OwnedFd>)>>,
-    /// Whether a successor has taken them: it then owns the connections in their queues.
+    /// Whether a successor has taken the sockets. If so, it also has the connections in their queues.
     handed_over: AtomicBool,
 }
 
@@ -131,13 +131,13 @@ impl Exposed {
         Ok(())
     }
 
-    /// Returns whether a successor received them.
+    /// Returns whether a successor has received the sockets.
     pub(crate) fn is_handed_over(&self) -> bool {
         self.handed_over.load(Relaxed)
     }
 
-    /// Directs new connections to the sockets that a successor bound to the same addresses, so that all queued ones can be accepted
-    /// here before this process closes its sockets.
+    /// Directs new connections to the sockets that a successor has bound to the same addresses. This process can then accept all
+    /// queued connections before it closes its sockets.
     pub(crate) fn turn_away(&self) {
         let all = self.lock();
         let addresses: Vec<_> =
@@ -176,7 +176,7 @@ impl Exposed {
         self.lock().clear();
     }
 
-    /// Closes the sockets of an owner that has stopped by itself.
+    /// Closes the sockets of an owner that has stopped on its own.
     pub(crate) fn close_of(&self, owner: SocketOwner) {
         self.lock().retain(|(own, _)| *own != owner);
     }

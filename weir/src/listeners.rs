@@ -1,5 +1,5 @@
-//! The plan's listening sockets: inherited, taken over from an earlier process, or newly bound; and which worker serves each of
-//! them.
+//! The plan's listening sockets, which are inherited, taken over from an earlier process, or newly bound; and which worker serves
+//! each of them.
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -19,7 +19,7 @@ pub(crate) fn bind(
 ) -> Result<Vec<ListeningSocket>, String> {
     let mut bound = Vec::new();
     let mut failures = Vec::new();
-    // Runtime sockets come first: once a frontend accepts, operators can already connect too.
+    // Runtime sockets come first, so that operators can already connect when a frontend accepts.
     for (number, one) in plan.global.stats_sockets.iter().enumerate() {
         match open(one, 128, &plan.global, inherited) {
             Ok(socket) => bound.push(ListeningSocket {
@@ -30,7 +30,7 @@ pub(crate) fn bind(
             Err(error) => failures.push(failure(&one.place, "frontend GLOBAL", &one.address, &error)),
         }
     }
-    // Datagram sockets come before frontends: once a frontend accepts, they are bound too.
+    // Datagram sockets come before frontends, so that they are bound when a frontend accepts.
     bind_datagrams(plan, inherited, &mut bound, &mut failures);
     for (index, proxy) in plan.proxies.iter().enumerate().filter(|(_, proxy)| !proxy.disabled) {
         let has_socket = |bind: &Bind| !matches!(bind.address, BindAddress::Reverse(_));
@@ -39,7 +39,7 @@ pub(crate) fn bind(
                 [one.backlog, proxy.backlog, proxy.state.maxconn.load(std::sync::atomic::Ordering::Relaxed)]
                     .into_iter()
                     .find(|length| *length > 0)
-                    // A default limit must not lead to a short queue.
+                    // A default limit must not result in a short queue.
                     .unwrap_or(if plan.global.maxconn.is_some() { backlog } else { backlog.max(1024) });
             let owner = SocketOwner::Frontend { proxy: index, bind: number };
             let shards = shards(one, &plan.global);
@@ -168,8 +168,8 @@ fn create(address: &BindAddress, options: &ListenOptions<'_>, rights: Rights) ->
     }
 }
 
-/// Returns the workers of each socket of `bind` (`shards`, `thread`). There are several sockets only for TCP, where the kernel
-/// distributes connections among them; then no socket spans two groups.
+/// Returns the workers of each socket of `bind` (`shards`, `thread`). Only for TCP there are several sockets, because the kernel
+/// distributes connections among them; in that case no socket belongs to two groups.
 fn shards(bind: &Bind, global: &Global) -> Vec<Vec<usize>> {
     let groups = || -> Vec<Vec<usize>> {
         let of = |group: &Range<usize>| {
@@ -202,7 +202,7 @@ fn shards(bind: &Bind, global: &Global) -> Vec<Vec<usize>> {
     }
 }
 
-/// Returns the name of a proxy in such failures, as in HAProxy: for a `peers` section its local peer.
+/// Returns the name of a proxy in messages about such failures, as in HAProxy: for a `peers` section this is its local peer.
 fn owner_name(proxy: &plan::Proxy) -> String {
     if let Some(peers) = &proxy.peers {
         let local = peers.peers.get(peers.local).map_or(&*proxy.state.name, |peer| &peer.name);
@@ -243,7 +243,7 @@ fn show(address: &BindAddress) -> String {
     }
 }
 
-/// Distributes the sockets: each goes to the worker, among those allowed, with the fewest so far.
+/// Distributes the sockets. Each is assigned to the worker with the fewest sockets so far, among the workers that are allowed.
 pub(crate) fn share(bound: Vec<ListeningSocket>, threads: usize) -> Vec<Vec<ListeningSocket>> {
     let mut shares: Vec<Vec<ListeningSocket>> = (0..threads).map(|_| Vec::new()).collect();
     for one in bound {

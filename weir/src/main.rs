@@ -142,7 +142,7 @@ fn run(
     match plan {
         Err(code) => code,
         Ok(plan) if args.action == ProgramAction::Check => {
-            // The process ends here: freeing tens of thousands of servers would only waste time.
+            // The process ends here, so freeing tens of thousands of servers would only take time.
             std::mem::forget(plan);
             ExitCode::SUCCESS
         }

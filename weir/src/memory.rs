@@ -1,8 +1,8 @@
-//! Memory limits: `-m`, or one with which the process was started (`ulimit -v`, `ulimit -d`).
+//! Memory limits: `-m`, or a limit with which the process was started (`ulimit -v`, `ulimit -d`).
 //!
-//! Without a limit nothing here runs. With one, the process keeps a reserve of address space. The first failed allocation releases
-//! it (`process::Allocator`), and load is shed until the reserve is restored: listeners accept less, requests get 503, connections
-//! that need a buffer are closed.
+//! Without a limit this module does nothing. With a limit, the process reserves some address space. The first allocation that fails
+//! releases it (`process::Allocator`), and load is reduced until the reserve is restored: listeners accept less, requests get 503,
+//! and connections that need a buffer are closed.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -19,24 +19,24 @@ use state::Process;
 use crate::messages::MessageFormat;
 
 /// Settings that mimalloc and the C library read on first use. Arenas reserve up to 1 GiB of address space at once, which counts
-/// against the limits.
+/// towards the limits.
 const ALLOCATORS: [(&str, &str); 2] = [("MIMALLOC_ARENA_RESERVE", "0"), ("MALLOC_ARENA_MAX", "1")];
 
-/// The minimum reserve in bytes, and the addition for each CPU. mimalloc takes 4 MiB for the first object of more than 64 KiB in a
-/// thread, and twice that until they are aligned.
+/// The minimum reserve in bytes, and the addition for each CPU. For the first object of more than 64 KiB in a thread, mimalloc
+/// takes 4 MiB, and twice that until they are aligned.
 const RESERVE: u64 = 8 << 20;
 const RESERVE_BY_CPU: u64 = 2 << 20;
 const MOST_RESERVE: u64 = 64 << 20;
 
-/// How often a shortage, or its end, is checked for.
+/// The interval of checking whether memory is short, or no longer short.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Number of checks between two steps in which listeners accept more again.
+/// The number of checks between two steps in which listeners accept more again.
 const LOOKS_TO_GROW: u32 = 5;
 
 static SHORTAGE: EventCounter = event_counter!(Count, "watch()", "memory limit reached: load is shed");
 
-/// Sets the limit of `-m`, in megabytes, and returns it in bytes, 0 for none. Programs that are started inherit it.
+/// Sets the limit of `-m`, in megabytes, and returns it in bytes; 0 for none. Programs started by this one inherit it.
 ///
 /// # Errors
 /// A message for the operator: the system refuses the limit.
@@ -55,12 +55,12 @@ fn least() -> Option<u64> {
     [Resource::Data, Resource::As].into_iter().filter_map(|resource| getrlimit(resource).current).min()
 }
 
-/// Re-executes the program if a limit is in force, with allocators that reserve no memory in advance; they are in use before the
-/// limit is known. Returns if there is no limit, in the re-executed process, and with `is_resumed`, since a resumed master would
-/// lose its descriptors. Must be called while there is one thread and nothing is open.
+/// If a limit is set, re-executes the program with allocators that reserve no memory in advance, because the allocators are in use
+/// before the limit is known. Returns if there is no limit, in the re-executed process, and with `is_resumed`, because a resumed
+/// master would lose its descriptors. Must be called while there is one thread and nothing is open.
 ///
 /// # Errors
-/// Those of [`limit`].
+/// The errors of [`limit`].
 pub(crate) fn execute_again(megabytes: Option<u64>, is_resumed: bool) -> Result<(), String> {
     limit(megabytes)?;
     let Some(limit) = least() else { return Ok(()) };
@@ -79,7 +79,8 @@ pub(crate) fn execute_again(megabytes: Option<u64>, is_resumed: bool) -> Result<
     Ok(())
 }
 
-/// Returns the size of the reserve under a limit, in bytes: a sixth of it, up to [`MOST_RESERVE`], or more under small limits.
+/// Returns the size of the reserve under a limit, in bytes: a sixth of the limit, up to [`MOST_RESERVE`], or more if the limit is
+/// small.
 fn reserve_of(limit: u64) -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     (limit / 6).min(MOST_RESERVE).max(RESERVE + RESERVE_BY_CPU * cpus) as usize
@@ -120,7 +121,7 @@ pub(crate) fn watch(process: &Arc<Process>, messages: MessageFormat) -> Result<(
 struct MemoryWatch {
     process: Arc<Process>,
     reserve: usize,
-    /// Checks since listeners last changed how much they accept.
+    /// The number of checks since listeners last changed how much they accept.
     looks: u32,
     was_short: bool,
 }

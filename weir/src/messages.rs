@@ -96,7 +96,7 @@ impl MessageFormat {
     }
 }
 
-/// Removes the numbers that Rust appends to system error messages.
+/// Removes the numbers that Rust appends to the system's error messages.
 pub(crate) fn without_numbers(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let mut out = parts.next().unwrap_or_default().to_owned();
@@ -106,7 +106,7 @@ pub(crate) fn without_numbers(text: &str) -> String {
     out
 }
 
-/// Number of warnings so far, including those suppressed by `-q`.
+/// The number of warnings so far, including those suppressed by `-q`.
 static WARNINGS: AtomicU64 = AtomicU64::new(0);
 
 /// Returns the number of warnings so far.
@@ -143,7 +143,7 @@ pub(crate) fn log() -> String {
 /// Whether the process is in service and must not wait for the reader of standard error.
 static SERVING: AtomicBool = AtomicBool::new(false);
 
-/// From now on, messages that standard error does not accept at once are only kept in [`log`].
+/// From this call on, messages that standard error does not accept at once are only kept in [`log`].
 pub(crate) fn serve() {
     SERVING.store(true, Relaxed);
 }
@@ -162,7 +162,7 @@ fn print(text: &str) {
     }
 }
 
-/// Writes to standard output, ignoring that it may be closed (`| head`).
+/// Writes to standard output. It may have been closed (`| head`), which is ignored.
 pub(crate) fn output(text: &str) {
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }

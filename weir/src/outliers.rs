@@ -13,11 +13,12 @@ use runtime::timer::{self, now_ms};
 use state::transition;
 use tokio::task::AbortHandle;
 
-/// If servers times workers exceed this, the evaluation runs on a separate thread: it takes more than some 100 µs.
+/// If the number of servers times the number of workers exceeds this, the evaluation runs on a separate thread, because it takes
+/// more than about 100 µs.
 const HEAVY: usize = 2_000;
 
-/// Starts the task if any backend of the plan ejects outliers. It covers backends added later too; if there were none at the start,
-/// the requests to such backends trigger the evaluation.
+/// Starts the task if any backend of the plan ejects outliers. The task also covers backends that are added later. If there were no
+/// such backends at the start, requests to backends added later trigger the evaluation.
 pub(crate) fn watch(shared: &Arc<Shared>, notify: health::Notify) -> Option<AbortHandle> {
     let rest =
         shared.plan.proxies.iter().filter_map(|proxy| proxy.balance.outliers.as_deref()).map(rest).min()?;
@@ -38,7 +39,7 @@ pub(crate) fn watch(shared: &Arc<Shared>, notify: health::Notify) -> Option<Abor
     Some(task.abort_handle())
 }
 
-/// Returns the pause between two evaluations: a fraction of the shortest relevant time.
+/// Returns the pause between two evaluations, which is a fraction of the shortest time that matters.
 fn rest(own: &Outliers) -> Duration {
     let step = if own.recover == 0 { u64::MAX } else { own.recover / 10 };
     Duration::from_millis((own.interval.min(own.ejection_time).min(step) / 2).clamp(50, 1000))
@@ -57,7 +58,7 @@ async fn look(shared: &Arc<Shared>, index: usize) -> Vec<EjectionEvent> {
     tokio::task::spawn_blocking(judge).await.unwrap_or_default()
 }
 
-/// Logs a change of a server to the logs of its backend.
+/// Writes a change of a server to the logs of its backend.
 fn report(backend: &Proxy, event: EjectionEvent, notify: &health::Notify) {
     let Some(server) = backend.servers.get(event.server) else { return };
     let name = format!("Server {}/{}", server.state.proxy, server.state.name);

@@ -1,5 +1,5 @@
 //! Running `peers` sections: each on its worker, with its tables and the connections to its peers. Started by `boot`, used by
-//! connections to their listeners, stopped by a soft stop.
+//! connections to their listeners, and stopped by a soft stop.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -22,9 +22,9 @@ use tokio::sync::oneshot;
 /// A section.
 #[derive(Debug)]
 struct One {
-    /// Its proxy in the first plan.
+    /// The section's proxy in the first plan.
     proxy: Arc<Proxy>,
-    /// The number that identifies it in `show peers`.
+    /// The number of the section in `show peers`.
     number: u64,
 }
 
@@ -50,7 +50,7 @@ fn desk(name: &str) -> Option<Rc<SectionMailbox<Stick>>> {
     DESKS.with_borrow(|desks| desks.get(name).cloned())
 }
 
-/// All sections that share tables. They live as long as the process: a reload in place that would change one is refused
+/// All sections that share tables. They exist as long as the process: a reload in place that would change one is refused
 /// (`changes`).
 #[derive(Debug)]
 pub(crate) struct PeersSections {
@@ -60,7 +60,7 @@ pub(crate) struct PeersSections {
     buffers: Buffers,
     /// How many entries are sent to a peer at once.
     at_once: usize,
-    /// Whether an earlier process will teach this one.
+    /// Whether an earlier process will send its entries to this one.
     successor: bool,
     /// How many sections are still teaching the successor.
     teaching: AtomicUsize,
@@ -164,7 +164,7 @@ impl PeersSections {
         out
     }
 
-    /// Handles a soft stop: each section teaches the successor, if there is one.
+    /// Handles a soft stop: each section sends its entries to the successor, if there is one.
     pub(crate) fn stop(self: &Arc<Self>) {
         for (one, peers) in self.all() {
             let name: Box<str> = one.name().into();
@@ -172,7 +172,7 @@ impl PeersSections {
             let sections = self.clone();
             let posted = runtime::worker::post(peers.worker, move || {
                 tokio::task::spawn_local(async move {
-                    // The closing listener gets its turn first.
+                    // Lets the task of the closing listener run first.
                     tokio::task::yield_now().await;
                     if let Some(desk) = desk(&name) {
                         desk.stop(TRIES).await;
@@ -193,7 +193,7 @@ impl PeersSections {
         }
         for (one, peers) in self.all() {
             let name: Box<str> = one.name().into();
-            // A worker that has ended has nothing more to teach.
+            // A worker that has ended has no more entries to send.
             let _ = runtime::worker::post(peers.worker, move || {
                 if let Some(desk) = desk(&name) {
                     desk.drained();
@@ -231,7 +231,7 @@ pub(crate) fn show(
             let (send, receive) = oneshot::channel();
             let (sections, name) = (sections.clone(), Box::<str>::from(one.name()));
             runtime::worker::post(peers.worker, move || {
-                // The requester may have gone away.
+                // The requester may no longer wait.
                 let _ = send.send(sections.show_one(&name, with_names));
             });
             receive

@@ -15,7 +15,7 @@ use rustix::thread::{
 
 use crate::messages::MessageFormat;
 
-/// Applies `chroot`, `group` and `user`, in this order: each needs privileges that the next one drops.
+/// Applies `chroot`, `group` and `user`, in this order, because each needs privileges that the next one drops.
 ///
 /// # Errors
 /// The system refuses, or the configuration needs privileges that the process would lose.
@@ -40,7 +40,8 @@ pub(crate) fn confine(plan: &Plan, messages: MessageFormat) -> Result<(), String
     }
     give_up(global, leaves_root).map_err(|error| format!("[haproxy.main()] Cannot set uid/gid: {error}."))?;
     if !global.insecure_setuid_wanted {
-        // From here on no program that is run gains privileges through its file mode, not even one that an attacker makes us run.
+        // From here on, no program gains privileges through its file mode, not even a program that an attacker makes this process
+        // run.
         set_no_new_privs(true)
             .map_err(|error| format!("[haproxy.main()] Cannot forbid new privileges: {error}."))?;
     }
@@ -75,7 +76,7 @@ fn warn_of_roots_rights(global: &Global, messages: MessageFormat) {
     }
 }
 
-/// Returns an empty directory that nobody can reach: it is removed while it is the current one.
+/// Returns an empty directory that nobody can reach. The directory is removed while it is the current one.
 fn nowhere() -> Result<std::path::PathBuf, String> {
     let shown = |error: std::io::Error| format!("[haproxy.main()] Cannot chroot(auto): {error}.");
     for attempt in 0..100 {
@@ -85,7 +86,7 @@ fn nowhere() -> Result<std::path::PathBuf, String> {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => continue,
             made => made.map_err(shown)?,
         }
-        // Not even its owner can create anything in it.
+        // Not even the directory's owner can create anything in it.
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o555);
         std::fs::set_permissions(&path, mode).map_err(shown)?;
         std::env::set_current_dir(&path).map_err(shown)?;
@@ -95,11 +96,11 @@ fn nowhere() -> Result<std::path::PathBuf, String> {
     Err(shown(std::io::ErrorKind::AlreadyExists.into()))
 }
 
-/// Changes the root directory; a process without that privilege does so in a new user namespace.
+/// Changes the root directory. A process without the privilege for that changes it in a new user namespace.
 fn change_root(root: &Path, is_root: bool) -> Result<(), String> {
     let shown = root.display();
     let refused = |error: std::io::Error| format!("[haproxy.main()] Cannot chroot({shown}): {error}.");
-    // If namespaces are forbidden, chroot(2) reports it.
+    // If namespaces are forbidden, chroot(2) reports an error.
     if !is_root {
         let _ = process::enter_user_namespace();
     }
@@ -120,13 +121,13 @@ fn give_up(global: &Global, leaves_root: bool) -> std::io::Result<()> {
         set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })?;
         set_keep_capabilities(false)?;
     } else if !kept.is_empty() && !rustix::process::geteuid().is_root() {
-        // Capabilities granted by the program's file are raised; it is not an error if there are none.
+        // Capabilities granted by the program's file are raised. Having none is not an error.
         let _ = raise(kept);
     }
     Ok(())
 }
 
-/// Makes those of the `wanted` capabilities effective that the process is permitted.
+/// Makes those of the `wanted` capabilities effective that the process is permitted to have.
 fn raise(wanted: CapabilitySet) -> Result<(), Errno> {
     let mut sets = capabilities(None)?;
     sets.effective |= wanted & sets.permitted;

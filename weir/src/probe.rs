@@ -1,8 +1,8 @@
-//! `weir health`: reports whether the process that runs a configuration answers, for the health checks of
-//! containers and supervisors.
+//! `weir health`: reports whether the process that runs a configuration answers, for the health checks of containers and
+//! supervisors.
 //!
-//! The runtime sockets of the configuration are asked for `show info`. If it has none that this user may
-//! open, a connection to one of its listeners has to be accepted.
+//! It sends `show info` to the runtime sockets of the configuration. If this user may open none of them, one of the listeners must
+//! accept a connection.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -36,7 +36,7 @@ struct Probe {
     timeout: Duration,
 }
 
-/// Runs the command; `None` if `words` are another one.
+/// Runs the command; returns `None` if `words` are another command.
 pub(crate) fn run(words: &[String]) -> Option<ExitCode> {
     (words.first()? == "health").then(|| match parse(&words[1..]) {
         Ok(probe) => report(probe),
@@ -68,7 +68,7 @@ fn parse(words: &[String]) -> Result<Probe, String> {
     if probe.files.is_empty() == probe.socket.is_none() { Err(USAGE.to_owned()) } else { Ok(probe) }
 }
 
-/// Probes in a thread of its own: a hung process may block any step of it.
+/// Probes on a separate thread, because a hung process may block any step.
 fn report(probe: Probe) -> ExitCode {
     let timeout = probe.timeout;
     let (sender, receiver) = mpsc::channel();
@@ -126,7 +126,7 @@ fn answers(probe: &Probe) -> Result<String, String> {
     Err(failures.join("; "))
 }
 
-/// Connects and asks for `show info`.
+/// Connects and sends `show info`.
 fn ask(address: &BindAddress, timeout: Duration) -> std::io::Result<String> {
     let mut stream = connect(address, timeout)?;
     stream.write_all(b"show info\n")?;

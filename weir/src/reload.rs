@@ -1,10 +1,10 @@
 //! In-place reload: the configuration is read again in the running process, and the new plan replaces the current one (`reload` on
 //! the runtime socket; `SIGUSR2` if the global section has `reload in-place`).
 //!
-//! Common parts live on (`config`, `resolve::lives_on`): states of proxies, servers, listeners, tables and rings are the same
-//! objects, sockets are kept, and idle connections and connections between requests move to the new plan worker by worker
-//! (`proxy::worker::succeed`). Removed parts drain. The configuration is resolved twice: first separately, to check it and to find
-//! the changes; then again on top of the state that lives on.
+//! Parts that both plans have are kept (`config`, `resolve::carry_over`): states of proxies, servers, listeners, tables and rings
+//! are the same objects, sockets are kept, and idle connections and connections between requests move to the new plan worker by
+//! worker (`proxy::worker::succeed`). Removed parts drain. The configuration is resolved twice: first separately, to check it and
+//! to find the changes; then again on top of the state that is kept.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -36,7 +36,7 @@ pub(crate) struct Reloader {
     changing: Mutex<()>,
 }
 
-/// Sockets missing from the new plan, by frontend and bind line of the old one.
+/// Sockets that the new plan does not have, by frontend and bind line of the old plan.
 type Left = HashSet<(usize, usize)>;
 
 /// A configuration that was loaded separately.
@@ -138,7 +138,8 @@ impl Reloader {
         acme::try_files(plan).map_err(failed)
     }
 
-    /// Binds the sockets that the new plan adds and keeps common ones. Also returns the sockets that it does not have.
+    /// Binds the sockets that the new plan adds, and keeps the sockets that both plans have. Also returns the sockets that the new
+    /// plan does not have.
     fn bind(&self, plan: &Plan) -> Result<(Vec<ListeningSocket>, Left), String> {
         let copies = self.common.exposed.copies();
         let mut kept: Inherited = copies.map_err(|error| format!("Cannot keep the sockets: {error}.\n"))?;
@@ -151,11 +152,11 @@ impl Reloader {
         Ok((bound, left.collect()))
     }
 
-    /// Resolves the configuration on top of the state that lives on.
+    /// Resolves the configuration on top of the state that is kept.
     fn take_over(&self, old: &Plan, form: DifferenceFormat) -> Result<Plan, String> {
         let (sources, files) = self.sources(None)?;
         let Loaded { plan, diagnostics, sources } = config::load_after(sources, files, &self.boot(), old);
-        // The configuration was valid a moment ago.
+        // The configuration was valid in the first pass.
         let mut plan = plan.ok_or_else(|| shown(&diagnostics, &sources, form))?;
         check::apply(&self.args, &mut plan);
         Ok(plan)
@@ -175,7 +176,7 @@ impl Reloader {
         let exposed =
             Exposed::of(&plan, &bound).map_err(|error| format!("Cannot keep the sockets: {error}.\n"))?;
         for proxy in plan.proxies.iter().filter(|proxy| !proxy.disabled && proxy.state.is_frontend) {
-            // Its sockets are open again.
+            // The sockets of this proxy are open again.
             if proxy.state.admission() == Admission::Stopped {
                 proxy.state.set_admission(Admission::Open);
             }
@@ -187,7 +188,7 @@ impl Reloader {
         sharing::exchange(&common.runtime);
         settle(common, &new.shared);
         self.in_use.replace(new.clone());
-        // From here on a successor gets the sockets of this plan.
+        // From here on, a successor gets the sockets of this plan.
         common.exposed.replace(exposed);
         let left = Arc::new(left);
         let workers = runtime::shard::workers();
@@ -229,7 +230,7 @@ impl control::Reloader for Reloader {
 
     fn save(&self, path: &str) -> Result<(), String> {
         let (shared, view, path) = (self.in_use.shared(), self.common.runtime.view(), Path::new(path));
-        // Lists are written first, so that the configuration never names a missing file.
+        // Lists are written first, so that the configuration never names a file that does not exist.
         let lists = config_dump::lists(&view.patterns, path);
         let text = config_dump::configuration(&shared.plan, &view.patterns, Some(path));
         let mut files = lists.into_iter().chain([(path.to_owned(), text.into_bytes())]);
@@ -255,11 +256,11 @@ fn on_all(mut work: impl FnMut(usize) -> WorkerTask) {
         });
     }
     drop(done);
-    // Ends when all senders are gone, even if a worker does not answer.
+    // The wait ends when all senders have been dropped, even if a worker does not answer.
     wait.iter().for_each(drop);
 }
 
-/// Updates states that depend on the servers now in each backend.
+/// Updates states that depend on the servers which each backend now has.
 fn settle(common: &Common, shared: &Arc<proxy::Shared>) {
     let now = base::clock::now_ms();
     for proxy in shared.plan.proxies.iter().filter(|proxy| proxy.state.is_backend) {

@@ -1,4 +1,5 @@
-//! `weir diff -f FILE --socket SOCKET`: shows what a configuration would change in a running process, by asking that process.
+//! `weir diff -f FILE --socket SOCKET`: shows what a configuration would change in a running process. That process determines the
+//! differences.
 
 use std::io::{IsTerminal, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -65,7 +66,7 @@ fn ask(words: &[String]) -> Result<(String, u8), String> {
     Ok((answer, u8::from(!says_nothing)))
 }
 
-/// Sends the configuration as a payload. An empty line would end it, so empty lines become comments.
+/// Sends the configuration as a payload. An empty line would end the payload, so empty lines become comments.
 fn converse(socket: &std::path::Path, form: &str, text: &str) -> std::io::Result<String> {
     let mut stream = UnixStream::connect(socket)?;
     let mut sent = format!("reload dry-run{form} <<\n");

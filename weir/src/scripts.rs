@@ -1,6 +1,6 @@
 //! Services of the process for scripts: tasks, sockets, HTTP requests, logs.
 //!
-//! Connections live on the worker of the call that opened them.
+//! Connections belong to the worker of the call that opened them.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ use crate::checks;
 /// Default connect timeout.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Maximum number of bytes received in one call.
+/// The maximum number of bytes received in one call.
 const MOST: usize = 64 << 20;
 
 /// A connection of a script.
@@ -126,7 +126,7 @@ async fn socket(settings: &httpclient::ClientSettings, op: SocketOp) -> WaitAnsw
     if matches!(op.what, SocketWork::Connect | SocketWork::ConnectTls) {
         return connect(settings, op).await;
     }
-    // The connection is taken out of the table during the operation, so that no other call uses it.
+    // During the operation the connection is not in the table, so that no other call uses it.
     let Some(mut open) = OPEN.with_borrow_mut(|all| all.remove(&op.number)) else {
         return WaitAnswer::Failed("connection closed.".to_owned());
     };
@@ -160,7 +160,7 @@ fn named(address: Option<SocketAddr>) -> WaitAnswer {
     )
 }
 
-/// Opens a connection, plain or with TLS. As in HAProxy, server certificates are not verified here.
+/// Opens a connection, plain or with TLS. As in HAProxy, certificates of these servers are not verified.
 async fn connect(settings: &httpclient::ClientSettings, op: SocketOp) -> WaitAnswer {
     let text = String::from_utf8_lossy(&op.text).into_owned();
     let address = match address(settings, &text, op.port).await {
@@ -269,7 +269,7 @@ async fn receive(open: &mut ScriptConnection, pattern: &[u8]) -> WaitAnswer {
     }
 }
 
-/// The bridge of tasks: only the process is visible.
+/// The bridge of tasks, which makes only the process visible.
 struct OfProcess(Arc<Shared>);
 
 impl Bridge for OfProcess {
@@ -327,10 +327,10 @@ impl lua::ScriptHost for ProcessHost {
     }
 }
 
-/// Maximum size of the answer of a script's command.
+/// The maximum size of the answer to a command from a script.
 const LONGEST_ANSWER: usize = 1 << 20;
 
-/// The bridge of a command: the connection that it answers.
+/// The bridge of a command, with the connection that it answers.
 struct OfCommand {
     shared: Arc<Shared>,
     output: RefCell<Vec<u8>>,

@@ -49,7 +49,7 @@ impl RuntimeServers {
         Some((index, &self.shared.plan.proxies[index]))
     }
 
-    /// Returns the server that `track` names, which must be a server of the configuration with its own checks.
+    /// Returns the server that `track` names. It must be a server of the configuration with its own checks.
     fn tracked(&self, own: &Proxy, name: &str) -> Result<(Arc<state::Proxy>, Arc<Server>), String> {
         let (backend, server) = name.split_once('/').unwrap_or((&own.state.name, name));
         let found = self.backend(backend).and_then(|(_, proxy)| Some((proxy, proxy.state.server(server)?)));
@@ -134,7 +134,7 @@ fn split_track(words: &[String]) -> Result<(Vec<String>, Option<String>), String
 
 impl Keeper for RuntimeServers {
     fn add(&self, backend: &str, name: &str, words: &[String]) -> Result<(), String> {
-        // A panic while adding a server leaves the others intact.
+        // After a panic while adding a server, the others are intact.
         let _changing = self.changing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let (index, proxy) = self.backend(backend).ok_or("No such backend.")?;
         let prepared = &self.shared.proxies[index];
@@ -184,7 +184,7 @@ impl Keeper for RuntimeServers {
     }
 
     fn remove(&self, backend: &str, server: &Arc<Server>) {
-        // As above.
+        // The state is intact after a panic, as explained above.
         let _changing = self.changing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let Some((index, proxy)) = self.backend(backend) else { return };
         let mut states = proxy.state.servers.load().to_vec();
@@ -231,7 +231,7 @@ impl Keeper for RuntimeServers {
     }
 
     fn add_backend(&self, asked: &NewBackend<'_>) -> Result<(), String> {
-        // A panic while adding one leaves the others intact.
+        // After a panic while adding a backend, the others are intact.
         let _changing = self.changing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let plan = &self.shared.plan;
         let here =
@@ -259,7 +259,7 @@ impl Keeper for RuntimeServers {
     }
 
     fn remove_backend(&self, name: &str) {
-        // As above.
+        // The state is intact after a panic, as explained above.
         let _changing = self.changing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let Some((_, backend)) = self.backend(name) else { return };
         self.shared.plan.backends.remove(name);

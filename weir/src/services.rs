@@ -49,7 +49,7 @@ pub(crate) fn services(
             let (sections, section) = (sections.clone(), section.clone());
             Box::pin(async move { sections.lookup(&section, &name, prefer).await })
         };
-    // `peers` sections outlive plans, and have another index in each.
+    // `peers` sections outlive plans, and have a different index in each plan.
     let places = plan.proxies.iter().enumerate().filter(|(_, proxy)| proxy.peers.is_some());
     let names: HashMap<usize, Box<str>> =
         places.map(|(place, proxy)| (place, proxy.state.name.clone())).collect();

@@ -14,7 +14,7 @@ use crate::messages::MessageFormat;
 /// Pause between two exchanges.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Opens the file that the plan names, if any. Must be called before privileges are dropped.
+/// Opens the file that the plan names, if it names one. Must be called before privileges are dropped.
 ///
 /// # Errors
 /// The file cannot be used or has too few slots.
@@ -42,7 +42,7 @@ pub(crate) fn begin(
         loop {
             std::thread::sleep(PAUSE);
             let outcome = shared.exchange(runtime.view().states());
-            // Reported once, and again if the error recurs.
+            // An error is reported once, and again if it recurs.
             let error = outcome.err().unwrap_or_default();
             if !error.is_empty() && error != last {
                 messages.say(Severity::Warning, &format!("{error}."));
@@ -54,8 +54,8 @@ pub(crate) fn begin(
     thread.map(drop).map_err(|error| format!("cannot start the thread for shared counters: {error}"))
 }
 
-/// Exchanges counters immediately because a plan replaces another, with or without objects of the same identifiers. A failure is
-/// reported by the next exchange.
+/// Exchanges counters immediately, because a plan replaces another one, which may have objects with the same identifiers. The next
+/// exchange reports a failure.
 pub(crate) fn exchange(runtime: &Runtime) {
     if let Some(shared) = runtime.statistics.shared_counters() {
         let _ = shared.exchange(runtime.view().states());

@@ -27,19 +27,19 @@ use crate::system;
 pub(crate) enum Ending {
     /// All connections ended.
     Clean,
-    /// A signal ended it immediately.
+    /// A signal ended the process immediately.
     Signal(i32),
-    /// With this exit code, which a master reports for its worker.
+    /// The process ended with this exit code, which a master reports for its worker.
     Code(u8),
 }
 
-/// Installs the signal handlers; signals that arrive before [`wait`] are handled there.
+/// Installs the signal handlers. Signals that arrive before [`wait`] is called are handled there.
 pub(crate) fn watch() -> Result<Signals, String> {
     let numbers = [SIGHUP, SIGINT, SIGQUIT, SIGALRM, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2];
     Signals::new(numbers).map_err(|error| format!("cannot watch signals: {error}"))
 }
 
-/// Handles signals until one of them, or the last connection of a soft stop, ends the process.
+/// Handles signals until one of them ends the process, or the last connection of a soft stop does.
 pub(crate) fn wait(
     mut signals: Signals,
     in_use: &InUse,
@@ -49,7 +49,7 @@ pub(crate) fn wait(
     master: Option<UnixStream>,
     messages: MessageFormat,
 ) -> Ending {
-    // Blocked since before this process, or its master, listened.
+    // These signals have been blocked since before this process, or its master, listened.
     process::hold_signals(false);
     let mut stop: Option<SoftStop> = None;
     let mut master = master;
@@ -90,7 +90,7 @@ pub(crate) fn wait(
             if stop.proceed(shared, exposed, peers, messages) != StopProgress::Waiting {
                 return Ending::Clean;
             }
-            // The answer to a reload waits for this; if the master is gone, it does not matter.
+            // The answer to a reload waits for this report. If the master has ended, it does not matter.
             if let Some(mut master) = master.take() {
                 await_turns();
                 let _ = master.write_all(system::STOPPED);
@@ -99,14 +99,14 @@ pub(crate) fn wait(
     }
 }
 
-/// Waits until each worker has run a message: a worker that was about to accept a connection has then done so.
+/// Waits until each worker has run a message. A worker that was about to accept a connection has then accepted it.
 fn await_turns() {
     let (took_turn, turns) = std::sync::mpsc::channel();
     let workers = 0..runtime::shard::workers();
     for worker in workers.clone() {
         let took_turn = took_turn.clone();
         runtime::worker::post(worker, move || {
-            // The receiver may have given up.
+            // The receiver may no longer wait.
             let _ = took_turn.send(());
         });
     }
@@ -118,7 +118,7 @@ fn await_turns() {
     }
 }
 
-/// How long that may take.
+/// The maximum time for this wait.
 const LONGEST_TURN: Duration = Duration::from_secs(2);
 
 fn pause(shared: &Shared, messages: MessageFormat, pause: bool) {

@@ -1,4 +1,4 @@
-//! Listening sockets: those that this process has bound, and those from an earlier one.
+//! Listening sockets: those that this process has bound, and those that it took over from an earlier one.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(crate) enum SocketOwner {
 pub(crate) struct ListeningSocket {
     pub(crate) socket: OwnedFd,
     pub(crate) owner: SocketOwner,
-    /// The workers that may serve its connections.
+    /// The workers that may serve the socket's connections.
     pub(crate) workers: Arc<[usize]>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct InheritedSocket {
     pub(crate) namespace: String,
     pub(crate) interface: String,
     pub(crate) socket: OwnedFd,
-    /// Its user in the current plan, if this process opened it.
+    /// The user of the socket in the current plan, if this process opened it.
     pub(crate) owner: Option<SocketOwner>,
 }
 

@@ -1,7 +1,7 @@
-//! Soft stop (management manual, chapter 4): after `grace` new connections go to the successor, and the queued ones are accepted
-//! here. Then the listeners close (at once if the successor took the sockets over), and connections end with their current request,
-//! idle ones by themselves, all of them spread over `close-spread-time`. Driven by `signals`, which polls it until the last
-//! connection is gone.
+//! Soft stop (management manual, chapter 4). After `grace`, new connections are directed to the successor, and this process accepts
+//! the queued ones. Then the listeners close (at once if the successor took the sockets over). Connections end with their current
+//! request, and idle ones without one, all of them spread over `close-spread-time`. Driven by `signals`, which polls it until the
+//! last connection has ended.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,13 +19,14 @@ use crate::messages::MessageFormat;
 use crate::peers::PeersSections;
 use crate::{caches, checks};
 
-/// How often a stopping process checks whether its connections have ended.
+/// The interval at which a stopping process checks whether its connections have ended.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
-/// How long connections in the kernel's queues are still accepted while new ones go to the successor.
+/// How long connections in the kernel's queues are still accepted while new ones are directed to the successor.
 const DRAIN: Duration = Duration::from_millis(200);
 
-/// A connection idle for less than this may have its next request on the way, and is told to close in the response to it.
+/// On a connection that has been idle for less than this, the next request may be on its way. The response to that request then
+/// announces the close.
 const SETTLED: Duration = Duration::from_millis(500);
 
 /// A soft stop in progress.
@@ -35,14 +36,14 @@ pub(crate) struct SoftStop {
     turns_away: bool,
     hard_stop_at: Option<u64>,
     closing: bool,
-    /// Frontends that wait for one more request on idle connections (`option idle-close-on-response`), by id.
+    /// The ids of frontends that wait for one more request on idle connections (`option idle-close-on-response`).
     spared: Arc<[u32]>,
 }
 
 /// The state of a soft stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopProgress {
-    /// Waiting for connections, unprocessed datagrams, peers that are being taught, or the grace time.
+    /// The process waits for connections, unprocessed datagrams, peers that receive entries, or the grace time.
     Waiting,
     /// All connections have ended.
     Over,
@@ -79,7 +80,7 @@ impl SoftStop {
             if now < self.close_at {
                 return StopProgress::Waiting;
             }
-            // If the successor took the sockets over, it accepts from their queues itself.
+            // If the successor has taken the sockets over, it accepts the connections in their queues itself.
             if !exposed.is_handed_over() && !std::mem::replace(&mut self.turns_away, true) {
                 exposed.turn_away();
                 self.close_at = now.saturating_add(DRAIN.as_millis() as u64);
@@ -105,7 +106,7 @@ impl SoftStop {
         StopProgress::Waiting
     }
 
-    /// Closes idle connections: the share that is due for the remaining time.
+    /// Closes idle connections: as many as are due, given the remaining time.
     fn end_idle(&self, shared: &Shared, now: u64) {
         let until = shared.process.close_until.load(Relaxed);
         if until == u64::MAX {
@@ -118,7 +119,7 @@ impl SoftStop {
             let spared = self.spared.clone();
             runtime::worker::post(worker, move || {
                 sessions::kill(Kill::Operator, |entry| {
-                    // A connection without a request so far will have one.
+                    // A connection that has had no request so far will have one.
                     entry.activity == Activity::Waiting
                         && entry.requests > 0
                         && entry.active_ms <= settled
@@ -130,7 +131,7 @@ impl SoftStop {
     }
 }
 
-/// Stops listening; from here on responses announce that the connection closes.
+/// Stops listening. From this call on, responses announce that the connection is closed.
 fn close_listeners(shared: &Shared, messages: MessageFormat) {
     let process = &shared.process;
     let window = shared.plan.global.close_spread_time.unwrap_or_default();

@@ -53,7 +53,7 @@ fn restore_local(path: &Path, backend: &ProxyView, messages: MessageFormat) {
     }
 }
 
-/// Reads the file for all backends; problems with it are reported whether a backend uses it or not.
+/// Reads the file for all backends. Problems with it are reported whether or not a backend uses it.
 fn read_global(plan: &Plan, messages: MessageFormat) -> Option<String> {
     let path = global_file(plan)?;
     let shown = path.display();

@@ -1,4 +1,4 @@
-//! System resources of the process: descriptors, threads, user and group, pid file, and the processes it replaces.
+//! System resources of the process: descriptors, threads, user and group, pid file, and the processes that it replaces.
 
 use std::fs::File;
 use std::io::Write;
@@ -14,17 +14,17 @@ use crate::args::CommandLineArgs;
 use crate::messages::{MessageFormat, output};
 use crate::sockets::Inherited;
 
-/// Sent by a worker to its master when it has stopped listening.
+/// Sent by a worker to its master when it no longer listens.
 pub(crate) const STOPPED: &[u8; 1] = b"S";
 
-/// Descriptors used by a connection: its own and its server's.
+/// The number of descriptors that a connection uses: its own and its server's.
 const PER_CONNECTION: u64 = 2;
-/// Descriptors used by every process, and additional ones for each worker.
+/// The number of descriptors that every process uses, and the additional number for each worker.
 const FIXED: u64 = 9;
 const PER_WORKER: u64 = 5;
-/// Descriptors reserved for everything else, if there are enough.
+/// The number of descriptors reserved for everything else, if there are enough.
 const RESERVE: u64 = 100;
-/// Default upper bound for the connection limit, as in HAProxy's packages.
+/// The default upper bound of the connection limit, as in HAProxy's packages.
 const DEFAULT_HARD_LIMIT: u64 = 1_048_576;
 
 /// Limits in force.
@@ -38,7 +38,7 @@ pub(crate) struct ProcessLimits {
     pub(crate) memory: u64,
 }
 
-/// Computes `maxconn` and raises the descriptor limit accordingly. If an explicit setting cannot be met, that is an error, or a
+/// Computes `maxconn` and raises the limit on descriptors accordingly. If an explicit setting cannot be met, that is an error, or a
 /// warning under `no strict-limits`.
 pub(crate) fn limits(plan: &Plan, messages: MessageFormat) -> Result<ProcessLimits, String> {
     let global = &plan.global;
@@ -49,7 +49,7 @@ pub(crate) fn limits(plan: &Plan, messages: MessageFormat) -> Result<ProcessLimi
     let wanted = match (global.ulimit_n, global.maxconn) {
         (Some(files), _) => Some(files),
         (None, Some(connections)) => Some(u64::from(connections) * PER_CONNECTION + fixed + RESERVE),
-        // Without an explicit setting the current limit is used and not raised.
+        // Without an explicit setting, the current limit is used and not raised.
         (None, None) => None,
     };
     let open_files = match wanted {
@@ -83,15 +83,15 @@ pub(crate) fn limits(plan: &Plan, messages: MessageFormat) -> Result<ProcessLimi
     Ok(ProcessLimits { max_connections, open_files, memory: 0 })
 }
 
-/// `prealloc-fd`: opens the highest descriptor once, so that the kernel's table of them need not grow while threads use it.
+/// `prealloc-fd`: opens the highest descriptor once, so that the kernel's table of descriptors need not grow while threads use it.
 pub(crate) fn preallocate_descriptors(open_files: u64) {
     let highest = i32::try_from(open_files.saturating_sub(1)).unwrap_or(i32::MAX);
     // If this fails, the table grows as needed.
     drop(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), highest));
 }
 
-/// `-x`: takes over the listening sockets of a running process. If that fails, connections would be lost, so it is an error, except
-/// under a master, which is started with the same arguments whether or not a process ran before.
+/// `-x`: takes over the listening sockets of a running process. A failure is an error, because connections would be lost. Under a
+/// master it is not, because a master is started with the same arguments whether or not a process ran before.
 pub(crate) fn take_over(
     socket: Option<&Path>,
     has_master: bool,
@@ -109,7 +109,7 @@ pub(crate) fn take_over(
     })
 }
 
-/// Checks whether all stick tables fit into memory when they are full. If not, it is an error, or a warning under `no
+/// Checks whether all stick tables fit into memory when they are full. If they do not, that is an error, or a warning under `no
 /// strict-limits`: a flood from many addresses could make the kernel kill the process.
 pub(crate) fn try_tables(plan: &Plan, limit: u64, messages: MessageFormat) -> Result<(), String> {
     let Some(largest) = plan.tables.iter().max_by_key(|table| table.full_bytes()) else { return Ok(()) };
@@ -167,7 +167,7 @@ fn shown(bytes: u64) -> String {
 #[derive(Debug)]
 pub(crate) struct LoadedObject {
     pub(crate) path: String,
-    /// The start address of its first mapping, and the end address of its last one.
+    /// The start address of the first mapping of the file, and the end address of its last mapping.
     start: u64,
     end: u64,
 }
@@ -205,8 +205,8 @@ pub(crate) fn list_objects(with_addresses: bool) {
     output(&text);
 }
 
-/// A process that goes into the background (`-D`), and the foreground process that waits until it has started. Dropping it before
-/// [`Launch::succeed`] reports a failure.
+/// A process that moves to the background (`-D`), and the foreground process that waits until it has started. Dropping this value
+/// before [`Launch::succeed`] reports a failure.
 #[derive(Debug)]
 pub(crate) struct Launch {
     waiting: Option<UnixStream>,
@@ -230,7 +230,7 @@ impl Launch {
         Ok(Self { waiting: None, nowhere })
     }
 
-    /// Reports success and releases the terminal. Readers of standard output wait for it to be closed.
+    /// Reports success and releases the terminal. Readers of standard output wait until it is closed.
     pub(crate) fn succeed(self) {
         // A failure has no consequences.
         let _ = rustix::stdio::dup2_stdin(&self.nowhere);
@@ -238,7 +238,7 @@ impl Launch {
         let _ = rustix::stdio::dup2_stderr(&self.nowhere);
         base::output::reopen_standard();
         if let Some(mut waiting) = self.waiting {
-            // The foreground process may be gone.
+            // The foreground process may have ended.
             let _ = waiting.write_all(b"R");
         }
     }
@@ -254,7 +254,7 @@ pub(crate) fn write_pidfile(global: &Global) -> Result<(), String> {
         .map_err(|error| format!("[haproxy.main()] Cannot create pidfile {}: {error}", path.display()))
 }
 
-/// Sets the priority of this process (setpriority(2)), -20 to 19. Existing threads keep theirs.
+/// Sets the priority of this process (setpriority(2)), -20 to 19. Existing threads keep their priority.
 pub(crate) fn set_priority(priority: i32) -> std::io::Result<()> {
     Ok(rustix::process::setpriority_process(None, priority)?)
 }
@@ -294,14 +294,14 @@ pub(crate) fn announce(messages: MessageFormat) {
     notify(&format!("READY=1\nMAINPID={}\n", std::process::id()), messages);
 }
 
-/// Notifies it that a reload begins.
+/// Notifies the service manager that a reload begins.
 pub(crate) fn notify_reloading(messages: MessageFormat) {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let now_us = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
     notify(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\nSTATUS=Reloading Configuration.\n"), messages);
 }
 
-/// Notifies it that the process ends.
+/// Notifies the service manager that the process ends.
 pub(crate) fn notify_stopping(messages: MessageFormat) {
     notify("STOPPING=1\n", messages);
 }

@@ -1,5 +1,5 @@
-//! Applies `traces` sections (configuration manual, 12.1), at start and by an in-place reload if their lines have changed. And
-//! `-dt` (management manual, chapter 3).
+//! Applies `traces` sections (configuration manual, 12.1) at start, and by an in-place reload if their lines have changed. Also
+//! applies `-dt` (management manual, chapter 3).
 
 use plan::Plan;
 use runtime::trace::TraceSource;
@@ -20,10 +20,10 @@ fn apply(plan: &Plan, command: &TraceCommand) -> Result<(), String> {
     command.apply(&control::sinks::Sinks::new(&plan.rings)).map(drop)
 }
 
-/// Returns the commands for the traces of `-dt`, which go to standard error from the start.
+/// Returns the commands for the traces of `-dt`, which are written to standard error from the start.
 ///
 /// # Errors
-/// A message for the operator, HAProxy's if it has one: an unknown source, level or verbosity.
+/// A message for the operator (HAProxy's if it has one): an unknown source, level or verbosity.
 pub(crate) fn of_command_line(args: &CommandLineArgs) -> Result<Vec<TraceCommand>, String> {
     let Some(traces) = &args.traces else { return Ok(Vec::new()) };
     let mut commands = Vec::new();

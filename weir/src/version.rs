@@ -1,12 +1,12 @@
-//! Version and build information, for people and for tools that expect HAProxy's; and the facts that conditions can query.
+//! Version and build information, for people and for tools that expect HAProxy's output; and the facts that conditions can query.
 
 use syntax::ProgramFacts;
 
 /// The HAProxy version that this program implements.
 pub(crate) const SPOKEN: &str = "3.5-dev5";
-/// Its branch.
+/// The branch of that HAProxy version.
 pub(crate) const BRANCH: &str = "3.5";
-/// The HAProxy version and our own, as shown by `-v` under the name `haproxy`, by `show info` and in messages.
+/// The HAProxy version and Weir's own version, as shown by `-v` under the name `haproxy`, by `show info` and in messages.
 pub(crate) const FULL: &str = concat!("3.5-dev5-weir-", env!("CARGO_PKG_VERSION"));
 /// The release date of that version.
 pub(crate) const DATE: &str = "2026/08/21";
@@ -59,8 +59,8 @@ pub(crate) fn facts(diag_mode: bool, disabled: &[&str]) -> ProgramFacts {
     }
 }
 
-/// Returns the TLS library reported to configurations written for HAProxy: behaviour and keywords are those of OpenSSL 3, whether
-/// it is built in or not.
+/// Returns the TLS library reported to configurations written for HAProxy: the behaviour and the keywords are those of OpenSSL 3,
+/// whether or not it is built in.
 fn ssl_library() -> &'static str {
     match config::openssl_version() {
         "" => "OpenSSL 3.0.0",
@@ -83,7 +83,7 @@ pub(crate) fn short(as_haproxy: bool) -> String {
     format!("weir {own} (speaks HAProxy {SPOKEN})\nRunning on: {}\n", system())
 }
 
-/// Lists features as in `-vv`: with a plus or a minus before each.
+/// Lists features like `-vv`, with a plus or a minus before each.
 fn list(features: impl IntoIterator<Item = (&'static str, bool)>) -> String {
     let shown = |(name, present): (&str, bool)| format!("{}{name}", if present { '+' } else { '-' });
     features.into_iter().map(shown).collect::<Vec<_>>().join(" ")

@@ -163,11 +163,11 @@ fn status(kind: &str, place: &str, name: &str, signature: &str) -> Status {
     match kind {
         "section" => of_section(place, name),
         "proxy" if place == "option" => of_keyword(&format!("option {name}"), Where(15)),
-        // It is in the manual's matrix, but HAProxy has no such keyword.
+        // This keyword is in the manual's matrix, but HAProxy does not have it.
         "proxy" if name == "crt" => Status::Removed,
         "proxy" => of_keyword(name, Where(15)),
         "bind" => of(config::tables::bind::rows().find(|row| row.name == name).map(|row| row.support)),
-        // It follows `source`, which has a row.
+        // This keyword follows `source`, which has a row.
         "server" if name == "usesrc" => FULL,
         "server" => of(config::tables::server::rows().find(|row| row.name == name).map(|row| row.support)),
         "action" => {

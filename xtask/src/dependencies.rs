@@ -1,6 +1,6 @@
 //! Checks dependencies against the rules of `deny.toml`: licences, duplicate versions, sources.
 //!
-//! cargo-deny checks more (including advisories), but takes minutes to build and downloads advisories. This check only needs `cargo
+//! cargo-deny checks more (including advisories), but takes minutes to build and downloads advisories. This check needs only `cargo
 //! metadata`. It covers the dependencies of the machine's own target.
 
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Finds fields of the plan that nothing reads: a keyword that sets such a field has no effect.
 //!
 //! The compiler does not detect this, because the fields are public and the parser that sets them is another crate. The check works
-//! by name: a field counts as read if `.name` is read, or `name` is bound by a pattern, in a crate that uses the plan.
+//! by name: a field is considered read if `.name` is read, or `name` is bound by a pattern, in a crate that uses the plan.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Checks the permitted imports between crates and between modules, and the permitted places of `unsafe`.
 //!
-//! The table here must agree with the manifests and with `ARCHITECTURE.md`; every difference is an error. Dependencies only for
-//! tests (`[dev-dependencies]`) are not restricted.
+//! The table in this file must agree with the manifests and with `ARCHITECTURE.md`; every difference is an error. Dependencies only
+//! for tests (`[dev-dependencies]`) are not restricted.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

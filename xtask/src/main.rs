@@ -97,7 +97,7 @@ fn pages(root: &Path) -> Result<[(&'static str, String); 5], String> {
     ])
 }
 
-/// Prints the keywords that work and that no test shows.
+/// Prints the supported keywords that no test uses.
 fn untested(root: &Path) -> Result<(), String> {
     let without = without_test(root)?;
     println!("{}\n{} of at most {}", without.join("\n"), without.len(), compatibility::MOST_WITHOUT_TEST);

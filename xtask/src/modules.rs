@@ -1,7 +1,7 @@
 //! Checks that the imports between the modules of a crate have no cycles.
 //!
-//! The modules of a folder are compared with each other: a file, or a folder with everything in it. Items that `lib.rs` or `mod.rs`
-//! re-exports count for their original module. Test modules are left out.
+//! The modules of a folder are compared with each other; a module is a file, or a folder with everything in it. Items that `lib.rs`
+//! or `mod.rs` re-exports are attributed to their original module. Test modules are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

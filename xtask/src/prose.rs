@@ -1,10 +1,9 @@
 //! Phrases that make comments and documentation read like a translation.
 //!
-//! Counts the matches of [`PATTERNS`] in the comments of sources and scripts and in the text of Markdown
-//! pages. Each unit (a crate, a folder, a page) has a ceiling in `xtask/prose.tsv`: it is the number of
-//! matches when it was last written, and may only fall. A new unit has no ceiling yet, only the limit. `cargo run -p xtask -- prose` prints the counts,
-//! lowers the ceilings that are too high and fails if one is exceeded; with paths, it prints the
-//! matches of these files instead.
+//! Counts the matches of [`PATTERNS`] in the comments of sources and scripts and in the text of Markdown pages. Each unit (a crate,
+//! a folder, a page) has a ceiling in `xtask/prose.tsv`: the number of matches when it was last written, which may only fall. A new
+//! unit has no ceiling yet, only the limit. `cargo run -p xtask -- prose` prints the counts, lowers the ceilings that are too high
+//! and fails if one is exceeded; with paths, it prints the matches of these files instead.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -17,7 +16,7 @@ pub(crate) const CEILINGS: &str = "xtask/prose.tsv";
 /// Matches per 10,000 words that the whole repository may have, and each unit of more than
 /// [`FEW_WORDS`] words. Codebases whose prose is good have 11.
 const MOST: (u32, u32) = (40, 60);
-/// In fewer words than this, one match alone would exceed the limit of a unit.
+/// In a unit with fewer words than this, one match alone would exceed the limit.
 const FEW_WORDS: u32 = 400;
 
 /// The patterns: name, regular expression, and words that may not follow the match.
@@ -208,7 +207,7 @@ fn units(root: &Path) -> Result<BTreeMap<String, Count>, String> {
     Ok(units)
 }
 
-/// The crate, folder or page that a file counts for.
+/// The crate, folder or page to which the matches of a file are added.
 fn unit(name: &str) -> &str {
     let depth =
         if ["crates/", "docs/", "tests/"].iter().any(|folder| name.starts_with(folder)) { 2 } else { 1 };
@@ -270,7 +269,7 @@ fn text<'a>(name: &str, source: &'a str) -> Vec<(usize, &'a str)> {
     prose.collect()
 }
 
-/// Whether code is followed by a comment. `//` in `https://` is none.
+/// Whether code is followed by a comment. The `//` in `https://` does not begin one.
 fn has_trailing_comment(line: &str) -> bool {
     line.match_indices("// ").any(|(at, _)| {
         !line[..at]

@@ -22,7 +22,7 @@ struct Subject {
     /// The name of its file, without `.txt`.
     file: &'static str,
     title: &'static str,
-    /// The first words of its commands. The longest match over all subjects counts.
+    /// The first words of the section's commands. The longest match over all sections decides.
     starts: &'static [&'static str],
 }
 
@@ -281,7 +281,7 @@ fn examples(text: &str) -> Vec<Example> {
 fn by_command(examples: Vec<Example>, rows: &[CommandRow]) -> Result<BTreeMap<&str, Vec<Example>>, String> {
     let mut found: BTreeMap<&str, Vec<Example>> = BTreeMap::new();
     for example in examples {
-        // Other commands on the line may enable a mode before, or show the effect afterwards.
+        // Other commands on the line may enable a mode before it, or show the effect after it.
         let mut parts = example.command.split(';').map(str::trim);
         let first = parts.find_map(|part| command_of(part, rows));
         let words = first.ok_or_else(|| format!("{}: `{}` is no command", example.line, example.command))?;

@@ -58,8 +58,8 @@ fn counters<T: AsRef<AtomicU64> + Sync>(threads: usize, things: &[T]) -> f64 {
     TIME.as_nanos() as f64 / operations as f64
 }
 
-/// Returns the nanoseconds that a cache line takes from one core to another: two threads write it in turn. The best of many short
-/// rounds, since other work on the cores only adds.
+/// Returns the nanoseconds that a cache line takes from one core to another: two threads write it in turn. The result is the best
+/// of many short rounds, because other work on the cores can only make a round longer.
 fn transfer() -> f64 {
     const TURNS: u64 = 2_000;
     let round = || {
@@ -206,7 +206,7 @@ pub(crate) fn run(words: &[String]) {
 /// Prints the most requests per second that one cache line permits. The number of threads does not change this limit; groups
 /// multiply it. `line` is the time between writes to it by different cores.
 fn model(line: f64) {
-    // Whether groups have separate lines: a rotation belongs to a group, a server's count is global.
+    // Whether groups have separate lines: a rotation belongs to a group, but a server's count is global.
     const WRITES: [(&str, f64, &str, f64); 2] = [
         ("roundrobin, static-rr", 1.0, "backend and group", 4.0),
         ("leastconn, first, random, peak-ewma, hash-balance-factor", 2.0, "server", 1.0),

@@ -308,7 +308,7 @@ enum Form {
 struct Step {
     /// The text of the prefix.
     text: String,
-    /// Its last call.
+    /// The last call of the prefix.
     call: String,
     kind: Kind,
 }
@@ -325,9 +325,9 @@ pub(crate) struct Case {
 pub(crate) struct Culprit<'c> {
     /// The call whose result differs; `None` if the expression has the same value and only its use differs.
     pub(crate) call: Option<&'c str>,
-    /// The call that provides its input.
+    /// The call that provides the input of that call.
     pub(crate) behind: Option<&'c str>,
-    /// Its input: the result of the previous step, or the field's text for a fetch of a number.
+    /// The input of that call: the result of the previous step, or the field's text for a fetch of a number.
     pub(crate) input: Option<Vec<u8>>,
     /// Whether the input was a boolean, or derived from one by arithmetic.
     pub(crate) of_boolean: bool,
@@ -336,7 +336,7 @@ pub(crate) struct Culprit<'c> {
 }
 
 impl Culprit<'_> {
-    /// Returns whether it is a call of one of these.
+    /// Returns whether the call is one of these.
     pub(crate) fn is(&self, names: &[&str]) -> bool {
         self.name().is_some_and(|name| names.contains(&name))
     }
@@ -345,12 +345,12 @@ impl Culprit<'_> {
         self.call.map(name_of)
     }
 
-    /// Returns its input as text.
+    /// Returns the input as text.
     pub(crate) fn text(&self) -> String {
         self.input.as_deref().map_or_else(String::new, |bytes| String::from_utf8_lossy(bytes).into_owned())
     }
 
-    /// Returns its input as a number: directly, or from the beginning of the text.
+    /// Returns the input as a number: directly, or from the beginning of the text.
     pub(crate) fn number(&self) -> i64 {
         let bytes = self.input.as_deref().unwrap_or_default();
         match <[u8; 8]>::try_from(bytes) {
@@ -364,7 +364,7 @@ impl Culprit<'_> {
         }
     }
 
-    /// Returns its argument at this index as written, without quotes.
+    /// Returns the argument at this index as written, without quotes.
     pub(crate) fn argument(&self, number: usize) -> &str {
         let list = self.call.and_then(|call| call.split_once('(')).map_or("", |(_, list)| list);
         let mut quoted = false;
@@ -429,7 +429,7 @@ fn expression(random: &mut Rng) -> Vec<Step> {
     let mut text = call(random, name, args);
     let mut steps = vec![Step { call: text.clone(), text: text.clone(), kind }];
     for _ in 0..random.usize(..4) {
-        // Now and then a converter that does not fit, to compare the errors.
+        // Occasionally a converter that does not fit, to compare the errors.
         let anything = random.u8(..30) == 0;
         let fitting: Vec<_> = CONVERTERS.iter().filter(|row| anything || fits(kind, row.2)).collect();
         let (name, args, _, gives) = *fitting[random.usize(..fitting.len())];
@@ -534,7 +534,7 @@ impl Case {
         Self { form, text, steps }
     }
 
-    /// Returns its configuration line as case `number`.
+    /// Returns the configuration line of case `number`.
     pub(crate) fn line(&self, number: usize) -> String {
         let text = &self.text;
         match self.form {
@@ -544,7 +544,7 @@ impl Case {
         }
     }
 
-    /// Returns cases whose results show at which call this one begins to differ: the input of its fetch if that is a number, then
+    /// Returns cases whose results show at which call this case begins to differ: the input of its fetch if that is a number, then
     /// each step.
     pub(crate) fn parts(&self) -> Vec<Case> {
         let value = |text: String| Case { form: Form::Value, text, steps: Vec::new() };
@@ -556,7 +556,7 @@ impl Case {
         std::iter::once(whole).chain(self.steps.iter().map(|step| step.text.clone())).map(value).collect()
     }
 
-    /// Returns where it begins to differ, given the results of its [`parts`](Self::parts).
+    /// Returns where the case begins to differ, given the results of its [`parts`](Self::parts).
     pub(crate) fn culprit(&self, parts: &[[Option<Vec<u8>>; 2]]) -> Culprit<'_> {
         let differs = |[ours, theirs]: &[Option<Vec<u8>>; 2]| ours != theirs;
         // The first part is the fetch's input, not a step.
@@ -573,7 +573,7 @@ impl Case {
         Culprit {
             call: at.map(|at| self.steps[at].call.as_str()),
             behind: self.steps[..before].iter().rev().map(|step| step.call.as_str()).find(|call| {
-                // These return their input, or part of it.
+                // These converters return their input, or part of it.
                 !["set-var", "unset-var", "debug", "ltrim", "rtrim"].contains(&name_of(call))
             }),
             input: parts.get(before).and_then(|[ours, _]| ours.clone()),
@@ -582,7 +582,7 @@ impl Case {
         }
     }
 
-    /// Returns whether it is a condition with one of these matching methods.
+    /// Returns whether the case is a condition with one of these matching methods.
     pub(crate) fn matches_by(&self, methods: &[&str]) -> bool {
         let method = self.text.split_once("-m ").and_then(|(_, rest)| rest.split(' ').next());
         self.form == Form::Condition && method.is_some_and(|method| methods.contains(&method))

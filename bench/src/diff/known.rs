@@ -1,4 +1,4 @@
-//! Intended differences: where the manual of 3.5 and the machine's haproxy disagree, or where Weir departs on purpose. Each is as
+//! Intended differences: where the manual of 3.5 and the machine's haproxy disagree, or where Weir differs on purpose. Each is as
 //! narrow as possible: the call at which the results begin to differ, and its input.
 
 use crate::diff::expression::{ARITHMETIC, Case, Culprit};
@@ -9,12 +9,12 @@ struct Known {
     is_so: fn(&Case, &Culprit<'_>) -> bool,
 }
 
-/// A reason for only one to refuse a line.
+/// A reason why only one program refuses a line.
 struct Refusal {
     why: &'static str,
-    /// Whether it is haproxy that refuses.
+    /// Whether haproxy is the program that refuses.
     by_haproxy: bool,
-    /// Texts in the message or the line; one suffices.
+    /// Texts in the message or the line; one of them is enough.
     says: &'static [&'static str],
 }
 

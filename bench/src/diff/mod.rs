@@ -3,9 +3,9 @@
 //!
 //!     weir-bench diff [seed=1] [configs=60] [expressions=100] [requests=20] [show=20] [known=0]
 //!
-//! Each configuration sets a variable from each expression and answers with all of them in hexadecimal digits. Lines that one of
-//! the two refuses are compared by that and left out. Known differences are counted by their reason ([`known`], `known=N` shows
-//! that many of each); any other makes the program exit with 1. The same seed gives the same cases.
+//! Each configuration sets a variable from each expression and answers with all of them in hexadecimal digits. If one of the two
+//! programs refuses a line, the refusals are compared and the line is left out. Known differences are counted by their reason
+//! ([`known`], `known=N` shows that many of each); any other makes the program exit with 1. The same seed gives the same cases.
 
 mod expression;
 mod known;
@@ -156,7 +156,7 @@ fn run(options: &Options, peers: &mut [Peer; 2], turn: usize, tally: &mut Tally)
         let request = request::random(random);
         let ours = weir.ask(&request)?;
         let Ok(theirs) = haproxy.ask(&request) else {
-            // haproxy has exited: one of these expressions crashes it, which says nothing about Weir.
+            // haproxy has exited: one of these expressions crashes it, which proves nothing about Weir.
             tally.lost += 1;
             haproxy.start(&cases)?;
             continue;

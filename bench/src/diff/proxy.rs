@@ -1,4 +1,4 @@
-//! One of the two programs: determines the lines it refuses, starts it with a configuration, sends requests.
+//! One of the two programs: determines the lines that it refuses, starts it with a configuration, sends requests.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -84,8 +84,8 @@ impl Peer {
         Ok(path)
     }
 
-    /// Returns the numbers of the cases that it refuses, with its message. haproxy stops reading after some errors, so it is run
-    /// again.
+    /// Returns the numbers of the cases that the program refuses, with its message. haproxy stops reading after some errors, so it
+    /// is run again.
     pub(crate) fn refused(&self, cases: &[Case]) -> Result<HashMap<usize, String>, String> {
         let mut refused = HashMap::new();
         loop {
@@ -121,7 +121,7 @@ impl Peer {
         Ok(refused)
     }
 
-    /// Starts it, after stopping a previous run.
+    /// Starts the program, after stopping a previous run.
     pub(crate) fn start(&mut self, cases: &[Case]) -> Result<(), String> {
         self.stop();
         let free = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());

@@ -15,12 +15,12 @@ use crate::exchanges::message::{self, Direction, Stream};
 
 /// Limit for every wait.
 const PATIENCE: Duration = Duration::from_millis(3500);
-/// How long a complete connection is watched for its end.
+/// How long a connection is watched for its end when all steps are done.
 const AFTERWARDS: Duration = Duration::from_millis(100);
-/// How long the servers of a case stay when its clients are gone.
+/// How long the servers of a case stay when its clients have left.
 const LINGERING: Duration = Duration::from_millis(250);
 
-/// How a connection ended as seen from here.
+/// How a connection ended, as seen from this side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Open,
@@ -32,7 +32,7 @@ enum End {
 struct Wire {
     socket: TcpStream,
     received: Vec<u8>,
-    /// The read buffer. It is large, since everything received is examined after each read.
+    /// The read buffer. It is large, because everything received is examined after each read.
     part: Vec<u8>,
     end: End,
 }
@@ -80,7 +80,7 @@ impl Wire {
         }
     }
 
-    /// Performs a step; returns false when the connection is over.
+    /// Performs a step; returns false when the connection has ended.
     fn step(&mut self, step: &Step) -> bool {
         match step {
             Step::Send(bytes) => self.send(bytes),
@@ -122,9 +122,9 @@ fn methods(steps: &[Step]) -> Vec<String> {
     stream.messages.iter().map(message::Message::method).collect()
 }
 
-/// Returns a condition on a stream. The stream is parsed again only when the missing bytes of its last message have arrived:
-/// copying a body of 12 MiB for each received part would take longer than the exchange itself and keep the machine busy, which
-/// would distort the compared times.
+/// Returns a condition on a stream. The stream is parsed again only when the missing bytes of its last message have arrived.
+/// Otherwise, copying a body of 12 MiB for each received part would take longer than the exchange itself and keep the machine busy,
+/// which would distort the compared times.
 fn patiently(direction: Direction<'_>, is_so: impl Fn(&Stream) -> bool) -> impl FnMut(&[u8], bool) -> bool {
     let mut enough = 0;
     move |bytes, ended| {
@@ -155,7 +155,7 @@ fn run_client(address: SocketAddr, steps: &[Step]) -> Vec<String> {
             let mut whole = patiently(responses, |stream| stream.whole() >= *count);
             wire.read_until(Instant::now() + PATIENCE, |bytes, ended| ended || whole(bytes, ended));
         } else if !wire.step(step) {
-            // Data that arrived before it left depends on chance.
+            // Which data arrived before the client left depends on chance.
             return vec!["(left)".into()];
         }
     }
@@ -169,7 +169,7 @@ fn run_client(address: SocketAddr, steps: &[Step]) -> Vec<String> {
 pub(crate) struct Listening {
     pub(crate) address: SocketAddr,
     listener: Option<TcpListener>,
-    /// Reserves the port of one that refuses.
+    /// Reserves the port of a server that refuses.
     _kept: Option<Socket>,
 }
 
@@ -188,7 +188,7 @@ impl Listening {
 
 type Recorded = Arc<Mutex<Vec<Vec<String>>>>;
 
-/// Serves one connection until the client leaves or the case is over.
+/// Serves one connection until the client leaves or the case has ended.
 fn serve(socket: TcpStream, answers: &[Answer], turn: &AtomicUsize, over: &AtomicBool) -> Vec<String> {
     let mut wire = Wire::new(socket);
     let step_of_time = Duration::from_millis(40);
@@ -275,7 +275,7 @@ pub(crate) fn run(case: &Case, address: SocketAddr, servers: Vec<Listening>) -> 
     std::thread::sleep(LINGERING);
     over.store(true, Ordering::Relaxed);
     let servers = running.into_iter().map(|(address, thread)| {
-        // The thread waits for a connection; this one wakes it.
+        // The thread waits for a connection; this connection wakes it.
         let _ = TcpStream::connect_timeout(&address, PATIENCE);
         let recorded = thread.and_then(|thread| thread.join().ok()).unwrap_or_default();
         let mut all = recorded.lock().unwrap_or_else(PoisonError::into_inner);

@@ -11,7 +11,7 @@ pub(crate) enum Step {
     Pause(u64),
     /// Milliseconds in which nothing is read: arriving data fills the kernel's buffers.
     Idle(u64),
-    /// Until this many complete responses have arrived (clients only).
+    /// Waits until this many complete responses have arrived (clients only).
     Await(usize),
     /// Half-closes the connection.
     Shut,
@@ -41,7 +41,7 @@ pub(crate) struct Server {
     pub(crate) parameters: String,
     /// Nothing listens at its address.
     pub(crate) is_refused: bool,
-    /// For its first request, its second and so on; the last one is repeated.
+    /// The answers to the first request, to the second and so on; the last one is repeated.
     pub(crate) answers: Vec<Answer>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// Returns its part of a configuration: a frontend and a backend with this number in their names.
+    /// Returns the case's part of a configuration: a frontend and a backend with this number in their names.
     pub(crate) fn sections(&self, number: usize, bind: &str, servers: &[String]) -> String {
         let mut text = format!("frontend f{number}\n    bind {bind}\n");
         for line in &self.front {

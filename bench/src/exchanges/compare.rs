@@ -41,7 +41,7 @@ fn middle(ours: &[String], theirs: &[String]) -> (String, String) {
 fn has_same_lines(ours: &[Vec<String>], theirs: &[Vec<String>]) -> bool {
     let lines = |all: &[Vec<String>]| {
         let mut lines = all.concat();
-        // Which of them is open at the end depends on chance too.
+        // Which connection is open at the end also depends on chance.
         lines.retain(|line| line != "(open)" && line != "(over)");
         lines.sort();
         lines
@@ -49,15 +49,15 @@ fn has_same_lines(ours: &[Vec<String>], theirs: &[Vec<String>]) -> bool {
     lines(ours) == lines(theirs)
 }
 
-/// Times this long are ended by a client's timeout.
+/// Times of this length or longer are ended by a client's timeout.
 const ENDLESS: i64 = 3300;
 
-/// Additional time until the kernel accepts data for a peer that does not read: it probes for room after 200 ms (RFC 9293 section
-/// 3.8.6.1).
+/// The additional time until the kernel accepts data for a peer that does not read, because it probes for room after 200 ms (RFC
+/// 9293 section 3.8.6.1).
 const PROBE: i64 = 250;
 
-/// Returns the tolerance for times of a case. If a peer does not read for a while, a timeout counts from the last byte that the
-/// kernel accepted for it.
+/// Returns the tolerance for times of a case. If a peer does not read for a while, a timeout starts with the last byte that the
+/// kernel accepted for that peer.
 fn tolerance(case: &Case) -> i64 {
     let is_idle = |step: &Step| matches!(step, Step::Idle(_));
     let mut servers = case.servers.iter().flat_map(|server| &server.answers).flat_map(|one| &one.steps);

@@ -6,12 +6,13 @@ use fastrand::Rng;
 use crate::exchanges::case::{Answer, Case, Step, When};
 use crate::exchanges::random::{pick, seldom};
 
-/// More than the kernel buffers for one connection.
+/// More bytes than the kernel buffers for one connection.
 const LARGE: usize = 12 << 20;
 
 /// Makes a client read a large response slowly, or a server a large request.
 ///
-/// Either resumes before any timeout, or long after all of them: in between, the result would depend on the kernel's buffers.
+/// The reader resumes either before any timeout, or long after all of them. In between, the result would depend on the kernel's
+/// buffers.
 pub(crate) fn read_slowly(random: &mut Rng, case: &mut Case) {
     let idle = Step::Idle(if random.bool() { 150 } else { 3000 });
     case.clients.truncate(1);

@@ -9,7 +9,7 @@ use crate::exchanges::message::{self, Direction};
 struct Known {
     why: &'static str,
     is_so: fn(&Case, &Difference) -> bool,
-    /// Everything else in the case follows from it.
+    /// Whether everything else in the case follows from this difference.
     is_all: bool,
 }
 
@@ -115,7 +115,7 @@ const KNOWN: &[Known] = &[
         why: "which of several clients has the only place of a server first is chance",
         is_so: |case, one| {
             let is_told = matches!(one.place.as_str(), "log queues" | "log server" | "log tsc");
-            // A client that leaves just as the slot becomes free may or may not get it.
+            // A client that leaves just when the slot becomes free may or may not get it.
             let leaves = case.clients.iter().flatten().any(|step| *step == Step::Reset);
             let is_left = matches!(one.place.as_str(), "server connections" | "log Tc")
                 || is_counter(one, &[" connect", " stot", " hrsp_5xx"]);
@@ -147,7 +147,7 @@ const KNOWN: &[Known] = &[
     Known {
         why: "HAProxy counts a response that is empty, cut off or invalid twice in `eresp`, the retry after it in `wretr`, who leaves meanwhile in `cli_abrt`",
         is_so: |case, one| {
-            // Each attempt counts.
+            // Each attempt is counted.
             let attempts = if says(case, &["retry-on"]) { 8 } else { 2 };
             is_counter(one, &[" eresp", " wretr", " cli_abrt"])
                 && counts(one).is_some_and(|(ours, theirs)| ours < theirs && theirs <= attempts * ours + 3)
@@ -472,7 +472,7 @@ const KNOWN: &[Known] = &[
 
 /// Removes the known differences and returns their reasons.
 pub(crate) fn take(case: &Case, differences: &mut Vec<Difference>) -> Vec<&'static str> {
-    // A difference that explains everything comes first, because others would remove its evidence.
+    // A difference that explains everything comes first, because the others would remove the evidence for it.
     let all =
         KNOWN.iter().find(|known| known.is_all && differences.iter().any(|one| (known.is_so)(case, one)));
     if let Some(known) = all {

@@ -83,7 +83,7 @@ impl Message {
         }
     }
 
-    /// Returns lines that describe it. Dates are left out: the two programs run at different times.
+    /// Returns lines that describe the message. Dates are left out, because the two programs run at different times.
     fn lines(&self) -> Vec<String> {
         let field = |(name, value): &(String, String)| match name.as_str() {
             "date" => "date: (any)".to_owned(),
@@ -234,7 +234,7 @@ pub(crate) fn parse(mut bytes: &[u8], direction: Direction<'_>, has_ended: bool)
             }
         }
         finals += usize::from(!message.is_interim());
-        // A request that does not follow a CONNECT is detected as such: tunnelled data is not a message here.
+        // A request that does not follow a CONNECT is recognized as such. This parser does not treat tunnelled data as a message.
         let connects = method == "CONNECT" && (200..300).contains(&message.status());
         let switches = (message.status() == 101 || connects) && matches!(direction, Direction::Responses(_));
         stream.messages.push(message);

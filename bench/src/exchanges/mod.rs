@@ -124,8 +124,8 @@ fn run(options: &Options, pair: &Pair, numbers: &[u64], tally: &mut Tally) -> Re
 /// How many cases are minimised at the same time.
 const AT_ONCE: usize = 4;
 
-/// Repeats cases that differed twice, with fewer and fewer others running. An occasional difference is one of timing; only
-/// reproducible ones count.
+/// Repeats cases that differed twice, with fewer and fewer others running. A difference that appears only sometimes is one of
+/// timing; only reproducible ones count.
 fn again(
     options: &Options,
     pair: &Pair,
@@ -142,7 +142,7 @@ fn again(
         let found = pair.run(&cases, at_once)?;
         let mut left = Vec::new();
         for (Doubtful { number, case, differences }, mut steady) in doubtful.into_iter().zip(found) {
-            // The explanation of one difference may also cover another one that did not show before.
+            // The explanation of one difference may also cover another one that did not appear before.
             if tally.explains(&case, &mut steady) {
                 continue;
             }

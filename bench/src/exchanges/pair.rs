@@ -8,7 +8,7 @@ use crate::exchanges::compare::{self, Difference};
 use crate::exchanges::proxy::{Program, Said};
 use crate::exchanges::reduce;
 
-/// How many variants run at once while a case is minimised, where most of the time is waiting.
+/// How many variants run at once while a case is minimised, which consists mostly of waiting.
 const MANY: usize = 120;
 /// Maximum number of reduction rounds for a case.
 const ROUNDS: usize = 8;
@@ -72,7 +72,7 @@ impl Pair {
         let shape = differences.first().map(Difference::shape).unwrap_or_default();
         for _ in 0..ROUNDS {
             let mut candidates = reduce::smaller(&case);
-            // A line may need another one.
+            // A line may depend on another one.
             let refused = self.refusals(&candidates.iter().collect::<Vec<_>>())?;
             let mut refused = refused.iter();
             candidates.retain(|_| refused.next().is_some_and(Option::is_none));

@@ -85,7 +85,7 @@ pub(crate) struct Program {
 /// Why a configuration is refused.
 pub(crate) struct Said {
     pub(crate) text: String,
-    /// The cases that it names.
+    /// The cases that the message names.
     pub(crate) named: BTreeSet<usize>,
 }
 
@@ -111,7 +111,8 @@ fn shown(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// Returns addresses that are free now. Outgoing connections use other ones, so they do not take these in the meantime.
+/// Returns addresses that are free at this time. Outgoing connections use other addresses, so they do not take these in the
+/// meantime.
 fn free_addresses(count: usize) -> std::io::Result<Vec<SocketAddr>> {
     let bound: std::io::Result<Vec<TcpListener>> =
         (0..count).map(|_| TcpListener::bind(("127.0.1.1", 0))).collect();
@@ -135,7 +136,7 @@ fn configuration(
         let addresses: Vec<String> = servers[number].iter().map(SocketAddr::to_string).collect();
         text.push_str(&case.sections(number, &binds[number].to_string(), &addresses));
     }
-    // Bound last: when it listens, all do.
+    // Bound last: when this one listens, all of them do.
     let last = binds[cases.len()];
     text.push_str(&format!("frontend marker\n    bind {last}\n    http-request return status 200\n"));
     text
@@ -171,14 +172,14 @@ impl Program {
         Ok(Self { path: path.into(), directory, next: AtomicUsize::new(0) })
     }
 
-    /// A separate one for each configuration, so that several may run at once.
+    /// Creates a separate directory for each configuration, so that several may run at once.
     fn fresh_directory(&self) -> Result<PathBuf, String> {
         let path = self.directory.join(self.next.fetch_add(1, Ordering::Relaxed).to_string());
         std::fs::create_dir_all(&path).map_err(shown)?;
         Ok(path)
     }
 
-    /// Returns its message against the cases; `None` if it accepts them.
+    /// Returns the message with which the program refuses the cases; `None` if it accepts them.
     pub(crate) fn refusal(&self, cases: &[&Case]) -> Result<Option<Said>, String> {
         let bind: Vec<SocketAddr> = vec![SocketAddr::from(([127, 0, 0, 1], 1)); cases.len() + 1];
         let servers: Vec<Vec<SocketAddr>> =
@@ -193,7 +194,7 @@ impl Program {
         Ok((!output.status.success()).then(|| Said { named: named(&said, &path, &text), text: said }))
     }
 
-    /// Starts it, and once more if an address was taken in the meantime.
+    /// Starts the program, and once more if an address was taken in the meantime.
     fn start(
         &self,
         cases: &[&Case],
@@ -285,7 +286,7 @@ impl Drop for Program {
 }
 
 impl Running {
-    /// Returns its standard error.
+    /// Returns the program's standard error.
     fn said(&self) -> String {
         std::fs::read_to_string(self.control.with_file_name("stderr")).unwrap_or_default()
     }

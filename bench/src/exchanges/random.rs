@@ -478,7 +478,7 @@ pub(crate) fn in_order(case: &mut Case) {
         case.back.retain(|line| !has_capture(line));
     }
     if case.servers.len() > 1 {
-        // Among equal servers HAProxy's choice depends on chance.
+        // Among equal servers, HAProxy's choice depends on chance.
         case.back.retain(|line| line != "balance leastconn");
     }
     for lines in [&mut case.front, &mut case.back] {

@@ -13,7 +13,7 @@ pub(crate) fn smaller(case: &Case) -> Vec<Case> {
             all.push(one);
         }
     };
-    // A client's initial pause stays: without it the order of clients would depend on chance.
+    // A client's initial pause stays, because without it the order of clients would depend on chance.
     let without_pauses = |one: &mut Case| {
         for steps in &mut one.clients {
             let mut place = 0;

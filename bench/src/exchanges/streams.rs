@@ -25,7 +25,7 @@ fn content_rule(random: &mut Rng) -> String {
             " if { req.ssl_hello_type 1 }",
         ],
     );
-    // Without a condition it ends the rules, mostly too early.
+    // Without a condition, this action ends the rules, in most cases too early.
     if condition.is_empty() && action != "accept" && !seldom(random, 4) {
         return format!("tcp-request content {action} if {{ req.len gt 300 }}");
     }
@@ -118,7 +118,7 @@ pub(crate) fn case(random: &mut Rng) -> Case {
     let mut front = mode();
     front.extend([format!("log-format \"{LOG_FORMAT}\""), format!("error-log-format \"{LOG_FORMAT}\"")]);
     front.extend((0..random.usize(..4)).map(|_| front_line(random)));
-    // Without a delay it depends on chance whether rules see the first bytes.
+    // Without a delay, it depends on chance whether rules see the first bytes.
     front.push("tcp-request inspect-delay 375ms".to_owned());
     let mut back = mode();
     back.push("tcp-request inspect-delay 375ms".to_owned());

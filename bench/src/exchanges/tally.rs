@@ -19,7 +19,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Counts a difference. Returns whether it is the first of its shape, and among the `show` that are shown.
+    /// Counts a difference. Returns whether it is the first of its shape, and among the `show` that are displayed.
     pub(crate) fn unexplained(&mut self, shape: &str, show: usize) -> bool {
         let is_shown = !self.unexplained.contains_key(shape) && self.unexplained.len() < show;
         *self.unexplained.entry(shape.to_owned()).or_default() += 1;

@@ -5,9 +5,9 @@ use fastrand::Rng;
 use crate::exchanges::case::{Answer, Step, When};
 use crate::exchanges::random::{pick, seldom};
 
-/// Pauses are long enough to be distinguished from delays of a busy machine. Those of clients are multiples of 150 ms; those of
-/// servers, one or two of them in a row, and the timeouts (375 ms, 625 ms, 1125 ms, 2025 ms) lie in between, so that no two events
-/// happen at the same time.
+/// Pauses are long enough to be distinguished from the delays of a busy machine. Pauses of clients are multiples of 150 ms. Pauses
+/// of servers (one or two of them in a row) and the timeouts (375 ms, 625 ms, 1125 ms, 2025 ms) lie in between, so that no two
+/// events happen at the same time.
 const CLIENT_PAUSES: &[u64] = &[300, 600];
 const SERVER_PAUSES: &[u64] = &[200, 500];
 
@@ -172,7 +172,7 @@ pub(crate) fn client(random: &mut Rng, place: usize) -> Vec<Step> {
             steps.push(Step::Await(1));
         }
         2 => {
-            // Half a request, and then one of the ways to leave.
+            // Sends half a request, and then leaves in one of several ways.
             let bytes = request(random, place);
             let cut = random.usize(..bytes.len());
             steps.push(Step::Send(bytes[..cut].to_vec()));
@@ -194,7 +194,7 @@ pub(crate) fn client(random: &mut Rng, place: usize) -> Vec<Step> {
             }
         }
         4 if place == 0 => {
-            // Silence, before or after a request.
+            // Stays silent, before or after a request.
             if random.bool() {
                 steps.extend([Step::Send(request(random, place)), Step::Await(1)]);
             }

@@ -26,7 +26,8 @@ pub(crate) struct Client {
 enum Rest {
     /// This many bytes.
     Bytes(usize),
-    /// Up to the last chunk: holds the last bytes received. Pages that contain that text themselves cannot be measured.
+    /// The body continues up to the last chunk; the value is the last bytes received. Pages that contain that text themselves
+    /// cannot be measured.
     Chunks([u8; 5]),
 }
 
@@ -38,7 +39,7 @@ impl Rest {
         matches!(self, Self::Bytes(0)) || self == Self::Chunks(*LAST_CHUNK)
     }
 
-    /// Returns the rest after `bytes` more.
+    /// Returns the rest that is missing after `bytes`.
     fn after(self, bytes: &[u8]) -> io::Result<Self> {
         match self {
             Self::Bytes(left) => {
@@ -107,7 +108,7 @@ impl Client {
     /// The socket's error, and `InvalidData` for a response that is an error, has no length, or ends early.
     pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Outcome> {
         if self.sent == 0 {
-            // There is no response yet: the TLS handshake is driven by writing.
+            // There is no response yet, and writing drives the TLS handshake.
             return Ok(Outcome::Waiting);
         }
         loop {
@@ -169,7 +170,7 @@ impl Client {
     }
 }
 
-/// Returns the Content-Length of a head, as spelled by the programs measured here.
+/// Returns the Content-Length of a head, in the spelling of the programs that are measured.
 pub(crate) fn content_length(head: &[u8]) -> Option<usize> {
     let name = memmem::find(head, b"ontent-Length: ").or_else(|| memmem::find(head, b"ontent-length: "))?;
     let digits = &head[name + 15..];

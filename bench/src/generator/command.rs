@@ -32,7 +32,7 @@ pub(crate) struct Load {
     pub(crate) requests: Option<u64>,
     /// A new connection for each request.
     pub(crate) close: bool,
-    /// Never sleep while the load runs, so that only the proxy's sleep is measured.
+    /// Never sleep while the load runs, so that only the sleep of the proxy is measured.
     pub(crate) polls: bool,
     /// TLS on the connections.
     pub(crate) tls: Option<Tls>,

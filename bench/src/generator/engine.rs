@@ -33,7 +33,7 @@ struct Running {
     report: Report,
     /// Whether new requests are made.
     going: bool,
-    /// Whether each connection makes one request only and stays open.
+    /// Whether each connection makes only one request and stays open.
     hold: bool,
 }
 
@@ -249,7 +249,7 @@ impl Engine {
                     return Ok(());
                 }
                 if running.load.close {
-                    // The peer's close may have arrived with the response, and then causes no separate event.
+                    // The peer's close may have arrived together with the response, and then causes no separate event.
                     return match client.receive(&mut self.buffer[..]) {
                         Ok(Outcome::Waiting) => Ok(()),
                         _ => self.finish(key),

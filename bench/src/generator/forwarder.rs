@@ -31,9 +31,9 @@ struct Direction {
     missing: usize,
     /// Whether the connection ends with the message.
     close: bool,
-    /// Received, and not yet accepted by the other side.
+    /// Bytes that were received, and not yet accepted by the other side.
     unsent: Vec<u8>,
-    /// Whether TCP_NODELAY is set: requested with the second piece of a message.
+    /// Whether TCP_NODELAY is set, which the second piece of a message requests.
     at_once: bool,
 }
 
@@ -110,7 +110,7 @@ fn serve(
 }
 
 impl Pair {
-    /// Handles events of the client's side. Returns false when the connection is over.
+    /// Handles events of the client's side. Returns false when the connection has ended.
     fn ask(&mut self, key: usize, to: SocketAddr, poll: &Poll, buffer: &mut [u8]) -> io::Result<bool> {
         let origin = match &mut self.origin {
             Some(origin) => origin,
@@ -125,7 +125,7 @@ impl Pair {
         Ok(open && (self.response.unsent.is_empty() || self.answer(buffer)?))
     }
 
-    /// Handles events of the origin's side. Returns false when the connection is over.
+    /// Handles events of the origin's side. Returns false when the connection has ended.
     fn answer(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
         let Some(origin) = &mut self.origin else { return Ok(true) };
         if !self.request.unsent.is_empty() && !self.request.pass(&mut self.client, origin, buffer)? {

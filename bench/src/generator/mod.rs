@@ -1,8 +1,8 @@
 //! Load generator and origin of the benchmarks: one thread, one poll loop, both ends of the proxy under test.
 //!
-//! With one process instead of two, the other core has no context switches between client and origin, so that the proxy saturates
-//! and not the load. The origin listens on a port chosen by the kernel and prints it; then commands are read from standard input,
-//! one per line, and each is answered with one line:
+//! With one process instead of two, the other core has no context switches between client and origin, so the proxy reaches its
+//! limit before the load generator does. The origin listens on a port chosen by the kernel and prints it; then commands are read
+//! from standard input, one per line, and each is answered with one line:
 //!
 //! ```text
 //! < listening 127.0.0.1:40001

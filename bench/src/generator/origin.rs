@@ -34,7 +34,7 @@ impl Origin {
         &mut self.stream
     }
 
-    /// Reads the available data. Returns false when the connection is over; `self` shows whether a response must be sent.
+    /// Reads the available data. Returns false when the connection has ended; `self` shows whether a response must be sent.
     pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
         loop {
             let size = match self.stream.read(buffer) {

@@ -36,7 +36,7 @@ impl Tls {
     }
 }
 
-/// Accepts any server certificate: the load does not depend on the proxy's identity.
+/// Accepts any server certificate, because the load does not depend on the proxy's identity.
 #[derive(Debug)]
 struct Anyone;
 

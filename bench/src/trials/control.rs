@@ -18,7 +18,7 @@ fn configuration(origin: &Origin) -> String {
     )
 }
 
-/// Garbage, an endless line, a hundred clients, one that never reads; requests continue in the meantime.
+/// Garbage, an endless line, a hundred clients, and a client that never reads. Requests continue in the meantime.
 pub(crate) fn abused(program: &Program) -> Outcome<String> {
     let origin = Origin::start()?;
     let mut subject = Subject::start(program, &configuration(&origin), &["-db"], None)?;

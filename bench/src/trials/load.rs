@@ -186,7 +186,7 @@ impl Origin {
         }));
     }
 
-    /// Stops it and all its connections, with a reset if `resets`.
+    /// Stops the server and all its connections, with a reset if `resets`.
     pub(crate) fn kill(&mut self, resets: bool) {
         self.alive.store(false, Relaxed);
         let _ = TcpStream::connect(self.address);
@@ -261,7 +261,7 @@ fn echo(socket: TcpStream) {
     }
 }
 
-/// Reads a chunked body to its end; returns false if it ends before.
+/// Reads a chunked body to its end; returns false if the connection ends first.
 fn drop_chunks(reader: &mut impl BufRead) -> bool {
     let mut line = String::new();
     loop {

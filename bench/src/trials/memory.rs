@@ -47,7 +47,8 @@ pub(crate) fn requests(program: &Program, count: u64, keeps_alive: bool) -> Outc
     Ok(row(&format!("{count} {what}"), &subject, before, during, cpu, &note))
 }
 
-/// Opens connections that send `first` and then nothing; with a complete request (`is_answered`), after the response.
+/// Opens connections that send `first` and then nothing. If `first` is a complete request (`is_answered`), they are silent after
+/// the response.
 pub(crate) fn held(
     program: &Program,
     what: &str,
@@ -71,7 +72,7 @@ pub(crate) fn held(
         }
         held.push(socket);
     }
-    // A byte now and then, as a slow client sends it.
+    // Single bytes, as a slow client sends them.
     for _ in 0..3 {
         std::thread::sleep(Duration::from_millis(300));
         if !is_answered {

@@ -26,7 +26,7 @@ fn connect(subject: &Subject) -> Outcome<TcpStream> {
     Ok(socket)
 }
 
-/// Returns whether it still serves.
+/// Returns whether the proxy still serves.
 pub(crate) fn serves(subject: &Subject) -> bool {
     let ask = || -> std::io::Result<u16> {
         let mut socket = TcpStream::connect(subject.address)?;
@@ -194,7 +194,7 @@ pub(crate) fn flood(
     })
 }
 
-/// Three times as many clients as descriptors, then few again.
+/// Three times as many clients as descriptors, then few clients again.
 pub(crate) fn descriptors(program: &Program) -> Outcome<String> {
     let origin = Origin::start()?;
     let text = configuration(origin.address)

@@ -1,5 +1,5 @@
-//! Reload storms: the successor requests the listening sockets (`-x`), binds its own and stops its predecessor (`-sf` only), or is
-//! started by the master. Weir can also reload in place.
+//! Reload storms: the successor requests the listening sockets (`-x`), or binds its own and stops its predecessor (`-sf` only), or
+//! is started by the master. Weir can also reload in place.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ impl Way {
 }
 
 impl Way {
-    /// Returns the word that selects it.
+    /// Returns the word that selects this way.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Passed => "passed",
@@ -49,7 +49,7 @@ pub(crate) enum Traffic {
     OneEach,
     /// One connection for each request, relayed as TCP.
     Tcp,
-    /// Persistent, and most requests queued for a server that accepts two at a time.
+    /// Persistent connections, with most requests queued for a server that accepts two at a time.
     Queued,
 }
 

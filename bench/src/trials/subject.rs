@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long anything may take to start or to end.
+/// How long a program may take to start or to end.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) type Outcome<T> = Result<T, String>;
@@ -66,8 +66,8 @@ pub(crate) fn signal(pid: u32, name: &str) {
 }
 
 impl Subject {
-    /// Starts it with `configuration`, in which `BIND` and `DIRECTORY` are filled in, with additional arguments and a descriptor
-    /// limit.
+    /// Starts the program with `configuration`, in which `BIND` and `DIRECTORY` are filled in, with additional arguments and a
+    /// limit on descriptors.
     pub(crate) fn start(
         program: &Program,
         configuration: &str,
@@ -121,18 +121,18 @@ impl Subject {
         Ok(answer)
     }
 
-    /// Returns its private memory in KiB.
+    /// Returns the private memory of the process in KiB.
     pub(crate) fn memory(&self) -> u64 {
         memory_of(self.child.id())
     }
 
-    /// Returns its process and those that it started.
+    /// Returns the process and those that it started.
     fn all(&self) -> Vec<u32> {
         let own = self.child.id();
         std::iter::once(own).chain(children(own)).collect()
     }
 
-    /// Returns the number of its processes.
+    /// Returns the number of processes.
     pub(crate) fn processes(&self) -> usize {
         self.all().len()
     }
@@ -148,7 +148,7 @@ impl Subject {
         self.all().into_iter().map(open).sum()
     }
 
-    /// Returns its CPU time so far in milliseconds.
+    /// Returns the CPU time used so far in milliseconds.
     pub(crate) fn cpu(&self) -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
         let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
@@ -157,7 +157,7 @@ impl Subject {
         (ticks(11).unwrap_or(0) + ticks(12).unwrap_or(0)) * 10
     }
 
-    /// Returns the number of its open descriptors.
+    /// Returns the number of open descriptors.
     pub(crate) fn descriptors(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).map_or(0, Iterator::count)
     }

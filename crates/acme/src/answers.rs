@@ -1,4 +1,4 @@
-//! Parses an authority's responses (RFC 8555, 7.1) with limits on everything: text that is too long, or a list with too many
+//! Parses an authority's responses (RFC 8555, 7.1) with limits on everything: a text that is too long, or a list with too many
 //! entries, is an error just like a missing value.
 
 use serde_json::Value;
@@ -60,7 +60,7 @@ pub(crate) struct Authorization {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Challenge {
     pub(crate) url: String,
-    /// Empty if the challenge type has none.
+    /// The token; empty if the challenge type has none.
     pub(crate) token: String,
     /// `issuer-domain-names` of dns-persist-01.
     pub(crate) issuers: Vec<String>,
@@ -92,7 +92,7 @@ impl Problem {
         Self { kind, detail }
     }
 
-    /// Whether it is of this type: `badNonce` and the like.
+    /// Whether the problem is of this type, such as `badNonce`.
     pub(crate) fn is(&self, kind: &str) -> bool {
         self.kind.strip_prefix("urn:ietf:params:acme:error:") == Some(kind)
     }
@@ -107,7 +107,7 @@ fn parse(body: &[u8]) -> Result<Value, Malformed> {
     serde_json::from_slice(body).map_err(|_| "not JSON")
 }
 
-/// Validates a URL: it must not contain anything with another meaning in a request.
+/// Validates a URL: it must not contain any character that has another meaning in a request.
 pub(crate) fn url(text: &str) -> Result<String, Malformed> {
     let fits = text.len() <= URL_MAX && (text.starts_with("https://") || text.starts_with("http://"));
     let is_clean = text.bytes().all(|byte| byte.is_ascii_graphic());
@@ -118,7 +118,7 @@ fn url_in(value: &Value) -> Result<String, Malformed> {
     url(value.as_str().ok_or("missing URL")?)
 }
 
-/// Validates a nonce or token: only base64url is allowed, since it is used in paths and maps.
+/// Validates a nonce or token: only base64url is allowed, because these are used in paths and maps.
 pub(crate) fn word(text: &str) -> Result<String, Malformed> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     if text.is_empty() || text.len() > WORD_MAX || !text.bytes().all(fits) {

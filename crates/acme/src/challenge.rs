@@ -21,7 +21,7 @@ use crate::{dns, event};
 /// How long to wait for a confirmation on the runtime socket.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
-/// Keeps challenges set up until it is dropped.
+/// Keeps challenges set up. Dropping it removes them.
 #[derive(Default)]
 pub(crate) struct ChallengeGuard {
     tokens: Vec<(Arc<sample::pattern::List>, String)>,
@@ -42,7 +42,7 @@ impl Drop for ChallengeGuard {
 /// Sets up the challenges of an order, and waits until they are ready.
 ///
 /// # Errors
-/// They cannot be set up.
+/// The challenges cannot be set up.
 pub(crate) async fn meet(
     desk: &Rc<OrderContext>,
     order: &AcmeOrder,
@@ -149,7 +149,7 @@ async fn by_dns(
     Ok(())
 }
 
-/// Whether DNS serves all challenge records; for persistent records one match suffices.
+/// Whether DNS serves all challenge records. For persistent records, one match is enough.
 async fn are_there(desk: &Rc<OrderContext>, records: &[(String, String)], stays: bool) -> bool {
     let sections = &desk.plan.resolvers;
     let Some(section) = sections.iter().find(|section| *section.state.name == *"default") else {

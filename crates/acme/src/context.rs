@@ -27,7 +27,7 @@ const REQUESTS: usize = 4;
 pub(crate) struct OrderContext {
     /// The plan, with the orders and the certificates' users.
     pub(crate) plan: Arc<Plan>,
-    /// The process; while it is stopping, nothing is ordered.
+    /// The process. While it is stopping, nothing is ordered.
     pub(crate) process: Arc<Process>,
     /// The settings of requests.
     pub(crate) settings: ClientSettings,
@@ -72,7 +72,7 @@ impl OrderContext {
     /// Writes an event for tools.
     pub(crate) fn write(&self, event: &str) {
         if let Some(ring) = self.plan.rings.iter().find(|ring| *ring.name == *state::acme::EVENTS) {
-            // A full ring counts rejected messages itself.
+            // If the ring is full, it counts the rejected messages itself.
             let _ = ring.write(event.as_bytes());
         }
     }

@@ -102,7 +102,7 @@ fn read(bytes: &[u8], id: u16, name: &Name) -> Option<DnsRead> {
     if query.query_type != RecordType::TXT || !query.name.eq_ignore_root(name) {
         return None;
     }
-    // The records of an alias have its target's name, but they do answer this query.
+    // The records of an alias have the name of its target, but they do answer this query.
     let texts = message.answers.iter().filter_map(|record| match &record.data {
         RData::TXT(text) => Some(text.txt_data.iter().flat_map(|part| part.iter().copied()).collect()),
         _ => None,

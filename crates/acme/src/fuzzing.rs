@@ -35,8 +35,8 @@ pub struct Ordered {
     pub outcome: Result<Vec<u8>, String>,
 }
 
-/// Orders a certificate for `a.test` and `*.b.test` from an authority that gives these responses, and no further ones. Waiting
-/// takes no time.
+/// Orders a certificate for `a.test` and `*.b.test` from an authority that gives these responses and no others. Waiting takes no
+/// time.
 ///
 /// # Errors
 /// Key generation failed.

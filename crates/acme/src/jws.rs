@@ -22,7 +22,7 @@ pub(crate) fn base64url(bytes: impl AsRef<[u8]>) -> String {
 pub(crate) struct AccountKey {
     key: Signing,
     algorithm: &'static str,
-    /// The public key, with its members in the order required for a thumbprint.
+    /// The public key. Its members are in the order that a thumbprint requires.
     jwk: Value,
     thumbprint: String,
 }
@@ -32,7 +32,7 @@ enum Signing {
     Rsa(RsaKeyPair),
 }
 
-/// Curves: the signature algorithm, its name, and the curve's name.
+/// The curves: for each, the signature algorithm, its name, and the curve's name.
 const CURVES: [(&EcdsaSigningAlgorithm, &str, &str); 3] = [
     (&ECDSA_P256_SHA256_FIXED_SIGNING, "ES256", "P-256"),
     (&ECDSA_P384_SHA384_FIXED_SIGNING, "ES384", "P-384"),
@@ -63,7 +63,7 @@ impl AccountKey {
     }
 
     fn new(key: Signing, algorithm: &'static str, jwk: Value) -> Self {
-        // Values are serialized with sorted members and without blanks, as required.
+        // Values are serialized with sorted members and without blanks, as a thumbprint requires.
         let thumbprint = base64url(digest(&SHA256, jwk.to_string().as_bytes()));
         Self { key, algorithm, jwk, thumbprint }
     }
@@ -78,8 +78,8 @@ impl AccountKey {
         format!("{token}.{}", self.thumbprint)
     }
 
-    /// Signs a request to `url`; an empty payload is a POST-as-GET. `account` is the account's URL; without one the key itself is
-    /// included.
+    /// Signs a request to `url`; an empty payload means a POST-as-GET. `account` is the account's URL. Without it, the key itself
+    /// is included.
     ///
     /// # Errors
     /// Signing failed.

@@ -15,16 +15,16 @@ use tls::pair;
 /// # Errors
 /// Writing failed; the file is unchanged.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // A symbolic link is kept, and its target replaced.
+    // A symbolic link is kept, and the file that it points to is replaced.
     let path = &real(path);
     let aside = aside(path);
     let written = write(&aside, bytes).and_then(|()| fs::rename(&aside, path));
     if written.is_err() {
-        // It may not exist.
+        // This file may not exist.
         let _ = fs::remove_file(&aside);
     }
     written?;
-    // The rename is only durable once the directory is synced.
+    // The rename is durable only once the directory is synced.
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }
@@ -40,7 +40,7 @@ fn aside(path: &Path) -> PathBuf {
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let open = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let mut file = open().or_else(|error| {
-        // Left by a killed process with the same PID.
+        // The file was left by a killed process with the same PID.
         if error.kind() == io::ErrorKind::AlreadyExists {
             fs::remove_file(path).and_then(|()| open())
         } else {
@@ -54,7 +54,7 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Stores a certificate and its key, in one file or two.
 ///
 /// # Errors
-/// A file cannot be written; includes its name.
+/// A file cannot be written; the message includes its name.
 pub(crate) fn keep(contents: &Contents, file: &str, key_file: Option<&str>) -> Result<(), String> {
     let failed = |file: &str| {
         let file = file.to_owned();
@@ -65,7 +65,7 @@ pub(crate) fn keep(contents: &Contents, file: &str, key_file: Option<&str>) -> R
         Some(key_file) => {
             let key = Contents { chain: Vec::new(), ..contents.clone() };
             let chain = Contents { key: None, ..contents.clone() };
-            // After an interruption between the two writes, both are found here.
+            // If the two writes are interrupted, the next start finds both in this file.
             let both = pair::path_of(&real(Path::new(file)));
             replace(&both, contents.to_pem().as_bytes()).map_err(failed(&both.display().to_string()))?;
             replace(Path::new(key_file), key.to_pem().as_bytes()).map_err(failed(key_file))?;

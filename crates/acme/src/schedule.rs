@@ -1,9 +1,9 @@
 //! When to renew a certificate: in the last twelfth of its validity, as HAProxy does, and after failures with increasing pauses.
-//! Seconds since 1970.
+//! Times are seconds since 1970.
 
-/// The pause after the first failure; it doubles with each. Authorities permit only a few failures per hour.
+/// The pause after the first failure. It doubles with each further failure. Authorities permit only a few failures per hour.
 const PAUSE_MIN: i64 = 5 * 60;
-/// The longest pause without a request by the authority.
+/// The longest pause, unless the authority requests another.
 const PAUSE_MAX: i64 = 12 * 3600;
 /// The longest pause that an authority may request.
 const ASKED_MAX: i64 = 7 * 86_400;
@@ -15,7 +15,7 @@ pub(crate) fn due((from, until): (i64, i64)) -> i64 {
     if from <= 0 || from >= until { until - UNKNOWN } else { until - (until - from) / 12 }
 }
 
-/// The pause after `failures` consecutive failures, the last of which requested `asked` seconds.
+/// The pause after `failures` consecutive failures. `asked` is the pause in seconds that the authority requested at the last one.
 pub(crate) fn pause(failures: u32, asked: Option<u64>) -> i64 {
     let own = PAUSE_MIN.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(PAUSE_MAX);
     let asked = asked.map_or(0, |seconds| i64::try_from(seconds).unwrap_or(ASKED_MAX).min(ASKED_MAX));

@@ -20,15 +20,15 @@ use crate::context::{LogFn, OrderContext};
 use crate::engine::{Answer, Ask, Engine, Failure, Next, Wanted};
 use crate::{event, save, schedule};
 
-/// How often certificates are checked, since they may have been replaced externally.
+/// How often certificates are checked, because they may have been replaced externally.
 const LOOK: Duration = Duration::from_secs(12 * 3600);
 /// The maximum size of a response: a certificate with its chain, an authorization with many challenges.
 const ANSWER_MAX: usize = 256 << 10;
 /// The total time limit of a response.
 const TOTAL: Duration = Duration::from_secs(60);
 
-/// Starts the tasks for all orders of the plan. Called on one worker. Returns a handle that ends them: a plan that replaces this
-/// one starts its own.
+/// Starts the tasks for all orders of the plan. Called on one worker. Returns a handle that ends them, because a plan that replaces
+/// this one starts its own.
 pub fn start(
     plan: &Arc<Plan>,
     process: &Arc<Process>,
@@ -45,7 +45,7 @@ pub fn start(
     desk.plan.acme.iter().map(|order| attend(order).abort_handle()).collect()
 }
 
-/// Orders a certificate whenever it is due, for the lifetime of the process.
+/// Orders a certificate whenever it is due, as long as the process runs.
 async fn attend(desk: Rc<OrderContext>, order: Arc<AcmeOrder>) {
     let (mut failures, mut not_before) = (0, 0);
     loop {

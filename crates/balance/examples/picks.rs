@@ -1,12 +1,12 @@
 //! Measures the cost of a pick in nanoseconds, for every algorithm with 4, 100 and 10,000 servers: `make bench BENCH=balance`.
 //!
-//! Three numbers each: the pick among servers of equal weight, the pick among servers of weights 1 to 8, and the latter with the
-//! start and end of the request (two locked additions and the algorithm's own accounting). Warm, one thread; the minimum of many
-//! short rounds, since everything else on the machine only adds time.
+//! It prints three numbers for each: the pick with servers of equal weight, the pick with servers of weights 1 to 8, and the latter
+//! with the start and end of the request (two locked additions and the algorithm's own accounting). Caches are warm and there is
+//! one thread. The minimum of many short rounds is used, because other activity on the machine only adds time.
 //!
 //!     cargo run --release -p weir-balance --example picks [part of a name [servers [rounds]]]
 //!
-//! With few rounds it can be run under `valgrind --tool=cachegrind`, which counts instructions where clocks are too coarse.
+//! With few rounds, it can be run under `valgrind --tool=cachegrind`, which counts instructions if clocks are too coarse.
 
 #![allow(missing_docs)]
 
@@ -88,7 +88,7 @@ fn main() {
     }
 }
 
-/// A tenth of the servers are busy, so that loads differ; all have responded before.
+/// A tenth of the servers are busy, so that loads differ. All servers have responded before.
 fn farm(settings: &BalanceSettings, count: usize, weight: impl Fn(usize) -> u32) -> Farm {
     // Settings may hold an expression and cannot be copied.
     let own = BalanceSettings {

@@ -1,8 +1,8 @@
 //! `retry-budget`: limits the attempts beyond the first for a backend's requests.
 //!
-//! If most requests fail, retrying each of them puts more load on servers that are already overloaded. So only a share of a
-//! backend's requests may be retried: both of those in flight and of those within the last second. A refused retry leaves the
-//! request failed. Called by `proxy` before a retry and before a hedge.
+//! If most requests fail, retrying each of them puts more load on servers that are already overloaded. Therefore only a share of a
+//! backend's requests may be retried, both of those in flight and of those within the last second. If a retry is refused, the
+//! request has failed. Called by `proxy` before a retry and before a hedge.
 
 use runtime::shared::Shared as _;
 use state::ExtraAttempts;
@@ -13,7 +13,7 @@ use state::extra_attempts::BackendLoad;
 pub struct Budget {
     /// The share of requests, in percent.
     pub share: u32,
-    /// The number that may always be retried, both at once and per second.
+    /// The number of retries that are always allowed, both at once and per second.
     pub min: u32,
 }
 
@@ -23,7 +23,7 @@ impl Budget {
         (requests * u64::from(self.share) / 100).max(self.min.into())
     }
 
-    /// Takes one attempt out of the budget at `now_ms`, if permitted. [`ExtraAttempts::end`] returns it.
+    /// Takes one attempt out of the budget at `now_ms`, if permitted. [`ExtraAttempts::end`] returns it to the budget.
     pub fn take(self, extra: &ExtraAttempts, load: BackendLoad, now_ms: u64) -> bool {
         // The number of requests within the last second is at least the larger of the two.
         let within = self.of(load.live.max(load.recent));

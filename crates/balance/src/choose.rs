@@ -1,4 +1,4 @@
-//! The choice of a server by each algorithm, given a table (manual, 4.2 `balance`). Called by [`crate::Picker::pick`].
+//! The choice of a server by each algorithm, based on a table (manual, 4.2 `balance`). Called by [`crate::Picker::pick`].
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -97,11 +97,11 @@ impl Core {
             self.position().add(passed - 1);
             return free;
         }
-        // All are full: the request will wait for the one that was next.
+        // All servers are full, so the request waits for the server that has its turn.
         around().find(|index| Some(*index) != avoid)
     }
 
-    /// A request without a key takes turns around the ring, as in HAProxy.
+    /// Chooses the next server around the ring for a request without a key, as in HAProxy.
     fn next_around(
         &self,
         table: &BalanceTable,
@@ -140,10 +140,10 @@ impl Core {
         }
     }
 
-    /// `hash-balance-factor`: whether the server has less than its share of all requests plus the new one.
+    /// `hash-balance-factor`: whether the server has less than its share of all requests including the new one.
     ///
-    /// As in HAProxy the share is handed out in whole requests: a whole number per unit of weight, with the remainder distributed
-    /// over the servers in order, and at least one each.
+    /// As in HAProxy, shares are whole requests: a whole number per unit of weight, with the remainder distributed over the servers
+    /// in order, and at least one each.
     #[inline]
     fn within_factor(&self, table: &BalanceTable, index: usize, now_us: u64) -> bool {
         let Some(in_flight) = &self.in_flight else { return true };
@@ -161,7 +161,7 @@ impl Core {
         served < share.max(1)
     }
 
-    /// Draws several servers by weight and chooses the least loaded, at equal load the less recently used one.
+    /// Draws several servers by weight and chooses the least loaded. At equal load, the less recently used one is chosen.
     fn random(
         &self,
         table: &BalanceTable,
@@ -184,7 +184,7 @@ impl Core {
         Some(best)
     }
 
-    /// One weighted draw, if possible neither the failed server nor `last`.
+    /// One weighted draw. Avoids the failed server and `last` if possible.
     #[inline]
     fn drawn(
         &self,
@@ -215,7 +215,7 @@ impl Core {
                 return Some(other);
             }
         }
-        // Few servers, or one that outweighs all others: take the next suitable one.
+        // There are few servers, or one outweighs all others, so the next suitable one is taken.
         let count = table.usable.len();
         let start = table.usable.partition_point(|&at| (at as usize) < index);
         let mut around = (1..=count).map(|step| table.usable[(start + step) % count] as usize);
@@ -230,8 +230,8 @@ impl Core {
         rate(other, best) < rate(best, other)
     }
 
-    /// Of two servers drawn by weight the one with the lower expected cost: its response time, multiplied by its outstanding
-    /// requests, by weight.
+    /// Draws two servers by weight and chooses the one with the lower expected cost: its response time times its outstanding
+    /// requests, divided by its weight.
     fn peak_ewma(
         &self,
         table: &BalanceTable,
@@ -246,7 +246,7 @@ impl Core {
             let waiting = self.load(index);
             let taken = match served.latency.read(wish.now_us, decay_us, waiting > 0) {
                 Some(taken) => taken + 1.0,
-                // Nothing is known about it yet: one request probes it while the others go elsewhere.
+                // Nothing is known about the server yet. One request probes it while the others use different servers.
                 None if waiting == 0 => 0.0,
                 None => UNKNOWN_US,
             };
@@ -259,7 +259,7 @@ impl Core {
     }
 }
 
-/// The assumed response time of a server without responses: longer than any measured one.
+/// The assumed response time of a server that has not responded yet. It is longer than any measured time.
 const UNKNOWN_US: f32 = 1e12;
-/// The penalty of a full server, at which the request would wait.
+/// The penalty of a full server, at which the request would have to wait.
 const FULL: f32 = 1e6;

@@ -1,9 +1,9 @@
 //! A weighted draw in constant time (`random`, `peak-ewma`): the alias method of Walker and Vose.
 //!
-//! Every usable server owns one column of equal width. A column holds the server's own share up to a threshold, and above it the
-//! share of one other server, so a draw is one random number and one column lookup, whatever the weights and the number of servers.
+//! Every usable server owns one column of equal width. A column represents the server itself up to a threshold, and another server
+//! above it. A draw is therefore one random number and one column lookup, whatever the weights and the number of servers.
 
-/// Columns: the threshold, the owner, the other server.
+/// Columns: the threshold, the owner and the other server.
 #[derive(Debug, Default)]
 pub struct Draw(Box<[DrawColumn]>);
 
@@ -15,7 +15,7 @@ struct DrawColumn {
 }
 
 impl Draw {
-    /// Creates columns for servers (index, weight); those of weight 0 are never drawn.
+    /// Creates columns for servers (index, weight). Servers of weight 0 are never drawn.
     pub fn new(weights: &[(usize, u32)]) -> Self {
         let servers: Vec<(u32, u64)> = weights
             .iter()
@@ -24,7 +24,7 @@ impl Draw {
             .collect();
         let count = servers.len() as u64;
         let total: u64 = servers.iter().map(|(_, weight)| weight).sum();
-        // Each server contributes weight × count; a column holds `total`.
+        // Each server contributes weight × count; a column has room for `total`.
         let mut left: Vec<u64> = servers.iter().map(|(_, weight)| weight * count).collect();
         let mut columns: Vec<DrawColumn> =
             servers.iter().map(|&(own, _)| DrawColumn { threshold: u32::MAX, own, other: own }).collect();

@@ -1,8 +1,8 @@
 //! Ejection of outliers from a backend's load balancing: counts the outcomes of attempts, and applies the decisions of
 //! [`crate::outliers`].
 //!
-//! An ejected server is not down: checks, statistics and persistence treat it as usual. Only the picker's table leaves it out
-//! ([`crate::table`]). [`crate::Picker`] reports each response; a task of `proxy` calls [`Picker::judge`](crate::Picker::judge)
+//! An ejected server is not down: checks, statistics and persistence treat it as usual. It is only missing in the picker's table
+//! ([`crate::table`]). [`crate::Picker`] reports each response, and a task of `proxy` calls [`Picker::judge`](crate::Picker::judge)
 //! periodically.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -25,7 +25,7 @@ pub struct EjectionEvent {
 /// A change of a server's ejection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EjectionChange {
-    /// Ejected for that many ms.
+    /// Ejected for this number of ms.
     Ejected(EjectionCause, u64),
     /// In rotation again.
     Back,
@@ -35,14 +35,14 @@ pub enum EjectionChange {
 #[derive(Debug)]
 pub(crate) struct Ejection {
     pub(crate) settings: Outliers,
-    /// Locked for an evaluation. A request that sees one failure too many skips it if another thread holds the lock: the next
-    /// failure is seen as well.
+    /// Locked for an evaluation. A request that detects too many failures skips the evaluation if another thread holds the lock;
+    /// the next failure is detected as well.
     rounds: Mutex<Rounds>,
     /// When the last evaluation took place, in ms. Written by the evaluating thread.
     judged: AtomicU64,
 }
 
-/// After that long without an evaluation, requests perform it.
+/// Without an evaluation for this time, requests perform it.
 const LATE_MS: u64 = 2_500;
 
 /// The maximum number of unreported events.
@@ -52,7 +52,7 @@ const UNTOLD: usize = 256;
 struct Rounds {
     /// The totals at the start of the interval, by server.
     before: Vec<Totals>,
-    /// The end of the interval, in ms; 0 before the first one.
+    /// The end of the interval, in ms; 0 before the first interval.
     ends: u64,
     /// Events not reported yet.
     events: Vec<EjectionEvent>,

@@ -1,7 +1,7 @@
-//! `hedge`: when and how often a request is also sent to a second server because the first is slow.
+//! `hedge`: when and how often a request is also sent to a second server because the first one is slow.
 //!
-//! A request waits for a quantile of recent response times, or for a fixed time; then a second server is tried as well, and the
-//! first response wins. The share of hedged requests is limited: each request earns `max` hundredths of a hedge, and only a few
+//! A request waits for a quantile of recent response times, or for a fixed time. Then a second server is tried as well, and the
+//! first response is used. The share of hedged requests is limited: each request earns `max` hundredths of a hedge, and only a few
 //! hedges can be saved up. Called by `proxy` for each request of a backend with hedging.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -32,10 +32,10 @@ const SAVED: u64 = 10;
 /// How often the quantile is recomputed, in ms.
 const PERIOD_MS: u64 = 1000;
 
-/// The number of samples required beyond the quantile.
+/// The number of samples above the quantile that are required.
 const BEYOND: f64 = 5.0;
 
-/// The minimum delay in µs: the timer resolution.
+/// The minimum delay in µs, which is the resolution of timers.
 const LEAST_US: u64 = 1000;
 
 impl Hedge {
@@ -51,9 +51,10 @@ impl Hedge {
         Some(extra.delay_us.load(Relaxed)).filter(|delay| *delay > 0)
     }
 
-    /// Takes one more hedge if the share permits it, with `requests` in total so far. The caller must then make it.
+    /// Takes one more hedge if the share permits it, given the total number of `requests` so far. The caller must then make the
+    /// hedge.
     pub fn take(&self, extra: &ExtraAttempts, requests: u64) -> bool {
-        // Another thread is deciding at this moment: skipping one hedge does no harm.
+        // Another thread is deciding at this moment. Skipping one hedge does no harm.
         let Ok(mut pace) = extra.pace.try_lock() else { return false };
         let came = requests.saturating_sub(pace.requests);
         pace.requests = requests;

@@ -1,8 +1,8 @@
 //! The number of requests in flight to all servers of a backend, which `hash-balance-factor` divides into shares.
 //!
-//! A single counter would be written by all workers for every request. So each worker counts its own requests, and reads the
-//! others' counts at most once per millisecond: with one worker the sum is exact, with more it is up to that old. [`crate::picker`]
-//! has one for backends that need it.
+//! With a single counter, all workers would write it for every request. Instead, each worker counts its own requests and reads the
+//! counts of the others at most once per millisecond. With one worker the sum is exact; with several, it may be a millisecond old.
+//! [`crate::picker`] has one for backends that need it.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
@@ -12,11 +12,11 @@ use runtime::{Gauge, Sharded};
 #[derive(Debug, Default)]
 pub struct InFlight(Sharded<WorkerLoad>);
 
-/// One worker's count, written only by that worker.
+/// The count of one worker, which only that worker writes.
 #[derive(Debug)]
 struct WorkerLoad {
     requests: Gauge,
-    /// The total of the other workers, and the millisecond when it was read.
+    /// The total of the other workers, and the millisecond at which it was read.
     others: AtomicI64,
     seen_in: AtomicU64,
 }
@@ -40,7 +40,7 @@ impl InFlight {
         self.0.mine().requests.down();
     }
 
-    /// The total, as the calling worker knows it at about `now_us`.
+    /// The total at about `now_us`, according to the calling worker.
     #[inline]
     pub fn total(&self, now_us: u64) -> u32 {
         let own = self.0.mine();

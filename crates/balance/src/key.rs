@@ -1,8 +1,8 @@
-//! From a request's key to a 32-bit hash: the part of the request to use (manual, 4.2 `balance`), and the hash function
+//! Computes the 32-bit hash of a request's key: which part of the request is used (manual, 4.2 `balance`), and the hash function
 //! (`hash-type`).
 //!
-//! Every detail is HAProxy's, down to the hash of an empty value, so that a cluster of both sends a key to the same server. `proxy`
-//! calls it with parts of a request; the server is chosen elsewhere.
+//! All details are the same as in HAProxy, including the hash of an empty value, so that HAProxy and Weir send a key to the same
+//! server. `proxy` passes in parts of a request; the server is chosen elsewhere.
 
 use std::net::{IpAddr, SocketAddrV4};
 
@@ -23,8 +23,8 @@ impl HashType {
         self.modified(hashed)
     }
 
-    /// Hashes an address (`balance source`): the exclusive or of its 32-bit words, whatever the function. An IPv4 address received
-    /// on an IPv6 socket includes its mapping prefix.
+    /// Hashes an address (`balance source`): the exclusive or of its 32-bit words, whatever the hash function is. For an IPv4
+    /// address received on an IPv6 socket, this includes the mapping prefix.
     pub fn of_address(&self, ip: IpAddr) -> u32 {
         self.modified(match ip {
             IpAddr::V4(ip) => u32::from(ip),
@@ -40,7 +40,7 @@ impl HashType {
     }
 }
 
-/// `hash-type … none`: the low 32 bits of the number at the start of the key; 0 if there is none.
+/// `hash-type … none`: the low 32 bits of the number at the start of the key, or 0 without a number.
 fn number(key: &[u8]) -> u32 {
     let (negative, digits) = match key {
         [b'-', rest @ ..] => (true, rest),
@@ -55,7 +55,7 @@ fn number(key: &[u8]) -> u32 {
 }
 
 impl UriPart {
-    /// The part of `target` to hash. With `path-only`, nothing of a target without a path (`*`).
+    /// The part of `target` to hash. With `path-only`, a target without a path (`*`) yields nothing.
     pub fn of<'a>(&self, target: &'a [u8]) -> &'a [u8] {
         let mut part = target;
         if self.path_only {
@@ -83,8 +83,8 @@ pub fn parameter<'a>(query: &'a [u8], name: &str) -> Option<&'a [u8]> {
     query.split(|&byte| byte == b'&').find_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }
 
-/// The value of a parameter in the body of a POST (`check_post`): it also ends at white space, and a body with bytes that are
-/// invalid in encoded forms has none.
+/// The value of a parameter in the body of a POST (`check_post`). It also ends at white space. There is none if the body has bytes
+/// that are invalid in encoded forms.
 pub fn posted_parameter<'a>(body: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let value = parameter(body, name)?;
     match value.iter().position(|&byte| !http::is_token(&[byte])) {
@@ -94,9 +94,9 @@ pub fn posted_parameter<'a>(body: &'a [u8], name: &str) -> Option<&'a [u8]> {
     }
 }
 
-/// The label before the last dot (`use_domain_only`): `1wt` of `haproxy.1wt.eu`; the whole name if it has no dot.
+/// The label before the last dot (`use_domain_only`): `1wt` for `haproxy.1wt.eu`. Without a dot, the whole name.
 pub fn domain(host: &[u8]) -> &[u8] {
-    // A leading dot does not count, as in HAProxy.
+    // As in HAProxy, a leading dot does not count.
     let Some(end) = host.iter().rposition(|&byte| byte == b'.').filter(|&end| end > 0) else { return host };
     // The byte before the dot belongs to the label even if it is a dot.
     let start = host[..end - 1].iter().rposition(|&byte| byte == b'.').map_or(0, |dot| dot + 1);
@@ -116,7 +116,7 @@ pub fn rdp_cookie<'a>(bytes: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
 }
 
 /// The server in a terminal server's token (`persist rdp-cookie`): address and port as the decimal values of their memory
-/// representation, and a third number that is ignored: `3640205228.15629.0000` is 172.31.249.216:3389.
+/// representation, and a third number that is ignored. For example, `3640205228.15629.0000` is 172.31.249.216:3389.
 pub fn rdp_server(token: &[u8]) -> Option<SocketAddrV4> {
     let mut numbers = token.split(|&byte| byte == b'.').map(|digits| std::str::from_utf8(digits).ok());
     let address: u32 = numbers.next()??.parse().ok()?;

@@ -1,24 +1,25 @@
-//! Finds the server with the least key among many without scanning all and without a lock: the basis of `leastconn` and `first`. A
-//! key is either stored, or computed from a count stored in its place ([`Term`]).
+//! Finds the server with the lowest key among many, without a scan and without a lock: the basis of `leastconn` and `first`. A key
+//! is either stored, or computed from a count that is stored in its place ([`Term`]).
 //!
 //! # Why this structure
-//! A scan is fine for a dozen servers and out of the question for ten thousand; HAProxy keeps a sorted tree under a lock. Here
-//! every server has a key in an array, sixteen to a cache line; above each line is its minimum, sixteen minima to a line again, up
-//! to a single root line: 10,000 servers take four levels.
-//! - A pick follows the minimum from the root: sixteen comparisons per level, all loads, no stores.
-//! - A key change stores the key and checks whether its line's minimum changed; usually it did not, since other servers have the
-//!   same load, and nothing else is written. So the upper levels, which every pick reads, are rarely written, which prevents
-//!   contention between 64 threads. A list per load (as in HAProxy) is written twice per request, at its head.
-//! - Ties rotate: the search starts after the server picked last, so servers of equal load take turns in order. With one thread
-//!   every pick is exactly the least key, and among equals the next in turn.
+//! A scan is acceptable for a dozen servers but not for ten thousand; HAProxy keeps a sorted tree under a lock. In this structure,
+//! every server has a key in an array, with sixteen keys per cache line. The level above holds the minimum of each line, again with
+//! sixteen minima per line, and so on up to a single root line; 10,000 servers take four levels.
+//! - A pick follows the minimum from the root: sixteen comparisons per level, which only load and never store.
+//! - A key change stores the key and checks whether the minimum of its line has changed. Usually it has not, because other servers
+//!   have the same load, and nothing else is written. The upper levels, which every pick reads, are therefore rarely written, which
+//!   prevents contention between 64 threads. A list per load (as in HAProxy) is written twice per request, at its head.
+//! - Ties rotate: the search starts after the server that was picked last, so servers of equal load take turns in order. With one
+//!   thread, every pick is exactly the lowest key, and among equals the next in turn.
 //!
 //! # Why it is correct with many threads
-//! A minimum is exchanged and then computed again; if it changed in between, the writer writes again. The last writer of a minimum
-//! therefore saw keys no older than its own write, and a thread that changes a key after that read updates the minimum itself: once
-//! all writers are done, all minima are correct. Until then a pick may follow a minimum that no longer exists; it repairs that line
-//! and starts over, a few times, and finally uses what it found, which is off only by the concurrent change.
+//! A writer exchanges a minimum and then computes it again. If it has changed in between, the writer writes it again. The last
+//! writer of a minimum has therefore seen keys that are no older than its own write, and a thread that changes a key after that
+//! read updates the minimum itself. Once all writers have finished, all minima are correct. Until then, a pick may follow a minimum
+//! that no longer exists. It then repairs that line and starts over, a few times, and finally uses the entry it found, which is
+//! only off by the concurrent change.
 //!
-//! [`crate::loads`] defines the meaning of keys; this module knows nothing about servers.
+//! [`crate::loads`] defines the meaning of keys; this module does not know servers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
@@ -28,7 +29,7 @@ use runtime::shared::note_write;
 /// The key of an entry that must not be picked.
 pub const NEVER: u32 = u32::MAX;
 
-/// The key of an entry at capacity: it sorts after all that have room.
+/// The key of an entry at capacity. It sorts after all entries that have room.
 pub const FULL: u32 = NEVER - 1;
 
 const WIDTH: usize = 16;
@@ -60,14 +61,14 @@ impl CacheLine {
 /// The parameters for computing a key from a count. Written when weights or limits change.
 #[derive(Debug, Default)]
 pub struct Term {
-    /// The weight of one; 0 for an entry that must not be picked.
+    /// The weight of one request; 0 for an entry that must not be picked.
     pub unit: AtomicU32,
-    /// The count at which it is full; 0 for never.
+    /// The count at which the entry is full; 0 for never.
     pub most: AtomicU32,
 }
 
 impl Term {
-    /// The load with one more request, except that idle entries come first whatever their weight.
+    /// The load with one more request. Idle entries come first, whatever their weight.
     #[inline]
     fn key(&self, count: u32) -> u32 {
         let (unit, most) = (self.unit.load(Relaxed), self.most.load(Relaxed));
@@ -88,7 +89,7 @@ const TOGETHER: usize = 16;
 pub struct CountTree(Vec<Arc<[CacheLine; TOGETHER]>>);
 
 impl CountTree {
-    /// Grows to `count` counts; existing ones are shared.
+    /// Returns a tree of `count` counts, which shares the existing ones.
     #[must_use]
     pub fn grown(&self, count: usize) -> Self {
         let mut all = self.0.clone();
@@ -113,12 +114,13 @@ impl CountTree {
         self.slot(at).map_or(0, |slot| slot.load(SeqCst))
     }
 
-    /// Increments the count at `at`; ignored beyond the end, e.g. for a server added just now.
+    /// Increments the count at `at`. Ignored beyond the end, for example for a server that was just added.
     #[inline]
     pub fn add(&self, at: usize) {
         if let Some(slot) = self.slot(at) {
             note_write();
-            // A read-modify-write: the following reads of other counts must not happen before others can see this one.
+            // A read-modify-write, because the following reads of other counts must not happen before other threads can see this
+            // one.
             slot.fetch_add(1, SeqCst);
         }
     }
@@ -126,7 +128,7 @@ impl CountTree {
     /// Decrements the count at `at`.
     #[inline]
     pub fn sub(&self, at: usize) {
-        // A request that arrived while there was no room for its count is not in it.
+        // A request that arrived while its count had no room is not included.
         if let Some(slot) = self.slot(at).filter(|slot| slot.load(SeqCst) > 0) {
             note_write();
             slot.fetch_sub(1, SeqCst);
@@ -164,7 +166,7 @@ impl Least {
         Self::over(Base::Keys((0..lines).map(|_| CacheLine::default()).collect()), count)
     }
 
-    /// Creates a tree over `count` counts, none of which may be picked until [`weigh`](Self::weigh) sets their weights.
+    /// Creates a tree over `count` counts. None of them may be picked until [`weigh`](Self::weigh) sets their weights.
     pub fn of_counts(counts: CountTree, count: usize) -> Self {
         let whole = count.div_ceil(WIDTH).max(1) * WIDTH;
         let terms = (0..whole).map(|_| Term::default()).collect();
@@ -200,12 +202,12 @@ impl Least {
         }
     }
 
-    /// Sets the key at `at`. For counts use [`add`](Self::add).
+    /// Sets the key at `at`. For counts, use [`add`](Self::add).
     #[inline]
     pub fn set(&self, at: usize, key: u32) {
         let Base::Keys(lines) = &self.base else { return };
         let slot = &lines[at / WIDTH].0[at % WIDTH];
-        // A read-modify-write: the reads of other keys must not happen before others can see this one.
+        // A read-modify-write, because the following reads of other keys must not happen before other threads can see this one.
         if slot.load(SeqCst) == key {
             return;
         }
@@ -230,7 +232,7 @@ impl Least {
         self.mend_base(at / WIDTH);
     }
 
-    /// Sets the weight and limit of each count, by index; all others get weight 0.
+    /// Sets the weight and limit of each count, by index. All other counts get weight 0.
     pub fn weigh(&self, terms: impl IntoIterator<Item = (u32, u32)>) {
         let Base::Counts { terms: own, plain, .. } = &self.base else { return };
         plain.store(false, SeqCst);
@@ -244,7 +246,7 @@ impl Least {
         (0..self.count.div_ceil(WIDTH)).for_each(|line| self.mend_base(line));
     }
 
-    /// Recomputes the minimum above `at`, because another tree with the same counts may have changed one.
+    /// Recomputes the minimum above `at`, because another tree with the same counts may have changed a count.
     pub fn look_again(&self, at: usize) {
         self.mend_base(at / WIDTH);
     }
@@ -282,7 +284,7 @@ impl Least {
         }
     }
 
-    /// Updates the minimum of a base line, and those above while they change.
+    /// Updates the minimum of a base line, and the minima above as long as they change.
     #[inline]
     fn mend_base(&self, line: usize) {
         self.mend(0, line, |line| self.base_minimum(line));
@@ -314,7 +316,8 @@ impl Least {
         self.mend_level(level, line / WIDTH);
     }
 
-    /// The least key and its index: among equals the first at or after `from`, wrapping around. `None` if all are [`NEVER`].
+    /// The lowest key and its index. Among equals, the first at or after `from` is returned, wrapping around. `None` if all keys
+    /// are [`NEVER`].
     #[inline]
     pub fn find(&self, from: usize) -> Option<(usize, u32)> {
         let root = self.levels.len() - 1;
@@ -328,12 +331,13 @@ impl Least {
                 return Some((found, least));
             }
         }
-        // Other threads change keys faster than this one finds them: any eligible entry will do.
+        // Other threads change keys faster than this thread finds them, so any eligible entry is used.
         let keys = (0..self.count).map(|at| (self.key(at), at));
         keys.min().filter(|(key, _)| *key != NEVER).map(|(key, at)| (at, key))
     }
 
-    /// The first entry at or after `from` with this key, without wrapping: goes up until a line has it further right, then down.
+    /// The first entry at or after `from` with this key, without wrapping around. Goes up until a line has the key further right,
+    /// then down.
     #[inline]
     fn behind(&self, from: usize, key: u32) -> Option<usize> {
         if let Some(found) = self.base_find(from / WIDTH, from % WIDTH, key) {
@@ -353,7 +357,7 @@ impl Least {
         None
     }
 
-    /// The first entry with this key in the line (of a level or the base) summarized by entry `entry` of `level`; repairs that
+    /// The first entry with this key in the line (of a level or the base) that entry `entry` of `level` summarizes. Repairs that
     /// minimum if the key is gone.
     #[inline]
     fn below(&self, level: usize, entry: usize, key: u32) -> Option<usize> {
@@ -367,7 +371,7 @@ impl Least {
         found.map(|found| entry * WIDTH + found)
     }
 
-    /// The first entry with this key below a line of a level; repairs minima if the key is gone.
+    /// The first entry with this key below a line of a level. Repairs minima if the key is gone.
     fn descend(&self, mut level: usize, mut line: usize, from: usize, key: u32) -> Option<usize> {
         loop {
             let Some(found) = self.levels[level][line].find(from, key) else {
@@ -382,7 +386,7 @@ impl Least {
         }
     }
 
-    /// Checks that every minimum is correct. For tests, while nothing is written.
+    /// Checks that every minimum is correct. For tests, while nothing writes.
     #[cfg(test)]
     pub(crate) fn check_invariants(&self) {
         for line in 0..self.count.div_ceil(WIDTH) {
@@ -443,7 +447,7 @@ mod tests {
         assert!((0..300).all(|at| least.key(at) == NEVER || least.key(at) < 5));
     }
 
-    /// The keys as computed by a scan.
+    /// The keys, computed without the tree.
     fn keys_of(counts: &[u32], terms: &[(u32, u32)]) -> Vec<u32> {
         let key = |(&count, &(unit, most)): (&u32, &(u32, u32))| match (unit, count) {
             (0, _) => NEVER,

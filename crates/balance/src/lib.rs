@@ -1,7 +1,7 @@
 //! Load-balancing algorithms, without I/O.
 //!
 //! [`BalanceSettings`] is the configuration, [`Picker`] the state of a backend between picks, and [`key`] hashes the key of a
-//! request. A picker reads the servers' state and takes no lock. [`budget`] and [`hedge`] limit extra attempts, [`outliers`]
+//! request. A picker reads the servers' state and takes no lock. [`budget`] and [`hedge`] limit extra attempts, and [`outliers`]
 //! decides which servers are ejected. Called by `proxy`.
 
 #![forbid(unsafe_code)]

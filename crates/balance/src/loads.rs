@@ -1,9 +1,9 @@
 //! Servers ordered by load (`leastconn`), or by room and then ID (`first`).
 //!
 //! Up to sixteen servers are simply scanned: their counters are on separate cache lines, and another shared line would only add
-//! contention. More servers are kept in a [`Least`]. For `leastconn` it holds the only shared request counts: one write when a
-//! request starts and one when it ends. For `first` a key changes when a server becomes full or has room again. [`crate::picker`]
-//! has one for these two algorithms.
+//! contention. For more servers, a [`Least`] is used. For `leastconn`, it holds the only shared request counts, with one write when
+//! a request starts and one when it ends. For `first`, a key changes when a server becomes full or has room again.
+//! [`crate::picker`] has one for these two algorithms.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -15,7 +15,7 @@ use crate::least::{CountTree, FULL, Least, NEVER};
 use crate::map::gcd;
 use crate::table::BalanceTable;
 
-/// The number of servers up to which they are scanned.
+/// Up to this number, servers are scanned.
 const FEW: usize = 16;
 
 /// The criterion of the order.
@@ -23,16 +23,16 @@ const FEW: usize = 16;
 pub enum By {
     /// Requests active and queued, by weight.
     Load,
-    /// Room for one more, then the lower ID.
+    /// Servers with room for one more request first, then the lower ID.
     Room,
 }
 
 /// The location of the servers' loads.
 #[derive(Debug)]
 enum LoadOrder {
-    /// In the servers, which are scanned.
+    /// The load is in the servers, which are scanned.
     Few,
-    /// In the servers; a tree holds the keys computed from them.
+    /// The load is in the servers; a tree holds the keys that are computed from it.
     Keys(Least),
     /// In a tree.
     Counts(Least),
@@ -54,7 +54,7 @@ pub struct Loads {
 
 impl Loads {
     /// Creates an order in which no server may be chosen until [`weigh`](Self::weigh) is called. It replaces `before`, which had
-    /// fewer servers: requests in progress remain counted.
+    /// fewer servers; requests in progress remain counted.
     pub fn new(by: By, servers: Vec<Arc<Server>>, before: Option<&Self>) -> Self {
         let count = servers.len();
         let mut server_at: Vec<u32> = (0..count as u32).collect();
@@ -65,7 +65,7 @@ impl Loads {
         for (place, &server) in server_at.iter().enumerate() {
             place_of[server as usize] = place as u32;
         }
-        // A request must end where it was counted, so the kind of order cannot change any more.
+        // The end of a request must be counted in the same place as its start, so the kind of order cannot change any more.
         let order = match before.map(|before| &before.order) {
             None if count > FEW && by == By::Load => {
                 LoadOrder::Counts(Least::of_counts(CountTree::default(), count))
@@ -87,7 +87,7 @@ impl Loads {
         }
     }
 
-    /// Whether requests per server are counted here, so that no other shared count is needed.
+    /// Whether this order counts requests per server, so that no other shared count is needed.
     pub fn counts(&self) -> bool {
         matches!(self.order, LoadOrder::Counts(_))
     }
@@ -96,7 +96,8 @@ impl Loads {
     pub fn weigh(&self, table: &BalanceTable) {
         let divisor = table.weights.iter().copied().fold(0, gcd).max(1);
         let heaviest = table.weights.iter().copied().max().unwrap_or(0) / divisor;
-        // With equal weights a request counts as one, otherwise as its share of the heaviest server's weight, in units of 1/256.
+        // With equal weights, a request counts as one. Otherwise it counts as its share of the heaviest server's weight, in units
+        // of 1/256.
         let whole = if table.usable.iter().all(|&at| table.weights[at as usize] / divisor == heaviest) {
             1
         } else {
@@ -134,19 +135,19 @@ impl Loads {
             By::Load => {
                 let mut requests = served;
                 if limit > 0 {
-                    // Only then may a request wait for it.
+                    // Only in this case may a request wait for the server.
                     requests += state.queue.len();
                     if requests >= limit.saturating_add(state.maxqueue) {
                         return FULL;
                     }
                 }
-                // The load with one more request, except that idle servers come first whatever their weight.
+                // The load with one more request. Idle servers come first, whatever their weight.
                 if requests == 0 { 0 } else { (requests + 1).saturating_mul(unit).min(FULL - 1) }
             }
         }
     }
 
-    /// Records that `server` got a request, to serve or to queue.
+    /// Records that `server` got a request, to be served or queued.
     #[inline]
     pub fn came(&self, server: usize) {
         match &self.order {
@@ -174,14 +175,15 @@ impl Loads {
         loop {
             let key = self.key(server);
             keys.set(place as usize, key);
-            // Another thread may have updated it at the same time with an older value: the last writer checks again.
+            // Another thread may have updated the key at the same time with an older value. The last writer checks again.
             if self.key(server) == key {
                 return;
             }
         }
     }
 
-    /// The best server; among equals the first at or after position `from`, wrapping around. Returns it and the next position.
+    /// The best server. Among equals, the first at or after position `from`, wrapping around. Returns the server and the next
+    /// position.
     #[inline]
     pub fn best(&self, from: usize, avoid: Option<usize>) -> Option<(usize, usize)> {
         let from = if self.by == By::Room { 0 } else { from };
@@ -195,8 +197,8 @@ impl Loads {
         Some((self.server_at[place] as usize, place + 1))
     }
 
-    /// Occasionally recomputes one server's key. It is already correct, unless a request started or ended just while another picker
-    /// with more servers was taking over: nothing else would ever correct that.
+    /// Occasionally recomputes the key of one server. The key is already correct, unless a request started or ended at the moment
+    /// when another picker with more servers took over; nothing else would ever correct that.
     #[inline]
     fn look_again(&self) {
         if matches!(self.order, LoadOrder::Few) {

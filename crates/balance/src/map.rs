@@ -1,15 +1,16 @@
-//! The static map (manual, 4.2 `hash-type map-based`, `static-rr`): one slot per unit of weight, each with a server, in HAProxy's
-//! order, so that both map a hash to the same server.
+//! The static map (manual, 4.2 `hash-type map-based`, `static-rr`): one slot per unit of weight, each with a server. The order is
+//! HAProxy's, so that both map a hash to the same server.
 //!
-//! HAProxy's rule for each slot in turn: every server gains its weight; the first server that has saved up two rounds, else the
-//! first that owes nothing, takes the slot and pays the sum of all weights. A literal implementation costs slots × servers; here
-//! each server waits for the step at which it owes nothing, or has two rounds, and a slot costs a few heap operations.
+//! HAProxy's rule for each slot is: every server gains its weight. The first server that has saved up two rounds takes the slot; if
+//! there is none, the first one that owes nothing. That server then pays the sum of all weights. A literal implementation costs
+//! slots × servers. In this one, each server waits for the step at which it owes nothing or has saved up two rounds, so a slot
+//! costs a few heap operations.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Servers (index, weight) in configuration order → the server of each slot. `all` are the weights of every server of the backend,
-/// usable or not: their common divisor shortens the map.
+/// Converts servers (index, weight) in configuration order to the server of each slot. `all` are the weights of all servers of the
+/// backend, usable or not; their common divisor shortens the map.
 pub fn map(usable: &[(usize, u32)], all: impl Iterator<Item = u32>) -> Vec<u32> {
     let divisor = u64::from(all.fold(0, gcd).max(1));
     let servers: Vec<(u32, u64)> = usable
@@ -19,7 +20,7 @@ pub fn map(usable: &[(usize, u32)], all: impl Iterator<Item = u32>) -> Vec<u32> 
         .collect();
     let total: u64 = servers.iter().map(|(_, weight)| weight).sum();
     let mut turns: Vec<u64> = vec![0; servers.len()];
-    // The step at which a server with that many turns taken has saved up `turns` rounds.
+    // The step at which the weights that the server has gained add up to `turns` rounds.
     let step = |server: usize, turns: u64| (turns * total).div_ceil(servers[server].1);
     let mut waiting: BinaryHeap<Reverse<(u64, usize)>> =
         (0..servers.len()).map(|server| Reverse((0, server))).collect();
@@ -36,7 +37,7 @@ pub fn map(usable: &[(usize, u32)], all: impl Iterator<Item = u32>) -> Vec<u32> 
             rich.push(Reverse((server, taken)));
         }
         let chosen = pop_current(&mut rich, &turns).or_else(|| pop_current(&mut free, &turns));
-        // The scores add up to one whole before each turn, so one server owes nothing.
+        // The scores add up to one whole before each turn, so at least one server owes nothing.
         let Some(server) = chosen else { break };
         turns[server] += 1;
         waiting.push(Reverse((step(server, turns[server]), server)));
@@ -49,7 +50,7 @@ fn pop_due<T: Ord + Copy>(heap: &mut BinaryHeap<Reverse<T>>, due: impl Fn(&T) ->
     heap.peek().is_some_and(|Reverse(entry)| due(entry)).then(|| heap.pop()).flatten()
 }
 
-/// The first server of a heap, skipping entries for turns already taken.
+/// The first server of a heap, skipping entries for turns that were already taken.
 fn pop_current(heap: &mut BinaryHeap<Reverse<(usize, u64)>>, turns: &[u64]) -> Option<usize> {
     while let Some(Reverse((server, taken))) = heap.pop() {
         if turns[server] == taken {
@@ -112,7 +113,7 @@ mod tests {
 
     #[test]
     fn weights_of_down_servers_count_for_the_divisor() {
-        // Weights 2 and 4 alone would shrink to 1 and 2; the third server's 5 keeps them.
+        // Weights 2 and 4 alone would shrink to 1 and 2; the third server's 5 prevents that.
         assert_eq!(map(&[(0, 2), (1, 4)], [2, 4, 5].into_iter()).len(), 6);
     }
 }

@@ -1,11 +1,12 @@
 //! `outlier-ejection`: decides which servers of a backend perform much worse than their peers, and for how long they are ejected.
+//! Called by [`crate::ejection`].
 //!
-//! Pure: takes observations of the servers and the time, and updates a record per server. A server is ejected for a number of
-//! consecutive failures, for a share of failed requests, or for being slower than its peers by a factor in two consecutive
-//! intervals. A problem common to most servers does not count, since then the server is not to blame. At most a share of the servers
-//! is ejected, and never the last one; if other servers went down so that the share would be exceeded, no server is left out. An
-//! ejected server returns when its time is over, with its weight increasing in steps; the next ejection is longer, unless it
-//! behaved well in between. Called by [`crate::ejection`].
+//! This module has no side effects: it takes observations of the servers and the time, and updates a record per server. A server is
+//! ejected for a number of consecutive failures, for a share of failed requests, or for being slower than its peers by a factor in
+//! two consecutive intervals. A problem that most servers share does not count, because then the server is not at fault. At most a
+//! share of the servers is ejected, and never the last one. If other servers go down so that the share would be exceeded, all
+//! servers are used. An ejected server returns when its time is over, with its weight increasing in steps. The next ejection is
+//! longer, unless the server has performed well in between.
 
 use state::performance::{EjectionCause, EjectionRecord, OutlierState, Totals};
 
@@ -18,7 +19,7 @@ pub struct Outliers {
     pub error_rate: Option<u32>,
     /// `latency`.
     pub latency: Option<Latency>,
-    /// `min-requests`: rates and latencies of fewer requests are not significant.
+    /// `min-requests`: with fewer requests, rates and latencies are not significant.
     pub min_requests: u32,
     /// `interval`: the period for rates and latencies.
     pub interval: u64,
@@ -28,18 +29,18 @@ pub struct Outliers {
     pub max_ejection_time: u64,
     /// `max-ejected`, in percent of the servers.
     pub max_ejected: u32,
-    /// `recover`: how long the weight takes to return.
+    /// `recover`: the time over which the weight is restored.
     pub recover: u64,
 }
 
 /// `latency`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Latency {
-    /// The multiple of the peers' median that is too slow.
+    /// A latency of this multiple of the peers' median is too high.
     pub factor: f64,
     /// The quantile of a server's response times, 0 to 1.
     pub quantile: f64,
-    /// Times up to this are never too slow, in µs.
+    /// Latencies up to this are never too high, in µs.
     pub over_us: u64,
 }
 
@@ -62,9 +63,9 @@ impl Default for Outliers {
 /// The observations of a server.
 #[derive(Debug, Clone, Default)]
 pub struct ServerObservation {
-    /// Whether it is eligible for requests, ejection aside.
+    /// Whether the server is eligible for requests, apart from ejection.
     pub usable: bool,
-    /// Whether it is a backup, with only other backups as peers.
+    /// Whether the server is a backup, whose peers are only other backups.
     pub backup: bool,
     /// The number of consecutive failed attempts.
     pub failed_in_a_row: u32,
@@ -72,14 +73,14 @@ pub struct ServerObservation {
     pub totals: Totals,
 }
 
-/// The number of steps in which the weight returns.
+/// The number of steps in which the weight is restored.
 const STEPS: u64 = 10;
 
-/// The number of consecutive intervals in which a server must be too slow: when all servers get slower or faster, some do so
+/// The number of consecutive intervals in which a server must be too slow. If all servers become slower or faster, some do so
 /// earlier than others.
 const SLOW_INTERVALS: u32 = 2;
 
-/// How many of that many servers may be ejected.
+/// How many of `servers` servers may be ejected.
 pub fn allowed(servers: usize, share: u32) -> usize {
     (servers * share as usize / 100).min(servers.saturating_sub(1))
 }
@@ -96,8 +97,8 @@ pub fn trust(settings: &Outliers, record: &EjectionRecord, now: u64) -> u32 {
     }
 }
 
-/// Advances time: ejected servers return, recovered ones that behave are forgiven, and those that are down or in maintenance are no
-/// outliers.
+/// Advances time: ejected servers return, and recovered servers that perform well are forgiven. Servers that are down or in
+/// maintenance are not outliers.
 pub fn advance(settings: &Outliers, usable: bool, record: &mut EjectionRecord, now: u64) {
     if !usable {
         if record.standing != OutlierState::Full {
@@ -128,7 +129,7 @@ pub fn advance(settings: &Outliers, usable: bool, record: &mut EjectionRecord, n
     }
 }
 
-/// Whether `server`, which just failed again, should be ejected; updates its record if so.
+/// Whether `server`, which has just failed again, should be ejected. If so, updates its record.
 pub fn fail(
     settings: &Outliers,
     server: usize,
@@ -143,7 +144,7 @@ pub fn fail(
     }
     let others = || peers(server, seen).filter(|at| !is_ejected(&records[*at]));
     let failing = others().filter(|at| seen[*at].failed_in_a_row > 0).count();
-    // The last attempt at most of the others failed too: this server is not at fault.
+    // The last attempt at most of the others failed too, so this server is not at fault.
     if failing * 2 > others().count() || room(settings, server, seen, records) == 0 {
         return false;
     }
@@ -187,7 +188,7 @@ pub fn judge(
     ejected
 }
 
-/// How far its failures exceed the limit: its share of failures must be too large, and twice that of its peers.
+/// How much the server's failures exceed the limit: its share of failures must be too large, and twice that of its peers.
 fn by_errors(
     settings: &Outliers,
     server: usize,
@@ -201,7 +202,7 @@ fn by_errors(
     (own >= most && own >= 2.0 * usual).then_some(own)
 }
 
-/// How many times slower than its peers' median it is, if that is too slow.
+/// How many times slower the server is than the median of its peers, if that is too slow.
 fn by_latency(
     settings: &Outliers,
     server: usize,
@@ -234,14 +235,14 @@ fn is_ejected(record: &EjectionRecord) -> bool {
     matches!(record.standing, OutlierState::Ejected { .. })
 }
 
-/// The other servers that could take its place.
+/// The other servers that could replace the server.
 fn peers(server: usize, seen: &[ServerObservation]) -> impl Iterator<Item = usize> + '_ {
     let backup = seen[server].backup;
     let is_peer = move |at: &usize| *at != server && seen[*at].usable && seen[*at].backup == backup;
     (0..seen.len()).filter(is_peer)
 }
 
-/// How many more servers of its kind may be ejected.
+/// How many more servers of the same kind may be ejected.
 fn room(settings: &Outliers, server: usize, seen: &[ServerObservation], records: &[EjectionRecord]) -> usize {
     let others = peers(server, seen).count();
     let ejected = peers(server, seen).filter(|at| is_ejected(&records[*at])).count();

@@ -1,8 +1,9 @@
-//! Chooses one of a backend's servers: the state kept between picks, and how it follows changes of the servers.
+//! Chooses one of a backend's servers: the state kept between picks, and how it follows changes of the servers. Called by `proxy`
+//! for every request.
 //!
-//! A pick takes no lock. A process-wide atomic shows whether anything changed; the first thread to notice a change recomputes the
-//! table, in the background if that takes long. Until the new table is ready the old one is used, except for servers that must not
-//! be used any more. [`crate::choose`] implements the algorithms. Called by `proxy` for every request.
+//! A pick takes no lock. A process-wide atomic shows whether a server has changed. The first thread that notices a change
+//! recomputes the table, in the background if that takes long. Until the new table is ready, the old one is used, except for
+//! servers that must not be used any more. [`crate::choose`] implements the algorithms.
 
 use std::sync::Arc;
 use std::sync::atomic::{
@@ -27,19 +28,19 @@ use crate::table::{self, BalanceTable, Member, Shape};
 /// A request's parameters for the choice.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wish {
-    /// The hash of the request's key, for algorithms that use one; a request without a key takes turns.
+    /// The hash of the request's key, for algorithms that use one. For requests without a key, servers take turns.
     pub hash: Option<u32>,
-    /// A server that just failed: any other is preferred.
+    /// A server that has just failed; any other is preferred.
     pub avoid: Option<usize>,
-    /// The approximate time in µs of the monotonic clock, passed in to save reading the clock.
+    /// The approximate time in µs of the monotonic clock. The caller passes it in, so that the clock need not be read again.
     pub now_us: u64,
 }
 
-/// Tables that take more work than this (some 100 µs) are computed on a separate thread.
+/// Tables that take more work than this (a few 100 µs) are computed on a separate thread.
 const HEAVY: u64 = 10_000;
 
-/// With that many servers their requests are counted in adjacent counters if each pick reads them: touching fewer cache lines then
-/// matters more than avoiding false sharing.
+/// With at least this number of servers, their requests are counted in adjacent counters if each pick reads them. Touching fewer
+/// cache lines then matters more than avoiding false sharing.
 const MANY: usize = 160;
 
 /// Chooses among a backend's servers.
@@ -53,7 +54,7 @@ pub struct Picker {
 pub(crate) struct Core {
     members: Vec<Member>,
     pub(crate) servers: Vec<Arc<Server>>,
-    /// The servers' request counts, with one indirection less.
+    /// The servers' request counts, for access with one indirection less.
     pub(crate) served: LoadGroup,
     pub(crate) method: PickMethod,
     pub(crate) balance_factor: u32,
@@ -64,12 +65,13 @@ pub(crate) struct Core {
     /// Set while a thread updates the table.
     busy: AtomicBool,
     table: ArcSwap<BalanceTable>,
-    /// The next turn, one per thread group. Written by each pick that takes turns. `leastconn` has one per worker: the loads, which
-    /// all workers see, spread its requests, and turns only break ties.
+    /// The next turn, one per thread group. Written by each pick that uses turns. `leastconn` has one per worker, because the
+    /// loads, which all workers see, spread its requests, and turns only break ties.
     positions: Box<[Padded<AtomicUsize>]>,
-    /// Requests in flight to all servers, for `hash-balance-factor` only.
+    /// Requests in flight to all servers. Only for `hash-balance-factor`.
     pub(crate) in_flight: Option<Arc<InFlight>>,
-    /// Requests per server if there are many, for `hash-balance-factor` only: sixteen counts per cache line instead of one.
+    /// Requests per server if there are many servers, with sixteen counts per cache line instead of one. Only for
+    /// `hash-balance-factor`.
     pub(crate) counts: Option<CountTree>,
     pub(crate) loads: Option<Loads>,
     /// Whether the outcomes of attempts are needed.
@@ -117,7 +119,7 @@ impl PickMethod {
         }
     }
 
-    /// Whether it compares servers by their active requests.
+    /// Whether the algorithm compares servers by their active requests.
     fn compares(self) -> bool {
         match self {
             Self::Turns | Self::Map | Self::Ring | Self::Random(1) => false,
@@ -127,18 +129,18 @@ impl PickMethod {
 }
 
 impl Picker {
-    /// Creates a picker over `members`, which are referred to by index.
+    /// Creates a picker over `members`, which are identified by index.
     pub fn new(settings: &BalanceSettings, members: Vec<Member>) -> Self {
         Self::with(settings, members, None)
     }
 
-    /// Creates a picker with more members that replaces this one: requests in progress remain counted.
+    /// Creates a picker with more members that replaces this one. Requests in progress remain counted.
     #[must_use]
     pub fn renewed(&self, settings: &BalanceSettings, members: Vec<Member>) -> Self {
         Self::with(settings, members, Some(&self.core))
     }
 
-    /// Whether servers may be added: the algorithm does not fix their slots permanently.
+    /// Whether servers may be added, because the algorithm does not fix their slots permanently.
     pub fn is_dynamic(&self) -> bool {
         self.core.method != PickMethod::Map
     }
@@ -187,7 +189,7 @@ impl Picker {
             members,
         };
         core.work_out();
-        // They start at different positions, so that they do not all choose the same server first.
+        // The groups start at different positions, so that they do not all choose the same server first.
         let length = core.table.load().order.len().max(core.servers.len());
         for (at, position) in core.positions.iter().enumerate() {
             position.0.store(at * length / core.positions.len(), Relaxed);
@@ -195,8 +197,8 @@ impl Picker {
         Self { core: Arc::new(core) }
     }
 
-    /// Chooses a server for a new request, `None` if none is usable. `limit` returns how many requests a server with a `maxconn`
-    /// may serve now. A full server is chosen only if the algorithm requires it or all others are full too: the request then waits.
+    /// Chooses a server for a new request; `None` if none is usable. `limit` returns how many requests a server with a `maxconn`
+    /// may serve now. A full server is only chosen if the algorithm requires it or all others are full too. The request then waits.
     #[inline]
     pub fn pick(&self, wish: Wish, limit: impl Fn(&Server) -> u32) -> Option<usize> {
         let current = self.core.seen.load(Relaxed) == changes() || self.follow();
@@ -205,7 +207,7 @@ impl Picker {
             [only] => Some(only as usize),
             _ => self.core.choose(&table, wish, &limit),
         };
-        // A server that just failed is used only if there is no other.
+        // A server that has just failed is only used if there is no other.
         let picked = picked.or_else(|| wish.avoid.filter(|&index| table.weights[index] > 0));
         if current { picked } else { self.core.check(picked, wish) }
     }
@@ -215,7 +217,7 @@ impl Picker {
         self.core.servers.get(index).is_some_and(|server| server.effective_weight() > 0)
     }
 
-    /// Records that `index` serves a request from `now_us` on; call it after [`Server::try_enter`].
+    /// Records that `index` serves a request from `now_us` on. Call this after [`Server::try_enter`].
     #[inline]
     pub fn entered(&self, index: usize, now_us: u64) {
         if let Some(in_flight) = &self.core.in_flight {
@@ -234,7 +236,7 @@ impl Picker {
         self.joined(index);
     }
 
-    /// Records that `index` no longer serves a request; call it after [`Server::leave`].
+    /// Records that `index` no longer serves a request. Call this after [`Server::leave`].
     #[inline]
     pub fn left(&self, index: usize) {
         if let Some(in_flight) = &self.core.in_flight {
@@ -262,7 +264,7 @@ impl Picker {
         }
     }
 
-    /// Whether [`answered`](Self::answered) has an effect; otherwise the caller need not read the clock.
+    /// Whether [`answered`](Self::answered) has an effect. Otherwise the caller need not read the clock.
     #[inline]
     pub fn wants_answers(&self) -> bool {
         self.core.wants_answers
@@ -279,21 +281,22 @@ impl Picker {
         }
     }
 
-    /// Records that an attempt at `index` was abandoned after `taken_us`: not a failure, but it would have taken longer.
+    /// Records that an attempt at `index` was abandoned after `taken_us`. This is not a failure, but the response would have taken
+    /// longer.
     pub fn gave_up(&self, index: usize, taken_us: u64) {
         if self.core.ejection.is_some() {
             self.core.servers[index].measure().given_up(taken_us);
         }
     }
 
-    /// Advances time for ejected servers and looks for new outliers; returns the events since the last call. With outlier ejection
-    /// it must be called several times within each period of `outlier-ejection`.
+    /// Advances time for ejected servers and looks for new outliers. Returns the events since the last call. With outlier ejection,
+    /// this must be called several times within each period of `outlier-ejection`.
     pub fn judge(&self, now_ms: u64) -> Vec<EjectionEvent> {
         let core = &self.core;
         core.ejection.as_ref().map_or_else(Vec::new, |ejection| ejection.judge(&core.servers, now_ms))
     }
 
-    /// Checks whether a change concerns one of our servers, and updates the table if so. Returns whether the table is current.
+    /// Checks whether a change affects a server of this backend, and if so updates the table. Returns whether the table is current.
     #[cold]
     fn follow(&self) -> bool {
         let core = &self.core;
@@ -321,7 +324,7 @@ impl Core {
         self.servers.iter().map(|server| server.version.load(Relaxed)).sum()
     }
 
-    /// Recomputes the table if one of our servers changed.
+    /// Recomputes the table if a server of this backend has changed.
     fn catch_up(&self) {
         let now = changes();
         if self.table.load().version == self.version() {
@@ -331,9 +334,9 @@ impl Core {
         }
     }
 
-    /// Recomputes the table. One thread at a time: `busy` is set, or the core is not shared yet.
+    /// Recomputes the table. Only one thread does this at a time: `busy` is set, or the core is not shared yet.
     fn work_out(&self) {
-        // Read before the servers: changes in the meantime are seen next time.
+        // Read before the servers, so that changes in the meantime are noticed next time.
         let now = changes();
         let shape = self.method.shape();
         let max_ejected = self.ejection.as_ref().map_or(0, |ejection| ejection.settings.max_ejected);
@@ -349,7 +352,7 @@ impl Core {
         }
     }
 
-    /// The active requests of the server at `index`, if they are compared.
+    /// The active requests of the server at `index`, if servers are compared.
     #[inline]
     pub(crate) fn load(&self, index: usize) -> u32 {
         match &self.counts {
@@ -366,7 +369,7 @@ impl Core {
         &self.positions.get(own).unwrap_or(&self.positions[0]).0
     }
 
-    /// The choice from an old table, or another server if that one must not be used any more.
+    /// Returns the choice from an old table, or another server if that one must not be used any more.
     #[cold]
     fn check(&self, picked: Option<usize>, wish: Wish) -> Option<usize> {
         let usable = |index: &usize| self.servers[*index].effective_weight() > 0;
@@ -385,11 +388,11 @@ impl Core {
     }
 }
 
-/// Converts the next turn to a map of another length as HAProxy does: the position is kept if it exists, otherwise turns start
-/// over. A turn taken concurrently may be lost, in which case one server's turn comes twice.
+/// Converts the next turn to a map of another length in the same way as HAProxy: the position is kept if it exists, otherwise the
+/// turns start over. A turn taken concurrently may be lost; in that case one server gets two turns.
 fn place_in(position: &AtomicUsize, before: usize, after: usize) {
     let at = position.load(Relaxed);
-    // The position after the end of the old map is valid if the new one is longer.
+    // The position after the end of the old map is valid if the new map is longer.
     let place = if at == 0 || before == 0 { at } else { (at - 1) % before + 1 };
     position.store(if place < after { place } else { 0 }, Relaxed);
 }

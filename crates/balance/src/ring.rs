@@ -1,9 +1,10 @@
 //! The ring of consistent hashing (manual, 4.2 `hash-type consistent`): each server has 16 points per unit of weight, at the same
 //! positions as in HAProxy, so that both map a key to the same server.
 //!
-//! Built once per state of the servers and then only read. For each point the end of its arc is stored, half way to the next point,
-//! so that the nearest point is found without comparing two. An index over the top bits leads to within a cache line of the wanted
-//! end, whatever the number of servers, since points are spread evenly. [`crate::table`] builds it, [`crate::picker`] queries it.
+//! The ring is built once per state of the servers and then only read. For each point, the end of its arc is stored, which is half
+//! way to the next point, so that the nearest point is found without comparing two. Points are spread evenly, so an index over the
+//! top bits finds the cache line of the wanted end, whatever the number of servers. [`crate::table`] builds the ring, and
+//! [`crate::picker`] queries it.
 
 use base::hash;
 use state::Server;
@@ -13,12 +14,13 @@ use crate::settings::HashKey;
 
 /// The points of all servers in order.
 ///
-/// The cost on a large ring is cache misses. So a point is a single word: its slice of the index gives the upper bits of its end,
-/// the word holds the lower bits and the server.
+/// On a large ring, the cost is determined by cache misses. Therefore a point is a single word: its slice of the index implies the
+/// upper bits of its end, and the word holds the lower bits and the server.
 #[derive(Debug, Default)]
 pub struct Ring {
-    /// The lower bits of the end of the point's arc, then the server; ordered by end, which is the order of positions, except that
-    /// the last point comes first if its arc wraps around. After all of them comes the first one again, then padding words.
+    /// The lower bits of the end of the point's arc, then the server. Points are ordered by end, which is the order of positions,
+    /// except that the last point comes first if its arc wraps around. They are followed by the first point again, and by padding
+    /// words.
     points: Box<[u32]>,
     /// The number of points.
     count: usize,
@@ -28,22 +30,23 @@ pub struct Ring {
     index: Box<[u32]>,
     /// The number of bits of an end below its slice.
     shift: u32,
-    /// The number of bits of a word that hold the server: fewer than the slices leave.
+    /// The number of bits of a word that hold the server. It is less than the number of bits that the slices leave.
     server_bits: u32,
 }
 
-/// The number of words examined per slice, a constant: mispredicting the end of a loop costs more. Hardly any slice has more.
+/// The number of words examined per slice. It is constant, because mispredicting the end of a loop costs more. Hardly any slice has
+/// more words.
 const WINDOW: usize = 16;
 
 /// The range of numbers reserved per ID: the points of the maximum weight, 256 × 16.
 const RANGE: u32 = 256 * 16;
 
-/// The base for the points of `server` (manual, 5.2 `hash-key`); an unknown address or a missing GUID falls back to the ID.
+/// The base for the points of `server` (manual, 5.2 `hash-key`). If the address is unknown or the GUID is missing, the ID is used.
 pub fn base_of(server: &Server, key: HashKey, guid: Option<&str>) -> u32 {
     let id = server.id.wrapping_mul(RANGE);
     match key {
         HashKey::Id => id,
-        // The ID's bytes in network order, read as a little-endian number, as HAProxy does on most machines.
+        // The bytes of the ID in network order, read as a little-endian number, as HAProxy does on most machines.
         HashKey::Id32 => hash::avalanche(server.id.swap_bytes()),
         HashKey::Guid => guid.map_or(id, |guid| hash::xxh32(guid.as_bytes(), 0)),
         HashKey::Addr | HashKey::AddrPort => match &**server.address.load() {
@@ -62,19 +65,19 @@ pub fn base_of(server: &Server, key: HashKey, guid: Option<&str>) -> u32 {
 }
 
 impl Ring {
-    /// Builds a ring of servers: index, base of the points, and their number (weight × 16).
+    /// Builds a ring of servers: index, base of the points, and number of points (weight × 16).
     pub fn new(servers: impl Iterator<Item = (usize, u32, u32)>) -> Self {
         let mut points: Vec<(u32, u32)> = servers
             .flat_map(|(index, base, count)| {
                 (0..count).map(move |point| (hash::avalanche(base.wrapping_add(point)), index as u32))
             })
             .collect();
-        // Servers at the same position (the same address twice) stay in configuration order.
+        // Servers at the same position (with the same address) stay in configuration order.
         points.sort_by_key(|(place, _)| *place);
         let first = ends(&mut points);
         let last = points.iter().map(|(_, server)| *server).max().unwrap_or(0);
         let server_bits = u32::BITS - last.leading_zeros();
-        // About six points per slice: less than a cache line, and an index of a sixth of the size.
+        // About six points per slice, which is less than a cache line; the index has a sixth of the size.
         let bits = (points.len() / 8).next_power_of_two().trailing_zeros().clamp(server_bits + 1, 28);
         let shift = u32::BITS - bits;
         let mut index = Vec::with_capacity((1 << bits) + 1);
@@ -112,7 +115,8 @@ impl Ring {
         (self.points[at] & ((1 << self.server_bits) - 1)) as usize
     }
 
-    /// The point nearest to `hash`; at equal distance the one before. The number of points stands for the first one.
+    /// The point nearest to `hash`; at equal distance, the preceding one. A result equal to the number of points stands for the
+    /// first one.
     #[inline]
     fn nearest(&self, hash: u32) -> usize {
         let slice = (hash >> self.shift) as usize;
@@ -124,8 +128,8 @@ impl Ring {
         low + below
     }
 
-    /// The server nearest to `hash` that `accepts` permits, continuing around the ring. If none is permitted, the one at the end of
-    /// the ring, as in HAProxy; `None` only for an empty ring.
+    /// The server nearest to `hash` that `accepts` permits, continuing around the ring. If none is permitted, the server at the end
+    /// of the ring, as in HAProxy. `None` only for an empty ring.
     #[inline]
     pub fn find(&self, hash: u32, mut accepts: impl FnMut(usize) -> bool) -> Option<usize> {
         if self.is_empty() {
@@ -155,8 +159,8 @@ impl Ring {
     }
 }
 
-/// How many of the first `own` words are less than `wanted`; `None` if there are more than the window. Words leave their highest
-/// bit free, so that they can be compared as signed integers, which vector instructions support.
+/// How many of the first `own` words are less than `wanted`; `None` if there are more words than the window. The highest bit of
+/// words is zero, so that they can be compared as signed integers, which vector instructions support.
 #[inline]
 fn count_below(words: &[u32], own: usize, wanted: u32) -> Option<usize> {
     const COUNTED: [i32; 2 * WINDOW] = {
@@ -176,7 +180,7 @@ fn count_below(words: &[u32], own: usize, wanted: u32) -> Option<usize> {
 }
 
 /// Converts sorted positions to ends of arcs, and returns the index of the point with the lowest position. An arc ends half way to
-/// the next point; the exact middle belongs to the point before.
+/// the next point; the exact middle belongs to the preceding point.
 fn ends(points: &mut [(u32, u32)]) -> usize {
     let Some(&(least, _)) = points.first() else { return 0 };
     for at in 0..points.len() {
@@ -250,7 +254,7 @@ mod tests {
                 let previous = (next + count - 1) % count;
                 let before = hash.wrapping_sub(points[previous].0) <= points[next].0.wrapping_sub(hash);
                 let start = if before { previous } else { next };
-                // From there on in order of position.
+                // From that point on, in order of position.
                 let mut wanted: Vec<usize> =
                     (0..count.min(100)).map(|at| points[(start + at) % count].1).collect();
                 wanted.dedup();
@@ -267,7 +271,7 @@ mod tests {
 
     #[test]
     fn equal_positions_split_hashes_by_side() {
-        // Two servers hashed by the same address: the first gets hashes below their positions, the second those above.
+        // Two servers hashed by the same address: the first one gets hashes below their positions, the second one those above.
         let ring = Ring::new([(0, 7, 16), (1, 7, 16), (2, 70_000, 16)].into_iter());
         let place = hash::avalanche(7 + 3);
         assert_eq!(ring.find(place, |_| true), Some(0));

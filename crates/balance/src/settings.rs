@@ -42,12 +42,12 @@ pub enum Algorithm {
     First,
     /// The best of `draws` random draws by weight.
     Random {
-        /// At least 1; 2 when not given.
+        /// At least 1; by default 2.
         draws: u32,
     },
-    /// The better of two random draws, by response time and outstanding requests. Weir's own.
+    /// The better of two random draws, by response time and outstanding requests. Only in Weir.
     PeakEwma {
-        /// The time constant: the weight of an observation falls to about a third in this time.
+        /// The time constant, after which the weight of an observation has fallen to about a third.
         decay: Duration,
     },
     /// A hash of the client's address.
@@ -63,30 +63,30 @@ pub enum Algorithm {
     },
     /// A hash of a header.
     Header {
-        /// Its name.
+        /// The name of the header.
         name: http::Name,
         /// `use_domain_only`.
         domain_only: bool,
     },
     /// A hash of the RDP cookie.
     RdpCookie {
-        /// Its name, `mstshash` when not given.
+        /// The name of the cookie, by default `mstshash`.
         name: Box<str>,
     },
     /// A hash of an expression.
     Hash(Expression),
     /// A hash of a log line's converted text, in log backends.
     LogHash(Expression),
-    /// One server until it goes down, in log backends: the one that has been up longest.
+    /// One server until it goes down, in log backends: the server that has been up longest.
     Sticky,
 }
 
 /// The part of a request's URI that is hashed (`balance uri`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UriPart {
-    /// `len`: at most that many characters.
+    /// `len`: maximum number of characters.
     pub length: Option<usize>,
-    /// `depth`: at most that many directories.
+    /// `depth`: maximum number of directories.
     pub depth: Option<usize>,
     /// `whole`: includes the query.
     pub whole: bool,
@@ -102,7 +102,7 @@ impl Default for Algorithm {
 }
 
 impl Algorithm {
-    /// Whether it uses a key of the request.
+    /// Whether the algorithm uses a key of the request.
     pub fn hashes(&self) -> bool {
         match self {
             Self::RoundRobin
@@ -122,8 +122,8 @@ impl Algorithm {
         }
     }
 
-    /// Whether weights may change at run time: not for maps of the initial weights, where a server only has all of its weight or
-    /// none (management manual, `set weight`).
+    /// Whether weights may change at run time. This is not the case for maps of the initial weights, in which a server has either
+    /// its whole weight or none (management manual, `set weight`).
     pub fn is_dynamic(&self, hash: HashType) -> bool {
         match self {
             Self::StaticRr => false,
@@ -164,7 +164,7 @@ pub enum HashFunction {
     None,
 }
 
-/// `hash-preserve-affinity`: when a consistent hash moves on to another server.
+/// `hash-preserve-affinity`: when a consistent hash chooses another server instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PreserveAffinity {
     /// Never.
@@ -172,7 +172,7 @@ pub enum PreserveAffinity {
     Always,
     /// If the server has reached its `maxconn`.
     MaxConn,
-    /// If its queue is full too.
+    /// If the server's queue is full too.
     MaxQueue,
 }
 

@@ -1,7 +1,8 @@
-//! Tables precomputed for a state of the servers, so that a pick only does lookups.
+//! Tables that are computed for a state of the servers, so that a pick only does lookups.
 //!
-//! A table is immutable: [`crate::picker`] replaces it when a weight or state changes. Computing one is pure and may take long for
-//! large farms (a ring of 10,000 servers of weight 100 has 16 million points), so the picker asks for its [`cost`] first.
+//! A table is immutable; [`crate::picker`] replaces it when a weight or state changes. The computation has no side effects and may
+//! take long for many servers (a ring of 10,000 servers with weight 100 has 16 million points), so the picker queries the [`cost`]
+//! first.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,7 +19,7 @@ use crate::turns::turns;
 /// A server of a backend, as passed to the picker.
 #[derive(Debug, Clone)]
 pub struct Member {
-    /// Its state.
+    /// The state of the server.
     pub server: Arc<Server>,
     /// `hash-key`.
     pub hash_key: HashKey,
@@ -52,9 +53,9 @@ pub enum Shape {
 /// A precomputed table.
 #[derive(Debug, Default)]
 pub struct BalanceTable {
-    /// The sum of the servers' versions at the time of its computation.
+    /// The sum of the servers' versions when the table was computed.
     pub version: u64,
-    /// The eligible servers: the active ones, or the backups if no active one is left.
+    /// The eligible servers: the active ones, or the backups if no active server is left.
     pub usable: Vec<u32>,
     /// Weights in sixteenths by server; 0 for servers that must not be chosen.
     pub weights: Vec<u32>,
@@ -88,7 +89,7 @@ pub fn cost(shape: Shape, members: &[Member]) -> u64 {
         }
 }
 
-/// Computes a table. Up to `max_ejected` percent of the usable servers are left out as ejected.
+/// Computes a table. Up to `max_ejected` percent of the usable servers are omitted because they are ejected.
 pub fn work_out(
     shape: Shape,
     members: &[Member],
@@ -146,8 +147,8 @@ pub fn work_out(
     table
 }
 
-/// Leaves out ejected servers, unless these were more than `max_ejected` percent: then servers meant to take their place are down,
-/// and all remaining ones are used. A recovering server has part of its weight, except in a map, where it is all or nothing.
+/// Omits ejected servers, unless they are more than `max_ejected` percent: in that case other servers are down, and all remaining
+/// servers are used. A recovering server has part of its weight, except in a map, in which it has either all of its weight or none.
 fn leave_out(usable: &mut Vec<(usize, u32)>, shape: Shape, members: &[Member], max_ejected: u32) {
     let trust = |index: usize| members[index].server.performance().map_or(100, Performance::trust);
     if max_ejected == 0 || usable.iter().all(|(index, _)| trust(*index) == 100) {
@@ -163,7 +164,7 @@ fn leave_out(usable: &mut Vec<(usize, u32)>, shape: Shape, members: &[Member], m
     }
 }
 
-/// The effective weight: for a map the initial weight or nothing.
+/// The effective weight; for a map, the initial weight or 0.
 fn weight(shape: Shape, server: &Server) -> u32 {
     match (shape, server.fine_weight()) {
         (Shape::Map, 1..) => server.initial_weight(),

@@ -1,14 +1,15 @@
-//! The order in which weighted servers take turns (`roundrobin`), precomputed for a set of weights. It is HAProxy's.
+//! The order in which weighted servers take turns (`roundrobin`), computed for a set of weights. The order is the same as in
+//! HAProxy.
 //!
-//! With a total weight of `total`, the turns of a server of weight w are total/w positions apart. At each position the server with
-//! the earliest due turn goes; if none is due, a server without a turn so far goes instead, the heaviest first. Of turns that are
-//! due at the same position the one with the larger fraction of a position, in units of its own weight, goes first, then the one
-//! queued first.
+//! With a total weight of `total`, the turns of a server of weight w are total/w positions apart. At each position, the server
+//! whose turn was due earliest is next. If none is due, a server that has had no turn yet is next, the heaviest first. Of turns
+//! that are due at the same position, the one with the larger fraction of a position, in units of the server's weight, is first,
+//! then the one that was queued first.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-/// The maximum length of a table: larger sums of weights are scaled down to it.
+/// The maximum length of a table. Larger sums of weights are scaled down to it.
 const LONGEST: u64 = 1 << 18;
 
 /// Servers (index, weight) in the order of their turns. Empty if every weight is 0.
@@ -26,7 +27,7 @@ pub fn turns(weights: &[(usize, u32)]) -> Vec<u32> {
     let total: u64 = shares.iter().map(|(_, share)| share).sum();
     let mut line = Rotation::new(shares);
     let first: Vec<u32> = (0..total).map(|place| line.take(place, total)).collect();
-    // In the first round some servers may go one turn early, at the cost of others. All later rounds are alike.
+    // In the first round, some servers may get a turn too early, at the expense of others. All later rounds are the same.
     if line.is_even(&first) {
         first
     } else {
@@ -34,15 +35,15 @@ pub fn turns(weights: &[(usize, u32)]) -> Vec<u32> {
     }
 }
 
-/// A server's next turn: its position, the rest of a position in units of the server's weight minus that weight, and when it was
-/// queued.
+/// A server's next turn: the position, the remaining fraction in units of the server's weight minus that weight, and when the turn
+/// was queued.
 type ServerTurn = (u64, i64, u64);
 
 /// The servers during the computation.
 struct Rotation {
     /// Index and weight.
     shares: Vec<(u32, u64)>,
-    /// Servers without a turn so far, the next one last.
+    /// Servers that have had no turn yet, the next one last.
     fresh: Vec<usize>,
     queued: BinaryHeap<Reverse<(ServerTurn, usize)>>,
     count: u64,
@@ -64,7 +65,7 @@ impl Rotation {
             let Reverse(((due, rest, _), server)) = self.queued.pop()?;
             Some((server, due, (rest + self.shares[server].1 as i64) as u64))
         });
-        // There is always one, since servers are never removed.
+        // There is always a server, because servers are never removed.
         let Some((server, due, rest)) = next else { return 0 };
         let (index, share) = self.shares[server];
         let rest = rest + total % share;
@@ -99,7 +100,7 @@ mod tests {
 
     #[test]
     fn the_order_matches_haproxy() {
-        // HAProxy 3.5's order for these weights, of the second round if the first one differs.
+        // HAProxy 3.5's order for these weights. If the first round differs, this is the second round.
         for (weights, order) in [
             (&[1, 10][..], "11111111110"),
             (&[3, 2], "00101"),

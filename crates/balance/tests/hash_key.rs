@@ -1,7 +1,7 @@
 //! The points of a server on the ring by `hash-key`.
 //!
-//! `tests/tests/servers/balancing.rs` compares the points with those of a HAProxy that supports the keyword. The numbers here were
-//! recorded there, for machines with an older HAProxy.
+//! `tests/tests/servers/balancing.rs` compares the points with those of a HAProxy that supports the keyword. The numbers in this
+//! file were recorded there, for machines with an older HAProxy.
 
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 

@@ -1,4 +1,4 @@
-//! The choices of every algorithm, on small and large farms, with servers that change in the meantime.
+//! The choices of every algorithm, with few and many servers that change in the meantime.
 
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
@@ -60,7 +60,7 @@ fn static_map_turns_continue_as_in_haproxy_after_changes() {
     let begin = |count: usize| farm.picks(count)[..7].to_vec();
     assert_eq!(begin(20), [0, 1, 0, 2, 0, 2, 3]);
     farm.servers[0].set_operational(Operational::Stopped, 1);
-    // Six turns into the longer map is beyond the end of the shorter one, which starts over.
+    // The sixth turn in the longer map is beyond the end of the shorter one, which starts over.
     assert_eq!(begin(20), [1, 2, 2, 3, 1, 2, 2]);
     farm.servers[0].set_operational(Operational::Running, 2);
     assert_eq!(begin(20), [0, 2, 3, 0, 1, 0, 2]);
@@ -117,7 +117,7 @@ fn shares_follow_the_weights() {
     let weights = [10, 30, 0, 60];
     for settings in methods() {
         let hashes = settings.algorithm.hashes();
-        // `first` ignores weights; `leastconn` only sees load, which is zero here.
+        // `first` ignores weights; `leastconn` only considers load, which is zero in this test.
         if matches!(settings.algorithm, Algorithm::First | Algorithm::LeastConn | Algorithm::PeakEwma { .. })
         {
             continue;
@@ -131,7 +131,7 @@ fn shares_follow_the_weights() {
             counts[farm.pick(wish).unwrap()] += 1;
         }
         assert_eq!(counts[2], 0, "{name}");
-        // Two draws of unequal weights prefer the lower load, which is zero here: wide bounds.
+        // With unequal weights, two draws prefer the lower load, which is zero in this test, so the bounds are wide.
         for (at, weight) in [(0, 10), (1, 30), (3, 60)] {
             let share = counts[at] as f64 / 100.0;
             assert!((share / f64::from(weight) - 1.0).abs() < 0.6, "{name}: server {at} has {share} %");
@@ -163,7 +163,7 @@ fn leastconn_takes_the_least_loaded_by_weight_and_rotates_among_equals() {
     assert_eq!((light, heavy), (10, 20));
 }
 
-/// Compares the structure with a literal implementation, over a history of requests.
+/// Compares the tree with a simple scan, over a history of requests.
 #[test]
 fn leastconn_over_many_servers_is_exactly_a_scan() {
     let mut random = fastrand::Rng::with_seed(5);
@@ -202,7 +202,7 @@ fn leastconn_keeps_its_counts_when_servers_are_added() {
     };
     let first = picks(&more, 200);
     assert!(!first.contains(&7) && first.contains(&40));
-    // They end while the new picker is in use; users of the old one notice as well.
+    // These requests end while the new picker is in use, and users of the old picker notice it as well.
     (0..5).for_each(|_| more.left(7));
     assert!(picks(&more, 41).contains(&7));
     assert!(picks(&farm.picker, 10_000).contains(&7));
@@ -357,7 +357,7 @@ fn preserve_affinity_decides_about_full_servers() {
         }
     }
     assert!(leaving.pick(hash(1)).is_some(), "when all are full, one is waited for");
-    // Without a queue limit it is never full.
+    // Without a queue limit, the server is never full.
     let queueing = farm(PreserveAffinity::MaxQueue);
     queueing.enter(home);
     assert_eq!(queueing.pick(hash(1)), Some(home));
@@ -452,7 +452,7 @@ fn concurrent_picks_never_choose_servers_seen_down() {
             stop.store(true, Relaxed);
         });
         assert!(farm.servers.iter().all(|server| server.served.0.load(Relaxed) == 0));
-        // Without concurrency: a server put into maintenance now gets nothing from here on.
+        // Without concurrency: a server that is put into maintenance now gets no requests from this point on.
         farm.servers[1].change_admin(Admin::FORCED_MAINT, 0, 1);
         assert!((0..200).all(|key| farm.pick(hash(key)) != Some(1)));
     }

@@ -1,4 +1,4 @@
-//! Results of the simulation: virtual time and a fixed seed, so they are the same on every machine.
+//! Results of the simulation. Time is virtual and the seed is fixed, so they are the same on every machine.
 
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
@@ -13,14 +13,14 @@ use std::sync::Mutex;
 
 use model::{MS, Outcome, SECOND, Simulation};
 
-/// Held during a run: the number of groups is process-wide.
+/// Held during a run, because the number of groups is process-wide.
 static ONE: Mutex<()> = Mutex::new(());
 
 fn run(scenario: &str, algorithm: &str) -> Outcome {
     let _held = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let scenario = scenarios::all().into_iter().find(|one| one.name.contains(scenario)).unwrap();
     let (_, algorithm) = scenarios::ALGORITHMS.iter().find(|(name, _)| *name == algorithm).unwrap();
-    // Shorter than the printed runs, since tests are less optimized.
+    // Shorter than the printed runs, because tests are less optimized.
     let (warm, length) =
         if scenario.length > SECOND { (2 * SECOND, 6 * SECOND) } else { (60 * MS, 160 * MS) };
     Simulation::new(scenario.machine, &scenario.origins, scenario.load, algorithm(), 1).run(warm, length)
@@ -29,13 +29,13 @@ fn run(scenario: &str, algorithm: &str) -> Outcome {
 #[test]
 fn algorithms_differ_for_slow_pausing_and_failing_servers() {
     let rate = |scenario, algorithm| run(scenario, algorithm).rate;
-    // As published: round robin is limited to four times the slow server, the others hardly notice it.
+    // As published: round robin is limited to four times the rate of the slow server, and the others hardly notice it.
     let fair = rate("4 equal servers, 4 groups", "roundrobin");
     assert!(rate("degraded", "roundrobin") < 0.35 * fair);
     for algorithm in ["leastconn", "random(2)", "peak-ewma 10s"] {
         assert!(rate("degraded", algorithm) > 0.9 * fair, "{algorithm}");
     }
-    // Latency reveals a slow server even when it is not busy, which counts do not.
+    // Latency reveals a slow server even if it is not busy; counts do not.
     let slow = |algorithm| run("five times slower", algorithm).latency;
     assert!(slow("peak-ewma 10s")[1] < slow("leastconn")[1]);
     assert!(slow("leastconn")[1] < slow("roundrobin")[1] / 10);
@@ -43,7 +43,7 @@ fn algorithms_differ_for_slow_pausing_and_failing_servers() {
     let errors = |algorithm| run("fails at once", algorithm).errors;
     assert!(errors("leastconn") > errors("roundrobin"));
     assert!(errors("peak-ewma 10s") < errors("roundrobin") / 10.0);
-    // While a server pauses, its requests pile up: only round robin keeps sending.
+    // While a server pauses, requests pile up there: only round robin continues to send requests.
     let pausing = |algorithm| run("pausing", algorithm).latency[1];
     assert!(pausing("roundrobin") > 4 * pausing("leastconn"));
     assert!(pausing("roundrobin") > 4 * pausing("peak-ewma 10s"));

@@ -1,7 +1,7 @@
 //! Addresses in `bind`, `server`, `log`, `source`, `nameserver` and `peer` (manual, section 2.9).
 //!
-//! Parsing only: no name is resolved and no socket created. Whether a statement accepts a port range, an offset or a host name is
-//! checked by [`Address::check`] against its [`Accepts`], since the same text is valid in one place and invalid in another.
+//! This module only parses: it neither resolves names nor creates sockets. The same text can be valid for one keyword and invalid
+//! for another, so [`Address::check`] checks the port against what the keyword [`Accepts`].
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -18,7 +18,7 @@ pub struct Address {
 /// The socket type required by an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Transport {
-    /// None named: the statement decides (stream for `bind` and `server`, datagram for `log`).
+    /// No transport in the address: the keyword decides (stream for `bind` and `server`, datagram for `log`).
     Default,
     /// `tcp@`, `uxst@`, `stream+...`.
     Stream,
@@ -64,7 +64,7 @@ pub enum Host {
     Name {
         /// The name as written.
         name: String,
-        /// The family, when a prefix such as `ipv4@` names it.
+        /// The family, if a prefix such as `ipv4@` specifies it.
         family: Option<Family>,
     },
 }
@@ -143,11 +143,11 @@ pub enum AddressErrorKind {
     Path(String),
     /// A required port is missing.
     MissingPort,
-    /// A port where none is allowed.
+    /// A port, although none is allowed.
     UnwantedPort,
-    /// A port range where only a single port is allowed.
+    /// A port range, although only a single port is allowed.
     UnwantedRange,
-    /// An offset where only a port is allowed.
+    /// An offset, although only a port is allowed.
     UnwantedOffset,
 }
 
@@ -243,8 +243,8 @@ impl Address {
         Ok(Self { transport, place })
     }
 
-    /// Checks the port part against the forms accepted by the statement. The offset of an error is 0, since it concerns the whole
-    /// address.
+    /// Checks the port part against the forms that the keyword accepts. The offset of an error is 0, because the error concerns the
+    /// whole address.
     pub fn check(&self, accepts: Accepts) -> Result<(), AddressError> {
         let Destination::Ip { ports, .. } = &self.place else { return Ok(()) };
         let kind = match (ports, accepts.port) {
@@ -259,7 +259,7 @@ impl Address {
         Err(error(kind, 0))
     }
 
-    /// The socket address, if the host is a literal and the port is a single one or missing (then 0).
+    /// The socket address, if the host is a literal and there is at most one port (0 without one).
     pub fn socket_addr(&self) -> Option<SocketAddr> {
         match &self.place {
             Destination::Ip { host: Host::Ip(ip), ports: Ports::One(port) } => {
@@ -272,7 +272,7 @@ impl Address {
 }
 
 impl Ports {
-    /// All ports of the address; none for a missing port or an offset.
+    /// Iterates over all ports of the address. Returns none if the port is missing or an offset.
     pub fn iter(self) -> impl Iterator<Item = u16> {
         let (first, last) = match self {
             Self::One(port) => (u32::from(port), u32::from(port)),
@@ -293,7 +293,7 @@ fn split_prefix(text: &str) -> Result<(Transport, Option<AddressPrefix>, usize),
         }
     }
     let Some(at_sign) = text.find('@').filter(|_| !text.starts_with('/')) else {
-        // Without a family any is possible.
+        // Without a family prefix, any family is possible.
         let types =
             [("stream+", Transport::Stream), ("dgram+", Transport::Datagram), ("quic+", Transport::Quic)];
         let named = types.into_iter().find(|(prefix, _)| text.starts_with(prefix));

@@ -1,7 +1,7 @@
 //! Time: a monotonic millisecond clock for deadlines, the wall clock for logs, and the date formats used in logs (manual, section
 //! 8.2.6: `%t`, `%T`, `%Tl`, `%tr`, `%trg`, `%trl`; RFC 3164 and RFC 5424 headers).
 //!
-//! There are no timers here. The local time zone is that of `TZ` or `/etc/localtime`, read once.
+//! This module has no timers. The local time zone is read once, from `TZ` or `/etc/localtime`.
 
 use std::fmt::{self, Write};
 use std::sync::OnceLock;
@@ -10,48 +10,48 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 static START: OnceLock<Start> = OnceLock::new();
 static ZONE: OnceLock<jiff::tz::TimeZone> = OnceLock::new();
 
-/// The first use of the clock.
+/// The time at which the clock was first used.
 struct Start {
     instant: Instant,
-    /// The same moment in nanoseconds of the kernel's monotonic clock.
+    /// The same time in nanoseconds of the kernel's monotonic clock.
     ns: u64,
 }
 
 #[inline]
 fn origin() -> &'static Start {
-    // In this order, so that anything due by the instant is also due by our own clock.
+    // In this order, so that anything due by `instant` is also due by the nanosecond clock.
     START.get_or_init(|| {
         let ns = monotonic();
         Start { instant: Instant::now(), ns }
     })
 }
 
-/// Nanoseconds of the kernel's monotonic clock, read directly since subtracting two `Instant`s costs more than reading it.
+/// Nanoseconds of the kernel's monotonic clock. Reading it directly is cheaper than subtracting two `Instant`s.
 #[inline]
 fn monotonic() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// The instant of the first use of the clock: call it early at startup.
+/// The instant at which the clock was first used. Call this early at startup.
 #[inline]
 pub fn start() -> Instant {
     origin().instant
 }
 
-/// Milliseconds since [`start`], never going back.
+/// Milliseconds since [`start`]; never decreases.
 #[inline]
 pub fn now_ms() -> u64 {
     now_ns() / 1_000_000
 }
 
-/// Microseconds since [`start`], never going back.
+/// Microseconds since [`start`]; never decreases.
 #[inline]
 pub fn now_us() -> u64 {
     now_ns() / 1_000
 }
 
-/// Nanoseconds since [`start`], never going back.
+/// Nanoseconds since [`start`]; never decreases.
 #[inline]
 pub fn now_ns() -> u64 {
     let from = origin().ns;
@@ -63,7 +63,7 @@ pub fn now_ns() -> u64 {
 pub struct WallTime {
     /// Seconds since 1970-01-01T00:00:00Z.
     pub seconds: i64,
-    /// Nanoseconds of the second, below a thousand million.
+    /// Nanoseconds within the second, below 1,000,000,000.
     pub nanos: u32,
 }
 
@@ -76,7 +76,7 @@ impl WallTime {
         }
     }
 
-    /// The moment `earlier` before this one; used to date timestamps of the monotonic clock.
+    /// The moment that is `earlier` before this one. Converts timestamps of the monotonic clock to dates.
     pub fn minus(self, earlier: Duration) -> Self {
         let nanos = i64::from(self.nanos) - i64::from(earlier.subsec_nanos());
         Self {
@@ -90,18 +90,18 @@ impl WallTime {
         self.seconds as u64 * 1_000_000 + u64::from(self.micros())
     }
 
-    /// Milliseconds of the second.
+    /// Milliseconds within the second.
     pub fn millis(self) -> u32 {
         self.nanos / 1_000_000
     }
 
-    /// Microseconds of the second.
+    /// Microseconds within the second.
     pub fn micros(self) -> u32 {
         self.nanos / 1_000
     }
 }
 
-/// A broken-down date, at an offset from UTC.
+/// A date and time of day, at an offset from UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Date {
     /// Year, such as 2009.
@@ -141,7 +141,7 @@ impl Date {
     pub fn at_offset(seconds: i64, offset: i32) -> Self {
         let local = seconds.saturating_add(i64::from(offset));
         let (days, time) = (local.div_euclid(86_400), local.rem_euclid(86_400));
-        // Howard Hinnant's civil-from-days, with eras of 400 years that begin in March.
+        // Howard Hinnant's algorithm `civil_from_days`, with eras of 400 years that begin in March.
         let shifted = days + 719_468;
         let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
         let year_of_era =

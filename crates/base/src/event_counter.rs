@@ -1,9 +1,8 @@
-//! Counters of rare events, one for each place in the code (management guide, `debug counters`). They help
-//! to find the cause of a fault.
+//! Counters of rare events, one for each place in the code (management guide, `debug counters`), which help to diagnose faults.
 //!
-//! A counter is a static next to the code that increments it, made by
-//! [`event_counter!`](crate::event_counter!), and an element of the list of its crate (`rare`). Only listed counters
-//! are shown. Any thread may write them, on paths that are seldom taken.
+//! A counter is a static next to the code that increments it. [`event_counter!`](crate::event_counter!) creates it, and the list
+//! `rare` of each crate registers it; only registered counters are shown. Any thread may increment a counter, but only on paths
+//! that are seldom taken.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -22,7 +21,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// The name in output; in lower case it selects the kind.
+    /// The name in output. In lower case, the name selects the kind.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bug => "BUG",
@@ -33,7 +32,7 @@ impl EventKind {
     }
 }
 
-/// Whether events of the kind [`EventKind::Count`] are counted. Written by the runtime socket.
+/// Whether events of the kind [`EventKind::Count`] are counted. Commands of the runtime socket change this.
 static COUNTS: AtomicBool = AtomicBool::new(true);
 
 /// Switches the counting of events of the kind [`EventKind::Count`].
@@ -41,7 +40,7 @@ pub fn switch(on: bool) {
     COUNTS.store(on, Relaxed);
 }
 
-/// One place in the code.
+/// A counter for one place in the code.
 #[derive(Debug)]
 pub struct EventCounter {
     kind: EventKind,

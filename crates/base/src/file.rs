@@ -1,6 +1,6 @@
-//! Reads files named in a configuration as a whole: anything that is not a regular file is refused instead of blocking.
+//! Reads files named in a configuration as a whole. Anything other than a regular file is refused, because reading it could block.
 //!
-//! Used for files read at startup. The configuration files themselves are not read here, since they may be pipes.
+//! Used for files that are read at startup, except the configuration files themselves, which may be pipes.
 
 use std::io::{Error, ErrorKind, Read, Result};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -8,12 +8,12 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Reads a file. A device without contents, such as `/dev/null`, counts as an empty file.
+/// Reads a file. A device without contents, such as `/dev/null`, is read as an empty file.
 ///
 /// # Errors
-/// The system's error, and pipes, sockets and devices with contents, which might never end.
+/// The system's error. Pipes, sockets and devices with contents are refused, because they might never end.
 pub fn read(path: impl AsRef<Path>) -> Result<Vec<u8>> {
-    // Otherwise opening a pipe would wait for a writer.
+    // Without this flag, opening a pipe would wait for a writer.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let mut file = std::fs::File::options().read(true).custom_flags(flags).open(path)?;
     let metadata = file.metadata()?;
@@ -29,14 +29,14 @@ pub fn read(path: impl AsRef<Path>) -> Result<Vec<u8>> {
         };
     }
     let mut bytes = Vec::new();
-    // A file larger than memory is an error, not an abort.
+    // A file larger than memory causes an error instead of an abort.
     bytes.try_reserve_exact(usize::try_from(metadata.len()).unwrap_or(usize::MAX))?;
     file.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// The explanation to append to HAProxy's message for an unreadable file: `error` is the text of an error of [`read`]. Empty if the
-/// error came from the system.
+/// An explanation to append to HAProxy's message about an unreadable file. `error` is the text of an error of [`read`]. Empty if
+/// the error came from the system.
 #[must_use]
 pub fn why_no_file(error: &str) -> String {
     if error.ends_with(", not a file") { format!(": {error}") } else { String::new() }
@@ -45,12 +45,12 @@ pub fn why_no_file(error: &str) -> String {
 /// Reads a text file.
 ///
 /// # Errors
-/// As [`read`], and invalid UTF-8.
+/// The errors of [`read`], and invalid UTF-8.
 pub fn read_to_string(path: impl AsRef<Path>) -> Result<String> {
     String::from_utf8(read(path)?).map_err(|error| Error::new(ErrorKind::InvalidData, error))
 }
 
-/// Writes a file atomically: to a temporary file first, which is then renamed. Readable only by its owner.
+/// Writes a file atomically: writes a temporary file and renames it. Only the owner can read the file.
 ///
 /// # Errors
 /// The system's error; the old contents remain.
@@ -59,7 +59,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.tmp", std::process::id()));
     let beside = Path::new(&beside);
-    // It may contain secrets.
+    // The file may contain secrets.
     let written = std::fs::OpenOptions::new()
         .write(true)
         .create(true)
@@ -72,7 +72,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
         });
     let outcome = written.and_then(|()| std::fs::rename(beside, path));
     if outcome.is_err() {
-        // It may not exist.
+        // The temporary file may not exist.
         let _ = std::fs::remove_file(beside);
     }
     outcome

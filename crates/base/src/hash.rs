@@ -1,12 +1,12 @@
-//! The hash functions that load balancing, stick tables and converters share (manual, `hash-type`
-//! and the converters of the same names).
+//! The hash functions that load balancing, stick tables and converters share (manual, `hash-type` and the converters of the same
+//! names).
 //!
-//! All are stable across versions and machines: two proxies that balance by hash must agree on the
+//! All hashes are the same in every version and on every machine, because two proxies that balance by hash must choose the same
 //! server.
 
 pub use twox_hash::{XxHash3_64, XxHash32, XxHash64};
 
-/// Dan Bernstein's `djb2` (times 33, plus).
+/// Dan Bernstein's `djb2` (multiply by 33, then add).
 pub fn djb2(bytes: &[u8]) -> u32 {
     bytes.iter().fold(5381u32, |hash, byte| hash.wrapping_mul(33).wrapping_add(u32::from(*byte)))
 }
@@ -18,7 +18,7 @@ pub fn sdbm(bytes: &[u8]) -> u32 {
     })
 }
 
-/// `wt6`, made for consistent hashing of short, similar keys.
+/// `wt6`, designed for consistent hashing of short, similar keys.
 pub fn wt6(bytes: &[u8]) -> u32 {
     let (mut low, mut high) = (0xa53c_965a_u32, 0x5ca6_953a_u32);
     let (mut turn_low, mut turn_high) = (6u32, 18u32);
@@ -40,7 +40,8 @@ pub fn crc32(bytes: &[u8]) -> u32 {
 
 /// CRC-32C (Castagnoli), as in the `crc32c` converter.
 pub fn crc32c(bytes: &[u8]) -> u32 {
-    // Reflected polynomial, one nibble at a time: inputs are short, so a small table beats a large one.
+    // The polynomial is reflected and applied to one nibble at a time. Inputs are short, so a small table is faster than a large
+    // one.
     const TABLE: [u32; 16] = {
         let mut table = [0u32; 16];
         let mut index = 0;
@@ -78,8 +79,8 @@ pub fn xxh3(bytes: &[u8], seed: u64) -> u64 {
     XxHash3_64::oneshot_with_seed(seed, bytes)
 }
 
-/// The avalanche applied by `hash-type ... avalanche` and consistent hashing: every input bit affects every output bit (Bob
-/// Jenkins' integer hash, then a multiplication that spreads the keys over the whole ring).
+/// The avalanche applied by `hash-type ... avalanche` and consistent hashing: every input bit affects every output bit. Bob
+/// Jenkins' integer hash is followed by a multiplication that spreads the keys over the whole ring.
 pub fn avalanche(hash: u32) -> u32 {
     let a = hash.wrapping_add(0x7ed5_5d16).wrapping_add(hash << 12);
     let a = (a ^ 0xc761_c23c) ^ (a >> 19);
@@ -94,7 +95,7 @@ pub fn avalanche(hash: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// The expected values were read from the converters of a running HAProxy 2.6.
+    /// The expected values were produced by the converters of HAProxy 2.6.
     #[test]
     fn hashes_match_haproxys_converters() {
         assert_eq!(djb2(b"weir"), 2_090_863_676);

@@ -1,16 +1,16 @@
 //! How completely a keyword is supported, as declared in its table row.
 //!
-//! The tables of sections, parameters, actions, fetches, converters and commands contain it in their rows; `docs/compatibility.md`
-//! is generated from it.
+//! The tables of sections, parameters, actions, fetches, converters and commands use this type. `docs/compatibility.md` is
+//! generated from it.
 
 /// How completely a keyword is supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Support {
     /// Everything described in HAProxy's manual.
     Full,
-    /// Partly; the text describes the missing part and the reason.
+    /// Partial support. The text describes the missing part and the reason.
     Partial(&'static str),
-    /// No effect, with a warning, or refused; with the reason.
+    /// No support: the keyword is refused, or has no effect and causes a warning. The text gives the reason.
     None(&'static str),
 }
 

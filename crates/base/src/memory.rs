@@ -1,8 +1,8 @@
-//! Whether the process is short of memory: an allocation failed under a limit (`-m`, `ulimit -v`), and the reserve for this case is
-//! in use.
+//! A flag that is set while the process is short of memory: an allocation failed under a limit (`-m`, `ulimit -v`), and the reserve
+//! for this case is in use.
 //!
-//! Set and cleared by `process`, which contains the allocator. During a shortage listeners accept less, requests get 503 instead of
-//! a server connection, and no buffers are allocated.
+//! `process`, which contains the allocator, sets and clears the flag. During a shortage, listeners accept fewer connections,
+//! requests that need a new server connection get 503, and no buffers are allocated.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,7 +15,7 @@ pub fn is_short() -> bool {
     SHORT.load(Relaxed)
 }
 
-/// Begins or ends a shortage. Does not allocate.
+/// Begins or ends a shortage. This function does not allocate.
 pub fn set_short(short: bool) {
     SHORT.store(short, Relaxed);
 }

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A network: its address with the bits outside the mask cleared, and the mask.
 ///
-/// An IPv4 mask need not be contiguous (`10.0.0.1/255.0.0.255` is allowed), so the mask is stored rather than a length.
+/// An IPv4 mask need not be contiguous (`10.0.0.1/255.0.0.255` is allowed), so the mask itself is stored instead of a length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Network {
     /// IPv4 address and mask, both in host order.

@@ -1,10 +1,10 @@
-//! A queue of bytes to be sent on a connection: appended at the end, consumed from the front.
+//! A queue of bytes to be sent on a connection. Bytes are appended at the end and consumed from the front.
 
-/// The pending bytes, contiguous.
+/// The sent and pending bytes, in one piece.
 #[derive(Debug, Default)]
 pub struct Outgoing {
     bytes: Vec<u8>,
-    /// The number of bytes already sent.
+    /// The number of bytes at the front that were already sent.
     sent: usize,
 }
 
@@ -36,8 +36,8 @@ impl Outgoing {
         self.len() == 0
     }
 
-    /// Removes the first `count` bytes. When the queue becomes empty, memory beyond `kept` bytes is freed; otherwise sent bytes are
-    /// discarded once they exceed `kept`.
+    /// Removes the first `count` bytes. If the queue becomes empty, memory beyond `kept` bytes is freed; otherwise sent bytes are
+    /// discarded once there are more than `kept`.
     pub fn advance(&mut self, count: usize, kept: usize) {
         self.sent += count.min(self.len());
         if self.sent == self.bytes.len() {

@@ -1,11 +1,12 @@
-//! Writes text to inherited descriptors: standard output, standard error and the `fd@N` of `log` lines.
+//! Writes text to inherited descriptors: standard output, standard error and the `fd@N` of `log` lines. Used for logs, messages and
+//! traces.
 //!
-//! A pipe, a terminal or a socket may be read slowly or not at all. [`Output::write`] never waits for the reader: text that does
-//! not fit is dropped, and the caller counts it. A regular file has no reader and is written normally.
+//! The reader of a pipe, a terminal or a socket may be slow or stop reading. [`Output::write`] never waits for the reader: text
+//! that does not fit is dropped, and the caller counts the loss. Regular files are written normally.
 //!
-//! `O_NONBLOCK` belongs to the open file rather than the descriptor, so setting it affects every process that shares the file, such
-//! as a shell. Pipes and terminals are therefore reopened through `/proc`. The flag is set on the shared file only if that fails:
-//! without `/proc`, or without permission after a change of user. Used for logs, messages and traces.
+//! `O_NONBLOCK` is a property of the open file, not of the descriptor, so setting the flag affects every process that shares the
+//! file, such as a shell. Pipes and terminals are therefore reopened through `/proc`. Only if that fails (without `/proc`, or
+//! without permission after a change of user) is the flag set on the shared file.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -20,17 +21,17 @@ use rustix::net::{SendAncillaryBuffer, SendFlags};
 /// An open file that can be written without blocking.
 #[derive(Debug)]
 enum OutputFile {
-    /// Regular files, and pipes and devices with `O_NONBLOCK`.
+    /// A regular file, or a pipe or device with `O_NONBLOCK`.
     File(OwnedFd),
-    /// Sockets: each call requests non-blocking operation.
+    /// A socket. Each call requests non-blocking operation.
     Socket(OwnedFd),
 }
 
-/// A descriptor to which text is written without waiting for its reader. Shared between threads.
+/// A descriptor to which text is written without blocking. Shared between threads.
 #[derive(Debug)]
 pub struct Output {
     open: RwLock<OutputFile>,
-    /// Whether the last text was written partially, so that the next one begins a new line.
+    /// Whether the previous text was only written in part, so that the next text must begin a new line.
     cut: AtomicBool,
 }
 
@@ -43,12 +44,12 @@ impl Output {
         Ok(Self { open: RwLock::new(OutputFile::new(descriptor)?), cut: AtomicBool::new(false) })
     }
 
-    /// Writes `text`, which ends with a line feed, in one system call: up to `PIPE_BUF` bytes to a
-    /// pipe are written whole or not at all (pipe(7)).
+    /// Writes `text`, which ends with a line feed, in one system call. Up to `PIPE_BUF` bytes are written to a pipe completely or
+    /// not at all (pipe(7)).
     ///
     /// # Errors
-    /// `WouldBlock` if the reader is behind, `WriteZero` if a part of the text was written, and other
-    /// errors of write(2) or sendmsg(2).
+    /// `WouldBlock` if the reader is too slow, `WriteZero` if only a part of the text was written, and other errors of write(2) or
+    /// sendmsg(2).
     pub fn write(&self, text: &[u8]) -> io::Result<()> {
         let was_cut = self.cut.load(Relaxed) && self.cut.swap(false, Relaxed);
         let parts = [IoSlice::new(b"\n"), IoSlice::new(text)];
@@ -107,14 +108,14 @@ impl OutputFile {
     }
 }
 
-/// The outputs of this process by descriptor number: as many as the configuration names.
+/// The outputs of this process by descriptor number. The configuration determines their number.
 static OUTPUTS: Mutex<Vec<(i32, Arc<Output>)>> = Mutex::new(Vec::new());
 
-/// The output for the descriptor `number`, which `duplicate` copies on first use. Later calls return the same output, so that all
-/// threads see whether a line was truncated.
+/// The output for the descriptor `number`. On first use, `duplicate` copies the descriptor. Later calls return the same output, so
+/// that all threads see whether a line was truncated.
 ///
 /// # Errors
-/// Those of `duplicate` and of [`Output::new`].
+/// The errors of `duplicate` and of [`Output::new`].
 pub fn shared(number: i32, duplicate: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<Arc<Output>> {
     let mut outputs = OUTPUTS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, output)) = outputs.iter().find(|(known, _)| *known == number) {
@@ -147,7 +148,7 @@ impl Standard {
     /// Opens the stream for writing while the process still has its initial privileges.
     ///
     /// # Errors
-    /// Those of [`Output::new`].
+    /// The errors of [`Output::new`].
     pub fn open(self) -> io::Result<Arc<Output>> {
         let descriptor = self.descriptor();
         shared(descriptor.as_raw_fd(), || descriptor.try_clone_to_owned())
@@ -156,7 +157,7 @@ impl Standard {
     /// Writes `text` like [`Output::write`].
     ///
     /// # Errors
-    /// Those of [`Output::new`] and [`Output::write`].
+    /// The errors of [`Output::new`] and [`Output::write`].
     pub fn write(self, text: &[u8]) -> io::Result<()> {
         self.open()?.write(text)
     }
@@ -170,15 +171,15 @@ pub fn reopen_standard() {
         if let Some((_, output)) = opened
             && let Ok(descriptor) = stream.try_clone_to_owned()
         {
-            // An output that cannot be opened keeps its file.
+            // If the new descriptor cannot be opened, the output keeps the old file.
             let _ = output.replace(descriptor);
         }
     }
 }
 
-/// Writes a message to standard error without waiting for its reader.
+/// Writes a message to standard error without blocking.
 pub fn to_standard_error(text: &str) {
-    // There is nowhere else to report a failure.
+    // A failure cannot be reported anywhere else.
     let _ = Standard::Error.write(text.as_bytes());
 }
 

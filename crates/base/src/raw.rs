@@ -1,8 +1,8 @@
-//! Text that may contain invalid UTF-8: configuration words with `\xE0`, files in other encodings.
+//! Text that may contain invalid UTF-8: configuration words with `\xE0`, and files in other encodings.
 //!
 //! Words are `str` everywhere, and nearly always plain text. A byte that is not valid UTF-8 is represented by a character in a
 //! private range, U+10FF00 plus the byte, and converted back when the text is output as bytes. The conversion is lossless in both
-//! directions: the few genuine characters in that range are split into bytes as well.
+//! directions, because genuine characters of that range are also replaced, byte by byte.
 
 use std::borrow::Cow;
 
@@ -57,7 +57,7 @@ pub fn bytes_of(text: &str) -> Cow<'_, [u8]> {
     Cow::Owned(bytes)
 }
 
-/// Whether `bytes` contain a character in the range, or in the one below it.
+/// Whether `bytes` may contain a character of the range, or of the range before it.
 fn may_contain_placeholder(bytes: &[u8]) -> bool {
     bytes.windows(2).any(|pair| pair == LEAD)
 }

@@ -1,7 +1,7 @@
 //! Time and size values in configurations (manual, sections 2.5 and 2.6).
 //!
-//! Both are unsigned integers with an optional suffix. The keyword is unknown here; the caller turns a [`UnitError`] into its own
-//! message.
+//! Both are unsigned integers with an optional suffix. This module does not know the keyword; the caller turns a [`UnitError`] into
+//! a message.
 
 use std::fmt;
 use std::time::Duration;
@@ -60,9 +60,9 @@ pub enum UnitError {
         /// The character itself.
         found: char,
     },
-    /// Above 2147483647 default units, or above 64 bits for a size.
+    /// The value exceeds 2147483647 default units, or 64 bits for a size.
     Overflow,
-    /// Not zero, but less than one default unit.
+    /// The value is not zero, but less than one default unit.
     Underflow,
 }
 
@@ -84,7 +84,7 @@ pub const TIME_MAX: u64 = i32::MAX as u64;
 
 /// Parses a time such as `30s`, `1500`, `5m` or `200us` (section 2.5).
 ///
-/// As in HAProxy the result is truncated to whole default units, so `1500us` is one millisecond if the default unit is the
+/// As in HAProxy, the result is truncated to whole default units: `1500us` is one millisecond if the default unit is the
 /// millisecond.
 pub fn parse_duration(text: &str, unit: DefaultUnit) -> Result<Duration, UnitError> {
     let (number, rest_at) = leading_number(text)?;
@@ -98,7 +98,7 @@ pub fn parse_duration(text: &str, unit: DefaultUnit) -> Result<Duration, UnitErr
         "h" => 3_600_000_000,
         "d" => 86_400_000_000,
         _ => {
-            // Points after the longest known unit: `5mx` fails at the x.
+            // The error position is after the longest known unit: at the x in `5mx`.
             let known = ["us", "ms", "s", "m", "h", "d"]
                 .iter()
                 .filter(|suffix| rest.starts_with(**suffix))

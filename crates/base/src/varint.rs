@@ -1,6 +1,8 @@
 //! Variable-length integers of HAProxy's peers and stream processing protocols (doc/peers.txt and doc/SPOE.txt, "variable-length
-//! integers"): below 240 in one byte, otherwise 4 bits in the first byte and 7 bits in each further one, where every byte adds to
-//! the value of its predecessors, so that each number has a single encoding.
+//! integers").
+//!
+//! A number below 240 is a single byte. Otherwise the first byte holds 4 bits and each further byte 7 bits. Each byte is added to
+//! the value of the previous ones, so that every number has only one encoding.
 
 /// The maximum length of an encoded 64-bit number.
 pub const LONGEST: usize = 10;
@@ -14,7 +16,7 @@ pub enum Flaw {
     Big,
 }
 
-/// Whether a number is encoded as a single byte with its value.
+/// Whether a number is encoded as a single byte with the same value.
 #[inline]
 pub fn is_short(value: u64) -> bool {
     value < 0xf0

@@ -1,4 +1,4 @@
-//! Blocks of a body in a file, and how to wait for one.
+//! Blocks of a body in a file, and the wait for one of them.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 /// The body in an open file.
 pub trait Blocks: Debug + Send + Sync {
-    /// Reads a block. May block on the disk. `None` if it is corrupt or cannot be read.
+    /// Reads a block; returns `None` if the block is corrupt or cannot be read. May block on the disk.
     fn read(&self, block: u64) -> Option<Vec<u8>>;
 }
 
@@ -24,7 +24,7 @@ pub struct Fetch {
 
 #[derive(Debug, Default)]
 struct Fetched {
-    /// The result, once known.
+    /// The result; `None` until it is known.
     data: Option<Option<Arc<[u8]>>>,
     waiting: Option<Waker>,
 }

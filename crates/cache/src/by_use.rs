@@ -1,7 +1,7 @@
 //! Items in order of use: the least recently used one is evicted first.
 //!
-//! A lookup only stores the time of use in the item itself; the order is updated when the item is about to be evicted. It is
-//! protected by its owner's lock, in [`Order`](crate::order) and [`Files`](crate::StoreFiles).
+//! A lookup only stores the time of use in the item itself; the order is updated when the item is about to be evicted. The owner's
+//! lock protects the order, in [`Order`](crate::order) and [`Files`](crate::StoreFiles).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ const MOST_PASSED_OVER: usize = 64;
 
 /// An item with a time of use.
 pub(crate) trait UsedItem {
-    /// Returns its unique number, assigned once.
+    /// Returns the item's unique number, which is assigned once.
     fn number(&self) -> u64;
 
-    /// Returns the time of its last use, in ms. Written by any worker.
+    /// Returns the time of the item's last use, in ms. Any worker may set it.
     fn used_ms(&self) -> &AtomicU64;
 
-    /// Returns the time under which it is in the order. Written under the order's lock.
+    /// Returns the time under which the item is in the order. Set while the order's lock is held.
     fn placed_ms(&self) -> &AtomicU64;
 }
 
-/// Items by known time of use and number.
+/// Items by their time in the order and their number.
 #[derive(Debug)]
 pub(crate) struct ByUse<T>(BTreeMap<(u64, u64), Arc<T>>);
 
@@ -49,7 +49,7 @@ impl<T: UsedItem> ByUse<T> {
         self.0.len()
     }
 
-    /// Returns the least recently used item, or nearly so if many were used in the meantime.
+    /// Returns the least recently used item, or one nearly so if many were used in the meantime.
     pub(crate) fn least_used(&mut self) -> Option<Arc<T>> {
         for _ in 0..MOST_PASSED_OVER {
             let first = self.0.first_entry()?;

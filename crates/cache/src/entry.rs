@@ -1,4 +1,4 @@
-//! The metadata of one file: its key, freshness and size. Kept by [`Files`](crate::StoreFiles).
+//! The metadata of one file: its key, freshness and size. Held by [`Files`](crate::StoreFiles).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -16,22 +16,22 @@ pub struct Entry {
     pub(crate) hash: u64,
     pub(crate) key: Box<[u8]>,
     pub(crate) variant: Variant,
-    /// Its tags, separated by spaces.
+    /// The tags of the response, separated by spaces.
     pub(crate) tags: Box<[u8]>,
     pub(crate) times: FreshnessTimes,
-    /// The number of its file.
+    /// The number of the entry's file.
     pub number: u64,
     /// Size of the file in bytes.
     pub size: u64,
-    /// The time of its last use. Written by any worker.
+    /// The time of the last use. Any worker may set it.
     pub(crate) used_ms: AtomicU64,
-    /// The time under which it is in the order of use. Written under the order's lock.
+    /// The time under which the entry is in the order of use. Set while the order's lock is held.
     pub(crate) placed_ms: AtomicU64,
     /// Whether the file is complete.
     pub(crate) is_there: AtomicBool,
-    /// Whether it must not be used any more.
+    /// Whether the entry must not be used any more.
     pub(crate) is_gone: AtomicBool,
-    /// Whether it is too long for memory.
+    /// Whether the response is too long for memory.
     pub(crate) is_long: bool,
 }
 
@@ -61,27 +61,27 @@ impl Entry {
         }
     }
 
-    /// Whether it must not be used any more.
+    /// Whether the entry must not be used any more.
     pub fn is_gone(&self) -> bool {
         self.is_gone.load(Relaxed)
     }
 
-    /// Whether it is too long for memory, so that it is sent from its file.
+    /// Whether the response is too long for memory, so that it is sent from its file.
     pub fn is_long(&self) -> bool {
         self.is_long
     }
 
-    /// Returns the first 32 bits of its key's hash.
+    /// Returns the first 32 bits of the key's hash.
     pub fn hash(&self) -> u32 {
         (self.hash >> 32) as u32
     }
 
-    /// Returns its variant as a number; 0 for none.
+    /// Returns the variant as a number; 0 for none.
     pub fn variant(&self) -> u64 {
         self.variant.number()
     }
 
-    /// Returns the seconds until it is stale; negative afterwards.
+    /// Returns the seconds until the response is stale; negative after that.
     pub fn expires(&self, now_ms: u64) -> i64 {
         self.times.expires_in(now_ms)
     }

@@ -1,10 +1,10 @@
-//! The file format of a stored response (`disk`). No I/O: it converts bytes. The content of a file is not used before its checksum
-//! has been verified.
+//! The file format of a stored response (`disk`). This module does no I/O: it converts bytes. The content of a file is not used
+//! before its checksum has been verified.
 //!
-//! A file consists of a header of [`HEADER`] bytes, the description of the response, and its body in blocks of [`BLOCK`] bytes, the
-//! last one shorter, each followed by its checksum (XXH3, 64 bits, seeded with the file's number and, for a block, the block's
-//! number, so that they cannot be mixed up). Numbers are little-endian. Times are wall-clock times, since the monotonic clock
-//! restarts with the machine.
+//! A file consists of a header of [`HEADER`] bytes, the description of the response, and its body in blocks of [`BLOCK`] bytes, of
+//! which the last may be shorter. Each is followed by its checksum (XXH3, 64 bits, seeded with the file's number and, for a block,
+//! the block's number, so that they cannot be mixed up). Numbers are little-endian. Times are wall-clock times, because the
+//! monotonic clock restarts with the machine.
 
 use http::Head;
 use twox_hash::XxHash3_64;
@@ -29,15 +29,15 @@ const VERSION: u32 = 1;
 /// Maximum size of a description.
 const MOST: u32 = 4 << 20;
 
-/// A file with a time this far in the future is invalid, in ms.
+/// A file with a time further in the future than this is invalid, in ms.
 const SKEW: i64 = 10_000;
 
-/// The time on both clocks, in ms: rounding wall-clock time to seconds could make a stale response usable.
+/// The time on both clocks, in ms. If the wall-clock time were rounded to seconds, a stale response could become usable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clocks {
     /// The monotonic clock.
     pub ms: u64,
-    /// Wall-clock time since 1970.
+    /// The wall-clock time since 1970.
     pub wall_ms: i64,
 }
 
@@ -76,7 +76,7 @@ impl FileHeader {
     /// Parses the beginning of a file.
     ///
     /// # Errors
-    /// It is invalid.
+    /// The header is invalid.
     pub fn read(bytes: &[u8]) -> Result<Self, Wrong> {
         let mut rest = bytes.get(..HEADER).ok_or(Wrong)?;
         let own = &rest[..HEADER - SUM];
@@ -105,7 +105,7 @@ pub struct Described {
     pub(crate) times: FreshnessTimes,
 }
 
-/// Whether a field is left out of a description: the file has the length of the body.
+/// Whether a field is left out of a description, because the file itself has the length of the body.
 fn is_left_out(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"content-length")
 }
@@ -163,7 +163,7 @@ pub(crate) fn described(
     text
 }
 
-/// Returns the header for a description and a body of `body` bytes, [`HEADER`] bytes long.
+/// Returns the header, [`HEADER`] bytes long, for a description and a body of `body` bytes.
 pub fn header(number: u64, body: u64, described: &[u8]) -> Vec<u8> {
     let mut header = Vec::with_capacity(HEADER);
     header.extend_from_slice(MAGIC);
@@ -179,7 +179,7 @@ pub fn header(number: u64, body: u64, described: &[u8]) -> Vec<u8> {
 /// Parses the description after a header.
 ///
 /// # Errors
-/// It is corrupt.
+/// The description is corrupt.
 pub fn read(header: &FileHeader, bytes: &[u8], now: Clocks) -> Result<Described, Wrong> {
     if bytes.len() as u64 != u64::from(header.described)
         || XxHash3_64::oneshot_with_seed(header.number, bytes) != header.sum
@@ -227,7 +227,7 @@ fn times(age: u32, modified: i64, instants: [i64; 4], now: Clocks) -> Result<Fre
         return Err(Wrong);
     }
     let stored = since(stored).ok_or(Wrong)?;
-    // For a response from before the start of the clock, the difference is added to its age.
+    // If the response is older than the start of the clock, the difference is added to its age.
     let before = u32::try_from((-stored).max(0) / 1000).map_err(|_| Wrong)?;
     let ms = |instant: i64| since(instant).map(|ms| ms.max(0) as u64).ok_or(Wrong);
     Ok(FreshnessTimes {

@@ -1,5 +1,6 @@
-//! The responses of a cache that are in files (`disk`): their metadata, the order of eviction, and the jobs for the I/O threads. No
-//! I/O: the crate `disk` asks for jobs ([`StoreFiles::next_change`], [`StoreFiles::next_read`]) and reports their outcome.
+//! The responses of a cache that are in files (`disk`): their metadata, the order of eviction, and the jobs for the I/O threads.
+//! This module does no I/O: the crate `disk` requests jobs ([`StoreFiles::next_change`], [`StoreFiles::next_read`]) and reports
+//! their outcome.
 //!
 //! A lookup takes no lock. An unwanted file is marked as gone before anything else happens to it, so that purged responses are not
 //! used.
@@ -26,16 +27,16 @@ use crate::settings::{CacheSettings, Disk};
 use crate::spooled::Spooled;
 use crate::vary::Variant;
 
-/// Minimum number of bytes that may wait to be written, since a long response may arrive at once.
+/// The number of bytes that may always wait to be written, because a long response may arrive at once.
 const LEAST_WAITING: u64 = 8 << 20;
 
-/// Maximum number of queued reads; further requests go to the server.
+/// The maximum number of queued reads. Further requests go to the server.
 const MOST_READS: usize = 1024;
 
-/// Number of purges remembered during the scan of files; beyond that, files not yet seen are not used.
+/// The number of purges remembered while files are scanned. If there are more, files that were not seen yet are not used.
 const MOST_PURGES: usize = 64;
 
-/// The same for keys with responses changed during the scan.
+/// While files are scanned, keys with changed responses are remembered. This is their maximum number.
 const MOST_KEYS: usize = 1 << 20;
 
 /// The files of one store.
@@ -57,16 +58,16 @@ pub struct StoreFiles {
     order: Mutex<FileOrder>,
     changes: JobQueue<FileChange>,
     reads: JobQueue<FileRead>,
-    /// Reads in progress, by file number: at most as many as may be queued. Locked briefly by requests for responses that are not
-    /// in memory.
+    /// Reads in progress, by file number. There are at most as many as may be queued. Requests for responses that are not in memory
+    /// lock this briefly.
     loads: Mutex<HashMap<u64, Weak<ObjectRead>>>,
-    /// Number of long responses being sent. Written at their start and end.
+    /// The number of long responses that are being sent. Changed when they start and when they end.
     longs: AtomicUsize,
-    /// Whether files are read and written: this process owns the directory, and has scanned it.
+    /// Whether files are read and written: this process owns the directory and has scanned it.
     is_open: AtomicBool,
-    /// Whether it is shut down.
+    /// Whether the files are closed.
     is_closed: AtomicBool,
-    /// Whether its threads were started.
+    /// Whether the threads were started.
     is_served: AtomicBool,
     /// Statistics. Written by workers and by the I/O threads.
     pub counts: FileCounts,
@@ -81,7 +82,7 @@ pub struct FileCounts {
     pub written: AtomicU64,
     /// Responses evicted.
     pub evicted: AtomicU64,
-    /// Responses not written because too many bytes were waiting.
+    /// Responses that were not written because too many bytes were waiting.
     pub passed: AtomicU64,
     /// Invalid files.
     pub wrong: AtomicU64,
@@ -100,13 +101,13 @@ struct FileOrder {
     memory: usize,
     /// Number of bytes waiting to be written.
     waiting: u64,
-    /// Size of files being written that have no entry yet.
+    /// The size of files that are being written and have no entry yet.
     reserved: u64,
     /// Changes during the scan of files.
     meanwhile: Meanwhile,
 }
 
-/// The removals during the scan of files: they may concern a file that was not seen yet.
+/// The removals while files are scanned. They may concern a file that was not seen yet.
 #[derive(Debug, Default)]
 struct Meanwhile {
     is_over: bool,
@@ -176,7 +177,7 @@ impl StoreFiles {
         locked(&self.order)
     }
 
-    /// Returns the entry for a request, if it is fresh or accepted by `is_of_use`.
+    /// Returns the entry for a request, if it is fresh or `is_of_use` accepts it.
     pub(crate) fn find(
         &self,
         request: &CacheRequest,
@@ -200,7 +201,7 @@ impl StoreFiles {
         Some(found.clone())
     }
 
-    /// Starts reading an entry. `None` if too many reads are queued.
+    /// Starts to read an entry; returns `None` if too many reads are queued.
     pub(crate) fn load(&self, entry: &Arc<Entry>) -> Option<Arc<ObjectRead>> {
         let mut loads = locked(&self.loads);
         if let Some(load) = loads.get(&entry.number).and_then(Weak::upgrade) {
@@ -217,8 +218,8 @@ impl StoreFiles {
         Some(new)
     }
 
-    /// Offers a response evicted from memory for writing; if it `is_alone`, no request is sending it, and its memory is counted
-    /// here until it is written.
+    /// Offers a response that was evicted from memory for writing. If it `is_alone`, no request is sending it, and its memory is
+    /// counted here until it is written.
     pub(crate) fn offer(&self, object: &Arc<Object>, is_alone: bool) {
         let is_filed = object.file.as_ref().is_some_and(|entry| !entry.is_gone());
         if is_filed || object.is_hints || !self.is_open.load(Relaxed) {
@@ -244,7 +245,7 @@ impl StoreFiles {
         self.changes.push(FileChange::Write(entry, object.clone()), usize::MAX);
     }
 
-    /// Adds an entry, evicting others.
+    /// Adds an entry; evicts others to make room.
     fn add(&self, entry: Entry, order: &mut FileOrder) -> Arc<Entry> {
         let entry = Arc::new(entry);
         order.bytes += entry.size;
@@ -279,7 +280,7 @@ impl StoreFiles {
         order.by_use.remove(entry);
         order.bytes -= entry.size;
         order.memory -= entry.memory();
-        // If it is still being written, the writer removes it.
+        // If the file is still being written, the writer removes it.
         if entry.is_there.load(Relaxed) {
             self.changes.push(FileChange::Remove(entry.number), usize::MAX);
         }
@@ -306,12 +307,12 @@ impl StoreFiles {
         gone.len()
     }
 
-    /// Removes the entries that `purge` matches; returns their number, except those that `is_counted` reports as also in memory.
+    /// Removes the entries that `purge` matches. Returns their number, without those that `is_counted` reports as also in memory.
     pub(crate) fn purge(&self, purge: &Purge<'_>, is_counted: impl Fn(&Arc<Entry>) -> bool) -> usize {
         let all = {
             let mut order = self.order();
             order.meanwhile.note(purge);
-            // Searched without the lock, since there may be many.
+            // Searched without the lock, because there may be many.
             order.by_use.iter().cloned().collect::<Vec<_>>()
         };
         let wanted = all.iter().filter(|entry| purge.means_file(&entry.key, &entry.tags));
@@ -361,7 +362,7 @@ impl StoreFiles {
         })
     }
 
-    /// Reserves file space, evicting others; false if it is more than half of the total.
+    /// Reserves space for a file and evicts others if necessary; returns false if the file needs more than half of the total.
     pub(crate) fn reserve(&self, bytes: u64) -> bool {
         let mut order = self.order();
         let has_place = order.reserved + bytes <= self.settings.size / 2;
@@ -377,7 +378,7 @@ impl StoreFiles {
         order.reserved = order.reserved.saturating_sub(bytes);
     }
 
-    /// Queues a change that holds `bytes` of memory; false if too many are waiting.
+    /// Queues a change that holds `bytes` of memory; returns false if too many are waiting.
     pub(crate) fn change(&self, change: FileChange, bytes: u64) -> bool {
         if bytes > 0 {
             let mut order = self.order();
@@ -396,7 +397,7 @@ impl StoreFiles {
         order.waiting = order.waiting.saturating_sub(bytes);
     }
 
-    /// Turns a completely written response with a body of `body` bytes into an entry. False if files are no longer written.
+    /// Turns a completely written response with a body of `body` bytes into an entry; returns false if files are no longer written.
     pub(crate) fn commit(&self, own: &Arc<Spooled>, body: u64, reserved: u64) -> bool {
         if !self.is_open() || own.has_failed() {
             return false;
@@ -414,7 +415,7 @@ impl StoreFiles {
         self.changes.push(FileChange::Commit(own.clone(), entry, body), usize::MAX)
     }
 
-    /// Counts a start (1) or end (-1) of sending.
+    /// Counts the start (1) or the end (-1) of a response being sent.
     fn hold(&self, more: isize) {
         if more > 0 {
             self.longs.fetch_add(1, Relaxed);
@@ -465,12 +466,12 @@ impl StoreFiles {
         self.is_served.load(Relaxed)
     }
 
-    /// Whether the caller must start the threads: true once.
+    /// Whether the caller must start the threads. This is true once.
     pub fn begin(&self) -> bool {
         !self.is_served.swap(true, Relaxed)
     }
 
-    /// Adds the entry for a file of an earlier process, of that size. False if it is not wanted, and must be removed.
+    /// Adds the entry for a file of an earlier process, of that size; returns false if the file is not wanted and must be removed.
     pub(crate) fn found(&self, hash: u64, described: &Described, header: &FileHeader, now_ms: u64) -> bool {
         let Described { key, variant, head, times } = described;
         let tags = self.tags_of(head);
@@ -497,7 +498,8 @@ impl StoreFiles {
         true
     }
 
-    /// Called when all files of earlier processes were scanned; none had a number above `number`: from now on new ones are written.
+    /// Called when all files of earlier processes have been scanned; none had a number above `number`. From this call on, new files
+    /// are written.
     pub fn open(&self, number: u64) {
         let mut order = self.order();
         order.number = order.number.max(number);
@@ -508,7 +510,7 @@ impl StoreFiles {
         }
     }
 
-    /// Stops reading and writing: another process has the directory, or will.
+    /// Stops reading and writing, because another process has the directory, or will have it.
     pub fn close(&self) {
         self.is_closed.store(true, Relaxed);
         self.is_open.store(false, Relaxed);
@@ -528,7 +530,7 @@ impl StoreFiles {
         self.buckets.iter().for_each(|bucket| bucket.store(None));
     }
 
-    /// Whether it is closed.
+    /// Whether the files are closed.
     pub fn is_closed(&self) -> bool {
         self.is_closed.load(Relaxed)
     }
@@ -538,7 +540,7 @@ impl StoreFiles {
         self.changes.next(|| self.is_closed())
     }
 
-    /// Waits for and returns the next read; `None` after the shutdown. Requests waiting for it are woken when the `Load` is
+    /// Waits for and returns the next read; `None` after the shutdown. Requests that wait for it are woken when the `Load` is
     /// completed or dropped.
     pub fn next_read(&self) -> Option<FileRead> {
         // Responses being sent are completed.
@@ -586,7 +588,7 @@ impl StoreFiles {
         stays
     }
 
-    /// Called for an invalid file: removes it.
+    /// Called for an invalid file, which is removed.
     pub fn wrong(&self, entry: &Arc<Entry>) {
         self.counts.wrong.fetch_add(1, Relaxed);
         self.take_out(entry, &mut self.order());

@@ -1,5 +1,5 @@
-//! A response being stored: its head is known, its body is arriving. Its memory is accounted for from the beginning. An incomplete
-//! response is dropped.
+//! A response that is being stored: its head is known, its body is arriving. Its memory is counted from the beginning. An
+//! incomplete response is dropped.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -37,29 +37,29 @@ pub(crate) struct Plan {
 #[derive(Debug)]
 pub struct Filling {
     store: Arc<Store>,
-    /// `None` once it is stored, or cannot be.
+    /// The future object; `None` once it is stored, or cannot be.
     plan: Option<Box<Plan>>,
-    /// Its length, if declared by the server.
+    /// The length of the body, if the server declared it.
     length: Option<u64>,
     /// The body so far, if it has no other readers.
     body: Vec<u8>,
     /// The body so far, if it may have other readers.
     growing: Option<Arc<Growing>>,
-    /// The file being written, if it is too long for memory.
+    /// The file that is being written, if the response is too long for memory.
     spool: Option<Spool>,
     /// Bytes received, and bytes of memory accounted for.
     came: usize,
     counted: usize,
-    /// The memory taken for it.
+    /// The memory taken for the response.
     room: Room,
-    /// Wakes the requests waiting for it.
+    /// Wakes the requests that wait for the response.
     lead: Option<Lead>,
     began: Now,
 }
 
 impl Store {
-    /// Starts storing a response with a body of `length` bytes, if known. `None` if it must not be stored, does not fit, or is
-    /// already being stored.
+    /// Starts to store a response with a body of `length` bytes, if known. Returns `None` if the response must not be stored, does
+    /// not fit, or is already being stored.
     pub fn begin(
         self: &Arc<Self>,
         request: &CacheRequest,
@@ -102,14 +102,14 @@ impl Filling {
         own.grow(length, began.ms).then_some(own)
     }
 
-    /// Creates one that is written to a file as it arrives.
+    /// Creates a filling that is written to a file as the body arrives.
     fn long(store: Arc<Store>, plan: Plan, length: Option<u64>, began: Now) -> Option<Self> {
         let mut own = Self::new(store, plan, None, began)?;
         own.length = length;
         own.spool(length).then_some(own)
     }
 
-    /// Starts writing it to a file; false if that is not possible.
+    /// Starts to write the body to a file; returns false if that is not possible.
     fn spool(&mut self, length: Option<u64>) -> bool {
         let (Some(plan), Some(files)) = (&self.plan, &self.store.files) else { return false };
         let of = (plan.hash, plan.key.clone(), plan.variant.clone(), plan.head.clone());
@@ -117,8 +117,8 @@ impl Filling {
         self.spool.is_some()
     }
 
-    /// Lets the requests behind `lead` wait for this response, if that makes sense: a response too long for memory is requested by
-    /// each of them until it is complete.
+    /// Lets the requests behind `lead` wait for this response, if that is useful. A response that is too long for memory is
+    /// requested by each of them until it is complete.
     pub fn lead(&mut self, lead: Option<Lead>) {
         match lead {
             Some(lead) if self.spool.is_some() => lead.pass(self.began.ms),
@@ -162,7 +162,7 @@ impl Filling {
         }
     }
 
-    /// Whether others read it while it is fetched. `filler` is woken when a reader starts or waits.
+    /// Whether others read the response while it is fetched. `filler` is woken when a reader starts or waits.
     pub fn poll_read(&self, filler: &Waker) -> bool {
         self.growing.as_ref().is_some_and(|growing| {
             growing.poll_wanted(filler);
@@ -170,32 +170,33 @@ impl Filling {
         })
     }
 
-    /// Whether `bytes` more may be read before the client of its request has taken the earlier ones: they are stored anyway.
+    /// Whether `bytes` more may be read before the client of this request has taken the earlier ones, because they are stored
+    /// anyway.
     pub fn may_run_ahead(&self, bytes: usize) -> bool {
         self.plan.is_some() && self.spool.is_none() && self.came.saturating_add(bytes) <= self.most()
     }
 
-    /// Whether it may outrun its readers: only the latest part of it stays in memory, and no reader has taken all of that. `filler`
-    /// is woken when one does.
+    /// Whether the response arrives faster than its readers take it: only the latest part of it stays in memory, and no reader has
+    /// taken all of that. `filler` is woken when a reader does.
     pub fn outruns(&self, filler: &Waker) -> bool {
         let is_short = self.plan.is_none() || self.spool.is_some();
         let growing = self.growing.as_ref().filter(|growing| is_short && growing.is_read());
         growing.is_some_and(|growing| !growing.poll_wanted(filler))
     }
 
-    /// Whether to fetch more, now that the client of its request is gone: it is to be stored, or a reader waits. `filler` is woken
-    /// when one does.
+    /// Whether to fetch more although the client of this request is gone: because the response is to be stored, or a reader waits.
+    /// `filler` is woken when a reader waits.
     pub fn poll_wanted(&self, filler: &Waker) -> bool {
         let is_wanted = self.growing.as_ref().is_some_and(|growing| growing.poll_wanted(filler));
         is_wanted || self.plan.is_some()
     }
 
-    /// Returns a reader of the bytes still to arrive, if others may read them.
+    /// Returns a reader of the bytes that are still to arrive, if others may read them.
     pub fn follow(&self) -> Option<Feed> {
         self.growing.as_ref().map(Growing::feed_behind)
     }
 
-    /// From its first bytes on, waiting requests get it as it arrives.
+    /// Shares the response from its first bytes on: waiting requests get it as it arrives.
     fn open(&mut self) {
         let (Some(plan), Some(lead)) = (&self.plan, &self.lead) else { return };
         if self.growing.is_some() || self.store.settings.wait_ms == 0 {
@@ -207,7 +208,7 @@ impl Filling {
         self.growing = Some(growing);
     }
 
-    /// Called when it is too long for memory. Current readers continue, with as much buffer as is available.
+    /// Called when the response is too long for memory. Current readers continue, with as much buffer as is available.
     fn outgrow(&mut self, now_ms: u64) {
         let so_far = match &self.growing {
             Some(growing) => growing.collect(),
@@ -230,7 +231,7 @@ impl Filling {
         }
     }
 
-    /// Called at the end of the body: stores the response. `now_ms` is of the monotonic clock.
+    /// Called at the end of the body, to store the response. `now_ms` is a time of the monotonic clock.
     pub fn finish(&mut self, now_ms: u64) {
         let growing = self.growing.take();
         let Some(plan) = self.plan.take() else { return self.pass_by(growing) };
@@ -247,13 +248,13 @@ impl Filling {
             growing.as_ref().map_or_else(|| std::mem::take(&mut self.body), |growing| growing.collect());
         head.append(b"content-length", body.len().to_string().as_bytes());
         head.shrink(0);
-        // The line just added counts as part of the head.
+        // The line that was just added counts as part of the head.
         let room = self.room.split(blocks_of(fixed + body.len() as u64 + LENGTH_LINE));
         let times = FreshnessTimes::of(lifetime, self.began);
         let body = StoredBody::new(body.into_boxed_slice(), room);
         let identity = Identity { hash, key, variant };
         let object = Object::new(identity, head, body, times, self.store.no_room(), now_ms);
-        // Requests waiting for a response that was purged in the meantime ask again.
+        // Requests that wait for a response that was purged in the meantime send their own request.
         let (object, is_kept) = match self.store.insert(number, object) {
             Ok(object) => (object, true),
             Err(object) => (Arc::new(*object), false),
@@ -291,7 +292,7 @@ impl Filling {
         true
     }
 
-    /// Gives up storing it.
+    /// Stops storing the response.
     fn leave(&mut self) {
         if let Some(plan) = self.plan.take() {
             self.store.order().end(plan.hash, plan.number);
@@ -299,13 +300,13 @@ impl Filling {
     }
 }
 
-/// How many bytes of a response that turned out too long are kept for current readers, if there is memory.
+/// If a response turns out too long: how many bytes are kept for current readers, if there is memory.
 const WINDOW: usize = 1 << 20;
 
-/// How many are kept otherwise.
+/// How many bytes are kept if there is not enough memory.
 const LEAST_WINDOW: usize = 64 * 1024;
 
-/// Size that `content-length` adds to a head, and its possible memory growth.
+/// The size that `content-length` adds to a head, including the possible growth of its memory.
 const LENGTH_LINE: u64 = 128;
 
 impl Drop for Filling {

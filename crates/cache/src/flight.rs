@@ -1,7 +1,7 @@
-//! Concurrent requests for one resource: while the first is in progress, the others may wait for its response instead of asking the
-//! server (`collapsed-forwarding`), or get a stale one in the meantime.
+//! Concurrent requests for one resource: while the first is in progress, the others may wait for its response instead of going to
+//! the server (`collapsed-forwarding`), or get a stale one in the meantime.
 //!
-//! Requests that find a fresh response do not get here.
+//! Requests that find a fresh response do not reach this module.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::growing::{Feed, Growing};
 
-/// For how long requests do not wait for a resource with an uncacheable response, in seconds.
+/// How long requests do not wait for a resource with an uncacheable response, in seconds.
 const PASSED: u64 = 2;
 
 /// Maximum number of remembered uncacheable resources.
@@ -19,13 +19,13 @@ const PLACES: usize = 1024;
 /// The outcome of the first request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Landed {
-    /// Its response is stored.
+    /// The response to the first request is stored.
     Kept,
-    /// Its response cannot be shared.
+    /// The response to the first request cannot be shared.
     Passed,
-    /// Its client left: another request may try.
+    /// The client of the first request left, so another request may try.
     Abandoned,
-    /// It has begun: matching requests get it as it arrives.
+    /// The response has begun. Requests that it matches get it as it arrives.
     Begun,
 }
 
@@ -33,8 +33,7 @@ pub enum Landed {
 #[derive(Debug)]
 pub(crate) struct Flights {
     open: Mutex<HashMap<u64, Vec<Arc<Flight>>>>,
-    /// Uncacheable resources: the upper half of the hash, and the second until which it is remembered. Hash collisions do not
-    /// matter.
+    /// Uncacheable resources: the upper half of the hash, and the second until which it is remembered. Hash collisions do no harm.
     passed: Box<[AtomicU64]>,
 }
 
@@ -48,28 +47,28 @@ struct Flight {
 #[derive(Debug, Default)]
 struct FlightState {
     landed: Option<Landed>,
-    /// Its response, from the first bytes on.
+    /// The response to the first request, from its first bytes on.
     begun: Option<Arc<Growing>>,
     /// Waiting requests, in order of arrival.
     waiting: BTreeMap<u64, Waker>,
-    /// Number of requests that have waited.
+    /// The number of requests that have waited.
     came: u64,
 }
 
 /// How a request proceeds.
 #[derive(Debug)]
 pub enum FlightTurn {
-    /// It goes to the server, for the others too.
+    /// The request goes to the server, for the others too.
     Leads(Lead),
-    /// It may wait for another request.
+    /// The request may wait for another one.
     Follows(Follow),
-    /// It joins the response to another request, which has begun to arrive.
+    /// The request joins the response to another one, which has begun to arrive.
     Joins(Feed),
-    /// It goes to the server on its own.
+    /// The request goes to the server for itself alone.
     Alone,
 }
 
-/// The first request. Dropping it abandons the flight.
+/// The first request. Dropping it lets another request try.
 #[derive(Debug)]
 pub struct Lead {
     flights: Arc<Flights>,
@@ -81,7 +80,7 @@ pub struct Lead {
 #[derive(Debug)]
 pub struct Follow {
     flight: Arc<Flight>,
-    /// Its number among the waiting requests, once it waits.
+    /// The number of this request among the waiting ones, once it waits.
     number: Option<u64>,
 }
 
@@ -103,7 +102,7 @@ impl Flights {
         noted >> 32 == hash >> 32 && now_ms / 1000 < (noted & u64::from(u32::MAX))
     }
 
-    /// Returns how a request proceeds; `suits` decides whether another request's response would match.
+    /// Returns how a request proceeds. `suits` decides whether another request's response would match.
     pub(crate) fn board(
         self: &Arc<Self>,
         hash: u64,
@@ -156,7 +155,7 @@ impl Flights {
 }
 
 impl Lead {
-    /// Its response has begun to arrive.
+    /// Called when the response has begun to arrive.
     pub(crate) fn open(&self, growing: Arc<Growing>) {
         let waiting = {
             let mut state = locked(&self.flight.state);
@@ -166,12 +165,12 @@ impl Lead {
         waiting.into_values().for_each(Waker::wake);
     }
 
-    /// Its response is stored.
+    /// Called when the response is stored.
     pub fn keep(self) {
         self.flights.land(self.hash, &self.flight, Landed::Kept);
     }
 
-    /// Its response cannot be shared.
+    /// Called when the response cannot be shared.
     pub fn pass(self, now_ms: u64) {
         let until = now_ms / 1000 + PASSED;
         let hash = self.hash & !u64::from(u32::MAX);
@@ -182,7 +181,7 @@ impl Lead {
 
 impl Drop for Lead {
     fn drop(&mut self) {
-        // An earlier outcome takes precedence.
+        // If there was an outcome before, that one remains.
         self.flights.land(self.hash, &self.flight, Landed::Abandoned);
     }
 }

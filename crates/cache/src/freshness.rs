@@ -10,7 +10,7 @@ use crate::settings::CacheSettings;
 pub struct Now {
     /// Milliseconds of the monotonic clock.
     pub ms: u64,
-    /// Seconds since 1970.
+    /// The wall-clock time, in seconds since 1970.
     pub wall: i64,
 }
 
@@ -20,15 +20,15 @@ const LONGEST: u32 = 1 << 31;
 /// How long a response may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lifetime {
-    /// Remaining freshness lifetime, in seconds; not 0.
+    /// The remaining freshness lifetime, in seconds; not 0.
     pub left: u32,
-    /// Its age when it was received, in seconds.
+    /// The age of the response when it was received, in seconds.
     pub age: u32,
     /// The date for `If-Modified-Since`, in seconds since 1970.
     pub modified: i64,
-    /// How long after that it may be used during a refresh, in seconds.
+    /// How long the response may be used after its lifetime during a refresh, in seconds.
     pub while_revalidate: u32,
-    /// How long it may be used after errors, in seconds.
+    /// How long the response may be used after errors, in seconds.
     pub if_error: u32,
 }
 
@@ -46,7 +46,7 @@ struct Directives {
 
 impl Directives {
     /// Returns how long a stale response may be used: the section's limit, or the server's if that is shorter (RFC 5861).
-    /// `s-maxage` forbids it unless the server explicitly allows it (RFC 9111, 5.2.2.10).
+    /// `s-maxage` forbids it, unless the server explicitly allows it (RFC 9111, 5.2.2.10).
     fn beyond(&self, lifetime: Option<u32>, allowed: u32) -> u32 {
         match lifetime {
             _ if self.must_revalidate => 0,
@@ -120,7 +120,7 @@ fn directives(response: &Head) -> Directives {
     control
 }
 
-/// The shortest of several lifetimes counts (RFC 9111, 4.2.1).
+/// If there are several lifetimes, the shortest applies (RFC 9111, 4.2.1).
 fn shorten(kept: &mut Option<u32>, argument: Option<&[u8]>) {
     let seconds = seconds(argument.unwrap_or_default()).unwrap_or(0);
     *kept = Some(kept.map_or(seconds, |kept| kept.min(seconds)));
@@ -137,14 +137,14 @@ fn seconds(text: &[u8]) -> Option<u32> {
     u32::try_from(text.iter().fold(0, longer)).ok()
 }
 
-/// Returns the lifetime from `Expires`; an invalid date counts as past (RFC 9111, 5.3).
+/// Returns the lifetime from `Expires`. An invalid date is treated as past (RFC 9111, 5.3).
 fn expires(response: &Head, now: i64) -> Option<u32> {
     let text = response.get_known(KnownName::Expires)?;
     let at = http::date::parse(text).unwrap_or(0);
     Some(u32::try_from(at.saturating_sub(now).clamp(0, LONGEST.into())).unwrap_or(LONGEST))
 }
 
-/// Returns `Age`; `None` if it is invalid, so that the age is unknown.
+/// Returns the value of `Age`; `None` if it is invalid, in which case the age is unknown.
 fn age(response: &Head) -> Option<u32> {
     response.get_known(KnownName::Age).map_or(Some(0), seconds)
 }

@@ -1,8 +1,8 @@
 //! A response that others read while it arrives (`collapsed-forwarding`): the pieces of its body received so far, its outcome, and
 //! the waiting readers. Filled by [`Filling`](crate::Filling), read by any number of [`Feed`]s.
 //!
-//! A piece is copied once, into memory shared by all readers; neither they nor the request that fetches it wait for each other.
-//! Each reader holds one piece at a time.
+//! Each piece is copied once, into memory shared by all readers. The readers and the request that fetches it do not wait for each
+//! other. Each reader holds one piece at a time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -17,24 +17,24 @@ use crate::object::Object;
 use crate::room::Room;
 use crate::vary::Variant;
 
-/// Pieces shorter than this are extended by the following bytes, so that a sender of single bytes costs no more memory.
+/// Pieces shorter than this are extended by the bytes that follow, so that a sender of single bytes causes no additional memory.
 const SHORT: usize = 4096;
 
 /// How much is read at once from a complete body.
 const PORTION: usize = 64 * 1024;
 
-/// A response being received, with other readers.
+/// A response that is being received and has other readers.
 #[derive(Debug)]
 pub(crate) struct Growing {
     /// The head to send, without its length.
     head: Head,
     variant: Variant,
-    /// Its length, if declared by the server.
+    /// The length of the body, if the server declared it.
     length: Option<u64>,
     lifetime: Lifetime,
-    /// The time it was received, in ms of the monotonic clock.
+    /// When the response was received, in ms of the monotonic clock.
     began_ms: u64,
-    /// Number of readers. Written at their start and end.
+    /// The number of readers. Changed when they start and when they end.
     readers: AtomicUsize,
     state: Mutex<GrowingState>,
 }
@@ -45,42 +45,42 @@ enum Fate {
     /// More will follow.
     #[default]
     Open,
-    /// It is complete; the object is stored, or would have been.
+    /// The response is complete, and this object is stored or would have been.
     Whole(Arc<Object>),
-    /// It is complete but too long to store: the pieces are all that is left.
+    /// The response is complete but too long to store: only the pieces are left.
     Passed,
-    /// It was truncated.
+    /// The response was truncated.
     Cut,
 }
 
 #[derive(Debug, Default)]
 struct GrowingState {
     pieces: VecDeque<Arc<[u8]>>,
-    /// Number of pieces dropped before the first of these.
+    /// The number of pieces that were dropped before the first of the kept ones.
     gone: usize,
-    /// Number of bytes in them.
+    /// The number of bytes in the kept pieces.
     held: usize,
     fate: Fate,
     /// Waiting readers, in order of arrival.
     waiting: BTreeMap<u64, Waker>,
-    /// Number of readers that have waited.
+    /// The number of readers that have waited.
     came: u64,
-    /// Number of bytes received so far.
+    /// The number of bytes received so far.
     pushed: u64,
     /// The first piece that the fetching request still needs for its client.
     needed: Option<usize>,
-    /// Wakes the task that fetches the response, once a reader starts or waits, or the last one leaves.
+    /// Wakes the task that fetches the response when a reader starts or waits, or when the last one leaves.
     filler: Option<Waker>,
-    /// The memory of the remaining pieces once the filling is over.
+    /// The memory of the remaining pieces, once the filling has ended.
     room: Option<Room>,
 }
 
 /// The next part of a body.
 #[derive(Debug)]
 pub enum Piece {
-    /// These bytes of it.
+    /// A range of these bytes.
     Bytes(Arc<[u8]>, Range<usize>),
-    /// The end.
+    /// The end of the body.
     End,
     /// The end of a truncated body.
     Cut,
@@ -102,12 +102,12 @@ impl Growing {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Whether it may answer `request`.
+    /// Whether the response may answer `request`.
     pub(crate) fn suits(&self, request: &Head) -> bool {
         self.variant.suits(request, &mut None)
     }
 
-    /// Whether it has readers.
+    /// Whether the response has readers.
     pub(crate) fn is_read(&self) -> bool {
         self.readers.load(Relaxed) > 0
     }
@@ -119,8 +119,8 @@ impl Growing {
         feed
     }
 
-    /// Returns a reader of the bytes still to arrive, for the client of the fetching request. No piece is dropped before it has
-    /// been read by it.
+    /// Returns a reader of the bytes that are still to arrive, for the client of the fetching request. No piece is dropped before
+    /// this reader has read it.
     pub(crate) fn feed_behind(self: &Arc<Self>) -> Feed {
         let mut state = self.state();
         let piece = state.gone + state.pieces.len().saturating_sub(1);
@@ -139,7 +139,7 @@ impl Growing {
         Feed { growing, piece, within, at, from: 0, until, number, is_needed: false }
     }
 
-    /// Whether a reader waits for more. `filler` is woken when one does, or starts.
+    /// Whether a reader waits for more. `filler` is woken when a reader waits or starts.
     pub(crate) fn poll_wanted(&self, filler: &Waker) -> bool {
         let mut state = self.state();
         if state.filler.as_ref().is_none_or(|known| !known.will_wake(filler)) {
@@ -148,7 +148,7 @@ impl Growing {
         !state.waiting.is_empty()
     }
 
-    /// Adds bytes. If it is not stored, at most `most` bytes are kept, and slower readers are cut off.
+    /// Adds bytes. If the response is not stored, at most `most` bytes are kept, and readers that are slower than that are cut off.
     pub(crate) fn push(&self, data: &[u8], most: Option<usize>) {
         let mut state = self.state();
         match state.pieces.back_mut() {
@@ -175,17 +175,17 @@ impl Growing {
         pieces.concat()
     }
 
-    /// Marks it as complete; `object` has its content from now on.
+    /// Marks the response as complete; `object` has its content from here on.
     pub(crate) fn end(&self, object: Arc<Object>) {
         let mut state = self.state();
         state.fate = Fate::Whole(object);
-        // Readers continue with the object. Pieces they hold are unaffected.
+        // Readers continue with the object. Pieces that they hold are not affected.
         let pieces = std::mem::take(&mut state.pieces);
         wake(state);
         drop(pieces);
     }
 
-    /// Marks it as complete without being stored. The remaining pieces take `room`.
+    /// Marks the response as complete without being stored. The memory of the remaining pieces is counted in `room`.
     pub(crate) fn pass(&self, room: Room) {
         let mut state = self.state();
         state.fate = Fate::Passed;
@@ -193,7 +193,7 @@ impl Growing {
         wake(state);
     }
 
-    /// Marks it as truncated.
+    /// Marks the response as truncated.
     pub(crate) fn cut(&self) {
         let mut state = self.state();
         if matches!(state.fate, Fate::Open) {
@@ -226,14 +226,14 @@ pub struct Feed {
     /// The index of the next piece among all pieces, and the offset in it.
     piece: usize,
     within: usize,
-    /// Number of bytes passed so far.
+    /// The number of bytes passed on so far.
     at: u64,
     /// The requested part.
     from: u64,
     until: u64,
-    /// Its number among the waiting readers, once it waits.
+    /// The number of this reader among the waiting ones, once it waits.
     number: Option<u64>,
-    /// Whether pieces from its position on are kept for it.
+    /// Whether pieces from the reader's position on are kept for it.
     is_needed: bool,
 }
 
@@ -243,7 +243,7 @@ impl Feed {
         &self.growing.head
     }
 
-    /// Returns its length, if declared by the server.
+    /// Returns the length of the body, if the server declared it.
     pub fn length(&self) -> Option<u64> {
         self.growing.length
     }
@@ -253,17 +253,17 @@ impl Feed {
         self.growing.lifetime.modified
     }
 
-    /// Returns its age, in seconds (RFC 9111, 4.2.3).
+    /// Returns the age of the response, in seconds (RFC 9111, 4.2.3).
     pub fn age(&self, now_ms: u64) -> u64 {
         u64::from(self.growing.lifetime.age) + now_ms.saturating_sub(self.growing.began_ms) / 1000
     }
 
-    /// Whether it was truncated.
+    /// Whether the response was truncated.
     pub fn is_cut(&self) -> bool {
         matches!(self.growing.state().fate, Fate::Cut)
     }
 
-    /// Restricts it to this part.
+    /// Restricts the reader to this part.
     pub fn narrow(&mut self, part: Range<u64>) {
         (self.from, self.until) = (part.start, part.end);
     }
@@ -340,7 +340,7 @@ impl Feed {
 }
 
 impl Drop for Feed {
-    /// Removes the waker of the dropped reader. After the last reader the fetching task is woken, because it may have nothing more
+    /// Removes the waker of the dropped reader. After the last reader, the fetching task is woken, because it may have nothing more
     /// to do.
     fn drop(&mut self) {
         let is_last = self.growing.readers.fetch_sub(1, Relaxed) == 1;

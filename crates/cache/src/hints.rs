@@ -1,5 +1,5 @@
 //! Finds the links in a response's `Link` fields that are worth sending before the response: those that a client may fetch, or
-//! connect to, ahead of time (RFC 8297, RFC 8288; manual, `early-hints`).
+//! connect to, in advance (RFC 8297, RFC 8288; manual, `early-hints`).
 
 use http::{Head, KnownName, is_token, list_values};
 
@@ -27,7 +27,7 @@ pub fn hints(head: &Head) -> Vec<Vec<u8>> {
     found
 }
 
-/// Whether a link is a hint. If it has several relations, the first counts (RFC 8288, 3.3).
+/// Whether a link is a hint. If it has several relations, the first one applies (RFC 8288, 3.3).
 fn is_hint(link: &[u8]) -> bool {
     let Some(end) = link.strip_prefix(b"<").and_then(|rest| rest.iter().position(|byte| *byte == b'>'))
     else {
@@ -44,8 +44,8 @@ fn is_hint(link: &[u8]) -> bool {
     false
 }
 
-/// Returns the next parameter, its value without quotes (empty if it has none), and the rest; `None` if there is none, or it is
-/// malformed.
+/// Returns the next parameter, its value without quotes (empty if it has none), and the rest; `None` if there is no parameter, or
+/// it is malformed.
 fn parameter(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let text = text.trim_ascii_start().strip_prefix(b";")?.trim_ascii_start();
     let end = text.iter().position(|byte| matches!(byte, b'=' | b';')).unwrap_or(text.len());

@@ -1,4 +1,4 @@
-//! Identifies the requests that a stored response answers. Created for each response stored, in memory or in a file.
+//! Identifies the requests that a stored response answers. One is created for each response that is stored, in memory or in a file.
 
 use crate::vary::Variant;
 

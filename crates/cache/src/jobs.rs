@@ -18,9 +18,9 @@ pub enum FileChange {
     Remove(u64),
     /// Create the file of a response that is arriving.
     Create(Arc<Spooled>),
-    /// Append these bytes to it.
+    /// Append these bytes to that file.
     Append(Arc<Spooled>, Vec<u8>),
-    /// Complete it, with a body of this size.
+    /// Complete that file, with a body of this size.
     Commit(Arc<Spooled>, Arc<Entry>, u64),
     /// Drop an incomplete file.
     Abort(u64),
@@ -31,7 +31,7 @@ pub enum FileChange {
 pub enum FileRead {
     /// Read a response, or the head of a long one.
     Load(Arc<Entry>, Arc<ObjectRead>),
-    /// Read a block of a long one.
+    /// Read a block of a long response.
     Block(Arc<Entry>, Arc<dyn Blocks>, u64, Arc<Fetch>),
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<T> JobQueue<T> {
-    /// Queues a job; false if `most` are queued already.
+    /// Queues a job; returns false if `most` are already queued.
     pub(crate) fn push(&self, job: T, most: usize) -> bool {
         let mut jobs = locked(&self.jobs);
         let has_place = jobs.len() < most;
@@ -78,7 +78,7 @@ impl<T> JobQueue<T> {
         }
     }
 
-    /// Removes queued jobs that need not be done, and wakes the waiting threads.
+    /// Removes queued jobs that became unnecessary, and wakes the waiting threads.
     pub(crate) fn take(&self, is_needed: impl Fn(&T) -> bool) -> VecDeque<T> {
         let mut jobs = locked(&self.jobs);
         let (needed, rest) = std::mem::take(&mut *jobs).into_iter().partition(is_needed);

@@ -3,13 +3,13 @@
 
 use http::{Head, KnownName, uri};
 
-/// Appends the key of `request` to `out`. False, and nothing appended, if it has no resource.
+/// Appends the key of `request` to `out`. Returns false and appends nothing if the request has no resource.
 pub fn write_key(request: &Head, out: &mut Vec<u8>) -> bool {
     let split = uri::split(request.target());
     let Some(path) = split.pathq() else { return false };
     let host = match split.authority() {
         b"" => request.get_known(KnownName::Host).unwrap_or_default(),
-        // The host of an absolute target counts (RFC 9112, 3.2.2).
+        // The host of an absolute target takes precedence (RFC 9112, 3.2.2).
         authority => authority,
     };
     out.reserve(host.len() + 1 + path.len());

@@ -1,11 +1,11 @@
 //! Response cache (configuration manual, chapter 6; RFC 9111): which requests may be answered from a cache, which responses may be
 //! stored and for how long, and the store shared by all workers.
 //!
-//! Responses evicted from memory may be kept in files (`disk`): this crate has their format and metadata; the crate `disk` reads
-//! and writes them.
+//! Responses evicted from memory may be kept in files (`disk`). This crate contains their format and metadata; the crate `disk`
+//! reads and writes them.
 //!
-//! No I/O and no clock: times are passed in, as milliseconds of the monotonic clock and wall-clock seconds. `proxy` looks up, fills
-//! and delivers; `control` and `statistics` show; `config` creates the stores.
+//! This crate has no I/O and no clock: times are passed in, as milliseconds of the monotonic clock and wall-clock seconds. `proxy`
+//! looks up, fills and delivers; `control` and `statistics` show the contents; `config` creates the stores.
 
 #![forbid(unsafe_code)]
 

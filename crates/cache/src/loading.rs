@@ -1,4 +1,5 @@
-//! A response being read from its file, and the waiting requests. Each file is read once at a time, for any number of requests.
+//! A response that is being read from its file, and the waiting requests. Each file is read only once at a time, for any number of
+//! requests.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -10,14 +11,14 @@ use crate::object::Object;
 /// The result of a read.
 #[derive(Debug, Clone)]
 pub enum Loaded {
-    /// It is in memory.
+    /// The response is in memory.
     Kept(Arc<Object>),
-    /// It is sent from its file.
+    /// The response is sent from its file.
     Long(Arc<Long>),
 }
 
 impl Loaded {
-    /// Returns a reader of a long response, if it is fresh; `None` for one in memory.
+    /// Returns a reader of a long response, if that is fresh; `None` for a response in memory.
     pub fn feed(self, now_ms: u64) -> Option<FileFeed> {
         match self {
             Self::Long(long) if long.is_fresh(now_ms) => Some(FileFeed::new(long)),
@@ -34,11 +35,11 @@ pub struct ObjectRead {
 
 #[derive(Debug, Default)]
 struct LoadingState {
-    /// The result, once known.
+    /// The result; `None` until it is known.
     outcome: Option<Option<Loaded>>,
     /// Waiting requests, in order of arrival.
     waiting: BTreeMap<u64, Waker>,
-    /// Number of requests that have waited.
+    /// The number of requests that have waited.
     came: u64,
 }
 
@@ -46,7 +47,7 @@ struct LoadingState {
 #[derive(Debug)]
 pub struct Loading {
     load: Arc<ObjectRead>,
-    /// Its number among the waiting requests, once it waits.
+    /// The number of this request among the waiting ones, once it waits.
     number: Option<u64>,
 }
 
@@ -59,7 +60,7 @@ impl ObjectRead {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Sets the result; `None` if it cannot be read.
+    /// Sets the result; `None` if the response cannot be read.
     pub fn end(&self, outcome: Option<Loaded>) {
         let waiting = {
             let mut state = self.state();
@@ -75,7 +76,7 @@ impl Loading {
         Self { load, number: None }
     }
 
-    /// Ready once the response is read; `None` if it cannot be.
+    /// Ready once the response is read, or with `None` if it cannot be read.
     pub fn poll_loaded(&mut self, context: &mut Context<'_>) -> Poll<Option<Loaded>> {
         let mut state = self.load.state();
         if let Some(outcome) = &state.outcome {

@@ -1,5 +1,5 @@
-//! A response too long for memory, sent from its file block by block: each block is read by a thread that may block on the disk,
-//! while the previous one is being sent.
+//! A response too long for memory, which is sent from its file block by block: a thread that may block on the disk reads each
+//! block, while the previous one is being sent.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,13 +28,13 @@ impl Long {
         Arc::new(Self { head, times, length, source })
     }
 
-    /// Whether it is fresh.
+    /// Whether the response is fresh.
     pub(crate) fn is_fresh(&self, now_ms: u64) -> bool {
         now_ms < self.times.expires_ms
     }
 }
 
-/// A reader of it.
+/// A reader of a long response.
 #[derive(Debug)]
 pub struct FileFeed {
     long: Arc<Long>,
@@ -51,7 +51,7 @@ impl FileFeed {
         Self { long, at: 0, until, next: None }
     }
 
-    /// Returns the head to send, including its length.
+    /// Returns the head to send, including the length.
     pub fn head(&self) -> &Head {
         &self.long.head
     }
@@ -66,12 +66,12 @@ impl FileFeed {
         self.long.times.modified
     }
 
-    /// Returns its age, in seconds (RFC 9111, 4.2.3).
+    /// Returns the age of the response, in seconds (RFC 9111, 4.2.3).
     pub fn age(&self, now_ms: u64) -> u64 {
         u64::from(self.long.times.age) + now_ms.saturating_sub(self.long.times.stored_ms) / 1000
     }
 
-    /// Restricts it to this part.
+    /// Restricts the reader to this part.
     pub fn narrow(&mut self, part: Range<u64>) {
         (self.at, self.until) = (part.start, part.end.min(self.long.length));
     }
@@ -98,7 +98,7 @@ impl FileFeed {
         let end = data.len().min(within + usize::try_from(self.until - self.at).unwrap_or(usize::MAX));
         self.at += (end - within) as u64;
         if self.at < self.until {
-            // Read ahead while this one is being sent.
+            // Read in advance, while this block is being sent.
             let following = self.at / BLOCK as u64;
             self.next = Some((following, self.fetch(following)));
         }

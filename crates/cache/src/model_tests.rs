@@ -1,5 +1,5 @@
 //! Tests a cache with all its features (validation, files, readers of arriving responses) against a model of RFC 9111, with random
-//! requests, responses, purges, crashes and corrupt files. Files are in memory here, the clock is a number.
+//! requests, responses, purges, crashes and corrupt files. In this test files are in memory, and the clock is a number.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -65,12 +65,12 @@ impl Blocks for Whole {
     }
 }
 
-/// The simulated disk: the content of each file by number; and the parts of the one being written.
+/// The simulated disk: the content of each file by number, and the parts of the file that is being written.
 #[derive(Default)]
 struct Files(BTreeMap<u64, Vec<u8>>, Vec<u8>, Vec<u8>);
 
 impl Files {
-    /// Performs queued changes: all, or only `most` before a power failure.
+    /// Performs queued changes: all of them, or only `most` before a power failure.
     fn change(&mut self, store: &Store, ms: u64, mut most: usize) {
         let files = store.files.as_ref().expect("files");
         while most > 0
@@ -165,7 +165,7 @@ impl Files {
         }
     }
 
-    /// Scans the files as the next process would.
+    /// Scans the files as the next process would do.
     fn scan(&mut self, store: &Store, ms: u64) {
         let numbers: Vec<u64> = self.0.keys().copied().collect();
         for number in &numbers {
@@ -196,7 +196,7 @@ struct Version {
     origin: usize,
     number: usize,
     fresh_until: u64,
-    /// The latest of all expiry times sent by the server, which may be in an old file.
+    /// The latest of all expiry times that the server has sent, which may be in an old file.
     longest: u64,
     is_gone: bool,
 }
@@ -399,7 +399,7 @@ impl World {
         let before = std::mem::replace(&mut version.fresh_until, 0);
         version.lives(until);
         if !matches!(self.store.find(&request, &head, ms), Lookup::Fresh(_)) {
-            // It may not have been stored: the previous response may be used until its own expiry.
+            // This response may not have been stored: the previous one may be used until its own expiry.
             version.fresh_until = version.fresh_until.max(before);
         }
     }
@@ -436,7 +436,7 @@ impl World {
         }
     }
 
-    /// The responses of such paths must not be used again while the process lives.
+    /// Responses with such paths must not be used again while the process runs.
     fn gone(&mut self, is_meant: impl Fn(&str) -> bool) {
         for version in self.versions.iter_mut().filter(|version| is_meant(PATHS[version.path])) {
             (version.is_gone, version.longest) = (true, 0);
@@ -448,8 +448,8 @@ impl World {
         self.files.change(&self.store, self.ms, changes);
         (self.files.1, self.files.2) = (Vec::new(), Vec::new());
         if self.store.files.as_ref().is_some_and(|files| files.waiting_change().is_some()) {
-            // A file whose removal (to make room) was lost is found again: it may live longer than a later expiry time from the
-            // server, which is lost.
+            // If the removal of a file (to make room) was lost, the file is found again. Its expiry may then be later than a newer
+            // expiry time from the server, which is lost.
             self.versions.iter_mut().for_each(|version| version.fresh_until = version.longest);
         }
         self.store = Store::new(settings());
@@ -551,7 +551,7 @@ fn finish(mut filling: Filling, end: usize) {
     }
 }
 
-/// A reader, and the data it got.
+/// A reader, and the data that it has got.
 struct Reader {
     feed: Feed,
     got: Vec<u8>,

@@ -1,4 +1,4 @@
-//! A stored response. All workers share one copy; a reference is held while it is sent.
+//! A stored response. All workers share one copy, and hold a reference while it is sent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,7 +13,7 @@ use crate::settings::CacheSettings;
 use crate::times::FreshnessTimes;
 use crate::vary::Variant;
 
-/// A body, and its memory, which is accounted for as long as it is referenced.
+/// A body, and its memory, which is counted as long as the body is referenced.
 #[derive(Debug)]
 pub struct StoredBody {
     bytes: Box<[u8]>,
@@ -45,40 +45,40 @@ pub struct Object {
     pub(crate) hash: u64,
     pub(crate) key: Box<[u8]>,
     pub(crate) variant: Variant,
-    /// The head to send: without connection- and message-specific fields, and with the length of its body. For hints, only the
-    /// `Link` fields.
+    /// The head to send: without fields that are specific to a connection or message, and with the length of the body. For hints,
+    /// only the `Link` fields.
     pub head: Head,
-    /// The body. A response shares it with its version from before a validation.
+    /// The body. After a validation, the updated response shares it with the old version.
     pub body: Arc<StoredBody>,
-    /// Whether it only has hints.
+    /// Whether the object has only hints.
     pub is_hints: bool,
-    /// The file with the same response, if it was read from one.
+    /// The file with the same response, if the response was read from one.
     pub(crate) file: Option<Arc<Entry>>,
-    /// The memory it takes in the store, without its body.
+    /// The memory that the object takes in the store, without its body.
     pub(crate) room: Room,
-    /// Its number, in order of storing.
+    /// The number of the object, in order of storing.
     pub(crate) number: u64,
     pub(crate) times: FreshnessTimes,
-    /// The time of its last use. Written by any worker, at most once per millisecond each.
+    /// The time of the last use. Any worker may set it, at most once per millisecond each.
     pub(crate) used_ms: AtomicU64,
-    /// The time under which it is in the order of use. Written under the order's lock.
+    /// The time under which the object is in the order of use. Set while the order's lock is held.
     pub(crate) placed_ms: AtomicU64,
 }
 
 /// The information about an object in `show cache`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectSummary {
-    /// The first 32 bits of its key's hash.
+    /// The first 32 bits of the key's hash.
     pub hash: u32,
-    /// Its variant as a number; 0 for none.
+    /// The variant as a number; 0 for none.
     pub variant: u64,
-    /// Whether it only has hints.
+    /// Whether the object has only hints.
     pub is_hints: bool,
     /// Size in bytes.
     pub size: u64,
     /// Size in blocks.
     pub blocks: u32,
-    /// Seconds until it is stale; negative afterwards.
+    /// The seconds until the response is stale; negative after that.
     pub expires: i64,
 }
 
@@ -96,17 +96,17 @@ impl Object {
         Self { hash, key, variant, head, body, is_hints, file, room, number, times, used_ms, placed_ms }
     }
 
-    /// Returns the identity of its requests.
+    /// Returns the identity of the requests that the response answers.
     pub(crate) fn identity(&self) -> Identity {
         Identity { hash: self.hash, key: self.key.clone(), variant: self.variant.clone() }
     }
 
-    /// Returns its size in blocks.
+    /// Returns the size of the object in blocks.
     pub(crate) fn blocks(&self) -> u32 {
         self.room.blocks() + self.body.blocks()
     }
 
-    /// Releases its memory, which is accounted for elsewhere from now on.
+    /// Releases the object's memory, which is counted elsewhere from here on.
     pub(crate) fn release(&self) {
         self.room.release();
         self.body.room.release();
@@ -117,28 +117,28 @@ impl Object {
         self.times.modified
     }
 
-    /// Returns its age, in seconds (RFC 9111, 4.2.3).
+    /// Returns the age of the response, in seconds (RFC 9111, 4.2.3).
     pub fn age(&self, now_ms: u64) -> u64 {
         u64::from(self.times.age) + now_ms.saturating_sub(self.times.stored_ms) / 1000
     }
 
-    /// Whether it is fresh.
+    /// Whether the response is fresh.
     #[inline]
     pub fn is_fresh(&self, now_ms: u64) -> bool {
         now_ms < self.times.expires_ms
     }
 
-    /// Whether it may be used during a refresh (RFC 5861, 3).
+    /// Whether the response may be used during a refresh (RFC 5861, 3).
     pub fn may_wait(&self, now_ms: u64) -> bool {
         now_ms < self.times.revalidate_ms
     }
 
-    /// Whether it may be used after an error (RFC 5861, 4).
+    /// Whether the response may be used after an error (RFC 5861, 4).
     pub fn may_help(&self, now_ms: u64) -> bool {
         now_ms < self.times.error_ms
     }
 
-    /// Records its use.
+    /// Records a use of the object.
     #[inline]
     pub(crate) fn touch(&self, now_ms: u64) {
         if self.used_ms.load(Relaxed) < now_ms {
@@ -146,7 +146,7 @@ impl Object {
         }
     }
 
-    /// Returns its memory size in bytes.
+    /// Returns the memory size of the object in bytes.
     pub(crate) fn size(&self) -> u64 {
         memory(&self.head, &self.key, &self.variant) + self.body.len() as u64
     }

@@ -1,4 +1,4 @@
-//! The order of eviction, least recently used first, and the responses being filled.
+//! The order of eviction, least recently used first, and the responses that are being filled.
 //!
 //! Protected by a lock that lookups never take ([`ByUse`]).
 
@@ -71,7 +71,7 @@ impl Order {
         self.by_use.iter().chain(self.hints.values())
     }
 
-    /// Registers a response being filled, and returns its number; `None` if it is already being filled.
+    /// Registers a response that is being filled, and returns its number; `None` if it is already being filled.
     pub(crate) fn begin(&mut self, hash: u64, key: &[u8], variant: &Variant) -> Option<u64> {
         let marks = self.filling.entry(hash).or_default();
         if marks.iter().any(|mark| *mark.key == *key && mark.variant == *variant) {
@@ -82,14 +82,14 @@ impl Order {
         Some(self.number)
     }
 
-    /// Returns the number of other variants being filled for the key.
+    /// Returns the number of other variants that are being filled for the key.
     pub(crate) fn others(&self, hash: u64, key: &[u8], variant: &Variant) -> usize {
         let is_other =
             |mark: &&Mark| *mark.key == *key && mark.variant != *variant && !mark.variant.is_for_all();
         self.filling.get(&hash).map_or(0, |marks| marks.iter().filter(is_other).count())
     }
 
-    /// Unregisters a filling. False if it was purged in the meantime.
+    /// Unregisters a filling; returns false if it was purged in the meantime.
     pub(crate) fn end(&mut self, hash: u64, number: u64) -> bool {
         let Some(marks) = self.filling.get_mut(&hash) else { return false };
         let before = marks.len();
@@ -101,7 +101,7 @@ impl Order {
         found
     }
 
-    /// Makes sure that responses being filled for such keys are not stored.
+    /// Makes sure that responses for such keys that are being filled are not stored.
     pub(crate) fn forget(&mut self, is_meant: impl Fn(&[u8]) -> bool) {
         self.filling.retain(|_, marks| {
             marks.retain(|mark| !is_meant(&mark.key));

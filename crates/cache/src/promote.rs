@@ -18,8 +18,8 @@ use crate::store::{Bucket, Store};
 pub struct Reserved(Room);
 
 impl Store {
-    /// Looks for a file that answers a request, if memory has nothing for it, or (with `fresh_only`) only something stale. Starts
-    /// reading the file found.
+    /// Looks for a file that answers a request, if memory has nothing for it, or (with `fresh_only`) has only something stale.
+    /// Starts to read the file if there is one.
     pub fn find_file(
         &self,
         request: &CacheRequest,
@@ -36,14 +36,14 @@ impl Store {
         Some(Loading::new(files.load(&entry)?))
     }
 
-    /// Adds a file of an earlier process. False if it must be removed.
+    /// Adds a file of an earlier process; returns false if it must be removed.
     pub fn found_file(&self, described: &Described, header: &FileHeader, now_ms: u64) -> bool {
         let hash = self.hash(&described.key);
         self.files.as_ref().is_some_and(|files| files.found(hash, described, header, now_ms))
     }
 
-    /// Reserves memory for a file's response, evicting others; `None` if there is not enough, or the file does not belong to
-    /// `entry`.
+    /// Reserves memory for a file's response, and evicts others; returns `None` if there is not enough memory, or the file does not
+    /// belong to `entry`.
     pub fn reserve(
         &self,
         entry: &Entry,
@@ -72,7 +72,7 @@ impl Store {
             && header.size() == entry.size
     }
 
-    /// Stores a response read from a file. `None` if it was purged in the meantime, or there is a newer one.
+    /// Stores a response read from a file; returns `None` if it was purged in the meantime, or there is a newer one.
     pub fn promote(
         &self,
         entry: &Arc<Entry>,
@@ -88,7 +88,7 @@ impl Store {
         let new = Object { file: Some(entry.clone()), ..new };
         let mut gone = Bucket::new();
         let mut order = self.order();
-        // Checked under the lock: a purge removes files first, and then memory.
+        // Checked under the lock, because a purge removes files first, and then responses in memory.
         if entry.is_gone() || self.has_like(&new) {
             return None;
         }

@@ -30,7 +30,7 @@ pub(crate) fn key(text: &[u8]) -> Vec<u8> {
 }
 
 impl Purge<'_> {
-    /// Whether it may match a response with that key, without knowing more about it.
+    /// Whether the purge may match a response with that key; nothing else is known about the response.
     pub(crate) fn may_mean(&self, own: &[u8]) -> bool {
         match self {
             Self::Key(text) => *own == *key(text),
@@ -48,7 +48,7 @@ impl Purge<'_> {
 }
 
 impl Purge<'_> {
-    /// Whether it matches a response in a file with that key and these tags.
+    /// Whether the purge matches a response in a file with that key and these tags.
     pub(crate) fn means_file(&self, key: &[u8], tags: &[u8]) -> bool {
         match self {
             Self::Tag(tag) => has(tags, tag),

@@ -1,15 +1,16 @@
-//! A single byte range of a stored response (RFC 9110, 14). Several ranges, other units and malformed ones get the whole response.
+//! A single byte range of a stored response (RFC 9110, 14). Requests with several ranges, other units or malformed ranges get the
+//! whole response.
 
 use http::{Head, KnownName};
 
 /// The part of a body that a request gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ranged {
-    /// All of it.
+    /// The whole body.
     Whole,
-    /// These bytes.
+    /// These bytes of the body.
     Part(std::ops::Range<usize>),
-    /// Nothing: the range starts after the end.
+    /// Nothing, because the range starts after the end.
     Outside,
 }
 
@@ -29,7 +30,7 @@ fn is_meant(request: &Head, kept: &Head) -> bool {
     if condition.starts_with(b"\"") {
         return own(KnownName::Etag) == Some(condition);
     }
-    // A weak tag never matches, a date only if it is equal.
+    // A weak tag never matches, and a date matches only if it is equal.
     own(KnownName::LastModified).is_some_and(|date| date == condition)
 }
 
@@ -57,7 +58,7 @@ fn part(asked: &[u8], length: usize) -> Ranged {
     }
 }
 
-/// Parses a number; an overflow gives the maximum.
+/// Parses a number; after an overflow it is the maximum.
 fn number(text: &[u8]) -> Option<usize> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;

@@ -7,20 +7,20 @@ use crate::key::write_key;
 /// A request, as seen by a cache.
 #[derive(Debug, Clone)]
 pub struct CacheRequest {
-    /// The key for its response.
+    /// The key for the response.
     pub(crate) key: Box<[u8]>,
     /// The key's hash in the store of the lookup.
     pub(crate) hash: u64,
     /// The request fields on which responses may vary, if needed.
     pub(crate) varying: Option<Box<Head>>,
-    /// Whether a stored response may answer it.
+    /// Whether a stored response may answer the request.
     pub may_use: bool,
-    /// Whether its response may be stored.
+    /// Whether the response may be stored.
     pub may_store: bool,
 }
 
 impl CacheRequest {
-    /// Reads `head`; `None` if it has no resource.
+    /// Reads `head`; returns `None` if the request has no resource.
     pub(crate) fn read(head: &Head) -> Option<Self> {
         let mut key = Vec::new();
         if !write_key(head, &mut key) {
@@ -60,7 +60,7 @@ impl CacheRequest {
         }
         for value in head.values(&KnownName::CacheControl.into()) {
             let begins = |word: &[u8]| begins_ignore_case(value, word);
-            // A request with other freshness requirements is not served from the cache, as in HAProxy.
+            // A request with other requirements on freshness is not answered from the cache, as in HAProxy.
             if [&b"no-cache"[..], b"max-age", b"max-stale", b"min-fresh"].into_iter().any(begins) {
                 self.may_use = false;
             } else if begins(b"no-store") {
@@ -69,7 +69,7 @@ impl CacheRequest {
         }
     }
 
-    /// Keeps the fields on which responses may vary, since rules may change them later.
+    /// Keeps the fields on which responses may vary, because rules may change them later.
     pub(crate) fn keep_varying(&mut self, head: &Head) {
         let mut kept = Head::new();
         kept.start_request(b"GET", b"/");
@@ -87,7 +87,7 @@ impl CacheRequest {
     }
 }
 
-/// Whether a field is connection-specific (RFC 9110, 7.6.1), or belongs to the message's framing.
+/// Whether a field is specific to the connection (RFC 9110, 7.6.1), or belongs to the message's framing.
 pub(crate) fn is_of_message(name: &[u8]) -> bool {
     const OWN: &[&[u8]] = &[
         b"age",

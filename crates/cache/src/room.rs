@@ -1,10 +1,10 @@
-//! Memory accounting of a store, in blocks. A user of memory holds a [`Room`], which returns it when dropped: an object counts as
-//! long as it is being sent, even after the store has dropped it.
+//! The memory accounting of a store, in blocks. A user of memory holds a [`Room`], which returns the blocks when it is dropped: an
+//! object is counted as long as it is being sent, even after the store has dropped it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// The number of free blocks. Written when blocks are taken, and when an object is finally dropped.
+/// The number of free blocks. Changed when blocks are taken, and when an object is finally dropped.
 pub(crate) type Free = Arc<AtomicU32>;
 
 /// Blocks in use.
@@ -20,7 +20,7 @@ impl Room {
         Self { free: free.clone(), blocks: AtomicU32::new(blocks) }
     }
 
-    /// Takes this many free blocks, if available.
+    /// Takes this many free blocks, if there are enough.
     pub(crate) fn take(free: &Free, blocks: u32) -> Option<Self> {
         let took = free.fetch_update(Relaxed, Relaxed, |free| free.checked_sub(blocks));
         took.is_ok().then(|| Self::new(free, blocks))
@@ -40,7 +40,7 @@ impl Room {
         *self.blocks.get_mut() += std::mem::take(other.blocks.get_mut());
     }
 
-    /// Moves up to this many of its blocks to a new room.
+    /// Moves up to this many blocks to a new room.
     pub(crate) fn split(&mut self, blocks: u32) -> Self {
         let own = self.blocks.get_mut();
         let blocks = blocks.min(*own);
@@ -48,7 +48,7 @@ impl Room {
         Self::new(&self.free, blocks)
     }
 
-    /// Returns all its blocks: the memory is accounted for elsewhere.
+    /// Returns all blocks, because the memory is counted elsewhere.
     pub(crate) fn release(&self) {
         let blocks = self.blocks.swap(0, Relaxed);
         if blocks > 0 {

@@ -1,6 +1,6 @@
 //! The settings of a `cache` section (manual, 6.2.1). Created by `config`.
 
-/// `early-hints`.
+/// The value of `early-hints`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Hints {
     /// No hints are stored.
@@ -8,7 +8,7 @@ pub enum Hints {
     Off,
     /// The hints of stored responses.
     On,
-    /// Only hints are stored, no responses.
+    /// Only hints are stored, but no responses.
     Only,
 }
 
@@ -17,18 +17,18 @@ pub enum Hints {
 pub struct Disk {
     /// The directory.
     pub directory: Box<str>,
-    /// Maximum size of its files, in bytes.
+    /// The maximum size of the files, in bytes.
     pub size: u64,
 }
 
 /// A `cache` section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheSettings {
-    /// Its name.
+    /// The name of the section.
     pub name: Box<str>,
     /// `total-max-size`, in blocks.
     pub blocks: u32,
-    /// `max-object-size`: maximum memory for a response in bytes, including head and key.
+    /// `max-object-size`: the maximum memory of a response in bytes, including head and key.
     pub max_object: u64,
     /// `max-age`, in seconds.
     pub max_age: u32,
@@ -42,7 +42,7 @@ pub struct CacheSettings {
     pub hints_ratio: u8,
     /// `stale-while-revalidate`: how long after its lifetime a response is used during a refresh, in seconds.
     pub stale_while_revalidate: u32,
-    /// `stale-if-error`: the same after errors.
+    /// `stale-if-error`: how long after its lifetime a response is used after errors, in seconds.
     pub stale_if_error: u32,
     /// `collapsed-forwarding`: how long a request waits for the response to another one, in ms; 0 to disable it.
     pub wait_ms: u64,
@@ -52,7 +52,7 @@ pub struct CacheSettings {
     pub revalidation: bool,
     /// `disk`: the directory for responses that do not fit in memory.
     pub disk: Option<Disk>,
-    /// `purge-tags`: the response field with their tags, in lower case.
+    /// `purge-tags`: the response field that contains the tags, in lower case.
     pub tags: Option<Box<str>>,
 }
 

@@ -1,5 +1,5 @@
-//! Writes a response to a file while it arrives, because it is too long for memory: full blocks are handed over to the writing
-//! thread. If that cannot keep up, the response is not stored; it never waits for the disk.
+//! Writes a response to a file while it arrives, because it is too long for memory: full blocks are passed to the writing thread.
+//! If that thread is too slow, the response is not stored; the response never waits for the disk.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::store::Store;
 use crate::times::FreshnessTimes;
 use crate::vary::Variant;
 
-/// A response being written. Dropping it leaves no file.
+/// A response that is being written. If it is dropped, no file remains.
 #[derive(Debug)]
 pub(crate) struct Spool {
     files: Arc<StoreFiles>,
     own: Arc<Spooled>,
-    /// The block being filled, and its number.
+    /// The block that is being filled, and its number.
     block: Vec<u8>,
     at: u64,
     /// Number of bytes of the body received.
@@ -29,7 +29,7 @@ pub(crate) struct Spool {
 }
 
 impl Spool {
-    /// Starts writing, with a body of `length` bytes if known; `None` if there is no space.
+    /// Starts to write a response, with a body of `length` bytes if known; returns `None` if there is no space.
     pub(crate) fn begin(
         files: &Arc<StoreFiles>,
         of: (u64, Box<[u8]>, Variant, Head),
@@ -46,7 +46,7 @@ impl Spool {
         Some(Self { files, own, block, at: 0, came: 0, reserved, is_over: false })
     }
 
-    /// Adds the next bytes of the body. False if the writer cannot keep up.
+    /// Adds the next bytes of the body; returns false if the writer is too slow.
     pub(crate) fn push(&mut self, mut data: &[u8]) -> bool {
         while !data.is_empty() {
             let (taken, rest) = data.split_at(data.len().min(BLOCK - self.block.len()));
@@ -77,13 +77,13 @@ impl Spool {
         !self.own.has_failed() && self.files.change(FileChange::Append(self.own.clone(), block), length)
     }
 
-    /// Called at the end of the body. `number` is the filling's number in `store`: if it was purged in the meantime, it is not
-    /// stored.
+    /// Called at the end of the body. `number` is the filling's number in `store`: if the filling was purged in the meantime, the
+    /// response is not stored.
     pub(crate) fn finish(mut self, store: &Store, number: u64) -> bool {
         if !self.block.is_empty() && !self.pass_on() {
             return false;
         }
-        // Done under the lock, so that a purge finds it in one place or the other.
+        // Done under the lock, so that a purge finds the response in one place or the other.
         let mut order = store.order();
         let is_kept =
             order.end(self.own.hash, number) && self.files.commit(&self.own, self.came, self.reserved);

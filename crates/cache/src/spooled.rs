@@ -1,4 +1,4 @@
-//! The metadata of a response written to a file as it arrives. Created by `spool`, written by the crate `disk`.
+//! The metadata of a response that is written to a file as it arrives. Created by `spool`, written by the crate `disk`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -38,12 +38,12 @@ impl Spooled {
         self.has_failed.load(Relaxed)
     }
 
-    /// Returns its description.
+    /// Returns the description of the response.
     pub fn describe(&self, now: Clocks) -> Vec<u8> {
         file::described(&self.key, &self.variant, &self.head, &self.times, now)
     }
 
-    /// Returns the size of its file, with a body of this size.
+    /// Returns the size of the file, with a body of this size.
     pub(crate) fn size(&self, body: u64) -> u64 {
         file::size_of(&self.key, &self.variant, &self.head, body)
     }

@@ -1,5 +1,5 @@
-//! The store of one section. A lookup takes no lock: a bucket is a list that is replaced as a whole. Storing and eviction are done
-//! under one lock ([`Order`]).
+//! The store of one section. A lookup takes no lock, because a bucket is a list that is replaced as a whole. Storing and eviction
+//! are done under one lock ([`Order`]).
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -45,7 +45,7 @@ pub enum Lookup {
 /// A store.
 #[derive(Debug)]
 pub struct Store {
-    /// Its section.
+    /// The settings of the section.
     pub settings: CacheSettings,
     buckets: Box<[ArcSwapOption<Bucket>]>,
     hasher: RandomState,
@@ -79,7 +79,7 @@ impl Store {
         })
     }
 
-    /// Returns the cache's view of a request with that head; `None` if it has no resource.
+    /// Returns the cache's view of a request with that head; `None` if the request has no resource.
     pub fn request(&self, head: &Head) -> Option<CacheRequest> {
         let mut request = CacheRequest::read(head)?;
         request.hash = self.hasher.hash_one(&*request.key);
@@ -95,14 +95,15 @@ impl Store {
         request.hash = self.hasher.hash_one(&*request.key);
     }
 
-    /// After a miss, keeps the request fields on which its response may vary.
+    /// After a miss, keeps the request fields on which the response may vary.
     pub fn prepare(&self, request: &mut CacheRequest, head: &Head) {
         if self.settings.vary && request.may_store {
             request.keep_varying(head);
         }
     }
 
-    /// Looks for a response to a request. The caller checks whether it may be used ([`CacheRequest::may_use`]).
+    /// Looks for a response to a request. The caller checks whether a stored response may answer the request
+    /// ([`CacheRequest::may_use`]).
     pub fn find(&self, request: &CacheRequest, head: &Head, now_ms: u64) -> Lookup {
         let bucket = self.bucket(request.hash).load();
         let Some(bucket) = &*bucket else { return Lookup::Nothing };
@@ -136,7 +137,7 @@ impl Store {
             || self.settings.revalidation && object.has_validator()
     }
 
-    /// Whether it contains this object. Called under the order's lock.
+    /// Whether the store contains this object. Called under the order's lock.
     pub(crate) fn has(&self, object: &Arc<Object>) -> bool {
         let bucket = self.bucket(object.hash).load();
         bucket.iter().flat_map(|bucket| bucket.iter()).any(|own| Arc::ptr_eq(own, object))
@@ -149,7 +150,7 @@ impl Store {
         own.any(|object| object.key == new.key && object.variant == new.variant && !object.is_hints)
     }
 
-    /// Returns the variant of a response; `None` if it varies on something unsupported.
+    /// Returns the variant of a response; `None` if it varies on a field that is not supported.
     pub(crate) fn variant(&self, request: &CacheRequest, response: &Head) -> Option<Variant> {
         if response.get_known(KnownName::Vary).is_none() {
             return Some(Variant::default());
@@ -158,8 +159,8 @@ impl Store {
         Variant::of(varying, response)
     }
 
-    /// Registers a response of this variant as being filled, and returns its number. `None` if it is already being filled, or the
-    /// resource has the maximum number of variants, none of them expired.
+    /// Registers a response of this variant as being filled, and returns its number; `None` if it is already being filled, or if
+    /// the resource has the maximum number of variants and none of them has expired.
     pub(crate) fn enter(&self, request: &CacheRequest, variant: &Variant, now_ms: u64) -> Option<u64> {
         let mut gone = Bucket::new();
         let mut order = self.order();
@@ -193,7 +194,7 @@ impl Store {
         fresh.len() + filled < self.settings.max_variants
     }
 
-    /// Returns how a request with this head proceeds: to the server, or waiting for another one.
+    /// Returns how a request with this head proceeds: whether it goes to the server, or waits for another one.
     pub fn board(&self, request: &CacheRequest, head: &Head, now_ms: u64) -> FlightTurn {
         if !request.may_store || !request.may_use {
             return FlightTurn::Alone;
@@ -237,7 +238,7 @@ impl Store {
         }
         let tags = self.settings.tags.as_deref().map(|name| http::Name::new(name.as_bytes()));
         self.forget(|key| purge.may_mean(key));
-        // Searched without the lock, since there may be many objects.
+        // Searched without the lock, because there may be many objects.
         let filed = self.purge_files(purge);
         let all = self.objects();
         let wanted = all.iter().filter(|object| purge.means(object, tags.as_ref()));
@@ -265,7 +266,7 @@ impl Store {
         }
     }
 
-    /// Removes objects in memory that are replaced by something newer in a file.
+    /// Removes objects in memory for which a file has a newer response.
     pub(crate) fn remove_shadowed(&self, hash: u64, key: &[u8], variant: &Variant) {
         let is_shadowed =
             |object: &Object| *object.key == *key && (variant.is_for_all() || object.variant == *variant);
@@ -287,7 +288,7 @@ impl Store {
         &self.buckets[hash as usize & (self.buckets.len() - 1)]
     }
 
-    /// Returns an empty room, to be added to.
+    /// Returns an empty room, to which blocks are added.
     pub(crate) fn no_room(&self) -> Room {
         Room::empty(&self.free)
     }
@@ -296,7 +297,7 @@ impl Store {
         self.order.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Takes this many blocks, evicting others; `None` if there are not enough.
+    /// Takes this many blocks, and evicts others if necessary; returns `None` if there are not enough.
     pub(crate) fn take(&self, blocks: u32, now_ms: u64) -> Option<Room> {
         loop {
             let taken = Room::take(&self.free, blocks);
@@ -306,8 +307,8 @@ impl Store {
         }
     }
 
-    /// Evicts the least recently used objects, until there would be this many blocks if none of them were referenced. False if
-    /// there is nothing to evict.
+    /// Evicts the least recently used objects until this many blocks would be free if no evicted object were still referenced;
+    /// returns false if there is nothing to evict.
     fn make_room(&self, blocks: u32, now_ms: u64) -> bool {
         // Evicted objects are dropped after the lock is released.
         let mut gone = Bucket::new();
@@ -332,12 +333,12 @@ impl Store {
         has_made
     }
 
-    /// Returns the hints that remain of an evicted object; `None` if it has none.
+    /// Returns the hints that remain of an evicted object; `None` if it has no hints.
     fn hints_of(&self, object: &Object) -> Option<Object> {
         Some(self.hints_object(object.identity(), hint_head(&object.head)?, object.times))
     }
 
-    /// Stores hints, evicting older ones, within the limit for hints.
+    /// Stores hints, and evicts older ones, within the limit for hints.
     fn add_hints(&self, mut hints: Object) {
         let blocks = blocks_of(memory(&hints.head, &hints.key, &hints.variant));
         let most = self.settings.hint_blocks();
@@ -378,7 +379,7 @@ impl Store {
         Object { is_hints: true, ..own }
     }
 
-    /// Inserts an object, replacing those it supersedes.
+    /// Inserts an object, and replaces those that it supersedes.
     ///
     /// # Errors
     /// The filling with that number was purged in the meantime: returns the object.
@@ -433,7 +434,8 @@ impl Store {
     }
 }
 
-/// Returns the part of a head to store: without connection- and message-specific fields, in minimal memory.
+/// Returns the part of a head to store: without fields that are specific to a connection or message, in as little memory as
+/// possible.
 pub(crate) fn kept_head(response: &Head) -> Head {
     let mut kept = Head::new();
     kept.start_response(response.status(), Some(response.reason()));
@@ -444,7 +446,7 @@ pub(crate) fn kept_head(response: &Head) -> Head {
     kept
 }
 
-/// Returns the hints of a head, as a head; `None` if it has none.
+/// Returns the hints of a head, as a head; `None` if it has no hints.
 fn hint_head(of: &Head) -> Option<Head> {
     let found = hints(of);
     if found.is_empty() {

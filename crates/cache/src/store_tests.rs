@@ -70,7 +70,7 @@ fn the_least_recently_used_are_evicted() {
     for (at, path) in ["/1", "/2", "/3", "/4"].into_iter().enumerate() {
         assert!(keep(&store, &get("h", path, &[]), &fresh, &body, at as u64 + 1));
     }
-    // The first one has been used since.
+    // The first one has been used in the meantime.
     assert!(body_of(&store, &get("h", "/1", &[]), 10).is_some());
     assert!(keep(&store, &get("h", "/5", &[]), &fresh, &body, 11));
     let there = |path| body_of(&store, &get("h", path, &[]), 12).is_some();
@@ -410,7 +410,7 @@ proptest! {
                 prop_assert!(may_answer(&request, sent, now), "{request:?} got {sent:?} at {now}");
                 continue;
             }
-            // Otherwise it goes to the server.
+            // Otherwise the request goes to the server.
             let mut fields = vec![("Cache-Control", CONTROLS[control])];
             fields.extend((!VARIES[vary].is_empty()).then_some(("Vary", VARIES[vary])));
             fields.extend((!CODINGS[coding].is_empty()).then_some(("Content-Encoding", CODINGS[coding])));

@@ -5,17 +5,17 @@ use crate::freshness::{Lifetime, Now};
 /// The times between which a response may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FreshnessTimes {
-    /// Its age when it was received, in seconds.
+    /// The age of the response when it was received, in seconds.
     pub(crate) age: u32,
     /// The date for `If-Modified-Since`, in seconds since 1970.
     pub(crate) modified: i64,
-    /// The time it was received, in ms of the monotonic clock.
+    /// When the response was received, in ms of the monotonic clock.
     pub(crate) stored_ms: u64,
-    /// When it becomes stale.
+    /// When the response becomes stale.
     pub(crate) expires_ms: u64,
-    /// Until when it may be used during a refresh.
+    /// Until when the response may be used during a refresh.
     pub(crate) revalidate_ms: u64,
-    /// Until when it may be used after errors.
+    /// Until when the response may be used after errors.
     pub(crate) error_ms: u64,
 }
 
@@ -33,12 +33,12 @@ impl FreshnessTimes {
         }
     }
 
-    /// Returns the seconds until it is stale; negative afterwards.
+    /// Returns the seconds until the response is stale; negative after that.
     pub(crate) fn expires_in(&self, now_ms: u64) -> i64 {
         (self.expires_ms as i64 - now_ms as i64).div_euclid(1000)
     }
 
-    /// Whether it can only be used after a validation.
+    /// Whether the response can only be used after a validation.
     pub(crate) fn is_over(&self, now_ms: u64) -> bool {
         now_ms >= self.expires_ms.max(self.revalidate_ms).max(self.error_ms)
     }

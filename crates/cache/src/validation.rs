@@ -14,12 +14,12 @@ use crate::times::FreshnessTimes;
 /// Conditions about a cache's stored response.
 const CONDITIONS: [KnownName; 2] = [KnownName::IfNoneMatch, KnownName::IfModifiedSince];
 
-/// Request fields that ask for a part, or require the current state.
+/// Request fields that ask for a part of the response, or require the current state.
 const OTHERS: [KnownName; 4] =
     [KnownName::Range, KnownName::IfRange, KnownName::IfMatch, KnownName::IfUnmodifiedSince];
 
 impl Object {
-    /// Whether the server can validate it.
+    /// Whether the server can validate the object.
     pub fn has_validator(&self) -> bool {
         !self.is_hints
             && [KnownName::Etag, KnownName::LastModified]
@@ -28,7 +28,7 @@ impl Object {
     }
 }
 
-/// Whether a request with this head may be made conditional for validation: it asks for the whole response. The cache itself
+/// Whether a request with this head may be made conditional for a validation: it must ask for the whole response. The cache itself
 /// evaluates the client's conditions.
 pub fn may_validate(request: &Head) -> bool {
     OTHERS.into_iter().all(|name| request.get_known(name).is_none())
@@ -46,7 +46,7 @@ impl Conditions {
     }
 }
 
-/// Makes the request conditional on `object` (RFC 9111, 4.3.1); returns its own conditions.
+/// Makes the request conditional on `object` (RFC 9111, 4.3.1); returns the client's own conditions.
 pub fn ask_whether(request: &mut Head, object: &Object) -> Conditions {
     let mut own = Head::new();
     own.start_request(b"GET", b"/");
@@ -70,8 +70,8 @@ pub fn ask_for_whole(request: &mut Head) {
     CONDITIONS.into_iter().chain(OTHERS).for_each(|name| _ = request.remove_known(name));
 }
 
-/// Whether a 304 response is about `object` (RFC 9111, 4.3.4): its tag, if present, must be the object's. Servers that omit the tag
-/// are trusted.
+/// Whether a 304 response refers to `object` (RFC 9111, 4.3.4): the tag, if present, must be the object's. Servers that omit the
+/// tag are trusted.
 pub fn is_about(response: &Head, object: &Object) -> bool {
     let opaque = |tag: &[u8]| tag.strip_prefix(b"W/").unwrap_or(tag).to_vec();
     let (received, own) = (response.get_known(KnownName::Etag), object.head.get_known(KnownName::Etag));
@@ -115,7 +115,7 @@ impl Store {
             Lifetime { left: 0, age: 0, modified: old.times.modified, while_revalidate: 0, if_error: 0 };
         let times = FreshnessTimes::of(lifetime.unwrap_or(stale), now);
         let (key, variant, body) = (old.key.clone(), old.variant.clone(), old.body.clone());
-        // The memory of the body is already accounted for, and that of the old head.
+        // The memory of the body, and that of the old head, is already counted.
         let taken = blocks_of(memory(&head, &key, &variant) + body.len() as u64);
         let room = self.take(taken.saturating_sub(old.body.blocks()), now.ms);
         let may_stay = lifetime.is_some() && room.is_some();
@@ -131,12 +131,12 @@ impl Store {
         }
     }
 
-    /// Removes `object`, if it is still there.
+    /// Removes `object`, if the store still has it.
     pub fn remove_object(&self, object: &Arc<Object>) {
         _ = self.remove_if(object.hash, |own| std::ptr::eq(own, &**object));
     }
 
-    /// Replaces `old` with `new`.
+    /// Replaces `old` by `new`.
     ///
     /// # Errors
     /// `old` was removed in the meantime: returns the object.

@@ -1,7 +1,7 @@
 //! `Vary` (RFC 9111, 4.1; manual, `process-vary`): responses that vary on `accept-encoding`, `referer` and `origin` are stored with
 //! the request's values. Others are not stored.
 //!
-//! Content codings are compared as sets: a response is usable by clients that accept all its codings.
+//! Content codings are compared as sets: clients that accept all codings of a response can use it.
 
 use http::{Head, KnownName, list_values};
 
@@ -31,7 +31,7 @@ const CODINGS: &[(&[u8], Codings)] = &[
 /// Requests with more codings are not evaluated.
 const MOST_CODINGS: usize = 16;
 
-/// The codings accepted by a request; `None` if there are too many.
+/// The codings that a request accepts; `None` if there are too many.
 pub(crate) type AcceptedCodings = Option<Codings>;
 
 fn coding(token: &[u8]) -> Codings {
@@ -39,7 +39,7 @@ fn coding(token: &[u8]) -> Codings {
     found.map_or(UNKNOWN, |(_, bit)| *bit)
 }
 
-/// Returns the codings accepted by a request (RFC 9110, 12.5.3): all if it has no such field.
+/// Returns the codings that a request accepts (RFC 9110, 12.5.3): all of them if it has no such field.
 pub(crate) fn accepted(request: &Head) -> AcceptedCodings {
     let name = KnownName::AcceptEncoding.into();
     let mut lines = request.get_all(&name).peekable();
@@ -70,7 +70,7 @@ pub(crate) fn accepted(request: &Head) -> AcceptedCodings {
     Some(taken)
 }
 
-/// `q=0`, `q=0.0` and so on.
+/// Whether this is `q=0`, `q=0.0` and so on.
 fn is_zero_weight(parameter: &[u8]) -> bool {
     let parameter = parameter.trim_ascii();
     let Some(value) = parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q=")) else {
@@ -79,7 +79,7 @@ fn is_zero_weight(parameter: &[u8]) -> bool {
     value.first() == Some(&b'0') && value.iter().all(|byte| matches!(byte, b'0' | b'.'))
 }
 
-/// Returns the codings of a response; `None` if one is unknown.
+/// Returns the codings of a response; `None` if one of them is unknown.
 pub(crate) fn content_codings(response: &Head) -> Option<Codings> {
     let mut all = 0;
     for value in response.values(&KnownName::ContentEncoding.into()) {
@@ -94,17 +94,17 @@ pub(crate) fn content_codings(response: &Head) -> Option<Codings> {
 /// The variant of a stored response.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Variant {
-    /// Its codings, if it varies on `accept-encoding`.
+    /// The codings of the response, if it varies on `accept-encoding`.
     pub codings: Option<Codings>,
-    /// The request's `referer`, if it varies on that.
+    /// The request's `referer`, if the response varies on that.
     pub referer: Option<Box<[u8]>>,
-    /// The request's `origin`, if it varies on that.
+    /// The request's `origin`, if the response varies on that.
     pub origin: Option<Box<[u8]>>,
 }
 
 impl Variant {
-    /// Returns the variant of `response` to `request`; `None` if it cannot be determined, or `request` itself does not accept it
-    /// any more than others would.
+    /// Returns the variant of `response` to `request`; `None` if it cannot be determined, or if `request` itself does not accept
+    /// the response.
     pub fn of(request: &Head, response: &Head) -> Option<Self> {
         let mut variant = Self::default();
         for value in response.values(&KnownName::Vary.into()) {
@@ -125,12 +125,12 @@ impl Variant {
         Some(variant)
     }
 
-    /// Whether it varies on nothing.
+    /// Whether the response varies on nothing.
     pub fn is_for_all(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether it may answer `request`; `accepts` caches the codings the request accepts.
+    /// Whether the variant may answer `request`. `accepts` caches the codings that the request accepts.
     #[inline]
     pub fn suits(&self, request: &Head, accepts: &mut Option<AcceptedCodings>) -> bool {
         let same = |kept: &Option<Box<[u8]>>, name| {
@@ -147,7 +147,7 @@ impl Variant {
         [&self.referer, &self.origin].into_iter().flatten().map(|kept| kept.len()).sum()
     }
 
-    /// Returns it as a number, for `show cache`.
+    /// Returns the variant as a number, for `show cache`.
     pub fn number(&self) -> u64 {
         use std::hash::{DefaultHasher, Hash, Hasher};
         if self.is_for_all() {
@@ -164,7 +164,7 @@ fn joined_value(request: &Head, name: KnownName) -> std::borrow::Cow<'_, [u8]> {
     let name = name.into();
     let mut lines = request.get_all(&name);
     match (lines.next(), lines.next()) {
-        // No value equals this.
+        // No field value equals this.
         (None, _) => (&b"\0"[..]).into(),
         (Some(only), None) => only.into(),
         (Some(first), Some(second)) => {

@@ -1,4 +1,4 @@
-//! br, by the same crate that decodes it elsewhere.
+//! The coding `br`, by the same crate that decodes it in other places.
 
 use brotli::enc::StandardAlloc;
 use brotli::enc::encode::{BrotliEncoderOperation, BrotliEncoderParameter, BrotliEncoderStateStruct};
@@ -15,15 +15,15 @@ const SCRATCH: usize = 8 * 1024;
 
 /// Compresses `data` as one message with `quality` from 0 to 11.
 ///
-/// Certificates are compressed by this function too: the encoder is large, and each crate that instantiates
-/// its generic types would have a copy.
+/// Certificates are also compressed by this function, because the encoder is large, and each crate that instantiates its generic
+/// types would have a copy.
 pub fn compress_brotli(data: &[u8], quality: u8) -> Vec<u8> {
     let mut out = Vec::with_capacity(data.len() / 2);
     Brotli::new(quality).write(data, Until::Finished, &mut out);
     out
 }
 
-/// The state of a stream; it cannot be reset.
+/// The state of a stream, which cannot be reset.
 pub(crate) struct Brotli {
     state: Box<BrotliEncoderStateStruct<StandardAlloc>>,
     scratch: Box<[u8]>,

@@ -1,15 +1,15 @@
 //! The fixed Huffman code of deflate (RFC 1951, 3.2.5 and 3.2.6) as tables, with bits in the order in which they are written: the
-//! first bit of a code lowest, followed by its extra bits.
+//! first bit of a code is the lowest one, and its extra bits follow.
 
 /// The length of the longest match.
 pub(crate) const LONGEST: usize = 258;
 
-/// By literal: its code with the first bit lowest, and its length above 12 bits.
+/// By literal: the code with the first bit lowest, and above 12 bits its length.
 pub(crate) static LITERALS: [u16; 256] = literals();
-/// By length: its code with the extra bits, and their total number above 24 bits.
+/// By length: the code with the extra bits, and above 24 bits their total number.
 pub(crate) static LENGTHS: [u32; LONGEST + 1] = lengths();
-/// By distance - 1 below 256, above that by its bits from the eighth on: the code, the number of bits including extra ones above 8
-/// bits, and the symbol's lowest distance above 16 bits.
+/// By distance - 1 below 256, above that by its bits from the eighth on: the code; above 8 bits the number of bits, including extra
+/// ones; and above 16 bits the symbol's lowest distance.
 pub(crate) static DISTANCES: [u32; 512] = distances();
 
 const LENGTH_BASE: [u16; 29] = [

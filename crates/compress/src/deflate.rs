@@ -1,13 +1,13 @@
 //! Deflate at level 1, optimized for speed (RFC 1951).
 //!
-//! The input arrives in pieces, each of which becomes one block. For every position a single earlier position is examined, taken
-//! from a hash table; equal bytes become a reference, everything else literals, in the fixed code. After a while without matches
-//! positions are skipped. A piece that would grow is stored uncompressed.
+//! The input arrives in pieces, each of which becomes one block. For every position a single earlier position is examined, which a
+//! hash table provides. Equal bytes become a reference, everything else literals, in the fixed code. After some positions without
+//! matches, positions are skipped. A piece that would grow is stored uncompressed.
 //!
-//! The time goes into mispredicted branches and the dependency chain from a position through the table to the earlier position and
-//! on to the next one, so both are kept few and short: the table rules out nearly all positions that do not match, matches have at
-//! least six bytes except at the beginning of a body (shorter ones save few bits compared with literals if they are far back),
-//! literals are written seven at a time, and the buffer is a ring, so that the table can hold positions directly.
+//! Most of the time is spent on mispredicted branches and on the dependency chain from a position through the table to the earlier
+//! position and on to the next one, so both are kept few and short. The table excludes nearly all positions that do not match.
+//! Matches have at least six bytes except at the beginning of a body (shorter ones that are far back save few bits compared with
+//! literals). Literals are written seven at a time. The buffer is a ring, so that the table can contain positions directly.
 //!
 //! Called by `pool`, for level 1 only: higher levels use zlib (`zlib`).
 
@@ -19,11 +19,11 @@ use crate::codes::{DISTANCES, LENGTHS, LITERALS as LITERAL_CODES, LONGEST, dista
 
 /// The maximum distance of a match.
 const WINDOW: usize = 32 * 1024;
-/// The ring of history and current input: positions are 16-bit numbers.
+/// The size of the ring of history and current input. Positions are 16-bit numbers.
 const BUFFER: usize = 1 << 16;
-/// The size of a read; the beginning of the ring is repeated after its end to permit reads across it.
+/// The size of a read. The beginning of the ring is repeated after its end, to permit reads across it.
 const SLACK: usize = 16;
-/// The amount coded at a time, as one block.
+/// The amount that is coded at a time, as one block.
 pub(crate) const PIECE: usize = 16 * 1024;
 /// The number of hash bits.
 const HASH_BITS: u32 = 12;
@@ -32,7 +32,7 @@ const SHORTEST_EARLY: usize = 4;
 const EARLY: usize = 3 * PIECE;
 /// The minimum match after that.
 const SHORTEST_LATER: usize = 6;
-/// The number of literals written at once: together with the rest of a byte they fit into 64 bits.
+/// The number of literals written at once. Together with the rest of a byte they fit into 64 bits.
 const LITERALS: usize = 7;
 /// The number of consecutive runs of `LITERALS` positions without a match after which positions are skipped.
 const PATIENCE: usize = 2;
@@ -45,16 +45,17 @@ pub(crate) const MEMORY: usize = size_of::<Quick>() + BUFFER + SLACK + (4 << HAS
 /// The state of a stream.
 pub(crate) struct Quick {
     buffer: Box<Window>,
-    /// The end of new data in the ring; older data follows up to the end.
+    /// The end of new data in the ring. Older data follows, up to the end of the ring.
     filled: usize,
-    /// The position up to which it was coded.
+    /// The position up to which the input was coded.
     coded: usize,
     is_early: bool,
     /// Ring positions by hash, in the lower half of each entry. A stale entry does no harm: bytes are compared, and positions
-    /// outside the window are ignored. In a new body all refer to its beginning. The upper half contains more bits of the hash,
-    /// which rule out nearly all different positions without reading them: they are in more distant memory than the table.
+    /// outside the window are ignored. In a new body all entries refer to its beginning. The upper half contains more bits of the
+    /// hash, which exclude nearly all different positions without reading them, because they are in more distant memory than the
+    /// table.
     table: Box<CodeTable>,
-    /// Bits that do not fill a byte yet.
+    /// Bits that do not yet fill a byte.
     bits: u64,
     count: u32,
     scratch: Box<[u8; SCRATCH]>,
@@ -63,7 +64,7 @@ pub(crate) struct Quick {
 type Window = [u8; BUFFER + SLACK];
 type CodeTable = [u32; 1 << HASH_BITS];
 
-/// Eight bytes from a position on. The remainder, which is a mask, avoids a branch.
+/// Reads eight bytes from a position on. The remainder, which is computed by a mask, avoids a branch.
 #[inline(always)]
 fn load8(buffer: &Window, at: usize) -> u64 {
     let at = at % BUFFER;
@@ -76,7 +77,7 @@ fn load16(buffer: &Window, at: usize) -> u128 {
     buffer[at..at + 16].first_chunk().map_or(0, |bytes| u128::from_le_bytes(*bytes))
 }
 
-/// Hashes the first bytes of eight, as many as the minimum match has: the highest bits are best.
+/// Hashes the first of eight bytes, as many as the minimum match has. The highest bits of the product are the best ones.
 #[inline(always)]
 fn hash<const SHORTEST: usize>(word: u64) -> u64 {
     (word << (64 - 8 * SHORTEST)).wrapping_mul(0x9e37_79b1_85eb_ca87)
@@ -115,7 +116,7 @@ impl Bits<'_> {
         self.count &= 7;
     }
 
-    /// Works on a copy, for calls that are not inlined: a value whose address is taken does not stay in registers.
+    /// Works on a copy, for calls that are not inlined, because a value whose address is taken does not stay in registers.
     #[inline(always)]
     fn apart(&mut self, work: impl FnOnce(&mut Bits<'_>)) {
         let mut copy = Bits { out: self.out, ..*self };
@@ -128,11 +129,11 @@ impl Bits<'_> {
     fn literals(&mut self, word: u64, count: usize) {
         let mask = (1u64 << (8 * count)).wrapping_sub(1);
         let word = word & mask;
-        // From 144 on codes have nine bits: detected by the highest bit and the carry of the others.
+        // From 144 on, codes have nine bits. This is detected by the highest bit and the carry of the others.
         if word & ((word & bytes(0x7f)) + bytes(0x70)) & bytes(0x80) != 0 {
             return self.apart(|bits| bits.long_literals(word, count));
         }
-        // Below that, a code has eight bits: the byte plus 0x30, highest bit first.
+        // Below 144, a code has eight bits: the byte plus 0x30, highest bit first.
         let codes = (word + bytes(0x30)).reverse_bits().swap_bytes();
         self.add(codes & mask, 8 * count as u32);
         self.put();
@@ -183,7 +184,7 @@ impl Quick {
     }
 
     pub(crate) fn reset(&mut self) {
-        // The result for a body must not depend on earlier ones.
+        // The result for a body must not depend on earlier bodies.
         self.table.fill(0);
         (self.filled, self.coded, self.is_early, self.bits, self.count) = (0, 0, true, 0, 0);
     }
@@ -293,7 +294,7 @@ impl Candidate {
         Self { entry: std::mem::replace(slot, own), own, word }
     }
 
-    /// The match, if it is one. Candidates with equal hashes hardly ever are not.
+    /// Returns the match, if the candidate is one. Candidates with equal hashes almost always are.
     #[inline(always)]
     fn found<const SHORTEST: usize>(&self, buffer: &Window) -> Option<Match> {
         if (self.entry ^ self.own) >> 16 != 0 {
@@ -363,11 +364,11 @@ fn content<const SHORTEST: usize>(
     });
 }
 
-/// Writes matches and the literals between them, and returns the position reached: slightly before `end`.
+/// Writes matches and the literals between them, and returns the position reached, slightly before `end`.
 ///
-/// A match is often followed directly by another one, without literals in between. Otherwise the loop over the following positions
-/// has a fixed number of rounds, so that it is unrolled, each round has its own branch, and a match is never preceded by more
-/// literals than fit in a word.
+/// A match is often followed directly by another one, without literals in between. If not, the loop over the following positions
+/// has a fixed number of rounds, so that it is unrolled and each round has its own branch. A match is therefore never preceded by
+/// more literals than fit in a word.
 #[inline(always)]
 fn matches<const SHORTEST: usize, const NEAR_END: bool>(
     buffer: &Window,
@@ -376,7 +377,7 @@ fn matches<const SHORTEST: usize, const NEAR_END: bool>(
     end: usize,
     bits: &mut Bits<'_>,
 ) -> usize {
-    // The number of positions examined from one on, plus the bytes compared at the last one without a branch.
+    // The number of positions examined, plus the bytes compared at the last one without a branch.
     let margin = LITERALS + if NEAR_END { SHORTEST } else { 16 };
     let limit = end.saturating_sub(margin);
     let mut at = start;

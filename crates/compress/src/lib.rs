@@ -1,8 +1,8 @@
 //! Content codings (RFC 9110, 8.4.1): gzip, deflate with and without the zlib wrapper, zstd and br. Input is coded as it arrives;
 //! pending input can be flushed, so that readers need not wait for more.
 //!
-//! No I/O, no HTTP headers, no choice of coding: that is `proxy::message::compression`. The state of an [`Encoder`] is large and
-//! therefore pooled per thread (`pool`), and the total memory can be limited ([`memory_used`]).
+//! This crate has no I/O and no HTTP headers, and does not choose the coding: `proxy::message::compression` does. The state of an
+//! [`Encoder`] is large and therefore pooled per thread (`pool`), and the total memory can be limited ([`memory_used`]).
 
 #![forbid(unsafe_code)]
 
@@ -62,10 +62,10 @@ impl Algorithm {
 /// How much of the input must be output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// As much as suits the coder.
+    /// As much as suits the coder is written.
     Later,
-    /// Everything: a decoder gets all input so far.
+    /// Everything is written: a decoder gets all input so far.
     Flushed,
-    /// Everything, and the body ends.
+    /// Everything is written, and the body ends.
     Finished,
 }

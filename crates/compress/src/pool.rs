@@ -1,4 +1,4 @@
-//! An [`Encoder`] codes one body. Coder states are kept for later bodies by the thread that used them, a few of each kind.
+//! An [`Encoder`] codes one body. Each thread keeps a few coder states of each kind that it has used, for later bodies.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use crate::zlib::Zlib;
 use crate::zstd::Zstd;
 use crate::{Algorithm, Until, brotli, deflate, zlib, zstd};
 
-/// The memory of all states, in use and kept. Written when a state is created or freed, which does not happen for a warm body.
+/// The memory of all states, in use and kept. Changed when a state is created or freed, which does not happen for a warm body.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
 /// The number of idle states kept per thread.
@@ -108,7 +108,7 @@ impl CoderKind {
     }
 }
 
-/// A reset state from the thread's pool, or a new one; `None` if the limit forbids that.
+/// Returns a reset state from the thread's pool, or a new one; `None` if the limit forbids that.
 fn take(kind: CoderKind, settings: &CoderSettings) -> Option<CoderState> {
     let kept = FREE.with_borrow_mut(|free| {
         free.iter().rposition(|state| state.kind() == kind).map(|index| free.swap_remove(index))
@@ -161,7 +161,7 @@ impl Encoder {
         }
     }
 
-    /// Makes all input so far available to a decoder. No effect if it already is.
+    /// Makes all input so far available to a decoder. Has no effect if it already is.
     pub fn flush(&mut self, out: &mut Vec<u8>) {
         if std::mem::take(&mut self.is_dirty) {
             self.code(&[], Until::Flushed, out);
@@ -178,7 +178,7 @@ impl Encoder {
         if !std::mem::replace(&mut self.has_begun, true) {
             self.wrapper.begin(out);
         }
-        // Checksummed data is coded right afterwards, so that it is fetched from memory only once.
+        // Data is coded directly after its checksum is computed, so that it is fetched from memory only once.
         let last = data.len().saturating_sub(1) / PIECE * PIECE;
         for piece in data[..last].chunks(PIECE) {
             self.code_piece(piece, Until::Later, out);

@@ -11,7 +11,7 @@ pub(crate) enum Wrapper {
     Zlib { adler: u32 },
 }
 
-/// No name, no time, an unknown system: ten bytes.
+/// A header without a name and time, and with an unknown system: ten bytes.
 const GZIP_HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
 
 /// A window of 32 KiB, the fastest method.

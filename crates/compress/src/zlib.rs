@@ -21,7 +21,7 @@ impl Zlib {
     pub(crate) fn new(level: u8, window_bits: u8, memory_level: u8) -> Self {
         let config = DeflateConfig {
             level: level.into(),
-            // Negative: no wrapper.
+            // A negative value means no wrapper.
             window_bits: -i32::from(window_bits.max(9)),
             mem_level: memory_level.into(),
             ..DeflateConfig::default()
@@ -34,7 +34,7 @@ impl Zlib {
         self.state.reset();
         if self.level != level {
             self.level = level;
-            // No pending output can prevent it.
+            // No pending output can prevent this.
             let _ = self.state.set_level(level.into());
         }
     }

@@ -4,7 +4,7 @@ use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
 
 use crate::Until;
 
-/// The window: far below the size that RFC 9659 permits decoders to refuse.
+/// The window, far smaller than the sizes that RFC 9659 permits decoders to refuse.
 const WINDOW_LOG: u32 = 17;
 /// The sizes of the hash and chain tables.
 const HASH_LOG: u32 = 15;
@@ -34,7 +34,7 @@ impl Zstd {
             CParameter::HashLog(HASH_LOG),
             CParameter::ChainLog(HASH_LOG),
         ];
-        // These are within the limits of every build of the library.
+        // These values are within the limits of every build of the library.
         let _ = self.state.reset(ResetDirective::SessionAndParameters);
         for parameter in parameters {
             let _ = self.state.set_parameter(parameter);

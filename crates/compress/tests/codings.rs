@@ -21,7 +21,7 @@ fn decoded(algorithm: Algorithm, coded: &[u8]) -> Vec<u8> {
         Algorithm::Brotli => brotli::Decompressor::new(coded, 4096).read_to_end(&mut plain),
         Algorithm::Zstd => return unzstd(coded),
     };
-    // For a truncated body the decoder returned what it had.
+    // For a truncated body, the decoder has returned what it could decode.
     let _ = read;
     plain
 }
@@ -135,7 +135,7 @@ fn empty_bodies_are_valid_in_every_coding() {
 
 #[test]
 fn the_memory_limit_prevents_new_states() {
-    // Other tests of this process count as well, so the limit is below one state.
+    // Other tests of this process use memory too, so the limit is below one state.
     let tight = CoderSettings { most_memory: 1, level: 9, ..SETTINGS };
     assert!(Encoder::new(Algorithm::Brotli, &tight).is_none());
     assert!(Encoder::new(Algorithm::Identity, &tight).is_some());

@@ -1,4 +1,4 @@
-//! Deflate at level 1, implemented in this crate: at the boundaries of words, pieces, window and ring.
+//! Deflate at level 1, which this crate implements itself: tests at the boundaries of words, pieces, window and ring.
 
 use std::io::Read;
 
@@ -80,7 +80,7 @@ fn repetitions_at_window_and_ring_edges_decode() {
     for edge in [16 * 1024, 32 * 1024, 48 * 1024, 64 * 1024, 96 * 1024, 128 * 1024] {
         for distance in edge - 20..edge + 20 {
             for before in [0, 5, 40_000] {
-                // Zeros in between, so that few table slots are used.
+                // Zeros in between, so that few slots of the table are used.
                 let mut content = [noise(5, before), noise(1, 40), vec![0; distance - 40]].concat();
                 content.extend_from_slice(&noise(1, 40));
                 assert!(decoded(&coded(&content)) == content, "{distance} behind {before}");

@@ -42,14 +42,14 @@ pub struct AddServer<'a> {
     pub name: &'a str,
     /// Its address and parameters, without `track` and its argument.
     pub words: &'a [String],
-    /// Its ID, if the words set none.
+    /// The server's ID, if the words set none.
     pub id: u32,
     /// The server that it tracks.
     pub track: Option<(Arc<state::Proxy>, Arc<state::Server>)>,
 }
 
-/// Resolves the command to a server in maintenance, with its checks not running and its place still unset. The error message is for
-/// the operator.
+/// Resolves the command to a server in maintenance without running checks. Its index is not set yet. The error message is for the
+/// operator.
 pub fn resolve(plan: &Plan, asked: AddServer<'_>) -> Result<ServerSettings, String> {
     let proxy = &plan.proxies[asked.backend];
     // On a configuration line the parameter is ignored with a warning.
@@ -80,19 +80,19 @@ pub fn resolve(plan: &Plan, asked: AddServer<'_>) -> Result<ServerSettings, Stri
 pub struct AskedBackend<'a> {
     /// The backend's name.
     pub name: &'a str,
-    /// The `defaults` section that it is made from.
+    /// The `defaults` section from which the backend is made.
     pub defaults: &'a str,
     /// `mode`, if given.
     pub mode: Option<Mode>,
     /// `guid`, if given.
     pub guid: Option<&'a str>,
-    /// Its ID.
+    /// The ID of the backend.
     pub id: u32,
     /// The current pattern lists, including those of backends added before.
     pub patterns: &'a PatternSets,
 }
 
-/// Resolves the command to a backend without servers that rules do not choose yet; its place is still unset. Also returns the
+/// Resolves the command to a backend without servers, which rules do not choose yet. Its index is not set yet. Also returns the
 /// resulting pattern lists. The error message is for the operator.
 pub fn resolve_backend(plan: &Plan, asked: &AskedBackend<'_>) -> Result<(Proxy, Arc<PatternSets>), String> {
     let AskedBackend { name, defaults, mode, guid, id, patterns } = asked;
@@ -121,7 +121,7 @@ pub fn resolve_backend(plan: &Plan, asked: &AskedBackend<'_>) -> Result<(Proxy, 
     Ok((proxy, own.patterns))
 }
 
-/// Resolves a text that extends a plan; all its errors are joined to one text.
+/// Resolves a text that extends a plan; all errors are joined to one text.
 fn load(name: &str, text: &str, plan: &Plan, patterns: &PatternSets) -> Result<Plan, String> {
     let Loaded { plan: own, diagnostics, .. } = load_within(name, text, plan, patterns);
     own.ok_or_else(|| {
@@ -132,7 +132,7 @@ fn load(name: &str, text: &str, plan: &Plan, patterns: &PatternSets) -> Result<P
     })
 }
 
-/// A configuration with the one line, the `default-server` lines in effect for the backend's own servers, and the sections that
+/// A configuration with this one line, the `default-server` lines that apply to the backend's own servers, and the sections that
 /// these may refer to.
 fn text(plan: &Plan, proxy: &Proxy, asked: &AddServer<'_>) -> String {
     let mut text = format!("{}backend {}\n", plan.kept.healthchecks, quoted(&proxy.state.name));
@@ -147,7 +147,8 @@ fn text(plan: &Plan, proxy: &Proxy, asked: &AddServer<'_>) -> String {
         [first, name, rest @ ..] if first == "from" => (quoted(name), rest),
         _ => ("none".to_owned(), parameters),
     };
-    // Placed before the given parameters: a missing argument there must not swallow these words, and an `id` there wins.
+    // Placed before the given parameters, so that a missing argument there cannot take these words, and an `id` there takes
+    // precedence.
     text.push_str(&format!(" from {from} id {} disabled init-addr none", asked.id));
     for word in parameters {
         text.push(' ');
@@ -157,7 +158,7 @@ fn text(plan: &Plan, proxy: &Proxy, asked: &AddServer<'_>) -> String {
     text
 }
 
-/// The equivalent configuration line, which unlike `add server` leaves the server in service by default.
+/// The equivalent configuration line. Unlike `add server`, it leaves the server in service by default.
 fn line(asked: &AddServer<'_>) -> String {
     let Some((address, parameters)) = asked.words.split_first() else { return String::new() };
     let (from, parameters) = match parameters {
@@ -175,7 +176,7 @@ fn line(asked: &AddServer<'_>) -> String {
     text
 }
 
-/// Applies the backend's settings that its configured servers have.
+/// Applies the backend's settings to the server, as to configured servers.
 fn lend(server: &mut ServerSettings, proxy: &Proxy, words: &[String]) {
     if let Some(check) = &mut server.check {
         // Unless a `healthcheck` section sets the kind.
@@ -187,14 +188,14 @@ fn lend(server: &mut ServerSettings, proxy: &Proxy, words: &[String]) {
         check.timeout = proxy.timeouts.check;
         check.connect_timeout = proxy.timeouts.connect;
         check.log = proxy.options.log_health_checks;
-        // Must be given explicitly here.
+        // For a server added at run time this must be given explicitly.
         check.send_proxy = words.iter().any(|word| word == "check-send-proxy");
     }
     if let Some(agent) = &mut server.agent {
         agent.timeout = proxy.timeouts.check;
         agent.connect_timeout = proxy.timeouts.connect;
     }
-    // `check-ssl` must be given explicitly here.
+    // For a server added at run time `check-ssl` must be given explicitly.
     if let Some(tls) = server.tls.as_mut().filter(|_| !words.iter().any(|word| word == "check-ssl")) {
         tls.check = None;
     }
@@ -210,7 +211,7 @@ fn lend(server: &mut ServerSettings, proxy: &Proxy, words: &[String]) {
         pair[0] == "id" && !value && pair[1].bytes().all(|byte| byte.is_ascii_digit())
     });
     server.state.forced_id.store(has_id, Relaxed);
-    // An operator or the server's agent puts it into service, so its maintenance is not that of a `disabled` line.
+    // An operator or the server's agent puts the server into service, so its maintenance differs from that of a `disabled` line.
     server.state.change_admin(
         state::Admin::FORCED_MAINT,
         state::Admin::CONFIGURED_MAINT,

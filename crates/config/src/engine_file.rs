@@ -1,7 +1,7 @@
-//! The files named in `filter spoe` lines (HAProxy's doc/SPOE.txt, 2.1): read after all other lines, each scope once however many
-//! lines use it.
+//! The files named in `filter spoe` lines (HAProxy's doc/SPOE.txt, 2.1). They are read after all other lines, each scope once,
+//! however many lines use it.
 //!
-//! Values are not parsed here: `resolve::spoe` does that.
+//! Values are not parsed in this module: `resolve::spoe` does that.
 
 use std::path::{Path, PathBuf};
 

@@ -12,7 +12,8 @@ use crate::draft::{self, Section, SectionKind};
 use crate::surface;
 use crate::tables;
 
-/// Lines without effect in a proxy that lacks the side they apply to; their names must be valid nevertheless.
+/// Keywords that name other proxies. On a proxy without the side they apply to, such a line has no effect, but its names must still
+/// be valid.
 const NAMES_OTHERS: &[&str] = &["default_backend", "monitor fail", "use-server", "use_backend"];
 
 /// The warning for such a line in a section that cannot use it.
@@ -54,7 +55,7 @@ pub(crate) fn find(words: &[Word], within: &Section) -> Result<&'static Keyword,
     if let Some(row) = rows.iter().filter(|row| row.places.holds(place)).find(matches) {
         return Ok(row);
     }
-    // Of several rows with that name a proxy keyword makes the most useful message.
+    // If several rows have that name, the row for proxies makes the most useful message.
     let of_proxies =
         |row: &&&'static Keyword| within.kind.is_proxy() && row.places.holds(PROXIES) && matches(row);
     if let Some(row) = rows.iter().find(of_proxies).or_else(|| rows.iter().find(matches)) {
@@ -78,7 +79,7 @@ fn names(word: &Word, part: &str) -> bool {
             && word.strip_prefix(part).is_some_and(|rest| rest.starts_with('('))
 }
 
-/// The error for a keyword of another section. HAProxy ignores it with a warning if only the proxy's side does not fit.
+/// The error for a keyword of another section. If only the side of the proxy does not fit, HAProxy ignores the line with a warning.
 fn misplaced(words: &[Word], row: &KeywordRow, within: &Section) -> Diagnostic {
     let (name, section) = (row.name, within.keyword.as_str());
     let span = words[0].span().to(words[row.words() - 1].span());
@@ -102,7 +103,7 @@ fn misplaced(words: &[Word], row: &KeywordRow, within: &Section) -> Diagnostic {
             .label(format!("allowed in: {}", sections(row.places)))
             .haproxy(haproxy)
     };
-    // Unlike settings, rules must not be ignored: requests that they were meant to refuse would pass.
+    // Unlike settings, rules must not be ignored: requests that they were meant to refuse would be accepted.
     match name {
         "tcp-request connection" | "tcp-request session" => {
             refused(format!("{name} is not allowed because {section} {} is not a frontend", within.name))
@@ -197,7 +198,7 @@ fn nearest(first: &str, place: Where) -> Option<&'static str> {
 /// Whether a line with an unknown keyword was probably meant to begin a section, which then contains the following lines.
 pub(crate) fn may_begin_section(first: &str, place: Where) -> bool {
     let is_section = |near: &str| draft::section_names().any(|name| name == near);
-    // Few words are similar to a section name, and only for those the other names have to be searched.
+    // Few words are similar to a section name, and only for those the other names must be searched.
     suggest(first, draft::section_names()).is_some()
         && !index().contains_key(first)
         && nearest(first, place).is_some_and(is_section)

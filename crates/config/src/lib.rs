@@ -1,8 +1,8 @@
-//! Keyword tables: draft to resolved plan.
+//! Keyword tables, and the way from the draft to the resolved plan.
 //!
-//! The draft holds the words and their locations; resolving turns every name into an index or a shared object and compiles every
-//! expression. After that nothing is validated and no name is looked up again. Called by the binary at startup, at reload and for
-//! `-c`.
+//! The draft contains the words and their locations. Resolving replaces every name by an index or a shared object and compiles
+//! every expression. After that nothing is validated and no name is looked up again. Called by the binary at startup, at reload and
+//! for `-c`.
 
 #![forbid(unsafe_code)]
 
@@ -48,7 +48,7 @@ pub struct Loaded {
     pub plan: Option<Plan>,
     /// Every message, in the order of discovery.
     pub diagnostics: Diagnostics,
-    /// The texts that the messages point into.
+    /// The texts to which the locations in messages refer.
     pub sources: SourceMap,
 }
 
@@ -78,7 +78,7 @@ pub fn load_sources(sources: SourceMap, files: Vec<FileId>, boot: &Boot) -> Load
 }
 
 /// Resolves texts to a plan that replaces `plan`, which is in use: proxies, servers, tables and rings present in both are shared.
-/// Changes take effect on them immediately, so first check that the texts are valid by [`load_sources`].
+/// Changes affect them immediately, so use [`load_sources`] first to check that the texts are valid.
 pub fn load_after(sources: SourceMap, files: Vec<FileId>, boot: &Boot, plan: &Plan) -> Loaded {
     load_all(sources, files, boot, Beside::After(plan))
 }

@@ -1,7 +1,7 @@
 //! Turns lines into sections and statements: every line is looked up in the keyword tables, and directives that affect reading
 //! (`setenv` and others) take effect.
 //!
-//! Values are not parsed here: `resolve` does that.
+//! Values are not parsed in this module: `resolve` does that.
 
 use diag::{Diagnostic, Diagnostics, FileId, Severity, SourceMap, Span, suggest};
 use syntax::{Environment, Line, ProgramFacts, Reader, Word};
@@ -72,7 +72,7 @@ pub(crate) fn read(
 /// The state of the reader.
 struct Inside {
     file: Option<FileId>,
-    /// After a misspelled section header: one message is enough until the next section.
+    /// Set after a misspelled section header: one message is enough until the next section.
     unknown: bool,
 }
 
@@ -130,7 +130,7 @@ fn open_section(kind: SectionKind, line: &mut Line, diagnostics: &mut Diagnostic
         }
         Some(word) => {
             section.name = word.clone();
-            // Any name is allowed if it is only used in `from`.
+            // Any name is allowed for a section that is only used in `from`.
             if kind != SectionKind::Defaults {
                 check_name(&section, diagnostics);
             }

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use crate::draft::row::Where;
 
-/// Kind, section or class, name, and for proxy keywords the letters of the manual's matrix; one per line, separated by tabs.
+/// One name per line: kind, section or class, name, and for proxy keywords the letters of the manual's matrix, separated by tabs.
 const NAMES: &str = include_str!("../data/surface.tsv");
 
 struct SurfaceNames {

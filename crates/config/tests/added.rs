@@ -1,4 +1,4 @@
-//! A server added at run time: the parts of the plan in use that it shares, and those it leaves unchanged.
+//! A server added at run time: the parts of the plan in use that it shares, and the parts that it does not change.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

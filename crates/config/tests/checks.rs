@@ -4,7 +4,7 @@ mod common;
 
 use common::{lines, load_quietly};
 
-/// The lines of a backend, and the message; `#` stands for the line number in front of it.
+/// The lines of a backend, and the message. `#` stands for the line number in front of the message.
 const MISTAKES: &[(&str, &str)] = &[
     ("http-check send ver", "'http-check send' : 'ver' expects a string as argument."),
     (

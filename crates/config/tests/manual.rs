@@ -32,7 +32,7 @@ const ACTIONS: &[(&str, &str, &str)] = &[
     ("cache-use small no-early-hints", "....X..", ""),
     ("capture src id 0", "..X.XXX", ""),
     ("close if { always_false }", "...X...", ""),
-    // The manual names two of the three; HAProxy takes it in all.
+    // The manual names two of the three sets; HAProxy accepts the action in all of them.
     ("del-acl(virt@seen) %[src]", "....XXX", ""),
     ("del-header ^x-debug -m reg", "....XXX", ""),
     ("del-headers-bin bin(0178) -m beg", "....XXX", ""),

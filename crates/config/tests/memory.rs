@@ -28,7 +28,7 @@ fn pattern_files_are_held_in_memory_once() {
     let loaded = common::load(&configuration(&path.display().to_string()));
     let change = region.change();
     assert!(loaded.plan.is_some(), "{:?}", loaded.diagnostics);
-    // The total of all allocations, including freed ones: a second copy of the text would show here.
+    // The total of all allocations, including freed ones: a second copy of the text would increase it.
     let asked = change.bytes_allocated;
     assert!(asked > length && asked < length + length / 2, "{asked} bytes for a file of {length}");
 }

@@ -135,7 +135,7 @@ fn sections_share_their_tables_and_those_that_refer_to_them() {
     let [bind] = &proxy.binds[..] else { panic!("{:?}", proxy.binds) };
     assert_eq!(bind.address, BindAddress::Ip(([127, 0, 0, 1], 7).into()));
     assert_eq!((bind.v6only, &bind.workers[..]), (Some(false), &[peers.worker][..]));
-    // A table that is not shared costs nothing extra.
+    // A table that is not shared has no additional cost.
     let shared: Vec<(&str, bool)> =
         plan.tables.iter().map(|table| (table.name(), table.settings.peers.is_some())).collect();
     assert_eq!(shared, [("b", true), ("c", false), ("t", true), ("P/t", true), ("Q/u", false)]);

@@ -1,4 +1,4 @@
-//! Reading any configuration results in a plan or in messages, never in a panic.
+//! Reading any configuration results in a plan or in messages, but never in a panic.
 
 mod common;
 

@@ -26,11 +26,11 @@ impl AccessLevel {
 /// `severity-output` of a runtime socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SeverityOutput {
-    /// Not shown.
+    /// Severities are not shown.
     #[default]
     None,
-    /// As a number.
+    /// The severity is shown as a number.
     Number,
-    /// As a word.
+    /// The severity is shown as a word.
     String,
 }

@@ -19,7 +19,7 @@ fn notify(runtime: &Runtime, proxy: &Proxy, level: u8, text: &str) {
     }
 }
 
-/// Changes how a frontend admits connections, and reports it.
+/// Changes how a frontend accepts connections, and reports the change.
 pub(crate) fn admit(runtime: &Runtime, proxy: &Proxy, admission: Admission) {
     let from = proxy.admission();
     proxy.set_admission(admission);
@@ -59,7 +59,7 @@ fn backend<'a>(view: &'a ConfigView, server: &Arc<Server>) -> Option<&'a ProxyVi
     view.backend(&server.proxy)
 }
 
-/// Changes administrative flags, reports it, and propagates it to servers that track this one.
+/// Changes administrative flags, reports the change, and propagates it to servers that track this one.
 fn change(runtime: &Runtime, view: &ConfigView, server: &Arc<Server>, set: u32, clear: u32) {
     if let Some(proxy) = backend(view, server) {
         let notify = |proxy: &Proxy, level, text: &str| notify(runtime, proxy, level, text);
@@ -100,7 +100,7 @@ fn force(runtime: &Runtime, server: &Arc<Server>, state: Operational) {
     }
 }
 
-/// `disable health`: an unchecked server counts as up.
+/// `disable health`: a server that is not checked is treated as up.
 pub(crate) fn disable_checks(server: &Server) {
     server.checked.store(false, Relaxed);
     if !server.admin().in_maintenance() {

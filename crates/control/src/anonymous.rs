@@ -1,12 +1,12 @@
 //! The anonymized mode of a connection (`set anon`; management manual, 9.3). Names and addresses are replaced by 24 bits of a hash
-//! keyed by the connection's key, so that equal names stay equal. The hash is HAProxy's.
+//! that depends on the connection's key, so that equal names remain equal. The hash function is HAProxy's.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 
 use base::hash::xxh32;
 
-/// The key of a connection; 0 turns anonymization off.
+/// The key of a connection; 0 means that output is not anonymized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Anonymous(u32);
 

@@ -43,7 +43,7 @@ pub(crate) enum CommandReply {
     Message(Severity, String),
     /// Long output, produced in pieces so that no piece blocks a worker for long.
     Pieces(Box<dyn Iterator<Item = String>>),
-    /// The contents of a ring; with `true` also new messages, until the client sends anything or disconnects.
+    /// The contents of a ring. With `true`, new messages follow, until the client sends anything or disconnects.
     Follow(Follow, bool),
     /// A response that has to be awaited.
     Later(Pin<Box<dyn Future<Output = CommandReply>>>),
@@ -66,7 +66,7 @@ pub(crate) fn info(text: impl Into<String>) -> CommandReply {
     CommandReply::Message(Severity::Info, text.into())
 }
 
-/// The response if the connection's level is too low.
+/// The response if the level of the connection is too low.
 pub(crate) fn denied() -> CommandReply {
     error("Permission denied")
 }

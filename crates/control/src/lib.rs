@@ -1,5 +1,5 @@
-//! The runtime socket (management manual, chapter 9.3): its commands, its sessions, and the server changes shared by the commands
-//! and the forms of the statistics page.
+//! The runtime socket (management manual, chapter 9.3): its commands, its sessions, and the changes of servers that the commands
+//! share with the forms of the statistics page.
 //!
 //! Reads and changes `state`; never calls the data path. The statistics and the view of the configuration are in the crate
 //! `statistics`. Called by the binary.

@@ -1,5 +1,5 @@
-//! Requests for the statistics page (configuration manual, `stats enable` and `stats admin`): forms change servers, everything else
-//! is rendered by `statistics`. `proxy` matches the URI, authenticates and sends.
+//! Requests for the statistics page (configuration manual, `stats enable` and `stats admin`): forms change servers, and
+//! `statistics` renders everything else. `proxy` matches the URI, authenticates and sends.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,4 +1,4 @@
-//! The process as seen by runtime sockets: its statistics, and the parts of the binary that execute commands.
+//! The process as runtime sockets see it: its statistics, and the parts of the binary that execute commands.
 
 use std::pin::Pin;
 use std::sync::atomic::AtomicU32;
@@ -10,7 +10,7 @@ use statistics::{ConfigView, Statistics};
 use crate::runtime_edit::{Keeper, Reloader, Scripts};
 use crate::versions::Versions;
 
-/// Receives messages about changes: the proxy concerned, the syslog level, the text.
+/// Receives messages about changes. The arguments are the proxy concerned, the syslog level and the text.
 pub type Notify = Arc<dyn Fn(&state::Proxy, u8, &str) + Send + Sync>;
 
 /// Shows one `peers` section or all of them, optionally with the dictionaries of their sessions;
@@ -22,10 +22,9 @@ pub type ShowPeers =
 pub struct Runtime {
     /// The statistics, with the view of the configuration.
     pub statistics: Arc<Statistics>,
-    /// The key of anonymized output on connections that have none set (`set anon global-key`); 0 for
-    /// none.
+    /// The key of anonymized output on connections that have not set one (`set anon global-key`); 0 for none.
     pub anonymous_key: AtomicU32,
-    /// Shows `peers` sections; set once.
+    /// Shows `peers` sections. Set once.
     pub peers: OnceLock<ShowPeers>,
     /// Notified whenever a connection to a runtime socket ends.
     pub(crate) left: tokio::sync::Notify,
@@ -38,7 +37,7 @@ pub struct Runtime {
     scripts: RwLock<Option<Arc<dyn Scripts>>>,
     /// Reads the configuration again.
     pub(crate) reloader: OnceLock<Arc<dyn Reloader>>,
-    /// Counters of rare events; set once.
+    /// Counters of rare events. Set once.
     rare: OnceLock<Vec<&'static EventCounter>>,
 }
 
@@ -65,12 +64,12 @@ impl Runtime {
         Self { notify: Some(notify), ..self }
     }
 
-    /// Registers the keeper of a new plan, replacing the last one.
+    /// Registers the keeper of a new plan, which replaces the last one.
     pub fn keep(&self, keeper: Arc<dyn Keeper>) {
         *self.keeper.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(keeper);
     }
 
-    /// Registers the scripts of a new plan, replacing the last ones.
+    /// Registers the scripts of a new plan, which replace the last ones.
     pub fn set_scripts(&self, scripts: Arc<dyn Scripts>) {
         *self.scripts.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(scripts);
     }

@@ -10,7 +10,7 @@ use state::Server;
 pub struct NewBackend<'a> {
     /// The backend's name.
     pub name: &'a str,
-    /// The `defaults` section for it.
+    /// The `defaults` section from which the backend is made.
     pub defaults: &'a str,
     /// `mode`, if given.
     pub mode: Option<state::Mode>,
@@ -48,7 +48,7 @@ pub trait Keeper: Send + Sync {
     fn default_servers(&self, backend: &str) -> Vec<String>;
     /// The named `defaults` sections, and whether each sets a mode explicitly.
     fn defaults(&self) -> Vec<(Box<str>, bool)>;
-    /// Adds a backend that rules do not choose yet.
+    /// Adds a backend, which rules do not choose yet.
     fn add_backend(&self, asked: &NewBackend<'_>) -> Result<(), String>;
     /// Removes an unused backend.
     fn remove_backend(&self, name: &str);
@@ -91,12 +91,12 @@ pub trait Reloader: Send + Sync {
     /// Applies the current files. Returns the changes.
     ///
     /// # Errors
-    /// The files are invalid, or contain changes that a running process cannot apply: nothing has changed.
+    /// The files are invalid, or contain changes that a running process cannot apply. In both cases nothing has changed.
     fn reload(&self, shown: DifferenceFormat) -> Result<String, String>;
     /// Returns the changes without applying them. With `text`, that configuration is used instead of the files.
     ///
     /// # Errors
-    /// As above.
+    /// The errors of [`reload`](Self::reload).
     fn difference(&self, text: Option<&str>, shown: DifferenceFormat) -> Result<String, String>;
     /// A configuration that includes all run-time changes.
     fn configuration(&self) -> String;

@@ -1,4 +1,4 @@
-//! Runtime commands issued by scripts, each with the rights of an administrator on a separate connection.
+//! Runtime commands issued by scripts. Each has the rights of an administrator and a separate connection.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! Restores server states from a file (`server-state-file`, `load-server-state-from-file`): the output of `show servers state`
-//! before a restart. Pure except for the servers it changes; the binary reads the file at startup.
+//! before a restart. Pure except for changes to the servers; the binary reads the file at startup.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -21,7 +21,7 @@ struct StateLine<'a> {
     admin: u32,
     user_weight: u32,
     initial_weight: u32,
-    /// Seconds since the last change.
+    /// The number of seconds since the last change.
     since: u64,
     /// The number of the last check's result.
     check_status: u32,
@@ -55,7 +55,7 @@ impl Numbers<'_> {
 
 /// The flags of a server's check and agent state.
 const CHECK_FLAGS: u32 = 31;
-/// Two combinations of them: checks are configured and enabled, or only configured.
+/// The flags for checks that are configured and enabled, and for checks that are only configured.
 const CONFIGURED_AND_ENABLED: u32 = 6;
 const CONFIGURED: u32 = 2;
 /// The maximum check result, the number of the last status.
@@ -72,7 +72,7 @@ const ADMIN_STATES: [u32; 6] = [
 ];
 
 impl<'a> StateLine<'a> {
-    /// All errors of a line, if there are any.
+    /// Parses a line. Returns all errors of the line, if there are any.
     fn parse(row: &'a SavedServer<'a>) -> Result<Self, Vec<String>> {
         let mut numbers = Numbers { row, wrong: Vec::new() };
         let n = &mut numbers;
@@ -122,8 +122,8 @@ impl<'a> StateLine<'a> {
         line.filter(|_| numbers.wrong.is_empty()).ok_or(numbers.wrong)
     }
 
-    /// Restores the host name set by an SRV record or an operator, and the port. `init-addr` determines the address itself. An
-    /// error is the reason why the record's name and port were not restored.
+    /// Restores the host name set by an SRV record or an operator, and the port. The address itself is determined by `init-addr`.
+    /// An error is the reason why the record's name and port were not restored.
     fn apply_name(&self, server: &Server, now: u64) -> Result<(), String> {
         let (record, fqdn) =
             (self.row.word(StateFileColumn::SrvRecord), self.row.word(StateFileColumn::Fqdn));
@@ -155,7 +155,7 @@ impl<'a> StateLine<'a> {
         Ok(())
     }
 
-    /// Restores the port; for a server without a fixed port, the offset to the client's.
+    /// Restores the port; for a server without a fixed port, the offset to the client's port.
     fn apply_port(&self, server: &Server) {
         if server.port_offset().is_some() {
             server.set_port_offset(Some(i32::from(self.port.cast_signed())));
@@ -169,7 +169,7 @@ impl<'a> StateLine<'a> {
         }
     }
 
-    /// Restores the result of checks. A server that tracks another one follows that one's state.
+    /// Restores the result of checks. A server that tracks another one follows the state of that one.
     fn apply_operational(&self, proxy: &state::Proxy, server: &Arc<Server>, now: u64, notify: NotifyFn<'_>) {
         if let Some(&(status, ..)) = CHECK_STATUSES.iter().find(|row| row.2 == self.check_status) {
             server.health.last.store(Arc::new(CheckResult { status, ..CheckResult::default() }));
@@ -189,8 +189,8 @@ impl<'a> StateLine<'a> {
         transition::decide(proxy, server, state, ", changed from server-state after a reload", now, notify);
     }
 
-    /// Restores administrative changes. If `disabled` was added to or removed from the configuration, the configuration wins;
-    /// draining caused by a weight of 0 ends with it. Only states that end are reported.
+    /// Restores administrative changes. If `disabled` was added to or removed from the configuration, the configuration takes
+    /// precedence, and draining caused by a weight of 0 ends together with that weight. Only states that end are reported.
     fn apply_admin(&self, proxy: &state::Proxy, server: &Server, now: u64, notify: NotifyFn<'_>) {
         let was = |flag| self.admin & flag != 0;
         let disabled = server.admin().0 & Admin::CONFIGURED_MAINT != 0;
@@ -227,8 +227,8 @@ impl<'a> StateLine<'a> {
         result
     }
 
-    /// Restores the state; the weight only if the configured weight is still the same. Returns messages about everything that could
-    /// not be restored.
+    /// Restores the state; the weight is restored only if the configured weight is still the same. Returns messages about
+    /// everything that could not be restored.
     fn apply(&self, proxy: &state::Proxy, server: &Arc<Server>, notify: NotifyFn<'_>) -> Vec<String> {
         let now = now_ms();
         let named = self.apply_name(server, now);
@@ -243,7 +243,7 @@ impl<'a> StateLine<'a> {
     }
 }
 
-/// Restores the address and port of checks or an agent, both or neither.
+/// Restores the address and the port of checks or an agent, either both or neither.
 fn apply_place(
     what: &str,
     health: &Health,

@@ -65,7 +65,7 @@ fn the_page_shows_every_proxy_and_acts_only_for_administrators() {
         ("s=s1&s=zz&action=ready&b=be", "PART"),
         ("action=ready&b=be", "NONE"),
         ("s=s1&b=be", "NONE"),
-        // A server already in maintenance is neither disabled again nor counted.
+        // A server that is already in maintenance is neither disabled again nor counted.
         ("s=s1&action=disable&b=be", "DONE"),
         ("s=s1&action=disable&b=be", "NONE"),
         ("s=s1&action=enable&b=be", "DONE"),

@@ -330,7 +330,7 @@ fn configured_disabled_outlives_the_maintenance() {
         (4, true, 4),
         (5, true, 5),
         (12, true, 12),
-        // The configuration changed, so it wins.
+        // The configuration changed, so it takes precedence.
         (5, false, 0),
         (4, false, 0),
         (0, true, 5),

@@ -41,7 +41,7 @@ impl Diagnostics {
         self.all.iter()
     }
 
-    /// The errors only.
+    /// Returns only the errors.
     pub fn errors(&self) -> impl Iterator<Item = &Diagnostic> {
         self.all.iter().filter(|diagnostic| diagnostic.severity == Severity::Alert)
     }

@@ -39,7 +39,7 @@ impl Severity {
 
 /// A message about the configuration or the process.
 ///
-/// Names in `message` are in backticks; the one-line form shows them in single quotes as HAProxy does.
+/// Names in `message` are in backticks; the one-line form shows them in single quotes, like HAProxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
     /// The severity.
@@ -56,11 +56,11 @@ pub struct Diagnostic {
     pub help: Option<String>,
     /// Background.
     pub notes: Vec<String>,
-    /// HAProxy's message after the location, if tools match its wording; otherwise it is composed from the fields above.
+    /// HAProxy's message after the location, if tools match its wording. Otherwise the message is composed from the fields above.
     pub haproxy: Option<String>,
-    /// Whether HAProxy shows it without a location.
+    /// Whether HAProxy shows the message without a location.
     pub whole: bool,
-    /// Whether it does not count for `zero-warning`.
+    /// Whether the message does not count for `zero-warning`.
     pub tolerated: bool,
 }
 
@@ -101,8 +101,8 @@ impl Diagnostic {
         Self::new(Severity::Diag, message)
     }
 
-    /// A word without effect that HAProxy accepts silently: advice, since nothing is lost. If the reason is missing support, a
-    /// warning that does not count for `zero-warning`, since the process behaves differently.
+    /// Creates the message about a word without effect that HAProxy accepts silently. This is advice if nothing is lost. If the
+    /// reason is missing support, it is a warning that does not count for `zero-warning`, because the process behaves differently.
     pub fn ineffective(word: &str, reason: &str) -> Self {
         let message = format!("`{word}` has no effect: {reason}");
         if reason.contains("not supported yet") {
@@ -156,15 +156,15 @@ impl Diagnostic {
         self
     }
 
-    /// Sets HAProxy's wording for the one-line form. HAProxy's lexer joins its messages to the location by `: `, everything else by
-    /// ` : `; a text that begins with `: ` selects the former.
+    /// Sets HAProxy's wording for the one-line form. HAProxy's lexer joins its messages to the location by `: `, all other code by
+    /// ` : `. A text that begins with `: ` selects the former.
     #[must_use]
     pub fn haproxy(mut self, text: impl Into<String>) -> Self {
         self.haproxy = Some(text.into());
         self
     }
 
-    /// Excludes it from `zero-warning`: HAProxy reports it as an alert, counts no warning and starts.
+    /// Excludes the message from `zero-warning`: HAProxy reports it as an alert, but counts no warning and starts.
     #[must_use]
     pub fn tolerated(mut self) -> Self {
         self.tolerated = true;
@@ -195,8 +195,8 @@ impl Diagnostic {
         out.replace('`', "'")
     }
 
-    /// Puts `before` and `after` around the one-line text, because HAProxy names the rule or line that contains an error.
-    /// Messages that HAProxy shows without a location are not changed.
+    /// Puts `before` and `after` around the one-line text, because HAProxy names the rule or line that contains an error. Messages
+    /// that HAProxy shows without a location are not changed.
     #[must_use]
     pub fn wrap_line(self, before: &str, after: &str) -> Self {
         if self.whole {

@@ -5,7 +5,7 @@
 use crate::{Diagnostic, Severity, SourceMap, Span};
 use std::fmt::Write;
 
-/// Longest source line shown whole; longer lines are cut to a window around the underline.
+/// The longest source line that is shown whole. Longer lines are cut to a window around the underline.
 const WINDOW: usize = 160;
 
 /// Whether the terminal form uses colours.
@@ -81,7 +81,7 @@ struct Underline<'a> {
     label: &'a str,
 }
 
-/// Writes a source line with part of it underlined. Its line number has at most `digits` digits.
+/// Writes a source line with a part of it underlined. The line number has at most `digits` digits.
 fn snippet(
     out: &mut String,
     sources: &SourceMap,
@@ -122,7 +122,8 @@ fn window(line: &[u8], from: usize, to: usize) -> (usize, &[u8]) {
     (start, &line[start..(start + WINDOW).min(line.len())])
 }
 
-/// Makes source bytes printable: tabs become four spaces, control characters and invalid UTF-8 the replacement character.
+/// Makes source bytes printable: tabs become four spaces, and control characters and invalid UTF-8 become the replacement
+/// character.
 fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut out = String::with_capacity(text.len());
@@ -138,8 +139,8 @@ fn shown(bytes: &[u8]) -> String {
 
 /// Renders HAProxy's own form: `[ALERT]    (4711) : config : parsing [haproxy.cfg:31] : message`.
 ///
-/// Without a span the location is left out, and so is `config : `: HAProxy finds such faults after parsing, where it does not print
-/// the prefix. Backticks become single quotes; label, help and related locations follow, separated by semicolons.
+/// Without a span, the location and `config : ` are left out: HAProxy finds such errors after parsing, and prints no prefix for
+/// them. Backticks become single quotes; label, help and related locations follow, separated by semicolons.
 pub fn line(diagnostic: &Diagnostic, sources: &SourceMap, pid: u32) -> String {
     let mut out = format!("{}({pid}) : ", diagnostic.severity.tag());
     if let Some(span) = diagnostic.span.filter(|_| !diagnostic.whole) {

@@ -16,7 +16,7 @@ pub struct Span {
     pub file: FileId,
     /// Byte offset of the first byte.
     pub start: u32,
-    /// Byte offset after the last byte.
+    /// The offset after the last byte.
     pub end: u32,
 }
 
@@ -31,7 +31,7 @@ impl Span {
         Self { end: last.end.max(self.end), ..self }
     }
 
-    /// Returns the part of this span from `start` up to `end`, both relative to it and clamped to it.
+    /// Returns the part of this span from `start` up to `end`. Both are relative to the span, and limited to it.
     pub fn part(self, start: usize, end: usize) -> Self {
         let length = (self.end - self.start) as usize;
         Self {
@@ -117,7 +117,7 @@ impl SourceMap {
         Self::default()
     }
 
-    /// Adds a text. Texts beyond 4 GiB are truncated: spans use 32-bit offsets.
+    /// Adds a text. A text beyond 4 GiB is truncated, because spans use 32-bit offsets.
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<Vec<u8>>) -> FileId {
         let mut text = text.into();
         text.truncate(u32::MAX as usize - 1);

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 /// Returns the candidate nearest to `word`, or `None` if none is near.
 ///
 /// Near means at most one edit (an extra, missing or wrong letter, or two neighbours swapped) per three letters of the shorter
-/// word, and at least one. Case does not count as a difference; candidates equal to `word` are skipped. An abbreviation (`set-hdr`
-/// for `set-header`), and a word with one or two extra letters before or after it (`tolower` for `lower`), count as one edit. Of
-/// equally near candidates the first wins.
+/// word, and at least one. Case is ignored; candidates equal to `word` are skipped. An abbreviation (`set-hdr` for `set-header`),
+/// and a word with one or two extra letters before or after it (`tolower` for `lower`), count as one edit. Among equally near
+/// candidates, the first is returned.
 pub fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.is_empty() || word.len() > LONGEST {
         return None;
@@ -39,7 +39,7 @@ pub fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     best.map(|(_, candidate)| candidate)
 }
 
-/// The longest word that is considered. A candidate at least half as long again can never be near.
+/// The longest word that is considered. A candidate that is longer by half or more can never be near.
 const LONGEST: usize = 64;
 const WIDTH: usize = LONGEST * 3 / 2;
 /// Distance of words of each length from the empty word.
@@ -53,7 +53,7 @@ const FROM_NOTHING: [u8; WIDTH] = {
     row
 };
 
-/// Returns the word in lower case, borrowed if it has no capitals; few candidates have any.
+/// Returns the word in lower case. It is borrowed if it has no capitals; few candidates have any.
 fn lowercase(word: &str) -> Cow<'_, str> {
     match word.bytes().any(|byte| byte.is_ascii_uppercase()) {
         true => word.to_ascii_lowercase().into(),
@@ -61,18 +61,18 @@ fn lowercase(word: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the set of letters of a word, one bit each; letters that share a bit count as one.
+/// Returns the set of letters of a word, one bit each. Letters that share a bit are not distinguished.
 fn letters(word: &str) -> u32 {
     word.bytes().fold(0, |all, byte| all | 1 << (byte & 31))
 }
 
-/// Returns a lower bound for the edits between words with these letter sets: a letter that only one of them has takes one edit.
+/// Returns a lower bound for the edits between words with these letter sets: each letter that only one of them has takes one edit.
 fn differ(left: u32, right: u32) -> usize {
     (left & !right).count_ones().max((right & !left).count_ones()) as usize
 }
 
-/// Returns whether `word` is `whole` with letters left out: it has the first letter and at least two thirds of the letters, in
-/// order.
+/// Returns whether `word` is `whole` with letters left out. It must have the first letter and at least two thirds of the letters,
+/// in order.
 fn abbreviates(word: &str, whole: &str) -> bool {
     let mut rest = whole.bytes();
     word.len() >= 4

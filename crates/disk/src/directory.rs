@@ -1,4 +1,5 @@
-//! A directory, held by its descriptor: it stays accessible even after the process has changed its root or dropped privileges.
+//! A directory, identified by its descriptor: it stays accessible even after the process has changed its root or dropped
+//! privileges.
 
 use std::fs::File;
 use std::io;
@@ -21,7 +22,7 @@ pub struct DirectoryOwner {
 #[derive(Debug)]
 pub struct Directory {
     own: OwnedFd,
-    /// Its path, for messages.
+    /// The path of the directory, for messages.
     pub path: PathBuf,
 }
 
@@ -73,7 +74,7 @@ impl Directory {
     /// # Errors
     /// Any I/O error.
     pub(crate) fn read(&self, name: &str) -> io::Result<File> {
-        // NONBLOCK keeps the open from blocking on a FIFO of that name.
+        // With NONBLOCK, the open does not block on a FIFO of that name.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         Ok(fs::openat(&self.own, name, flags, Mode::empty())?.into())
     }
@@ -103,7 +104,7 @@ impl Directory {
     /// Any I/O error.
     pub(crate) fn names(&self) -> io::Result<impl Iterator<Item = String>> {
         let entries = fs::Dir::read_from(&self.own)?;
-        // A name that is not UTF-8 is not one of ours.
+        // A name that is not UTF-8 does not belong to the cache.
         Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str().map(str::to_owned).ok()))
     }
 }

@@ -15,8 +15,8 @@ pub(crate) fn now() -> Clocks {
     Clocks { ms: now_ms(), wall_ms: wall.seconds * 1000 + i64::from(wall.millis()) }
 }
 
-/// Adds the files of `directory` to `store` and returns the highest file number. `goes_on` is asked before each file; `refused` is
-/// called with the errors of removals.
+/// Adds the files of `directory` to `store` and returns the highest file number. `goes_on` is called before each file, and
+/// `refused` with the errors of removals.
 ///
 /// # Errors
 /// The directory cannot be read.
@@ -60,7 +60,7 @@ fn is_of_use(directory: &Directory, store: &Store, name: &str, number: u64) -> b
     match described {
         Ok((header, described)) => store.found_file(&described, &header, now_ms()),
         Err(ReadFailed::Wrong) => false,
-        // An I/O error may be gone next time.
+        // An I/O error may not occur again at the next start.
         Err(ReadFailed::System(_)) => true,
     }
 }

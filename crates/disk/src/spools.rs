@@ -30,7 +30,7 @@ impl Spools {
     pub(crate) fn create(&mut self, directory: &Directory, own: &Spooled, now: Clocks) -> io::Result<()> {
         let mut file = directory.create(&unfinished(own.number))?;
         let described = own.describe(now);
-        // Without a valid header the file is not taken for a response.
+        // Without a valid header, the file is not treated as a response.
         let written = file.write_all(&[&[0; HEADER][..], &described].concat());
         self.0.insert(own.number, Spool { file, described });
         written

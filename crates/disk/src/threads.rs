@@ -32,7 +32,7 @@ struct ThreadWork {
     files: Arc<StoreFiles>,
     directory: Directory,
     report: ReportFn,
-    /// When the last report was made, in ms of the monotonic clock; 0 for never.
+    /// The time of the last report, in ms of the monotonic clock; 0 for never.
     reported_ms: AtomicU64,
 }
 
@@ -93,7 +93,7 @@ impl ThreadWork {
                 change => self.spool(&mut spools, change),
             }
         }
-        // From here on another process may take the directory.
+        // From here on another process may use the directory.
         drop(lock);
     }
 

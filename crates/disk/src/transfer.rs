@@ -44,7 +44,7 @@ pub(crate) fn write(directory: &Directory, number: u64, object: &Object, now: Cl
         .and_then(|file| write_all(file, number, object, now))
         .and_then(|()| directory.rename(&unfinished, &name));
     if written.is_err() {
-        // If this fails too, the next process removes the file.
+        // If this also fails, the next process removes the file.
         let _ = directory.remove(&unfinished);
     }
     written

@@ -2,7 +2,7 @@
 //!
 //! The caller owns the socket, the read buffer, the bodies and the clock. On each turn it reads once, calls `receive` in a loop
 //! until it returns no event, sends on the streams that have data, calls `next_writable` in a loop, and sends everything in
-//! `output` with one write. The `receive` module parses records; this one writes them and keeps the streams.
+//! `output` with one write. The `receive` module parses records; this module writes them and manages the streams.
 
 mod receive;
 #[cfg(test)]
@@ -20,13 +20,13 @@ use crate::{Pairs, Parameters};
 pub use receive::Closed;
 use receive::ReadState;
 
-/// Bytes of pending output from which on streams have to wait.
+/// The number of pending bytes of output from which streams must wait.
 const OUTPUT: usize = 64 * 1024;
-/// Maximum content of one record of a request body, which is sent in one piece.
+/// The maximum content of one record of a request body, which is sent in one piece.
 const PIECE: usize = 16 * 1024;
-/// Unconsumed bytes of one body from which on nothing more is read.
+/// The number of unconsumed bytes of one body from which nothing more is read.
 const HELD: usize = 64 * 1024;
-/// Maximum length of one message of the application that is kept.
+/// The maximum length of a message of the application; the rest is not kept.
 const MESSAGE: usize = 8 * 1024;
 
 const MAX_REQS: &[u8] = b"FCGI_MAX_REQS";
@@ -41,7 +41,7 @@ pub struct Config {
     pub multiplexes: bool,
     /// `option max-reqs`: the maximum number of concurrent requests.
     pub most: u16,
-    /// `option get-values`: ask the application for both values.
+    /// `option get-values`: query both limits from the application.
     pub asks: bool,
     /// Whether the application's messages (stderr) are reported.
     pub wants_messages: bool,
@@ -61,7 +61,7 @@ pub enum OpenError {
 pub struct Connection {
     config: Config,
     streams: Vec<Option<RequestStream>>,
-    /// Slots in use, and how many of these the caller has released.
+    /// The number of slots in use, and how many of these the caller has released.
     live: usize,
     orphans: usize,
     /// Whether a released request was aborted.
@@ -77,7 +77,7 @@ pub struct Connection {
     /// A reusable buffer for heads.
     spare: Option<Box<Gathered>>,
     output: Outgoing,
-    /// How much of the output may be sent before the application has answered.
+    /// How much of the output may be sent before the application has answered the query.
     question: Option<usize>,
     /// Streams that wait for room in the output.
     waiting: VecDeque<StreamKey>,
@@ -115,7 +115,7 @@ impl Connection {
         }
     }
 
-    /// Returns how many concurrent requests the application accepts: one until it has answered.
+    /// Returns how many concurrent requests the application accepts; one until it has answered the query.
     #[must_use]
     pub fn most(&self) -> usize {
         let is_one = self.question.is_some() || !self.config.multiplexes;
@@ -140,7 +140,7 @@ impl Connection {
         self.live == self.orphans
     }
 
-    /// Returns whether a request was released before it was finished: the application may still be working on it.
+    /// Returns whether a request was released before it was finished, so that the application may still be working on it.
     #[must_use]
     pub fn has_aborted(&self) -> bool {
         self.has_aborted
@@ -160,7 +160,7 @@ impl Connection {
             return Err(OpenError::Full);
         }
         let slot = self.streams.iter().position(Option::is_none).unwrap_or(self.streams.len());
-        // At most `max-reqs`, which fits.
+        // The value is at most `max-reqs`, which fits.
         let slot = u16::try_from(slot).map_err(|_| OpenError::Full)?;
         self.total = self.total.wrapping_add(1);
         let stream = RequestStream::new(self.total, method);
@@ -180,8 +180,8 @@ impl Connection {
         Ok(key)
     }
 
-    /// Writes part of a request body and returns how many bytes were taken. With `end` the body is complete once all of `data` is
-    /// taken. If nothing was taken, [`next_writable`](Self::next_writable) reports when there is room.
+    /// Writes part of a request body and returns how many bytes were accepted. With `end`, the body is complete once all of `data`
+    /// is accepted. If nothing was accepted, [`next_writable`](Self::next_writable) reports when there is room.
     pub fn send_data(&mut self, key: StreamKey, data: &[u8], end: bool) -> usize {
         let room = (OUTPUT + HEADER).saturating_sub(self.pending());
         let output = self.output.end();
@@ -262,7 +262,7 @@ impl Connection {
         self.choked > 0
     }
 
-    /// Returns the head of the last event, to be swapped with the caller's own.
+    /// Returns the head of the last event, which the caller can swap with its own.
     pub fn head_mut(&mut self) -> &mut Head {
         &mut self.head
     }

@@ -14,14 +14,14 @@ pub enum Event {
         /// The stream.
         key: StreamKey,
     },
-    /// Part of a body. The caller must [`crate::Connection::consume`] as many bytes later.
+    /// A part of a body. The caller must [`crate::Connection::consume`] the same number of bytes later.
     Data {
         /// The stream.
         key: StreamKey,
         /// The position of the bytes in the input.
         range: Range<usize>,
     },
-    /// The end of the response; trailers, if any, are in [`crate::Connection::head_mut`].
+    /// The end of the response. Trailers, if there are any, are in [`crate::Connection::head_mut`].
     End {
         /// The stream.
         key: StreamKey,
@@ -42,10 +42,10 @@ pub enum Event {
 /// Why a response is incomplete or missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
-    /// It ended too early.
+    /// The response ended too early.
     Cut,
     /// The output is not a valid response.
     Malformed(ErrorKind),
-    /// The application refused the request because it has too many.
+    /// The application refused the request because it has too many requests.
     Refused,
 }

@@ -1,9 +1,9 @@
 //! FastCGI 1.0 without sockets, clock or threads, for the side that sends requests: records, parameters, streams, limits. Only the
 //! responder role is supported.
 //!
-//! [`record`] has the record format, [`Parameters`] the name-value pairs, and [`FcgiRequest`] builds these from a [`http::Head`] as
-//! HAProxy does (configuration manual, 10.2). [`Connection`] does the rest: it writes requests, parses the application's records,
-//! and builds response heads from its output. Caller: `proxy`.
+//! [`record`] has the record format, [`Parameters`] the name-value pairs, and [`FcgiRequest`] builds these from a [`http::Head`]
+//! like HAProxy (configuration manual, 10.2). [`Connection`] does the rest: it writes requests, parses the application's records,
+//! and builds response heads from its output. Called by `proxy`.
 
 #![forbid(unsafe_code)]
 

@@ -21,15 +21,15 @@ impl Parameters {
     /// Adds a pair.
     ///
     /// # Errors
-    /// The pair exceeds the limit; it was not added.
+    /// The pair exceeds the limit, and was not added.
     pub fn add(&mut self, name: &[u8], value: &[u8]) -> Result<(), TooLong> {
         self.add_mapped(name, value, |byte| byte)
     }
 
-    /// Adds a pair, mapping each byte of the name with `spell`.
+    /// Adds a pair, and maps each byte of the name with `spell`.
     ///
     /// # Errors
-    /// As [`add`](Self::add).
+    /// The errors of [`add`](Self::add).
     pub(crate) fn add_mapped(
         &mut self,
         name: &[u8],
@@ -42,10 +42,10 @@ impl Parameters {
         Ok(())
     }
 
-    /// Adds the pair of a request header field: `HTTP_` and the name in the spelling of variables.
+    /// Adds the pair of a request header field: the name is `HTTP_` and the field's name in the spelling of variables.
     ///
     /// # Errors
-    /// As [`add`](Self::add).
+    /// The errors of [`add`](Self::add).
     pub(crate) fn add_field(&mut self, name: &[u8], value: &[u8]) -> Result<(), TooLong> {
         self.begin(&[b"HTTP_", name], &[value])?;
         self.bytes.extend_from_slice(b"HTTP_");
@@ -54,10 +54,10 @@ impl Parameters {
         Ok(())
     }
 
-    /// Adds a pair with a value in parts.
+    /// Adds a pair with a value that consists of parts.
     ///
     /// # Errors
-    /// As [`add`](Self::add).
+    /// The errors of [`add`](Self::add).
     pub(crate) fn add_parts(&mut self, name: &[u8], value: &[&[u8]]) -> Result<(), TooLong> {
         self.begin(&[name], value)?;
         self.bytes.extend_from_slice(name);
@@ -93,7 +93,7 @@ pub(crate) fn variable(byte: u8) -> u8 {
     if byte.is_ascii_alphanumeric() { byte.to_ascii_uppercase() } else { b'_' }
 }
 
-/// Iterates over encoded pairs; ends at the first incomplete one.
+/// Iterates over encoded pairs, and ends at the first incomplete one.
 #[derive(Debug, Clone)]
 pub struct Pairs<'a>(&'a [u8]);
 

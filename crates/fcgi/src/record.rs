@@ -54,7 +54,7 @@ pub struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// Parses a header; `None` if there are too few bytes. The version is not checked, as in HAProxy.
+    /// Parses a header; returns `None` if there are too few bytes. The version is not checked, as in HAProxy.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<RecordHeader> {
         let &[_, kind, id1, id0, length1, length0, padding, _] = bytes.first_chunk::<HEADER>()?;
@@ -70,7 +70,7 @@ impl RecordHeader {
     }
 }
 
-/// Writes `content` as records of type `kind`, as many as it takes; none if it is empty.
+/// Writes `content` as records of type `kind`, as many as needed; none if it is empty.
 pub fn write(kind: u8, id: u16, content: &[u8], out: &mut Vec<u8>) {
     for piece in content.chunks(MOST) {
         // A chunk is at most `MOST` long, which fits the length field.

@@ -1,7 +1,7 @@
 //! The parameters of a request as HAProxy sends them (configuration manual, 10.2; RFC 3875, 4.1).
 //!
-//! Names and values set by rules are passed in evaluated; evaluating the expressions, and matching the regular expression that
-//! finds the script name, is up to the caller.
+//! Names and values set by rules are passed as results. The caller evaluates the expressions, and matches the regular expression
+//! that finds the script name.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -33,9 +33,9 @@ pub fn hides(name: &[u8]) -> bool {
 /// A parameter set by a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParamValue {
-    /// Its name, in the spelling of variables.
+    /// The name, in the spelling of variables.
     pub name: Box<[u8]>,
-    /// Its value; not empty.
+    /// The value; not empty.
     pub value: Vec<u8>,
 }
 
@@ -56,7 +56,7 @@ pub struct ScriptPath {
     pub path_info: Vec<u8>,
 }
 
-/// Everything that the parameters are built from.
+/// The data from which the parameters are built.
 #[derive(Debug, Clone)]
 pub struct FcgiRequest<'a> {
     /// The request head.

@@ -1,4 +1,4 @@
-//! Builds response heads from an application's output (RFC 3875, 6): header fields as in HTTP, with `Status` in place of the status
+//! Builds response heads from an application's output (RFC 3875, 6): header fields as in HTTP, with `Status` instead of the status
 //! line.
 
 use http::{BodyLength, ErrorKind, Head, KnownName, Method, Name, ParseError, ParseOptions, ParseStatus};
@@ -22,7 +22,7 @@ impl Gathered {
         self.head.shrink(4096);
     }
 
-    /// Takes more output. Returns, once the head is complete, how many bytes of `piece` follow it.
+    /// Takes more output. Once the head is complete, returns how many bytes of `piece` follow it.
     pub(crate) fn take(&mut self, piece: &[u8], options: &ParseOptions) -> Result<Option<usize>, ErrorKind> {
         if self.text.is_empty() {
             self.text.extend_from_slice(STATUS_LINE);
@@ -40,8 +40,8 @@ impl Gathered {
     }
 }
 
-/// Sets the status from the fields and returns how the body ends. A Content-Length is that of the body; chunked bodies are decoded
-/// here.
+/// Sets the status from the fields and returns how the body ends. A Content-Length is that of the body. This crate decodes
+/// chunked bodies.
 ///
 /// # Errors
 /// The status is invalid, or that of an interim response.

@@ -12,7 +12,7 @@ pub struct StreamKey {
 }
 
 impl StreamKey {
-    /// Returns the slot: small, dense, and reused after the release; an index for the caller's own table.
+    /// Returns the slot, which is small, dense, reused after the release, and can be an index of a table of the caller.
     #[must_use]
     pub fn index(self) -> usize {
         self.slot.into()
@@ -50,15 +50,15 @@ pub(crate) struct RequestStream {
     pub(crate) number: u32,
     pub(crate) method: Method,
     pub(crate) body: BodyProgress,
-    /// Bytes of the body that were reported and not yet consumed.
+    /// The number of bytes of the body that were reported and not yet consumed.
     pub(crate) held: usize,
     /// Whether the request was written completely.
     pub(crate) is_sent: bool,
-    /// Whether it waits for room in the output.
+    /// Whether the stream waits for room in the output.
     pub(crate) waits: bool,
-    /// Whether the application has ended it.
+    /// Whether the application has ended the stream.
     pub(crate) is_ended: bool,
-    /// Whether the caller has released it.
+    /// Whether the caller has released the stream.
     pub(crate) is_released: bool,
 }
 
@@ -76,7 +76,7 @@ impl RequestStream {
         }
     }
 
-    /// Returns whether further output of it is ignored.
+    /// Returns whether further output of the stream is ignored.
     pub(crate) fn is_deaf(&self) -> bool {
         self.is_released || matches!(self.body, BodyProgress::Broken)
     }

@@ -9,8 +9,8 @@ pub enum Refusal<E> {
     /// The section cannot be decoded. This ends the connection, because the compression state of both
     /// sides may differ.
     Coding(E),
-    /// The message is malformed (RFC 9113 section 8.1.1, RFC 9114 section 4.1.2). Its stream is reset,
-    /// or answered if [`Cause::answer`] has a status. The section was decoded to its end.
+    /// The message is malformed (RFC 9113 section 8.1.1, RFC 9114 section 4.1.2). The stream is reset, or the request answered if
+    /// [`Cause::answer`] returns a status. The section was decoded completely.
     Message(Cause),
 }
 
@@ -79,13 +79,13 @@ causes! {
     ConnectionSpecific "connection-specific header field"
     /// `TE` with another value than `trailers`.
     Te "invalid TE"
-    /// A length that is not a number, contradicts another, or does not match the end of the stream.
+    /// A length that is not a number, contradicts another one, or does not match the end of the stream.
     ContentLength "invalid Content-Length"
     /// An invalid `Host`, or several that differ.
     Host "invalid Host"
     /// A status below 100, or not of three digits.
     Status "invalid status"
-    /// 101, which only HTTP/1 has.
+    /// Status 101, which only exists in HTTP/1.
     Switching "101 in HTTP/2"
     /// The stream ends with an interim response.
     InterimEnd "stream ends with an interim response"
@@ -103,7 +103,8 @@ impl Cause {
         CAUSES[self as usize].note();
     }
 
-    /// The status to answer with instead of a reset, as HAProxy does for an invalid start line.
+    /// The status of the response that is sent instead of a reset, if any. HAProxy responds in the same cases: to an invalid start
+    /// line.
     #[must_use]
     pub fn answer(self) -> Option<u16> {
         matches!(self, Cause::Method | Cause::Scheme).then_some(400)

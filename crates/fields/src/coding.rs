@@ -4,15 +4,14 @@ use http::Version;
 
 use crate::name::FieldName;
 
-/// A string or integer that cannot be decoded. The error of a whole section belongs to its
-/// [`FieldSource`].
+/// An error in a string or integer. Errors of a whole section have the type [`FieldSource::Error`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CodingError {
     /// The input ends within an integer or a string.
     Truncated,
     /// An integer above [`crate::integer::MAX`], or one padded with too many bytes.
     Integer,
-    /// The Huffman code of EOS within a string.
+    /// A string contains the Huffman code of EOS.
     Huffman,
     /// Huffman padding longer than seven bits, or with a zero bit.
     Padding,
@@ -34,15 +33,14 @@ impl CodingError {
 /// One decoded field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field<'a> {
-    /// Its name.
+    /// The name of the field.
     pub name: FieldName<'a>,
-    /// Its value, any bytes.
+    /// The value of the field, which may contain any bytes.
     pub value: &'a [u8],
-    /// The value is known to contain no CR, LF or NUL ([`http::is_line`]), for example because its
-    /// table entry was checked before. `false` means unchecked.
+    /// Whether the value is known to contain no CR, LF or NUL ([`http::is_line`]), for example because the table entry was checked
+    /// before. `false` means that it was not checked.
     pub sound: bool,
-    /// Intermediaries must not add the field to a table either (RFC 7541 section 7.1.3, RFC 9204
-    /// section 7.1.3).
+    /// Whether intermediaries are also forbidden to add the field to a table (RFC 7541 section 7.1.3, RFC 9204 section 7.1.3).
     pub never_indexed: bool,
 }
 
@@ -51,7 +49,7 @@ pub trait FieldSource {
     /// The reason why a section cannot be decoded.
     type Error;
 
-    /// The version of the messages that are coded in this way.
+    /// The version of messages with this encoding.
     const VERSION: Version;
 
     /// Decodes the section and passes each field, in order, to `each`. After `each` has returned
@@ -67,6 +65,6 @@ pub trait FieldSink {
     /// Appends a field. Its name is written in lower case.
     fn field(&mut self, name: FieldName<'_>, value: &[u8]);
 
-    /// Appends a field that no table may hold, neither here nor at later hops.
+    /// Appends a field that must not be added to any table, neither here nor at later hops.
     fn secret(&mut self, name: FieldName<'_>, value: &[u8]);
 }

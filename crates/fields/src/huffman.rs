@@ -19,24 +19,24 @@ const LENGTHS: [u8; 257] = [
     30,
 ];
 
-/// Bits looked at in one go: two short codes, or one longer.
+/// The number of bits that are looked up at once: two short codes, or one longer code.
 const WIDTH: u32 = 11;
 const LONGEST: usize = 30;
 const END: u16 = 256;
 
-/// The symbols that the next [`WIDTH`] bits begin with, one or two, and the bits of the first and of both. Zero bits mean a longer
-/// code.
+/// The one or two symbols with which the next [`WIDTH`] bits begin, the number of bits of the first, and that of both. Zero bits
+/// mean that the code is longer.
 #[derive(Clone, Copy)]
 struct Step {
     symbols: [u8; 2],
     first: u8,
-    /// Bits of all symbols; the highest bit is set if there are two.
+    /// The number of bits of all symbols; the highest bit is set if there are two symbols.
     both: u8,
 }
 
 const TWO: u8 = 0x80;
 
-/// The code in canonical order, by lengths: codes are left-aligned in 32 bits.
+/// The code in canonical order, by length. Codes are left-aligned in 32 bits.
 struct Canonical {
     /// Symbols in the order of their codes.
     symbols: [u16; 257],
@@ -49,7 +49,7 @@ const CANONICAL: Canonical = {
     let mut made = Canonical { symbols: [0; 257], first: [0; LONGEST + 2], index: [0; LONGEST + 2] };
     let (mut length, mut code, mut at) = (1, 0u64, 0);
     while length <= LONGEST + 1 {
-        // All ones, and one more, behind the last code: nothing is as large.
+        // The entry after the last code is all ones plus one, so that no value reaches it.
         made.first[length] = if code > u32::MAX as u64 { u32::MAX } else { code as u32 };
         made.index[length] = at as u16;
         let mut symbol = 0;

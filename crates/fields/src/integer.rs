@@ -2,14 +2,13 @@
 
 use crate::coding::CodingError;
 
-/// The largest integer that [`take`] accepts: more than any length or index of a section that fits
-/// into memory.
+/// The largest integer that [`take`] accepts: larger than any length or index in a section that fits into memory.
 pub const MAX: usize = 1 << 28;
 
-/// Takes an integer that starts in `first`, the byte before `rest`. `mask` has the bits of `first` that belong to it.
+/// Takes an integer that starts in `first`, the byte before `rest`. `mask` selects the bits of `first` that belong to the integer.
 ///
 /// # Errors
-/// `rest` ends within the integer, or it is larger than [`MAX`].
+/// `rest` ends within the integer, or the integer is larger than [`MAX`].
 #[inline(always)]
 pub fn take(first: u8, mask: u8, rest: &mut &[u8]) -> Result<usize, CodingError> {
     let prefix = first & mask;
@@ -22,7 +21,7 @@ fn long(mask: u8, rest: &mut &[u8]) -> Result<usize, CodingError> {
     loop {
         let (&byte, left) = rest.split_first().ok_or(CodingError::Truncated)?;
         *rest = left;
-        // Four bytes reach MAX. A fifth may follow if it adds nothing.
+        // Four bytes suffice for `MAX`. A fifth is allowed if it adds nothing.
         if shift > 28 {
             return Err(CodingError::Integer);
         }
@@ -37,8 +36,7 @@ fn long(mask: u8, rest: &mut &[u8]) -> Result<usize, CodingError> {
     }
 }
 
-/// Appends an integer. `mask` has the bits of the first byte that belong to it, and `first` the bits
-/// above them.
+/// Appends an integer. `mask` selects the bits of the first byte that belong to the integer; `first` contains the bits above them.
 #[inline(always)]
 pub fn put(value: usize, mask: u8, first: u8, out: &mut Vec<u8>) {
     if value < mask as usize {

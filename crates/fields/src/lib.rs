@@ -1,13 +1,12 @@
 //! Header fields of multiplexed HTTP: the rules that HTTP/2 and HTTP/3 share.
 //!
-//! [`read_request`], [`read_response`] and [`read_trailers`] turn decoded field sections into an
-//! [`http::Head`] and refuse every message that an HTTP/1 server could read differently (RFC 9113
-//! section 8, RFC 9114 section 4, RFC 8441). [`write_request`], [`write_response`] and
-//! [`write_trailers`] do the reverse. A [`FieldSource`] decodes the section and a [`FieldSink`] encodes
-//! it, so this crate does not depend on a particular header compression. [`huffman`], [`integer`] and
-//! [`string`] are the primitives that HPACK (RFC 7541) and QPACK (RFC 9204) have in common.
+//! [`read_request`], [`read_response`] and [`read_trailers`] turn decoded field sections into an [`http::Head`] and refuse every
+//! message that an HTTP/1 server could interpret differently (RFC 9113 section 8, RFC 9114 section 4, RFC 8441). [`write_request`],
+//! [`write_response`] and [`write_trailers`] do the reverse. A [`FieldSource`] decodes the section and a [`FieldSink`] encodes it,
+//! so this crate does not depend on a particular header compression. [`huffman`], [`integer`] and [`string`] are the primitives
+//! that HPACK (RFC 7541) and QPACK (RFC 9204) have in common.
 //!
-//! No I/O, no frames, no connection state. Caller: `h2`.
+//! This crate has no I/O, frames or connection state. Caller: `h2`.
 
 #![forbid(unsafe_code)]
 
@@ -36,14 +35,14 @@ pub use write::{Scheme, is_extended_connect, write_request, write_response, writ
 /// Limits and options for messages that are read.
 #[derive(Debug, Clone)]
 pub struct Rules {
-    /// Maximum bytes of all names and values of a section. Each field counts four bytes more, the
-    /// punctuation of an HTTP/1 field line.
+    /// Maximum total size of the names and values of a section, in bytes. Four bytes are added for each field: the punctuation of
+    /// an HTTP/1 field line.
     pub max_bytes: usize,
-    /// Maximum number of fields without pseudo-fields. Every `cookie` field counts.
+    /// Maximum number of fields, without pseudo-fields. Each `cookie` field counts.
     pub max_fields: usize,
-    /// Accepts a fragment in the path, the only violation listed for `option
-    /// accept-unsafe-violations-in-http-request` that applies here.
+    /// Whether to accept a fragment in the path, the only violation listed for `option accept-unsafe-violations-in-http-request`
+    /// that is relevant here.
     pub relaxed: bool,
-    /// Accepts extended CONNECT (RFC 8441, RFC 9220). Our SETTINGS enabled it.
+    /// Whether to accept extended CONNECT (RFC 8441, RFC 9220), which the SETTINGS of this side enabled.
     pub connect_protocol: bool,
 }

@@ -1,19 +1,18 @@
-//! A memo of Huffman strings that were decoded recently.
+//! A cache of recently decoded Huffman strings.
 //!
-//! Many servers, such as nginx, do not index: they repeat the same date, content type and server name
-//! as literals in each response. Comparing a code with a remembered one costs a tenth of decoding
-//! it. Only for responses: timing could reveal to one client of a shared connection the fields of another.
+//! Many servers, such as nginx, do not use the dynamic table: they repeat the same date, content type and server name as literals
+//! in each response. Comparing a code with a cached one costs a tenth of decoding it. The cache is used for responses only: with
+//! requests, timing could reveal the fields of one client of a shared connection to another client.
 
 use crate::coding::CodingError;
 use crate::huffman;
 
-/// Strings that are remembered; a power of two.
+/// The number of cached strings; a power of two.
 const SLOTS: usize = 16;
-/// The longest code that is remembered, in bytes, and the longest string it can decode to: the
-/// shortest symbol has five bits.
+/// The maximum length in bytes of a cached code, and of the string that it decodes to: the shortest symbol has five bits.
 const CODED: usize = 48;
 const PLAIN: usize = CODED * 8 / 5;
-/// Shorter codes are decoded just as fast.
+/// Shorter codes are not cached, because decoding them is just as fast.
 const SHORT: usize = 4;
 
 #[derive(Debug, Clone, Copy)]
@@ -29,10 +28,10 @@ struct Slot {
 pub struct Memo(Vec<Slot>);
 
 impl Memo {
-    /// As [`huffman::decode`].
+    /// Like [`huffman::decode`].
     ///
     /// # Errors
-    /// As [`huffman::decode`].
+    /// The errors of [`huffman::decode`].
     pub fn decode(&mut self, coded: &[u8], out: &mut Vec<u8>) -> Result<(), CodingError> {
         if !(SHORT..=CODED).contains(&coded.len()) {
             return huffman::decode(coded, out);
@@ -61,8 +60,8 @@ impl Memo {
     }
 }
 
-/// The slot of a code of at least [`SHORT`] bytes. It depends on both ends and the length, because
-/// values of one field differ little.
+/// The slot of a code of at least [`SHORT`] bytes. It depends on both ends and the length, because values of the same field differ
+/// only slightly.
 fn place(coded: &[u8]) -> usize {
     let ends = |bytes: Option<&[u8; SHORT]>| u32::from_le_bytes(bytes.copied().unwrap_or_default());
     let mixed = ends(coded.first_chunk()) ^ ends(coded.last_chunk()).rotate_left(13) ^ coded.len() as u32;
@@ -76,7 +75,7 @@ mod tests {
     #[test]
     fn repeated_strings_decode_to_the_same_bytes() {
         let mut random = fastrand::Rng::with_seed(11);
-        // Few enough to repeat, too many to fit in the memo. Some are invalid.
+        // Few enough strings to repeat, but too many to fit into the cache. Some are invalid.
         let codes: Vec<Vec<u8>> =
             (0..40).map(|_| (0..random.usize(..60)).map(|_| random.u8(..0xf8)).collect()).collect();
         let mut memo = Memo::default();

@@ -41,7 +41,7 @@ const PSEUDO: [Pseudo; 6] =
     [Pseudo::Method, Pseudo::Scheme, Pseudo::Authority, Pseudo::Path, Pseudo::Status, Pseudo::Protocol];
 
 impl Pseudo {
-    /// Its name with the colon.
+    /// The name, including the colon.
     #[must_use]
     pub fn text(self) -> &'static [u8] {
         match self {
@@ -92,7 +92,7 @@ impl NameKind {
         }
     }
 
-    /// The name, which for [`NameKind::Other`] is `bytes`.
+    /// The name. For [`NameKind::Other`], it consists of `bytes`.
     #[inline(always)]
     #[must_use]
     pub fn name<'a>(self, bytes: &'a [u8]) -> FieldName<'a> {

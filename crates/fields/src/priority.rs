@@ -1,11 +1,11 @@
-//! Priorities (RFC 9218 section 4), as the `priority` field and PRIORITY_UPDATE frames spell them.
+//! Priorities (RFC 9218 section 4), in the syntax of the `priority` field and of PRIORITY_UPDATE frames.
 
-/// The priority of a response among those of its connection.
+/// The priority of a response relative to the others on its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Priority {
     /// 0 to 7. Smaller is more urgent.
     pub urgency: u8,
-    /// Whether the client can use parts of the response before its end.
+    /// Whether the client can use parts of the response before the end.
     pub incremental: bool,
 }
 
@@ -22,7 +22,7 @@ impl Priority {
         let mut priority = Priority::default();
         for member in text.split(|b| *b == b',') {
             let member = member.trim_ascii();
-            // Parameters follow a semicolon. None is defined.
+            // Parameters follow a semicolon; none are defined.
             match member.split(|b| *b == b';').next().unwrap_or_default().trim_ascii() {
                 [b'u', b'=', urgency @ b'0'..=b'7'] => priority.urgency = urgency - b'0',
                 b"i" | b"i=?1" => priority.incremental = true,

@@ -6,9 +6,8 @@ use crate::coding::{Field, FieldSource};
 use crate::name::{FieldName, Pseudo};
 use crate::{Cause, Refusal, Rules};
 
-/// Decodes a section within the limits of `rules`. `pseudo` gets the pseudo-fields, at most one of
-/// each and before all others, which `field` gets. After the first error, decoding continues without
-/// them.
+/// Decodes a section within the limits of `rules`. `pseudo` is called for the pseudo-fields, each at most once and before all other
+/// fields, and `field` for the other fields. After the first error, decoding continues without these calls.
 pub(crate) fn section<S: FieldSource, T>(
     source: S,
     rules: &Rules,
@@ -32,7 +31,7 @@ pub(crate) fn section<S: FieldSource, T>(
     cause.map_or(Ok(()), |cause| Err(cause.into()))
 }
 
-/// The remaining budget. It is charged before anything is stored.
+/// The remaining budget. Each field is charged before it is stored.
 struct Limits {
     bytes: usize,
     fields: usize,
@@ -88,8 +87,7 @@ pub(crate) fn push(head: &mut Head, field: &Field<'_>) -> Result<(), Cause> {
     }
 }
 
-/// The value without the whitespace around it. RFC 9113 section 8.2.1 would refuse such a value;
-/// HAProxy trims it.
+/// The value without surrounding whitespace. RFC 9113 section 8.2.1 would refuse such a value; HAProxy trims it.
 #[inline(always)]
 pub(crate) fn trim(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = value {

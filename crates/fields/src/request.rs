@@ -8,34 +8,31 @@ use crate::priority::Priority;
 use crate::read::{self, is_connection_specific, push, trim};
 use crate::{Cause, Refusal, Rules};
 
-/// Properties of a request that its head does not have.
+/// Properties of a request that are not in its head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Request {
-    /// An extended CONNECT (RFC 8441), which the head represents as an HTTP/1 upgrade.
+    /// Whether the request is an extended CONNECT (RFC 8441), which the head represents as an HTTP/1 upgrade.
     pub protocol: bool,
-    /// Its `priority` field.
+    /// The `priority` field.
     pub priority: Option<Priority>,
 }
 
-/// Reads the field section of a request into `head` and replaces its content. `end_stream`: the
-/// stream ends with the section.
+/// Reads the field section of a request into `head` and replaces its content. `end_stream` means that the stream ends with the
+/// section.
 ///
-/// - The version is [`FieldSource::VERSION`]. With `:authority` the target has absolute form, as the
-///   `url` fetch shows it; HTTP/1 servers get only the path if the scheme is http or https
-///   ([`Head::plain_target`]). `Host` is set from `:authority` and replaces one that was received.
-///   Without `:authority` the target is the path, and `Host` is unchanged.
+/// - The version is [`FieldSource::VERSION`]. With `:authority`, the target has absolute form, as the `url` fetch shows it; HTTP/1
+///   servers get only the path if the scheme is http or https ([`Head::plain_target`]). `Host` is set from `:authority` and
+///   replaces a received one. Without `:authority`, the target is the path, and `Host` is unchanged.
 /// - A default port is removed from both, as in HTTP/1.
 /// - Several `cookie` fields are joined into one.
-/// - [`Head::request_body`] is the announced length, nothing if the stream ends here, or otherwise
-///   [`http::BodyLength::UntilClose`], meaning the end of the stream. CONNECT has no body: data that
-///   follow belong to the tunnel.
-/// - An extended CONNECT becomes GET with `Upgrade: <protocol>` and `Connection: upgrade`, without
-///   `Sec-WebSocket-Key`: the HTTP/1 side adds a key and checks the response to it. The response to
-///   the client is written as 200 ([`crate::write_response`]).
+/// - [`Head::request_body`] is the announced length, nothing if the stream ends with this section, or otherwise
+///   [`http::BodyLength::UntilClose`], which stands for the end of the stream. CONNECT has no body: the data that follows belongs
+///   to the tunnel.
+/// - An extended CONNECT becomes GET with `Upgrade: <protocol>` and `Connection: upgrade`, without `Sec-WebSocket-Key`: the HTTP/1
+///   side adds a key and checks the response to it. The response to the client is written as 200 ([`crate::write_response`]).
 ///
 /// # Errors
-/// [`Refusal::Coding`] if the section cannot be decoded, [`Refusal::Message`] if the request is
-/// malformed.
+/// [`Refusal::Coding`] if the section cannot be decoded, [`Refusal::Message`] if the request is malformed.
 pub fn read_request<S: FieldSource>(
     source: S,
     end_stream: bool,
@@ -63,7 +60,7 @@ struct PseudoFields {
 struct RequestState {
     /// Whether the start line is complete, so that regular fields follow.
     started: bool,
-    /// `cookie` fields that are not joined yet.
+    /// The number of `cookie` fields that are not joined yet.
     cookies: u32,
     request: Request,
 }
@@ -114,7 +111,7 @@ impl RequestReader<'_> {
         push(self.head, field)
     }
 
-    /// `Host`: ignored if there is an `:authority` (RFC 9113 section 8.3.1). Several must be equal.
+    /// Handles `Host`, which is ignored if there is an `:authority` (RFC 9113 section 8.3.1). Several `Host` fields must be equal.
     fn host(&mut self, field: &Field<'_>) -> Result<(), Cause> {
         let value = trim(field.value);
         if self.parts.authority.is_some() {
@@ -123,14 +120,14 @@ impl RequestReader<'_> {
         if let Some(first) = self.head.get_known(KnownName::Host) {
             return if http::eq_ignore_case(first, value) { Ok(()) } else { Err(Cause::Host) };
         }
-        // An HTTP/2 server gets it as `:authority`.
+        // An HTTP/2 server receives the value as `:authority`.
         if !value.is_empty() && !is_authority(value) {
             return Err(Cause::Host);
         }
         push(self.head, field)
     }
 
-    /// Builds the start line from the pseudo-fields, which are complete.
+    /// Builds the start line from the complete pseudo-fields.
     #[inline(never)]
     fn start(&mut self) -> Result<(), Cause> {
         self.state.started = true;
@@ -181,7 +178,8 @@ impl RequestReader<'_> {
         Ok(())
     }
 
-    /// Returns whether the path is the asterisk, which only OPTIONS may have. Bytes above 127 pass, as in HAProxy.
+    /// Checks the path, and returns whether it is an asterisk, which is only allowed with OPTIONS. Bytes above 127 are accepted, as
+    /// in HAProxy.
     fn check_path(&self, path: StartLineRoom) -> Result<bool, Cause> {
         let bytes = self.head.part(path);
         if bytes == b"*" && self.head.method_id() == Method::Options {
@@ -203,7 +201,7 @@ impl RequestReader<'_> {
         Ok(false)
     }
 
-    /// CONNECT: host and port, and nothing else (RFC 9113 section 8.5).
+    /// Handles CONNECT, which has only a host and a port (RFC 9113 section 8.5).
     fn tunnel(&mut self, authority: StartLineRoom) -> Result<(), Cause> {
         let whole = self.head.part(authority);
         let (_, port) = uri::split_port(whole);
@@ -240,8 +238,8 @@ impl RequestReader<'_> {
     }
 }
 
-/// Returns whether the bytes are a host, with or without a port, and cannot be read in another way: what one reader takes for the
-/// port, another might take for part of the host.
+/// Returns whether the bytes are a host, with or without a port, and are unambiguous: no other parser could take part of the host
+/// for the port, or the reverse.
 fn is_authority(whole: &[u8]) -> bool {
     let (host, _) = uri::split_port(whole);
     let is_alone = !host.is_empty() && (host[0] == b'[' || !host.contains(&b':'));

@@ -8,17 +8,16 @@ use crate::name::{FieldName, Pseudo};
 use crate::read::{self, is_connection_specific, push};
 use crate::{Cause, Refusal, Rules};
 
-/// Reads the field section of a response into `head` and replaces its content. Each interim response
-/// (1xx) is a section. `end_stream`: the stream ends with the section.
+/// Reads the field section of a response into `head` and replaces its content. Each interim response (1xx) is a separate section.
+/// `end_stream` means that the stream ends with the section.
 ///
-/// The version is [`FieldSource::VERSION`]. [`Head::response_body`] is the announced length, nothing
-/// if the stream ends here, or otherwise [`http::BodyLength::UntilClose`], meaning the end of the
-/// stream. A response with a positive length that ends with its head is complete for HEAD and 304, and
-/// truncated otherwise. The caller checks that, because only it has the request.
+/// The version is [`FieldSource::VERSION`]. [`Head::response_body`] is the announced length, nothing if the stream ends with this
+/// section, or otherwise [`http::BodyLength::UntilClose`], which stands for the end of the stream. A response that ends with the
+/// head despite a positive length is complete for HEAD and 304, and truncated otherwise. Only the caller knows the request, so it
+/// has to check this.
 ///
 /// # Errors
-/// [`Refusal::Coding`] if the section cannot be decoded, [`Refusal::Message`] if the response is
-/// malformed.
+/// [`Refusal::Coding`] if the section cannot be decoded, [`Refusal::Message`] if the response is malformed.
 pub fn read_response<S: FieldSource>(
     source: S,
     end_stream: bool,
@@ -94,7 +93,7 @@ fn trailer(head: &mut &mut Head, field: &Field<'_>) -> Result<(), Cause> {
     push(head, field)
 }
 
-/// Returns whether trailers may have this field. Fields for framing, routing and the connection may not occur, as in HAProxy.
+/// Returns whether this field is allowed in trailers. As in HAProxy, fields for framing, routing and the connection are not.
 #[inline(always)]
 pub(crate) fn may_trail(name: KnownName) -> bool {
     let framing = matches!(name, KnownName::ContentLength | KnownName::Host | KnownName::Te);

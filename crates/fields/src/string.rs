@@ -7,14 +7,14 @@ use crate::{huffman, integer};
 /// A decoded string.
 #[derive(Debug, Clone, Copy)]
 pub enum Text<'a> {
-    /// It is part of the input.
+    /// The string is part of the input.
     Raw(&'a [u8]),
-    /// It was decoded into the scratch buffer, at this start and end.
+    /// The string was decoded into the scratch buffer, at this start and end.
     Decoded(usize, usize),
 }
 
 impl<'a> Text<'a> {
-    /// Its bytes. `scratch` is the buffer given to [`take`].
+    /// The bytes of the string. `scratch` is the buffer passed to [`take`].
     #[inline(always)]
     #[must_use]
     pub fn bytes(self, scratch: &'a [u8]) -> &'a [u8] {
@@ -25,8 +25,8 @@ impl<'a> Text<'a> {
     }
 }
 
-/// Takes a string from `rest`. `first` is the byte before it: the bits in `mask` begin the length, and the bit above them is
-/// the Huffman flag. A Huffman string is decoded into `scratch`, with the help of `memo` if there is one.
+/// Takes a string from `rest`. `first` is the preceding byte: the bits in `mask` are the start of the length, and the bit above
+/// them is the Huffman flag. A Huffman string is decoded into `scratch`, using `memo` if there is one.
 ///
 /// # Errors
 /// The length or the Huffman code is invalid, or the string is longer than `rest`.
@@ -52,8 +52,8 @@ pub fn take<'a>(
     Ok(Text::Decoded(start, scratch.len()))
 }
 
-/// Appends a string without Huffman coding. `mask` has the bits of its first byte that hold the
-/// length, and `first` the bits above them.
+/// Appends a string without Huffman coding. `mask` selects the bits of the first byte that hold the length; `first` contains the
+/// bits above them.
 #[inline(always)]
 pub fn put(bytes: &[u8], mask: u8, first: u8, out: &mut Vec<u8>) {
     integer::put(bytes.len(), mask, first, out);
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn raw_and_huffman_strings_of_any_prefix_are_read() {
-        // `www` in the Huffman code, behind the prefixes of HPACK (7 bits) and QPACK (5 and 3 bits).
+        // The Huffman code of `www`, after the prefixes of HPACK (7 bits) and QPACK (5 and 3 bits).
         for (mask, flag) in [(0x7f, 0x80), (0x1f, 0x20), (0x07, 0x08)] {
             for (first, string, text) in [(0, &b"abc"[..], b"abc"), (flag, &[0xf1, 0xe3, 0xc7][..], b"www")] {
                 let (mut scratch, mut memo) = (b"before".to_vec(), None);

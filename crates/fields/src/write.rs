@@ -1,7 +1,7 @@
-//! From heads to field sections (RFC 9113 section 8.3, RFC 9114 section 4.3).
+//! Writes heads as field sections (RFC 9113 section 8.3, RFC 9114 section 4.3).
 //!
-//! Fields about an HTTP/1 connection are left out, and names are written in lower case. Heads that a
-//! section cannot express were refused earlier.
+//! Fields about an HTTP/1 connection are omitted, and names are written in lower case. Heads that cannot be expressed as a section
+//! were refused earlier.
 
 use http::{Head, KnownName, Method, list_values, uri};
 
@@ -28,8 +28,8 @@ impl Scheme {
     }
 }
 
-/// Whether a request is written as an extended CONNECT (RFC 8441, RFC 9220), which is the case for
-/// upgrades. The peer must have enabled it with SETTINGS_ENABLE_CONNECT_PROTOCOL.
+/// Whether a request is written as an extended CONNECT (RFC 8441, RFC 9220). This is the case for upgrades. The peer must have
+/// enabled it with SETTINGS_ENABLE_CONNECT_PROTOCOL.
 #[must_use]
 pub fn is_extended_connect(head: &Head) -> bool {
     head.has_upgrade()
@@ -84,7 +84,7 @@ impl<'a> Target<'a> {
         }
         let split = uri::split(target);
         if split.form != uri::TargetForm::Absolute {
-            // A form that only CONNECT may have.
+            // This form is only allowed for CONNECT.
             return Target { scheme: scheme.text(), authority: None, path: b"/", query: false };
         }
         let authority = Some(split.host_port()).filter(|authority| !authority.is_empty());
@@ -95,13 +95,13 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Writes the fields of a request except `Host`, which became `:authority`.
+/// Writes the fields of a request except `Host`, which was written as `:authority`.
 fn write_fields(sink: &mut impl FieldSink, head: &Head) {
     let upgrades = head.has_upgrade();
     for line in head.lines() {
         match line.known {
             KnownName::Host | KnownName::Http2Settings => continue,
-            // Only HTTP/1 has it (RFC 8441 section 5).
+            // The field only exists in HTTP/1 (RFC 8441 section 5).
             KnownName::SecWebsocketKey if upgrades => continue,
             KnownName::Te if line.value != b"trailers" => continue,
             known if is_connection_specific(known) => continue,
@@ -123,10 +123,10 @@ fn write_line(sink: &mut impl FieldSink, line: &http::HeaderLine<'_>) {
     }
 }
 
-/// Writes a response, interim or final.
+/// Writes an interim or final response.
 ///
-/// 101 answers an upgrade, which was an extended CONNECT: it is written as 200, without
-/// `Sec-WebSocket-Accept`. The caller must not pass a 101 for another request.
+/// A 101 is the answer to an upgrade, which was an extended CONNECT, and is written as 200 without `Sec-WebSocket-Accept`. The
+/// caller must not pass a 101 for any other request.
 pub fn write_response(sink: &mut impl FieldSink, head: &Head) {
     let switched = head.status() == 101;
     let status = if switched { 200 } else { head.status().min(999) };

@@ -1,7 +1,6 @@
-//! Requests: the reason for refusal, or the HTTP/1 head that a server gets.
+//! Requests: the reason for refusal, or the HTTP/1 head that a server receives.
 //!
-//! Every row was compared with HAProxy 3.5 over HTTP/2. Rows that HAProxy accepts and this crate
-//! refuses have a comment.
+//! Every row was compared with HAProxy 3.5 over HTTP/2. A comment marks the rows that HAProxy accepts and this crate refuses.
 
 #![allow(clippy::type_complexity, reason = "tables of cases")]
 
@@ -98,7 +97,7 @@ fn pseudo_fields_become_the_request_line_and_host() {
         (b"GET",     b"h:p",   b"h",        b"/",     Err(Scheme)),
         (b"GET",     b"http://localhost/?", b"h", b"/", Err(Scheme)),
         (b"GET",     b"http\r\nx", b"h",    b"/",     Err(Scheme)),
-        // HAProxy looks at the scheme only where there is an authority.
+        // HAProxy checks the scheme only if there is an authority.
         (b"GET",     b"h/",    b"-",        b"/",     Err(Scheme)),
         // Authorities.
         (b"GET",     b"https", b"u@h",      b"/",     Err(Authority)),
@@ -137,9 +136,9 @@ fn pseudo_fields_become_the_request_line_and_host() {
         (b"GET",     b"https", b"h",        b"/ HTTP/1.1\r\nx: y", Err(Path)),
         (b"GET",     b"https", b"h",        b"/\xe9\n", Err(Path)),
         (b"GET",     b"https", b"h",        b"/a#b",  Err(Fragment)),
-        // HAProxy turns it into a slash.
+        // HAProxy converts it to a slash.
         (b"GET",     b"https", b"h",        b"*",     Err(Path)),
-        // CONNECT, which has only the authority.
+        // CONNECT, which only has an authority.
         (b"CONNECT", b"-",     b"h:443",    b"-",     Ok("CONNECT h:443 HTTP/1.1|host: h:443")),
         (b"CONNECT", b"-",     b"[::1]:1",  b"-",     Ok("CONNECT [::1]:1 HTTP/1.1|host: [::1]:1")),
         (b"CONNECT", b"-",     b"-",        b"-",     Err(PseudoSet)),
@@ -220,7 +219,7 @@ fn fields_pass_or_are_refused() {
         (b"accept",            b"a\nb",           Err(Value)),
         (b"cookie",            b"a\nb",           Err(Value)),
         (b"host",              b"a\nb",           Err(Value)),
-        // Fields that concern an HTTP/1 connection or frame its messages.
+        // Fields that concern an HTTP/1 connection, or the framing of messages.
         (b"connection",        b"close",          Err(ConnectionSpecific)),
         (b"connection",        b"x",              Err(ConnectionSpecific)),
         (b"keep-alive",        b"1",              Err(ConnectionSpecific)),
@@ -301,7 +300,7 @@ fn host_is_used_without_authority() {
         (&["a:b"],     Err(Host)),
         (&["a:1:2"],   Err(Host)),
         (&[":1"],      Err(Host)),
-        // HAProxy takes the first.
+        // HAProxy uses the first.
         (&["a", "b"],  Err(Host)),
     ];
     for (hosts, outcome) in rows {
@@ -324,7 +323,7 @@ fn an_extended_connect_becomes_an_upgrade() {
         (connect(b"https", b"h", b"-"),     b"websocket", Err(PseudoSet)),
         (connect(b"https", b"-", b"/"),     b"websocket", Err(PseudoSet)),
         (usual(),                           b"websocket", Err(PseudoSet)),
-        // HAProxy writes the value as it is, or nothing if it is empty.
+        // HAProxy writes the value unchanged, or nothing if it is empty.
         (connect(b"https", b"h", b"/"),     b"",          Err(Protocol)),
         (connect(b"https", b"h", b"/"),     b"a, b",      Err(Protocol)),
         (connect(b"http", b"h", b"/"),      b"h2c",       Err(Protocol)),

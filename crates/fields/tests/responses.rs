@@ -1,6 +1,6 @@
-//! Responses and trailers as HTTP/1 gets them, and HTTP/1 heads as field sections.
+//! Responses and trailers as HTTP/1 clients receive them, and HTTP/1 heads as field sections.
 //!
-//! Every row was compared with HAProxy 3.5 over HTTP/2, which refuses the same or less.
+//! Every row was compared with HAProxy 3.5 over HTTP/2, which refuses the same messages or fewer.
 
 #![allow(clippy::type_complexity, reason = "tables of cases")]
 
@@ -218,7 +218,7 @@ fn a_multiplexed_request_is_written_unchanged() {
     let mut out = Written::default();
     write_request(&mut out, &head, Scheme::Http);
     assert_eq!(out.pairs(), fields);
-    // Rules that change `Host` change the authority.
+    // If rules change `Host`, the authority changes as well.
     head.set(&http::Name::new(b"host"), b"other");
     let mut out = Written::default();
     write_request(&mut out, &head, Scheme::Http);

@@ -1,7 +1,7 @@
 //! The HTTP/2 statistics, named as in HAProxy's `show stat`.
 
-/// Counters since they were last taken. The caller sums them, and tracks the number of open connections and streams
-/// (`h2_open_connections`, `h2_backend_open_streams`) itself.
+/// The counters since they were last taken. The caller sums them, and itself tracks the number of open connections and streams
+/// (`h2_open_connections`, `h2_backend_open_streams`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// `h2_headers_rcvd`.

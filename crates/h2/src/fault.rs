@@ -79,14 +79,14 @@ impl Breach {
     }
 }
 
-/// A window reduced by SETTINGS: allowed, but counted as a glitch.
+/// Counts reductions of a window by SETTINGS, which are allowed but glitches.
 pub(crate) static SHRUNK: EventCounter = event_counter!(Glitch, "settings_end()", "SETTINGS reduces windows");
 
-/// A request reset by its client, also counted as a glitch.
+/// Counts requests reset by their client, which are also glitches.
 pub(crate) static GIVEN_UP: EventCounter =
     event_counter!(Glitch, "reset_frame()", "a client resets its request");
 
-/// A header block in many pieces, also counted as a glitch.
+/// Counts header blocks in many pieces, which are also glitches.
 pub(crate) static PIECES: EventCounter =
     event_counter!(Glitch, "continuation_frame()", "a header block comes in many frames");
 
@@ -108,7 +108,7 @@ impl Reason {
         }
     }
 
-    /// The error code to send. For a malformed message that is PROTOCOL_ERROR (RFC 9113 section 8.1.1).
+    /// The error code to send: PROTOCOL_ERROR for a malformed message (RFC 9113 section 8.1.1).
     #[must_use]
     pub fn code(self) -> Code {
         match self {
@@ -127,7 +127,7 @@ impl Reason {
     }
 }
 
-/// The connection is over and receives nothing more. The caller should still send the output, which ends with a GOAWAY, and then
+/// The connection is over and cannot receive any more. The caller should still send the output, which ends with a GOAWAY, and then
 /// close the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closed {

@@ -46,7 +46,7 @@ pub(crate) struct FrameHeader {
     pub(crate) length: usize,
     pub(crate) kind: u8,
     pub(crate) flags: u8,
-    /// Without the reserved bit, which is ignored.
+    /// The stream ID without the reserved bit, which is ignored.
     pub(crate) stream: u32,
 }
 

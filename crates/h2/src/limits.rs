@@ -1,4 +1,4 @@
-//! Limits: the configured ones (`tune.h2.*`), and fixed bounds.
+//! Limits: those of the configuration (`tune.h2.*`), and fixed bounds.
 
 use fields::Rules;
 
@@ -9,33 +9,35 @@ use crate::frame::{MAX_SIZE_DEFAULT, MAX_SIZE_LIMIT};
 pub(crate) const OUTPUT: usize = 64 * 1024;
 /// Payloads up to this size are copied rather than gathered, in bytes.
 pub(crate) const COPIED: usize = 2048;
-/// The maximum that a stream sends in a turn while others of its priority wait, in bytes.
+/// The maximum that a stream sends in a turn while other streams of the same priority wait, in bytes.
 pub(crate) const QUANTUM: usize = 16 * 1024;
-/// With less room than this in the output, no stream is asked to send, in bytes.
+/// The minimum room in the output, in bytes, for a stream to be asked to send.
 pub(crate) const ROOM_MIN: usize = 1024;
-/// The amount of pending responses that the peer triggered but did not read, in bytes, at which reading stops.
+/// The amount of pending responses, in bytes, at which reading stops. It only includes responses that the peer triggered but did
+/// not read.
 pub(crate) const ANSWERS_SOFT: usize = 16 * 1024;
 /// The amount of such responses, in bytes, at which the connection is closed.
 pub(crate) const ANSWERS_HARD: usize = 64 * 1024;
-/// The amount of pending header blocks, in bytes. A server stops reading requests at this point; a client opens no further streams.
+/// The amount of pending header blocks, in bytes, at which a server stops reading requests and a client opens no further streams.
 pub(crate) const HEADS: usize = 64 * 1024;
 /// The maximum number of CONTINUATION frames in a header block.
 pub(crate) const CONTINUATIONS: u32 = 32;
 /// The number of CONTINUATION frames in a block above which they count as a glitch.
 pub(crate) const CONTINUATIONS_PLAIN: u32 = 4;
-/// The number of frames without effect, minus the allowance of each turn, at which the connection is closed.
+/// The number of frames without effect at which the connection is closed. The allowance of each turn is subtracted from the count.
 pub(crate) const WASTE: u32 = 10_000;
 /// The allowance of such frames per turn.
 pub(crate) const WASTE_FORGIVEN: u32 = 32;
 /// Window increments below this many bytes count as frames without effect.
 pub(crate) const INCREMENT_SMALL: u32 = 64;
-/// The maximum of DATA received before the peer must have acknowledged our SETTINGS, in bytes: to send more, it must have seen the
-/// WINDOW_UPDATE that follows them.
+/// The maximum of DATA, in bytes, that may be received before the peer has acknowledged the SETTINGS of this side. To send more,
+/// the peer must have seen the WINDOW_UPDATE that follows them.
 pub(crate) const UNACKNOWLEDGED: u64 = 65_535;
 /// Connection-level credit is returned in batches of this many bytes.
 pub(crate) const CREDIT_BATCH: u32 = 1 << 20;
 
-/// The configuration of connections; shared by all of a `bind` line or server. The defaults are those of HAProxy's manual.
+/// The configuration of connections, shared by all connections of a `bind` line or server. The defaults are those of HAProxy's
+/// manual.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Limits on messages.
@@ -99,14 +101,14 @@ impl Config {
         size.clamp(MAX_SIZE_DEFAULT, MAX_SIZE_LIMIT)
     }
 
-    /// The maximum size of a header block collected from several frames. Fields beyond the limits of a message are only decoded, so
-    /// that the stream can be refused while the connection continues.
+    /// The maximum size of a header block collected from several frames. Fields beyond the limits of a message are decoded but not
+    /// stored, so that the stream can be refused while the connection continues.
     pub(crate) fn max_block(&self) -> usize {
         self.rules.max_bytes.saturating_mul(2).max(MAX_SIZE_DEFAULT as usize)
     }
 }
 
-/// The peer's consumption of its limits.
+/// How much of its limits the peer has used.
 #[derive(Debug, Default)]
 pub(crate) struct UsedLimits {
     pub(crate) glitches: u32,

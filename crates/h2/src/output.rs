@@ -1,7 +1,8 @@
-//! The pending output: an ordered queue of copied bytes and of payloads that are not copied.
+//! The pending output: an ordered queue of copied bytes, and of payloads that are not copied.
 //!
-//! The copied bytes form one buffer, which includes the frame headers of gathered payloads; a gathered payload records its position
-//! in it. The caller has to respect the limit (`room`); responses triggered by the peer are counted separately (`answers`).
+//! The copied bytes form one buffer, which includes the frame headers of gathered payloads. A gathered payload records its position
+//! in this buffer. The caller has to respect the limit (`room`). Responses triggered by the peer are counted separately
+//! (`answers`).
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -11,12 +12,12 @@ use crate::frame::{FrameHeader, HEADER, flag, kind};
 use crate::limits;
 use crate::watch::FrameWatch;
 
-/// A gathered payload, cut into frames of `chunk` bytes with their headers in the copied bytes.
+/// A gathered payload, split into frames of `chunk` bytes. The frame headers are in the copied bytes.
 #[derive(Debug)]
 struct Owned<B> {
     data: B,
     rest: Range<usize>,
-    /// The position in the copied bytes before which the next piece goes, counted from the connection's start.
+    /// The position in the copied bytes at which the next piece is inserted, counted from the start of the connection.
     at: u64,
     /// The rest of the current frame.
     piece: usize,
@@ -33,7 +34,7 @@ pub(crate) struct FrameOutput<B> {
     owned: VecDeque<Owned<B>>,
     /// The pending bytes in `owned`.
     gathered: usize,
-    /// Bytes of responses before and since `mark`; their sum bounds the pending ones.
+    /// Bytes of responses before and since `mark`. Their sum is an upper bound of the pending ones.
     answers: [usize; 2],
     /// Bytes of header blocks, counted in the same way.
     heads: [usize; 2],
@@ -112,13 +113,13 @@ impl<B: AsRef<[u8]>> FrameOutput<B> {
         self.copied.extend_from_slice(&payload);
     }
 
-    /// Appends such a frame, counted as a response triggered by the peer.
+    /// Appends a frame that counts as a response triggered by the peer.
     pub(crate) fn answer<const N: usize>(&mut self, kind: u8, flags: u8, stream: u32, payload: [u8; N]) {
         self.frame(kind, flags, stream, payload);
         self.answers[1] += HEADER + N;
     }
 
-    /// Appends a header block: `block` writes it, then it is cut into frames of at most `max` bytes.
+    /// Appends a header block. `block` writes it, and it is then split into frames of at most `max` bytes.
     pub(crate) fn headers(&mut self, stream: u32, end: bool, max: usize, block: impl FnOnce(&mut Vec<u8>)) {
         let at = self.copied.len();
         self.copied.extend_from_slice(&[0; HEADER]);
@@ -163,7 +164,7 @@ impl<B: AsRef<[u8]>> FrameOutput<B> {
         }
     }
 
-    /// Appends DATA frames of at most `max` bytes each, with their non-empty payload staying in `data`.
+    /// Appends DATA frames of at most `max` bytes each. The payload, which must not be empty, stays in `data`.
     pub(crate) fn gather(&mut self, stream: u32, data: B, range: Range<usize>, end: bool, max: usize) {
         let mut left = range.len();
         let at = self.position + (self.copied.len() - self.start + HEADER) as u64;
@@ -240,7 +241,7 @@ impl<B: AsRef<[u8]>> FrameOutput<B> {
         self.settle();
     }
 
-    /// Moves the remaining bytes to the front when that is cheap, and stops counting sent responses.
+    /// Moves the remaining bytes to the front if that is cheap, and stops counting sent responses.
     fn settle(&mut self) {
         let left = self.copied.len() - self.start;
         if left == 0 {

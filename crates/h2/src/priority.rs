@@ -1,7 +1,7 @@
-//! Send order of streams: RFC 9218's urgency, then round robin.
+//! The order in which streams send: by RFC 9218's urgency, then round robin.
 //!
-//! A stream without an explicit priority takes turns with the others, as in HAProxy; one with an explicit priority that is not
-//! "incremental" is sent to its end, as the RFC specifies. Only streams with data to send and an open window are in a queue.
+//! As in HAProxy, streams without an explicit priority take turns. As the RFC specifies, a stream with an explicit priority that is
+//! not "incremental" is sent to its end. Only streams with data to send and an open window are in a queue.
 
 use fields::Priority;
 
@@ -17,7 +17,8 @@ type QueueEnds = [(u32, u32); LEVELS];
 /// The queues of streams that may send, one per urgency.
 #[derive(Debug)]
 pub(crate) struct SendQueues {
-    /// The first and last stream of each queue; allocated when a stream first waits, which on most connections never happens.
+    /// The first and last stream of each queue. Allocated when a stream waits for the first time, which never happens on most
+    /// connections.
     ends: Option<Box<QueueEnds>>,
     /// A bit for each non-empty queue.
     filled: u8,
@@ -89,7 +90,7 @@ impl SendQueues {
         }
     }
 
-    /// Takes the slot of the next stream out of its queue.
+    /// Removes the next stream from its queue and returns its slot.
     pub(crate) fn pop(&mut self, streams: &mut Streams) -> Option<u32> {
         if self.filled == 0 {
             return None;

@@ -1,4 +1,4 @@
-//! Counters of protocol violations, one per breach (`debug counters`). Those of malformed messages are in [`fields::rare`].
+//! Counters of protocol violations, one per breach (`debug counters`). The counters of malformed messages are in [`fields::rare`].
 
 use base::event_counter::EventCounter;
 

@@ -1,4 +1,4 @@
-//! SETTINGS (RFC 9113 section 6.5): the peer's, and ours.
+//! SETTINGS (RFC 9113 section 6.5): those of the peer and of this side.
 
 use crate::fault::Breach;
 use crate::frame::WINDOW_MAX;
@@ -26,15 +26,15 @@ pub(crate) const WINDOW_DEFAULT: u32 = 65_535;
 /// The peer's settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerSettings {
-    /// The maximum size of its header table.
+    /// The maximum size of the peer's header table.
     pub header_table_size: u32,
-    /// The maximum number of streams that we may open; `u32::MAX` if not set.
+    /// The maximum number of streams that this side may open; `u32::MAX` if not set.
     pub max_concurrent_streams: u32,
     /// The window of a new stream towards the peer.
     pub initial_window: u32,
-    /// The maximum frame payload that it accepts.
+    /// The maximum frame payload that the peer accepts.
     pub max_frame_size: u32,
-    /// Whether it accepts extended CONNECT (RFC 8441).
+    /// Whether the peer accepts extended CONNECT (RFC 8441).
     pub connect_protocol: bool,
 }
 
@@ -51,7 +51,7 @@ impl Default for PeerSettings {
 }
 
 impl PeerSettings {
-    /// Applies one setting; unknown ones are ignored. `role` is ours.
+    /// Applies one setting. Unknown settings are ignored. `role` is the role of this side.
     pub(crate) fn take(&mut self, setting: &[u8; SETTING], role: Role) -> Result<(), Breach> {
         let [a, b, value @ ..] = *setting;
         let value = u32::from_be_bytes(value);
@@ -80,8 +80,9 @@ impl PeerSettings {
     }
 }
 
-/// Writes the initial SETTINGS as one frame. Defaults are left out, except for the number of streams, since some peers take its
-/// absence as permission to raise it. A reversed connection, which `began` in another role, gets the settings of both roles.
+/// Writes the initial SETTINGS as one frame. Default values are omitted, except for the number of streams, because some peers
+/// interpret its absence as permission to use more. A reversed connection, which `began` in another role, gets the settings of both
+/// roles.
 pub(crate) fn write_ours(role: Role, began: Role, config: &Config, out: &mut Vec<u8>) {
     let mut settings: [(u16, u32); 7] = [(0, 0); 7];
     let mut count = 0;

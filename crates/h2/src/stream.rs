@@ -1,11 +1,11 @@
-//! A slab of streams, indexed by ID and by key, with a memory of recently closed ones.
+//! A slab of streams, indexed by ID and by key, and a list of recently closed streams.
 //!
-//! All streams are opened by the client, so their IDs are odd and increasing. A stream keeps its slot until the caller releases it,
-//! however it ended: a peer that provokes resets cannot have more streams in progress than it may open (the "MadeYouReset" attack).
+//! The client opens all streams, so their IDs are odd and increasing. A stream keeps its slot until the caller releases it, even if
+//! it has ended: a peer that provokes resets cannot have more streams in progress than it may open (the "MadeYouReset" attack).
 
 use fields::Priority;
 
-/// Identifies a stream for the caller. It never refers to a later stream in the same slot.
+/// Identifies a stream for the caller. A key never refers to a later stream in the same slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StreamKey {
     pub(crate) slot: u32,
@@ -13,7 +13,7 @@ pub struct StreamKey {
 }
 
 impl StreamKey {
-    /// The slot: a small, dense index, reused after the release; for the caller's own table.
+    /// The slot: a small, dense index for the caller's own table. Reused after the release.
     #[must_use]
     pub fn index(self) -> usize {
         self.slot as usize
@@ -35,27 +35,27 @@ pub(crate) const ANY_LENGTH: u64 = u64::MAX;
 pub(crate) const REMOTE_ENDED: u16 = 1;
 /// Our message is complete.
 pub(crate) const LOCAL_ENDED: u16 = 2;
-/// The peer reset it.
+/// The peer reset the stream.
 pub(crate) const RESET_BY_PEER: u16 = 4;
-/// We reset it, or the peer's GOAWAY excluded it.
+/// We reset the stream, or the peer's GOAWAY excluded it.
 pub(crate) const RESET_BY_US: u16 = 8;
 /// The peer's final head has arrived.
 pub(crate) const HEAD_RECEIVED: u16 = 16;
-/// It counts among the streams that share the receive buffers.
+/// The stream counts among those that share the receive buffers.
 pub(crate) const RECEIVING: u16 = 32;
-/// It has data to send.
+/// The stream has data to send.
 pub(crate) const WAITING: u16 = 64;
-/// It is in a send queue.
+/// The stream is in a send queue.
 pub(crate) const QUEUED: u16 = 128;
-/// `next_writable` returned it, and it has not sent since.
+/// `next_writable` returned the stream, which has not sent since then.
 pub(crate) const TURN: u16 = 256;
-/// It is sent to its end before others of its urgency (RFC 9218: not incremental).
+/// The stream is sent to its end before others of its urgency (RFC 9218: not incremental).
 pub(crate) const SEQUENTIAL: u16 = 512;
-/// The response has no body whatever its head announces: HEAD.
+/// The request method is HEAD, so the response has no body, whatever its head announces.
 pub(crate) const HEAD_METHOD: u16 = 1024;
-/// A CONNECT: `content-length` is ignored.
+/// The request is a CONNECT, so `content-length` is ignored.
 pub(crate) const CONNECT: u16 = 2048;
-/// The caller has released it, but the rest of its request is still to come.
+/// The caller has released the stream, but the rest of its request has not arrived yet.
 pub(crate) const UNFINISHED: u16 = 4096;
 
 pub(crate) const RESET: u16 = RESET_BY_PEER | RESET_BY_US;
@@ -67,9 +67,9 @@ pub(crate) struct StreamState {
     pub(crate) id: u32,
     pub(crate) flags: u16,
     pub(crate) urgency: u8,
-    /// The send window; negative after the peer reduced its initial window.
+    /// The send window. Negative after the peer has reduced its initial window.
     pub(crate) sendable: i32,
-    /// The receive window; negative while the peer does not know our initial window yet.
+    /// The receive window. Negative as long as the peer does not know the initial window of this side.
     pub(crate) credit: i32,
     /// Bytes passed to the caller but not consumed.
     pub(crate) held: u32,
@@ -111,9 +111,9 @@ pub(crate) enum Gone {
     Ended,
     ResetByPeer,
     ResetByUs,
-    /// Forgotten, since it ended long ago.
+    /// The stream ended before those in the list of closed streams.
     Unknown,
-    /// Never opened, since a higher ID was opened first.
+    /// The stream was never opened, because a stream with a higher ID was opened first.
     Skipped,
 }
 
@@ -134,8 +134,8 @@ pub(crate) struct Streams {
     free: u32,
     /// IDs and slots of open streams, sorted by ID.
     index: Vec<(u32, u32)>,
-    /// The most recently closed streams: the ID without its lowest bit, and how it ended in the upper two bits; at most
-    /// [`REMEMBERED`].
+    /// The most recently closed streams, at most [`REMEMBERED`]: the ID without its lowest bit, and how the stream ended in the
+    /// upper two bits.
     gone: Vec<u32>,
     /// The index of the oldest one, once the list is full.
     gone_at: u8,
@@ -164,7 +164,7 @@ impl Streams {
         self.index.len()
     }
 
-    /// Opens a stream with an ID above all before.
+    /// Opens a stream with an ID above all earlier ones.
     pub(crate) fn open(&mut self, id: u32, sendable: i32, credit: i32) -> StreamKey {
         let next = NONE;
         let (flags, urgency, held, due, previous) = (0, 3, 0, ANY_LENGTH, NONE);
@@ -177,7 +177,7 @@ impl Streams {
                 slot
             }
             None => {
-                // Many connections have one stream at a time: do not allocate space for four.
+                // Many connections have one stream at a time, so no space is allocated for four.
                 if self.slots.is_empty() {
                     self.slots.reserve_exact(1);
                     self.index.reserve_exact(1);
@@ -191,7 +191,7 @@ impl Streams {
         StreamKey { slot, id }
     }
 
-    /// Looks up an ID. Even ones are never opened.
+    /// Looks up an ID. Even IDs are never opened.
     pub(crate) fn find(&self, id: u32) -> StreamSlot {
         if id > self.last || id.is_multiple_of(2) {
             return StreamSlot::Idle;
@@ -248,7 +248,8 @@ impl Streams {
         self.remember(key.id, gone);
     }
 
-    /// Records that the peer ended or reset a stream that we had reset: later frames on it were not merely in transit.
+    /// Records that the peer ended or reset a stream that this side had reset, so that later frames on it are errors and not frames
+    /// in transit.
     pub(crate) fn note_end(&mut self, id: u32, how: Gone) {
         let new = id >> 1 | Self::how(how) << 30;
         if let Some(known) = self.gone.iter_mut().find(|entry| **entry & 0x3fff_ffff == id >> 1) {

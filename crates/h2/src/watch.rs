@@ -7,18 +7,18 @@ use crate::frame::FrameHeader;
 pub struct WatchedFrame {
     /// The frame type (RFC 9113 section 6).
     pub kind: u8,
-    /// Its flags.
+    /// The flags of the frame.
     pub flags: u8,
-    /// Its stream, 0 for the connection.
+    /// The stream ID of the frame, 0 for the connection.
     pub stream: u32,
     /// The payload's length.
     pub length: usize,
-    /// Whether it was sent rather than received.
+    /// Whether the frame was sent (or else received).
     pub is_sent: bool,
 }
 
 impl WatchedFrame {
-    /// The name of its type.
+    /// The name of the frame's type.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self.kind {
@@ -42,7 +42,7 @@ impl WatchedFrame {
 const MOST: usize = 256;
 
 /// The recorded frames, if recording is on.
-// Boxed: there are two per connection, and hardly any is used.
+// Boxed, because there are two per connection and hardly any of them is used.
 #[allow(clippy::box_collection)]
 #[derive(Debug, Default)]
 pub(crate) struct FrameWatch(Option<Box<Vec<WatchedFrame>>>);

@@ -1,13 +1,13 @@
 //! Receive windows: HAProxy's algorithm for `tune.h2.fe.rxbuf` and `tune.h2.be.rxbuf`.
 //!
 //! A receive buffer consists of units of `tune.bufsize`, at least one for each stream that may be open. Every stream may fill one
-//! (or `initial-window-size`, if that is larger). Seven eighths of the units not reserved for open streams are shared equally
-//! between the streams receiving a body: a stream's window is its own unit plus that share. So a single upload gets nearly the
-//! whole receive buffer, while a hundred get one unit each. Granted credit cannot be revoked: the total of what streams have beyond
-//! their own units never exceeds those seven eighths, so that memory is bounded in any order of events. Credit is returned as the
-//! caller consumes data, in portions large enough to be worth a frame.
+//! unit (or `initial-window-size`, if that is larger). Seven eighths of the units that are not reserved for open streams are shared
+//! equally between the streams that are receiving a body: a stream's window is its own unit plus that share. A single upload thus
+//! gets nearly the whole receive buffer, while a hundred uploads get one unit each. Granted credit cannot be revoked. Therefore the
+//! credit that all streams have beyond their own units never exceeds those seven eighths, so that memory is bounded in any order of
+//! events. Credit is returned as the caller consumes data, in portions that are large enough to be worth a frame.
 //!
-//! The connection window does not bound memory. It is raised to its maximum when the first body arrives, and replenished in large
+//! The connection window does not limit memory. It is raised to its maximum when the first body arrives, and replenished in large
 //! portions.
 
 use crate::frame::WINDOW_MAX;
@@ -25,7 +25,7 @@ pub(crate) struct Pool {
     own: u32,
     /// The number of streams receiving a body.
     pub(crate) receivers: u32,
-    /// The total of what streams have beyond their own share.
+    /// The total credit that streams have beyond their own shares.
     pub(crate) extra: u64,
 }
 
@@ -37,18 +37,18 @@ impl Pool {
         Pool { unit, units, own: config.initial_window().max(unit), receivers: 0, extra: 0 }
     }
 
-    /// The excess of a stream beyond its own share.
+    /// The credit of a stream beyond its own share.
     pub(crate) fn extra_of(&self, stream: &StreamState) -> u64 {
         (i64::from(stream.credit) + i64::from(stream.held) - i64::from(self.own)).max(0) as u64
     }
 
-    /// The bytes that streams may share beyond their own, with `open` streams.
+    /// The number of bytes that streams may share in addition to their own shares, with `open` streams.
     fn shared(&self, open: usize) -> u64 {
         u64::from(self.units).saturating_sub(open as u64) * 7 / 8 * u64::from(self.unit)
     }
 
-    /// The credit to grant to a stream now; 0 if that is not worth a frame. Neither the stream's credit nor the pool's totals are
-    /// changed.
+    /// The credit to grant to a stream now; 0 if the amount is not worth a frame. Changes neither the stream's credit nor the
+    /// totals of the pool.
     pub(crate) fn due(&self, stream: &StreamState, open: usize) -> u32 {
         let has = i64::from(stream.credit) + i64::from(stream.held);
         let shared = self.shared(open);
@@ -78,7 +78,7 @@ impl Pool {
         self.extra += self.extra_of(stream);
     }
 
-    /// The maximum that the streams can have, with `open` streams.
+    /// The maximum credit of all streams, with `open` streams.
     #[cfg(test)]
     pub(crate) fn most(&self, open: usize) -> u64 {
         open as u64 * u64::from(self.own) + self.shared(0)

@@ -1,4 +1,4 @@
-//! The cost of a connection: memory when idle, allocations when active.
+//! The cost of a connection: memory if it is idle, allocations if it is active.
 
 use std::alloc::System;
 use std::io::IoSlice;
@@ -104,7 +104,7 @@ fn messages() -> (Head, Head) {
     (request, response)
 }
 
-// A single test: the allocator counts for the whole process.
+// There is only one test, because the allocator counts for the whole process.
 #[test]
 fn idle_connections_are_small_and_warm_ones_do_not_allocate() {
     let (request, response) = messages();
@@ -115,7 +115,7 @@ fn idle_connections_are_small_and_warm_ones_do_not_allocate() {
         pair.exchange(&request, &response, &body, 10);
     }
 
-    // The test runner may allocate in the meantime: the lowest count of a few rounds is used.
+    // The test runner may allocate at the same time, so the lowest count of a few rounds is used.
     let mut fewest = usize::MAX;
     for _ in 0..5 {
         let region = Region::new(ALLOCATOR);

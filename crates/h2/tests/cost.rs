@@ -1,6 +1,6 @@
 //! A warm connection reads and writes heads without allocation.
 //!
-//! A single test in its own program, because the counters are process-wide.
+//! This is the only test of its program, because the counters are process-wide.
 
 mod common;
 

@@ -90,7 +90,7 @@ fn the_examples_of_appendix_c_decode() {
 #[test]
 fn invalid_blocks_are_refused() {
     for (block, error) in [
-        // Indexes: zero, beyond the tables, of names, and far out of range.
+        // Invalid indexes: zero, beyond the tables, as a name, and far out of range.
         ("80", DecodeError::Index),
         ("be", DecodeError::Index),
         ("ff00", DecodeError::Index),
@@ -116,7 +116,7 @@ fn invalid_blocks_are_refused() {
         ("40 01 61 82 07ff", DecodeError::Coding(Padding)),
         ("40 01 61 84 ffffffff", DecodeError::Coding(Huffman)),
         ("40 84 ffffffff 01 61", DecodeError::Coding(Huffman)),
-        // Table sizes: above ours, after a field.
+        // Table sizes: above the size of this side, after a field.
         ("3f e2 1f", DecodeError::TableSize),
         ("3f ff ff ff 07", DecodeError::TableSize),
         ("82 20", DecodeError::TableSize),
@@ -130,7 +130,7 @@ fn invalid_blocks_are_refused() {
 #[test]
 fn table_sizes_change_at_the_start_of_a_block_up_to_ours() {
     let mut decoder = Decoder::new(4096);
-    // Two entries, then the minimum size and back: they are gone.
+    // Two entries, then the minimum table size and back: the entries are gone.
     assert!(decode(&mut decoder, &hex("4001 6101 62 4001 6301 64 be bf")).is_ok());
     assert!(decode(&mut decoder, &hex("be bf")).is_ok());
     assert_eq!(decode(&mut decoder, &hex("20 3f e1 1f")), Ok(vec![]), "sizes alone are a block");

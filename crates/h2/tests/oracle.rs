@@ -1,5 +1,5 @@
-//! The engine against hyper's HTTP/2 over an in-memory pipe: bodies are echoed in both directions, on many concurrent streams, much
-//! larger than the windows, with trailers.
+//! Tests the engine against hyper's HTTP/2 over an in-memory pipe: bodies are echoed in both directions, with trailers, on many
+//! concurrent streams, and are much larger than the windows.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
@@ -151,7 +151,7 @@ async fn serve(pipe: DuplexStream) {
     }
 }
 
-/// Sends a body within the window that hyper reports, and ends it.
+/// Sends a body within the window that hyper reports, and ends the stream.
 async fn pour(mut stream: hyper_h2::SendStream<Bytes>, mut data: Bytes, trailers: bool) {
     while !data.is_empty() {
         stream.reserve_capacity(data.len());

@@ -1,7 +1,7 @@
-//! The agent of a server (configuration manual, 5.2 `agent-check`): a line of words that sets its weight, its connection limit, its
-//! administrative state, and whether it is down.
+//! The agent of a server (configuration manual, 5.2 `agent-check`): a line of words that sets the server's weight, its connection
+//! limit, its administrative state, and whether it is down.
 //!
-//! An unreachable agent changes nothing: whether the server is up is decided by its health check.
+//! An agent that cannot be reached changes nothing, because the health check decides whether the server is up.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::{CheckContext, CheckedServer, verdict};
 /// An agent's response.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Report<'a> {
-    /// `75%`, or the value of `weight:`.
+    /// A weight such as `75%`, or the value of `weight:`.
     pub(crate) weight: Option<&'a str>,
     /// The value of `maxconn:`.
     pub(crate) maxconn: Option<&'a str>,
@@ -38,7 +38,8 @@ pub(crate) struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// Parses a line; words are separated by blanks or commas. The last of each kind counts.
+    /// Parses a line, in which words are separated by blanks or commas. If several words are of the same kind, the last one
+    /// applies.
     pub(crate) fn parse(line: &'a str) -> Self {
         let mut report = Report::default();
         let (words, description) = line.split_once('#').unwrap_or((line, ""));
@@ -82,14 +83,14 @@ pub(crate) async fn ask(peer: &CheckedServer, settings: &AgentSettings, context:
     server.agent.running.store(true, Relaxed);
     let answer = converse(peer, settings, context).await;
     server.agent.running.store(false, Relaxed);
-    // A response received while it was disabled is ignored.
+    // A response that arrives while the agent is disabled is ignored.
     if !server.agent_checked.load(Relaxed) {
         return;
     }
     let took = Duration::from_millis(now_ms() - start);
     match answer {
         Ok((Some(line), _open)) => apply(peer, &line, took, context),
-        // The agent's failure is reported; nothing else changes, unless it never responded before.
+        // The agent's failure is reported. Nothing else changes, unless the agent never responded before.
         Ok((None, _)) => {
             let last = server.agent.last.load().clone();
             let status = if last.status.is_empty() { "L7TOUT" } else { last.status };
@@ -123,8 +124,9 @@ fn note(
     outcome
 }
 
-/// Returns the first line of the agent's response, `None` if the connection ends before the line does, or the line is not valid
-/// text; and the connection, to be closed after the response has been applied: a client that sees it closed can rely on that.
+/// Returns the first line of the agent's response, and the connection. The line is `None` if the connection ends before the line
+/// does, or if the line is not valid text. The connection is closed after the response was applied, so an agent that sees the close
+/// knows that it was.
 async fn converse(
     peer: &CheckedServer,
     settings: &AgentSettings,
@@ -243,7 +245,8 @@ fn settle(peer: &CheckedServer, outcome: &CheckOutcome, context: &Arc<CheckConte
     }
 }
 
-/// Sets the weight to `50%` of the configured one, or to a number. The error is the message about an invalid value.
+/// Sets the weight to a share of the configured one, such as `50%`, or to a number. The error is the message about an invalid
+/// value.
 fn set_weight(peer: &CheckedServer, text: &str) -> Result<(), &'static str> {
     let server = peer.server();
     let weight = match text.split_once('%') {
@@ -271,12 +274,12 @@ fn set_maxconn(peer: &CheckedServer, text: &str) -> Result<(), &'static str> {
         Some(_) => "maxconn string empty or preceded by garbage",
     })?;
     peer.server().set_maxconn(limit);
-    // Requests queued for the backend may have room now.
+    // Requests queued for the backend may have room after this.
     peer.backend.state.queue.wake_first();
     Ok(())
 }
 
-/// `ready`, `drain`, `maint`: as set by an administrator.
+/// Applies `ready`, `drain` or `maint`, as if an administrator had set it.
 fn administer(peer: &CheckedServer, state: &str, context: &Arc<CheckContext>) {
     let server = peer.server();
     let (set, clear) = match state {

@@ -1,7 +1,7 @@
-//! Receives an HTTP response: the head goes into the transaction, the decoded body to the data visible to expressions. At most the
-//! buffer's size is kept of either.
+//! Receives an HTTP response: the head is stored in the transaction, the decoded body in the data visible to expressions. At most
+//! the buffer's size is kept of either.
 //!
-//! HTTP/1 is parsed here, HTTP/2 in [`crate::multiplexed`], FastCGI in [`crate::fastcgi`].
+//! HTTP/1 is parsed by this module, HTTP/2 by [`crate::multiplexed`], FastCGI by [`crate::fastcgi`].
 
 use http::{BodyLength, ChunkDecoder, ChunkEvent, Method, ParseOptions, ParseStatus};
 
@@ -19,7 +19,7 @@ enum AnswerState {
     /// The body of a stream.
     Stream,
     Done,
-    /// It is not HTTP, or its head is too large.
+    /// The response is not HTTP, or its head is too large.
     Broken,
 }
 
@@ -70,7 +70,7 @@ impl CheckAnswer {
         Self { method, state: AnswerState::Head, raw: Vec::new(), limit, exchange: None }
     }
 
-    /// The same for a request in a protocol other than HTTP/1.
+    /// Prepares for the response to a request in a protocol other than HTTP/1.
     pub(crate) fn of_exchange(exchange: ProbeExchange, limit: usize) -> Self {
         Self { exchange: Some(exchange), ..Self::new("", limit) }
     }
@@ -85,18 +85,18 @@ impl CheckAnswer {
         !matches!(self.state, AnswerState::Head | AnswerState::Broken)
     }
 
-    /// Whether it is malformed.
+    /// Whether the response is malformed.
     pub(crate) fn is_broken(&self) -> bool {
         matches!(self.state, AnswerState::Broken)
     }
 
-    /// Whether it is complete, or no more of it is kept.
+    /// Whether the response is complete, or no more of it is kept.
     pub(crate) fn is_complete(&self, facts: &CheckEnv) -> bool {
         matches!(self.state, AnswerState::Done | AnswerState::Broken) || facts.received.len() >= self.limit
     }
 
-    /// Whether it was received as a whole, with no extra bytes, and the server keeps the connection open for requests of any
-    /// client.
+    /// Whether the response was received as a whole, without extra bytes, and the server keeps the connection open for requests of
+    /// any client.
     pub(crate) fn leaves_open(&self, facts: &CheckEnv) -> bool {
         let head = &facts.transaction.response;
         let bound = matches!(head.status(), 101 | 401 | 407);
@@ -209,7 +209,7 @@ impl CheckAnswer {
     }
 }
 
-/// Whether the first bytes may be those of a status line, possibly after an empty line.
+/// Whether the first bytes may be the beginning of a status line, possibly after an empty line.
 fn begins_like_http(raw: &[u8]) -> bool {
     const START: &[u8] = b"HTTP/";
     let line = raw.trim_ascii_start();

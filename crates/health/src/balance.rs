@@ -1,24 +1,25 @@
 //! Balances checks between workers: a check stays on its worker unless another has clearly fewer.
 //!
-//! At each wake-up a check compares the numbers of checks on all workers and moves to the one with the fewest, if that has at least
-//! two fewer than its own: the move then makes the two more even. It moves at most once per wake-up, and runs on its new worker.
+//! At each wake-up a check compares the numbers of checks on all workers. It moves to the worker with the fewest if that has at
+//! least two fewer than its own, which makes the two more even. It moves at most once per wake-up, and runs on its new worker.
 //!
-//! From any start all workers are then within one check of each other once every check has woken up: if a worker's last check
-//! stays, it has at most one more than the minimum, the minimum only grows, and it gets further checks only while it has the
-//! minimum itself. There is no stampede: the count of the target worker is incremented only if it is still low enough, so that of
-//! many checks that see the same idle worker at the same time each still makes two workers more even, or stays.
+//! From any start, all workers are within one check of each other once every check has woken up: if a worker's last check stays,
+//! that worker has at most one more than the minimum; the minimum only grows; and the worker gets further checks only while it has
+//! the minimum itself. There is no stampede: the count of the target worker is incremented only if it is still low enough. So even
+//! if many checks see the same idle worker at the same time, each of them makes two workers more even, or stays.
 //!
-//! Two rules that compare with one random worker were simulated too. One that only moves if the other has less than half of the own
-//! load stops as soon as no worker has more than twice another's: 1,000 checks on 48 workers stay up to 15 apart. One that moves at
-//! a difference of two becomes even in time, but no such rule can within two intervals if there are few checks: a worker is found
-//! only if it is drawn, and 48 checks leave one of 48 workers undrawn in two intervals with a probability of an eighth each, 200 in
-//! one interval with one of a seventieth. Reading the counts of all workers costs less than one move, as they rarely change.
+//! Two rules that compare with one random worker were simulated too. One rule moves only if the other worker has less than half of
+//! the own load. It stops as soon as no worker has more than twice another's load: 1,000 checks on 48 workers keep a difference of
+//! up to 15. The other rule moves at a difference of two. It becomes even in time, but no such rule can do so within two intervals
+//! if there are few checks, because a worker is found only if it is drawn: 48 checks leave one of 48 workers undrawn in two
+//! intervals with a probability of an eighth each, 200 in one interval with one of a seventieth. Reading the counts of all workers
+//! costs less than one move, because they rarely change.
 
 use runtime::shard;
 use state::process::CheckCounters;
 
-/// Returns the worker to move to from one with `own` checks: that with the fewest of `loads`, the first from `start` on if several
-/// have as few, provided it has at least two fewer.
+/// Returns the worker to which a check moves from a worker with `own` checks: the one with the fewest of `loads`, provided that it
+/// has at least two fewer. If several have as few, the first from `start` on.
 fn target(own: u32, loads: impl Iterator<Item = u32> + Clone, start: usize) -> Option<usize> {
     let turned = loads.clone().enumerate().skip(start).chain(loads.enumerate().take(start));
     let (worker, least) = turned.min_by_key(|(_, load)| *load)?;
@@ -29,8 +30,8 @@ thread_local! {
     static RANDOM: std::cell::RefCell<fastrand::Rng> = std::cell::RefCell::new(fastrand::Rng::new());
 }
 
-/// Returns the worker that a check of the calling worker must move to now, if any. The two counts are updated at once, so that the
-/// next check sees them.
+/// Returns the worker to which a check of the calling worker must move now, if there is one. The two counts are updated at once, so
+/// that the next check sees them.
 pub(crate) fn hop(counters: &runtime::Sharded<CheckCounters>) -> Option<usize> {
     let workers = shard::workers();
     let start = RANDOM.with_borrow_mut(|random| random.usize(..workers));
@@ -51,20 +52,20 @@ mod tests {
 
     const WORKERS: usize = 48;
 
-    /// A check's decision, given the loads as it sees them, its own worker, and the random generator.
+    /// The decision of a check, given the loads that it sees, its own worker, and the random generator.
     type Rule = fn(&[u32], usize, &mut fastrand::Rng) -> Option<usize>;
 
     /// The rule of this module.
     const LEAST: Rule =
         |loads, own, random| target(loads[own], loads.iter().copied(), random.usize(..WORKERS));
 
-    /// One random other worker, if it has less than half.
+    /// One random other worker, if it has less than half of the load.
     const HALF: Rule = |loads, own, random| {
         let other = (own + random.usize(1..WORKERS)) % WORKERS;
         (loads[other] * 2 < loads[own]).then_some(other)
     };
 
-    /// One random other worker, if it has two fewer.
+    /// One random other worker, if it has at least two fewer.
     const DRAWN: Rule = |loads, own, random| {
         let other = (own + random.usize(1..WORKERS)) % WORKERS;
         (loads[other] + 1 < loads[own]).then_some(other)
@@ -77,8 +78,8 @@ mod tests {
         checks: Vec<usize>,
         loads: Vec<u32>,
         hops: usize,
-        /// How many checks wake up at the same time and see the same loads, except that of their own worker, which runs one at a
-        /// time.
+        /// How many checks wake up at the same time and see the same loads. The load of their own worker is exact, because it runs
+        /// its checks one at a time.
         at_once: usize,
     }
 
@@ -101,7 +102,7 @@ mod tests {
                         seen.copy_from_slice(&self.loads);
                     }
                     let Some(other) = rule(&seen, *worker, &mut self.random) else { continue };
-                    // The count may have changed since.
+                    // The count may have changed in the meantime.
                     if self.loads[other] + 1 >= seen[*worker] {
                         continue;
                     }
@@ -118,7 +119,7 @@ mod tests {
         }
     }
 
-    /// The initial distribution: all on one worker, random, half of the workers empty, a staircase.
+    /// The initial distribution: all on one worker, random, half of the workers empty, or a staircase.
     type Start = fn(usize, &mut fastrand::Rng) -> usize;
     const STARTS: [(&str, Start); 4] = [
         ("one", |_, _| 0),

@@ -21,7 +21,7 @@ use crate::Subject;
 pub(crate) struct CheckEnv {
     process: Arc<Process>,
     session: Session,
-    /// Boxed: it is large, and checks are idle most of the time.
+    /// Boxed because it is large, and checks are idle most of the time.
     pub(crate) transaction: Box<Transaction>,
     vars: Slots,
     /// The trailers.
@@ -30,7 +30,7 @@ pub(crate) struct CheckEnv {
     pub(crate) received: Vec<u8>,
 }
 
-/// Returns a placeholder for the frontend, since a check has none.
+/// Returns a placeholder for the frontend, because a check has none.
 fn frontend() -> (Local<Proxy>, Local<Listener>) {
     static FRONTEND: OnceLock<(Arc<Proxy>, Arc<Listener>)> = OnceLock::new();
     let (proxy, listener) = FRONTEND.get_or_init(|| {

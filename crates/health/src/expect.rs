@@ -12,11 +12,11 @@ use crate::request::text;
 pub(crate) enum Judgement {
     /// More data is needed.
     Wait,
-    /// As expected.
+    /// The response is as expected.
     Passed,
-    /// As expected, with a message from the response.
+    /// The response is as expected, and contains a message.
     PassedSaying(Vec<u8>),
-    /// Not as expected.
+    /// The response is not as expected.
     Failed(ExpectFailure),
 }
 
@@ -46,7 +46,7 @@ fn fixed(info: &[u8]) -> Judgement {
     })
 }
 
-/// Evaluates raw bytes. `complete`: no more data will arrive or fit.
+/// Evaluates raw bytes. With `complete`, no more data will arrive or fit.
 pub(crate) fn judge_bytes(expect: &Expect, facts: &CheckEnv, complete: bool) -> Judgement {
     let received = &facts.received[..];
     if received.is_empty() {

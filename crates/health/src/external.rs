@@ -17,8 +17,8 @@ use crate::program::CheckProgram;
 /// The placeholder for a missing address or port.
 const NOT_USED: &str = "NOT_USED";
 
-/// Runs the program once and evaluates its exit status; it is killed when its time is up. `forks`: whether the configuration allows
-/// it (`insecure-fork-wanted`).
+/// Runs the program once and evaluates its exit status. The program is killed when its time is over. `forks` is true if the
+/// configuration allows it (`insecure-fork-wanted`).
 pub(crate) async fn run(
     subject: &Subject,
     command: &str,
@@ -55,7 +55,7 @@ pub(crate) async fn run(
     process::hold_signals(true);
     let program = match started {
         Ok(program) => program,
-        // HAProxy's child process prints the same and exits with the same status.
+        // HAProxy's child process prints the same message and exits with the same status.
         Err(error) => {
             let (pid, why) = (std::process::id(), error_text(&error));
             base::output::to_standard_error(&format!(

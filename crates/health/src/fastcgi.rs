@@ -1,7 +1,7 @@
 //! One request and its response on a dedicated FastCGI connection.
 //!
-//! The engine is crate `fcgi`; bytes come from and go to the check's [`crate::link::CheckLink`], through
-//! [`crate::answer::CheckAnswer`]. The settings of the application's section apply, except its rules, which are for client
+//! The engine is the crate `fcgi`. Bytes come from and go to the check's [`crate::link::CheckLink`], through
+//! [`crate::answer::CheckAnswer`]. The settings of the application's section apply, except for its rules, which are for client
 //! requests.
 
 use std::net::SocketAddr;
@@ -33,7 +33,7 @@ impl FastcgiProbe {
         limit: usize,
     ) -> Option<Self> {
         let mut engine = Connection::new(Config {
-            // There are no further requests.
+            // No further requests follow.
             keeps: false,
             multiplexes: false,
             most: 1,
@@ -54,7 +54,7 @@ impl FastcgiProbe {
         self.progress
     }
 
-    /// Sends as much of the body as currently possible.
+    /// Sends as much of the body as possible at this time.
     fn send(&mut self) {
         let sent = self.engine.send_data(self.key, &self.body, true);
         self.body.drain(..sent);
@@ -75,7 +75,7 @@ impl FastcgiProbe {
         out
     }
 
-    /// As [`crate::multiplexed::MultiplexedProbe::receive`].
+    /// See [`crate::multiplexed::MultiplexedProbe::receive`].
     pub(crate) fn receive(&mut self, input: &[u8], facts: &mut CheckEnv, limit: usize) -> usize {
         let mut at = 0;
         while !matches!(self.progress, AnswerProgress::Whole | AnswerProgress::Broken) {
@@ -128,7 +128,7 @@ fn open(
 ) -> Option<StreamKey> {
     let mut head = message.head();
     if head.get(&Name::new(b"connection")).is_none() {
-        // In HTTP/1.0 this is the default, but applications are told explicitly.
+        // This is the default in HTTP/1.0, but applications are told explicitly.
         head.append(b"connection", b"close");
     }
     let target = head.plain_target();

@@ -15,11 +15,11 @@ use crate::protocol::{self, AnswerReading};
 pub struct TrialAnswer {
     /// The status, if the head is complete.
     pub status: Option<u16>,
-    /// The part of the body kept.
+    /// The part of the body that was kept.
     pub body: Vec<u8>,
-    /// Whether it is malformed.
+    /// Whether the response is malformed.
     pub is_broken: bool,
-    /// Whether it is complete.
+    /// Whether the response is complete.
     pub is_complete: bool,
 }
 

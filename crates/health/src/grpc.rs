@@ -57,7 +57,7 @@ pub(crate) fn serving<'a>(head: &'a Head, trailers: &'a Head, body: &[u8]) -> An
     }
 }
 
-/// Only SERVING counts as up.
+/// Only SERVING means that the server is up.
 fn state(state: u64) -> AnswerReading<'static> {
     let name = usize::try_from(state).ok().and_then(|state| STATES.get(state));
     match name {
@@ -67,7 +67,7 @@ fn state(state: u64) -> AnswerReading<'static> {
     }
 }
 
-/// Returns the status in a body's only message: field 1, a number; 0 if absent.
+/// Returns the status in the only message of a body: field 1, a number; 0 if it is absent.
 fn message(body: &[u8]) -> Option<u64> {
     let (prefix, rest) = body.split_at_checked(5)?;
     let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]);
@@ -100,7 +100,7 @@ fn skip(bytes: &mut &[u8], count: u64) -> Option<u64> {
     Some(0)
 }
 
-/// Reads a variable-length number: seven bits per byte, the lowest first.
+/// Reads a variable-length number: seven bits per byte, the least significant first.
 fn number(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {

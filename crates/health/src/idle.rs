@@ -19,7 +19,7 @@ pub struct IdleRequest<'a> {
     pub backend: &'a Proxy,
     /// The server.
     pub server: &'a Arc<ServerSettings>,
-    /// The name that distinguishes them, empty for none (`check-pool-conn-name`).
+    /// The name that distinguishes connections to the server; empty for none (`check-pool-conn-name`).
     pub name: &'a str,
 }
 
@@ -37,16 +37,16 @@ pub trait Idle: Send + Sync {
     /// Reaches a server over a connection provided by a client (`rhttp@`); `None` if there is none.
     fn reach<'a>(&'a self, wanted: IdleRequest<'a>) -> Reaching<'a>;
 
-    /// Adds a connection to the pool that a check opened when the server's address had changed `moves` times, or closes it.
+    /// Adds a connection to the pool, or closes it. A check opened it when the server's address had changed `moves` times.
     fn keep(&self, wanted: IdleRequest<'_>, stream: Stream, moves: u32);
 }
 
-/// A lent idle connection. Dropping it closes it.
+/// An idle connection lent by the pool. Dropping it closes the connection.
 pub trait Lent {
     /// The connection.
     fn stream(&mut self) -> &mut Stream;
 
-    /// Returns it to the pool; it must be idle.
+    /// Returns the connection to the pool. The connection must be idle.
     fn give_back(self: Box<Self>);
 }
 
@@ -57,8 +57,8 @@ pub(crate) struct IdleOwner<'a> {
     pub(crate) wanted: IdleRequest<'a>,
 }
 
-/// Returns the owner of this step's connection, if it is shared with requests; `None` if the check needs its own connection or
-/// different connection options.
+/// Returns the owner of this step's connection if it is shared with requests; `None` if the check needs its own connection or other
+/// connection options.
 pub(crate) fn home<'a>(
     subject: &'a Subject,
     context: &'a CheckContext,

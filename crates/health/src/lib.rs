@@ -1,9 +1,9 @@
 //! Health checks: their requests, the evaluation of responses, and the consequences for servers and backends.
 //!
-//! There is one task per checked server, and another per server with an agent. [`Checks::new`] collects them once,
-//! [`Checks::start`] is called on every worker and takes its share; the returned [`RunningChecks`] ends those on that worker when
-//! it is dropped. A check stays on its worker until a wake-up finds the worker too busy (`balance`). Results go into
-//! [`state::Server`], messages to a [`Notify`] callback that the binary connects to the logs.
+//! There is one task per checked server, and another per server with an agent. [`Checks::new`] collects them once.
+//! [`Checks::start`] is called on every worker and starts its share; the returned [`RunningChecks`] ends those on that worker when
+//! it is dropped. A check stays on its worker until a wake-up finds that the worker has too many checks (`balance`). Results are
+//! stored in [`state::Server`], and messages are passed to a [`Notify`] callback that the binary connects to the logs.
 
 #![forbid(unsafe_code)]
 
@@ -46,7 +46,7 @@ pub use idle::{Idle, IdleRequest, Lent, Reaching, Taking};
 pub use outcome::{CheckOutcome, CheckVerdict};
 pub use task::RunningChecks;
 
-/// Receives a message: its backend, its syslog level, its text.
+/// Receives a message. The arguments are the backend, the syslog level and the text.
 pub type Notify = Arc<dyn Fn(&state::Proxy, u8, &str) + Send + Sync>;
 
 /// A server of a plan.
@@ -54,7 +54,7 @@ pub type Notify = Arc<dyn Fn(&state::Proxy, u8, &str) + Send + Sync>;
 pub(crate) struct CheckedServer {
     /// The backend.
     backend: Arc<Proxy>,
-    /// The server line. Holding it keeps its index from being reused.
+    /// The server line. Holding it prevents the reuse of its index.
     own: Arc<ServerSettings>,
 }
 
@@ -122,7 +122,7 @@ pub(crate) struct CheckContext {
     spread: u32,
     /// The kernel's buffer sizes for connections to servers.
     sockets: plan::dial::Buffers,
-    /// Maximum response size: `tune.bufsize`.
+    /// The maximum size of a response: `tune.bufsize`.
     buffer: usize,
     /// `tune.max-checks-per-thread`, 0 for no limit.
     at_once: usize,
@@ -132,7 +132,7 @@ pub(crate) struct CheckContext {
     forks: bool,
     /// The TLS handshake data to keep for expressions.
     keep: tls::Keep,
-    /// Trackers by tracked server. Written when a server is added or removed at run time.
+    /// The tracking servers of each tracked server. Changed when a server is added or removed at run time.
     followers: RwLock<HashMap<Followed, Vec<CheckedServer>>>,
 }
 
@@ -145,7 +145,7 @@ impl CheckContext {
     }
 }
 
-/// Identifies a tracked server by its address in memory, which is stable for the plan's life.
+/// Identifies a tracked server by its address in memory, which does not change while the plan exists.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Followed(usize);
 
@@ -229,7 +229,7 @@ impl Checks {
         Self { context, subjects, agents, spread }
     }
 
-    /// Starts checking a server added to `backend` at run time. Its checks end when it is removed.
+    /// Starts to check a server that was added to `backend` at run time. Its checks end when it is removed.
     pub fn add(&self, backend: &Arc<Proxy>, server: &Arc<ServerSettings>) {
         let peer = CheckedServer { backend: backend.clone(), own: server.clone() };
         if let Some((_, followed)) = &peer.own().track {
@@ -249,7 +249,7 @@ impl Checks {
         }
     }
 
-    /// Removes a server from the trackers, and ends its checks.
+    /// Removes a server from the tracking servers, and ends its checks.
     pub fn forget(&self, server: &Arc<Server>) {
         let mut followers = self.context.followers.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         followers.values_mut().for_each(|peers| peers.retain(|peer| !Arc::ptr_eq(peer.server(), server)));
@@ -258,7 +258,7 @@ impl Checks {
         server.agent.demand(Demand::End);
     }
 
-    /// Starts the calling worker's share: check `i` begins on worker `i mod n`, and the first ones are spread over the shortest
+    /// Starts the calling worker's share. Check `i` begins on worker `i mod n`, and the first checks are spread over the shortest
     /// interval so that they do not coincide.
     pub fn start(&self) -> RunningChecks {
         let running = RunningChecks::enter(&self.context);

@@ -26,24 +26,24 @@ const ROOM: usize = 4096;
 
 /// A connection of a check.
 pub(crate) struct CheckLink<'a> {
-    /// `None` once it was given away.
+    /// The connection; `None` once it was given away.
     carrier: Option<Carrier>,
     /// In ms of the worker's clock.
     deadline: u64,
-    /// Whether it is closed normally instead of with a reset.
+    /// Whether the connection is closed normally instead of with a reset.
     linger: bool,
-    /// The pool that may get it afterwards.
+    /// The pool that may get the connection afterwards.
     home: Option<IdleOwner<'a>>,
     settled: bool,
-    /// Whether it is HTTP/1 regardless of the server's protocol.
+    /// Whether the connection is HTTP/1, regardless of the server's protocol.
     pub(crate) is_bridged: bool,
 }
 
 /// The ownership of a connection.
 enum Carrier {
-    /// The check's own, with the number of address changes of the server when it was opened.
+    /// A connection of the check itself. The number is how often the server's address had changed when it was opened.
     Own(Stream, u32),
-    /// Lent from the pool of requests.
+    /// A connection lent from the pool of requests.
     Lent(Box<dyn Lent>),
 }
 
@@ -66,7 +66,7 @@ impl<'a> CheckLink<'a> {
         }
     }
 
-    /// Marks it as idle: if it may be shared with requests, it goes to the pool when dropped.
+    /// Marks the connection as idle: if it may be shared with requests, it is returned to the pool when it is dropped.
     pub(crate) fn settle(&mut self) {
         self.settled = true;
     }
@@ -86,13 +86,13 @@ impl<'a> CheckLink<'a> {
         flatten(timeout_at(deadline, writing).await)
     }
 
-    /// Appends the next data to `buffer`, up to a length of `limit`; 0 at the end of the stream.
+    /// Appends the next data to `buffer`, up to a length of `limit`; returns 0 at the end of the stream.
     pub(crate) async fn read(&mut self, buffer: &mut Vec<u8>, limit: usize) -> Result<usize, LinkError> {
         let deadline = self.deadline;
         let stream = self.stream().map_err(LinkError::Io)?;
         let wanted = limit.saturating_sub(buffer.len()).clamp(1, ROOM);
         let reading = poll_fn(|context| {
-            // On the stack of this call: a waiting check holds no buffer.
+            // On the stack of this call, because a waiting check holds no buffer.
             let mut room = [0u8; ROOM];
             let n = ready!(stream.poll_read(context, &mut room[..wanted]))?;
             buffer.extend_from_slice(&room[..n]);
@@ -101,7 +101,7 @@ impl<'a> CheckLink<'a> {
         flatten(timeout_at(deadline, reading).await)
     }
 
-    /// Returns both addresses, if it has any.
+    /// Returns both addresses of the connection, if it has any.
     pub(crate) fn ends(&mut self) -> Option<(SocketAddr, SocketAddr)> {
         let stream = self.stream().ok()?;
         stream.local().zip(stream.peer())
@@ -113,7 +113,7 @@ impl<'a> CheckLink<'a> {
         session.is_some_and(|session| session.details().alpn.as_deref() == Some(b"h2"))
     }
 
-    /// Returns the TLS details, if it uses TLS.
+    /// Returns the TLS details of the connection, if it uses TLS.
     pub(crate) fn tls(&mut self) -> Option<Arc<tls::Details>> {
         self.stream().ok()?.tls().map(|session| session.details().clone())
     }
@@ -154,11 +154,11 @@ fn flatten<T>(result: Result<io::Result<T>, Elapsed>) -> Result<T, LinkError> {
 
 /// Why connecting failed.
 pub(crate) enum ConnectError {
-    /// Nothing was attempted: the address is unknown, or not allowed.
+    /// No connection was attempted: the address is unknown, or not allowed.
     Unknown(&'static str),
     /// The attempt failed.
     Failed(io::Error),
-    /// It took too long.
+    /// The attempt took too long.
     Timeout,
     /// The connection was established, but a header or a proxy on the way failed.
     Broken(io::Error),
@@ -168,8 +168,8 @@ pub(crate) enum ConnectError {
     TlsTimeout,
 }
 
-/// Returns the connection of a `connect` step: an idle one from `home` if available, otherwise a new one, after sending the data
-/// that precedes the conversation.
+/// Returns the connection of a `connect` step: an idle one from `home` if available, otherwise a new one. The data that precedes
+/// the conversation has been sent on it.
 pub(crate) async fn obtain<'a>(
     subject: &Subject,
     context: &CheckContext,
@@ -189,7 +189,7 @@ pub(crate) async fn obtain<'a>(
     open(subject, context, step, facts, home).await
 }
 
-/// Reaches a server that cannot be connected to, over a client's connection.
+/// Reaches a server that cannot be connected to, over a connection of a client.
 async fn reach<'a>(
     subject: &Subject,
     context: &CheckContext,
@@ -220,13 +220,14 @@ async fn open<'a>(
     home: Option<IdleOwner<'a>>,
 ) -> Result<CheckLink<'a>, ConnectError> {
     let settings = &subject.settings;
-    // Read before the address: a change between the two makes the connection outdated, never current by mistake.
+    // Read before the address: if the address changes between the two reads, the connection is taken as outdated, and never as
+    // current by mistake.
     let moves = subject.server().moves();
     let target = target(subject, step, facts).map_err(ConnectError::Unknown)?;
     let via = settings.socks4.filter(|_| step.via_socks4 || step.default);
     let header = send_proxy(subject, step);
     let start = now_ms();
-    // `timeout check` starts once the connection is established; without it `inter` limits everything.
+    // `timeout check` starts once the connection is established. Without it, `inter` limits the whole check.
     let connect_by = match (settings.timeout, settings.connect_timeout) {
         (Some(_), Some(connect)) => after(start, connect.min(settings.inter)),
         _ => after(start, settings.inter),
@@ -295,8 +296,8 @@ pub(crate) async fn open_plain(
     }
 }
 
-/// Returns the check's address: from the step, otherwise from the check settings of the server line or the runtime socket,
-/// otherwise the server's address.
+/// Returns the address to check: the address of the step, otherwise the one set for checks by the server line or the runtime
+/// socket, otherwise the server's address.
 fn target(subject: &Subject, step: &Connect, facts: &CheckEnv) -> Result<Target, &'static str> {
     let health = &subject.server().health;
     let address = subject.server().address.load();
@@ -321,7 +322,7 @@ fn target(subject: &Subject, step: &Connect, facts: &CheckEnv) -> Result<Target,
     }
 }
 
-/// Returns the PROXY header to send: that of the server line, version 1 if it has none.
+/// Returns the PROXY header to send: the one of the server line, or version 1 if it has none.
 fn send_proxy(subject: &Subject, step: &Connect) -> SendProxy {
     if !(step.send_proxy || step.default && subject.settings.send_proxy) {
         return SendProxy::None;
@@ -341,7 +342,7 @@ async fn introduce(link: &mut CheckLink<'_>, version: SendProxy, never_local: bo
         SendProxy::None => {}
         SendProxy::V1 => net::proxy_protocol::write_v1(ends, &mut header),
         SendProxy::V2 { crc32c, .. } => {
-            // A check is made by the proxy itself, without a client.
+            // A check is made by Weir itself, without a client.
             let ends = ends.filter(|_| never_local);
             net::proxy_protocol::write_v2(ends, std::iter::empty(), crc32c.then_some(0), &mut header);
         }

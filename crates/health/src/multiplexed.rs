@@ -1,6 +1,6 @@
 //! One request and its response on a dedicated HTTP/2 connection.
 //!
-//! The engine is crate `h2`; bytes come from and go to the check's [`crate::link::CheckLink`], through
+//! The engine is the crate `h2`. Bytes come from and go to the check's [`crate::link::CheckLink`], through
 //! [`crate::answer::CheckAnswer`], which keeps and interprets the received bytes.
 
 use std::io::IoSlice;
@@ -18,13 +18,13 @@ const SCHEME: Scheme = Scheme::Https;
 /// The progress of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AnswerProgress {
-    /// There is no head yet.
+    /// No head has arrived.
     Nothing,
     /// The body is arriving.
     Head,
-    /// It is complete, or will not get any longer.
+    /// The response is complete, or will not get any longer.
     Whole,
-    /// It will not arrive.
+    /// The response will not arrive.
     Broken,
 }
 
@@ -63,7 +63,7 @@ impl MultiplexedProbe {
         self.progress
     }
 
-    /// Sends as much of the body as currently possible.
+    /// Sends as much of the body as possible at this time.
     fn send(&mut self) {
         if let Some(key) = self.key
             && !self.body.is_empty()
@@ -85,15 +85,15 @@ impl MultiplexedProbe {
             }
             slices[..count].iter().for_each(|slice| out.extend_from_slice(slice));
             self.engine.sent(length);
-            // There is room for more of the body.
+            // The window has room for more of the body.
             while self.engine.next_writable().is_some() {
                 self.send();
             }
         }
     }
 
-    /// Decodes `input`: the head goes into the transaction, up to `limit` bytes of the body to the received data. Returns how much
-    /// was consumed; the rest must be passed again with the data after it.
+    /// Decodes `input`: the head is stored in the transaction, up to `limit` bytes of the body in the received data. Returns how
+    /// much was consumed; the rest must be passed again together with the data after it.
     pub(crate) fn receive(&mut self, input: &[u8], facts: &mut CheckEnv, limit: usize) -> usize {
         let mut at = 0;
         self.engine.begin_turn(false);
@@ -106,7 +106,7 @@ impl MultiplexedProbe {
             at += taken;
             match event {
                 Some(event) => self.happen(event, &input[from..], facts, limit),
-                // Flow control is the limit here, not the number of frames.
+                // In this place the limit is flow control, not the number of frames.
                 None if taken > 0 && self.engine.is_turn_over() => self.engine.begin_turn(false),
                 None => break,
             }

@@ -1,6 +1,6 @@
 //! Trace points (`trace check` on the runtime socket): the start and end of checks.
 //!
-//! A disabled trace point costs a test of one word. Called by [`Subject::check`](crate::Subject).
+//! A disabled trace point costs one comparison. Called by [`Subject::check`](crate::Subject).
 
 use std::fmt::Write;
 
@@ -23,7 +23,7 @@ fn write_server(subject: &Subject, out: &mut String) {
     let _ = write!(out, "server={}/{}", subject.backend().state.name, subject.server().name);
 }
 
-/// A check begins.
+/// Reports that a check begins.
 #[inline]
 #[track_caller]
 pub(crate) fn begins(subject: &Subject) {

@@ -1,4 +1,4 @@
-//! `on-marked-down` and `on-marked-up`: ends sessions when a server goes down or comes up for any reason: checks, the runtime
+//! `on-marked-down` and `on-marked-up`: ends sessions when a server goes down or comes up, whatever the reason: checks, the runtime
 //! socket, name resolution, the tracked server.
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use state::{Proxy, Server};
 
 use crate::CheckedServer;
 
-/// Sets the actions of the server's line for going up or down.
+/// Sets the actions that the server's line specifies for going down or coming up.
 pub(crate) fn prepare(peer: &CheckedServer) {
     let own = peer.own();
     let (down, up) = (own.shutdown_sessions_when_down, own.shutdown_backups_when_up && !peer.server().backup);
@@ -29,7 +29,7 @@ pub(crate) fn prepare(peer: &CheckedServer) {
     });
 }
 
-/// Performs the action for a server that takes requests again.
+/// Performs the action for a server that accepts requests again.
 pub(crate) fn came_up(peer: &CheckedServer) {
     if peer.own().shutdown_backups_when_up && !peer.server().backup {
         kill(Kill::ServerUp, backups(&peer.backend.state));

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-/// Whether a check counts for or against the server.
+/// Whether a check is a success or a failure of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckVerdict {
     /// For.
@@ -17,15 +17,15 @@ pub enum CheckVerdict {
 /// The outcome of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckOutcome {
-    /// `L4OK`, `L7STS` …: a name in [`state::server::CHECK_STATUSES`].
+    /// The status, such as `L4OK` or `L7STS`: a name in [`state::server::CHECK_STATUSES`].
     pub status: &'static str,
     /// A number from the server or the program: an HTTP or SMTP status, an exit status. Only for statuses that have one.
     pub code: Option<i32>,
     /// A description for people; possibly empty, at most [`MAX_INFO`] bytes.
     pub info: String,
-    /// Its effect on the server.
+    /// The effect of the check on the server.
     pub verdict: CheckVerdict,
-    /// How long it took.
+    /// How long the check took.
     pub duration: Duration,
 }
 
@@ -42,7 +42,7 @@ impl CheckOutcome {
         };
         let tells = matches!(status, "L7OK" | "L7OKC" | "L7STS" | "PROCOK" | "PROCERR" | "PROCTOUT");
         let info = info.as_ref();
-        // Up to the first NUL, which terminates texts in some protocols.
+        // Only up to the first NUL, which terminates texts in some protocols.
         let length = info.iter().position(|byte| *byte == 0).unwrap_or(info.len()).min(MAX_INFO);
         let info = String::from_utf8_lossy(&info[..length]).into_owned();
         Self { status, code: tells.then_some(code), info, verdict, duration: Duration::ZERO }
@@ -55,7 +55,7 @@ pub(crate) fn error_text(error: &io::Error) -> String {
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
-/// Returns why a connection failed: HAProxy's name of the system's error, with the system's message.
+/// Returns why a connection failed: HAProxy's name for the system's error, with the system's message.
 pub(crate) fn connection_error(error: &io::Error) -> String {
     let text = error_text(error);
     if error.raw_os_error().is_none() {
@@ -66,7 +66,7 @@ pub(crate) fn connection_error(error: &io::Error) -> String {
         io::ErrorKind::ConnectionReset => "ECONNRESET",
         io::ErrorKind::HostUnreachable => "EHOSTUNREACH",
         io::ErrorKind::BrokenPipe => "EPIPE",
-        // Reported by the system before anything was sent.
+        // The system reported this before anything was sent.
         io::ErrorKind::NetworkUnreachable => return format!("General socket error ({text})"),
         io::ErrorKind::AddrInUse => "EADDRINUSE",
         io::ErrorKind::AddrNotAvailable => "EADDRNOTAVAIL",

@@ -1,6 +1,7 @@
 //! A program that runs until it ends, or is killed when its result is no longer needed.
 //!
-//! tokio's process support is not used: with it, every turn of every worker takes two shared locks to look for orphaned programs.
+//! tokio's support for processes is not used, because with it every turn of every worker takes two shared locks to look for
+//! orphaned programs.
 
 use std::io;
 use std::process::{Child, Command, ExitStatus};
@@ -9,28 +10,28 @@ use std::time::Duration;
 use runtime::timer::sleep;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// Polling interval if the kernel has no process descriptors (before Linux 5.3).
+/// The polling interval if the kernel has no process descriptors (before Linux 5.3).
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A started program. It is killed if this is dropped before it has ended.
+/// A started program. It is killed if this value is dropped before the program has ended.
 pub(crate) struct CheckProgram {
-    /// `None` once it has ended.
+    /// The process; `None` once it has ended.
     child: Option<Child>,
 }
 
 impl CheckProgram {
-    /// Starts it.
+    /// Starts the program.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel cannot start it.
     pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
         command.spawn().map(|child| Self { child: Some(child) })
     }
 
-    /// Waits until it has ended.
+    /// Waits until the program has ended.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel reports an error.
     pub(crate) async fn ended(mut self) -> io::Result<ExitStatus> {
         let pid = self.child.as_ref().and_then(|child| Pid::from_raw(child.id().cast_signed()));
         let end = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
@@ -55,7 +56,7 @@ impl Drop for CheckProgram {
         // This fails if the program has just ended.
         let _ = child.kill();
         if matches!(child.try_wait(), Ok(None)) {
-            // The kernel may need time to end it, so a separate thread waits for that.
+            // The kernel may need time to end the program, so a separate thread waits for that.
             let _ = std::thread::Builder::new().name("reap".to_owned()).spawn(move || child.wait());
         }
     }

@@ -1,6 +1,6 @@
 //! Parses responses of protocols that a pattern cannot describe: MySQL packets, LDAP bind responses, SPOE hellos.
 //!
-//! Each parser gets all data received so far. The bytes come from outside: every length is checked before it is used.
+//! Each parser gets all data received so far. The bytes come from outside, so every length is checked before it is used.
 
 use spop::{AgentHello, Frame, Goodbye, Status, kind};
 
@@ -11,7 +11,7 @@ pub(crate) enum AnswerReading<'a> {
     Short,
     /// Good, with a message.
     Good(&'a [u8]),
-    /// Bad: the status, a code, a message.
+    /// A failure: the status, a code, a message.
     Bad(&'static str, i32, &'a [u8]),
 }
 
@@ -25,7 +25,7 @@ pub(crate) fn mysql(bytes: &[u8], after_greeting: bool) -> AnswerReading<'_> {
         greeting
     };
     if let [0xff, error @ ..] = packet {
-        // An error: a number and a text, which newer servers precede with a `#` and a state.
+        // An error packet has a number and a text, which newer servers precede with a `#` and a state.
         let code = error.get(..2).map_or(0, |code| i32::from(u16::from_le_bytes([code[0], code[1]])));
         return AnswerReading::Bad("L7STS", code, error.get(2..).unwrap_or_default());
     }
@@ -102,10 +102,10 @@ pub(crate) fn spop_hello(bytes: &[u8]) -> AnswerReading<'_> {
     if !(7..=LARGEST_FRAME).contains(&length) {
         return spop_error(Status::INVALID);
     }
-    // Other frames are rejected before they are complete.
+    // Other types of frames are rejected before they are complete.
     let Some(start) = rest.first_chunk::<7>() else { return AnswerReading::Short };
     let (kind, flags) = (start[0], u32::from_be_bytes([start[1], start[2], start[3], start[4]]));
-    // It must be a single, final frame with stream and frame 0.
+    // The frame must be single and final, with stream and frame number 0.
     let is_last_word = kind == kind::AGENT_DISCONNECT;
     if !(is_last_word || kind == kind::AGENT_HELLO) || flags & 1 == 0 || start[5] != 0 || start[6] != 0 {
         return spop_error(Status::INVALID);

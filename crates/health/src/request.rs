@@ -25,7 +25,7 @@ pub(crate) struct CheckMessage<'a> {
     version: &'a [u8],
     fields: Vec<(&'a [u8], Vec<u8>)>,
     pub(crate) body: Vec<u8>,
-    /// Whether the connection persists after it.
+    /// Whether the connection persists after the request.
     pub(crate) persistent: bool,
 }
 
@@ -117,12 +117,12 @@ fn set_authority(uri: &mut Vec<u8>, host: &[u8]) {
     uri.splice(start..end, host.iter().copied());
 }
 
-/// `UP 1/2; address=127.0.0.1; port=80; name=be/s1; node=n1; weight=1/7; scur=0/0; qcur=0` (manual, `http-check send-state`), or
-/// `UP; address=…` if the state is not changing.
+/// Returns the server's state: `UP 1/2; address=127.0.0.1; port=80; name=be/s1; node=n1; weight=1/7; scur=0/0; qcur=0` (manual,
+/// `http-check send-state`), or `UP; address=…` if the state is not changing.
 fn server_state(subject: &Subject, context: &CheckContext) -> String {
     let (proxy, server) = (&subject.backend().state, subject.server());
     let (word, level, of) = level(server);
-    // The two numbers show a state change in progress, as on the statistics page.
+    // The two numbers show a change of state in progress, as on the statistics page.
     let is_settled = level == 0 || word != "DOWN" && level == of;
     let level = if is_settled { String::new() } else { format!(" {level}/{of}") };
     let address = match &**server.address.load() {
@@ -142,7 +142,8 @@ fn server_state(subject: &Subject, context: &CheckContext) -> String {
     )
 }
 
-/// Returns the word and the two numbers for a level: checks passed of those needed to come up, or left of those that take it down.
+/// Returns the word and the two numbers for a level. For a server that is down, the numbers are the checks passed and the checks
+/// needed to come up; for a server that is up, the failures left and the failures that take it down.
 pub(crate) fn level(server: &Server) -> (&'static str, u32, u32) {
     let health = &server.health;
     let (level, rise, fall) =

@@ -1,4 +1,4 @@
-//! `slowstart`: gradually raises the weight of a server that has come up for any reason.
+//! `slowstart`: gradually raises the weight of a server that has come up, whatever the reason.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::{CheckContext, CheckedServer};
 pub(crate) fn prepare(peer: &CheckedServer, context: &Arc<CheckContext>) {
     let Some(duration) = peer.own().slow_start else { return };
     let index = peer.own().index;
-    // The server owns the callback, which must not own the server.
+    // The server owns the callback, so the callback must not own the server.
     let (proxy, server) = (Arc::downgrade(&peer.backend.state), Arc::downgrade(peer.server()));
     let context = Arc::downgrade(context);
     peer.server().on_rise(move || {
@@ -24,7 +24,7 @@ pub(crate) fn prepare(peer: &CheckedServer, context: &Arc<CheckContext>) {
         let posted =
             worker::post(index % shard::workers(), move || drop(tokio::task::spawn_local(rise.run())));
         if !posted && tokio::runtime::Handle::try_current().is_ok() {
-            // There are no workers, only this thread.
+            // There are no workers, so it runs on this thread.
             drop(tokio::task::spawn_local(spare.run()));
         }
     });
@@ -40,7 +40,7 @@ struct Rise {
 }
 
 impl Rise {
-    /// Raises the weight; ends early if the server's state changes.
+    /// Raises the weight step by step; ends early if the server's state changes.
     async fn run(self) {
         const STEPS: u32 = 100;
         let step = (self.duration / STEPS).max(Duration::from_millis(10));
@@ -51,7 +51,7 @@ impl Rise {
             timer::sleep(step).await;
             let (Some(server), Some(proxy)) = (self.server.upgrade(), self.proxy.upgrade()) else { return };
             if server.came_up() != begun {
-                // It is down again, or has come up again with a new rise.
+                // The server is down again, or has come up again, with a new rise.
                 return;
             }
             if server.operational() != Operational::Starting {
@@ -59,7 +59,7 @@ impl Rise {
             }
             let percent = (now_ms() - start) * 100 / total;
             server.set_ramp(percent.min(100) as u32);
-            // The connection limit rises with it.
+            // The connection limit rises together with the weight.
             proxy.queue.wake_first();
             if percent < 100 {
                 continue;

@@ -1,4 +1,4 @@
-//! A check script: runs its steps in order, and reports the one where it ended.
+//! A check script: runs its steps in order, and reports the step at which it ended.
 
 use std::io;
 
@@ -34,12 +34,12 @@ struct Conversation<'a> {
     ended: bool,
     /// The code reported with the result.
     code: i32,
-    /// The last response's own message.
+    /// The message in the last response.
     failure_text: Option<Vec<u8>>,
 }
 
-/// Runs the steps in order. Returns the connection with the outcome: it is closed after the consequences were applied, so that a
-/// server that sees it closed can rely on that.
+/// Runs the steps in order. Returns the connection together with the outcome. The connection is closed after the consequences were
+/// applied, so a server that sees the close knows that they were.
 pub(crate) async fn run<'a>(
     subject: &'a Subject,
     context: &'a CheckContext,
@@ -99,8 +99,8 @@ impl Conversation<'_> {
         Ok(true)
     }
 
-    /// Returns the bytes to send for a request, and prepares for its response. `None` if it cannot be expressed: its parameters are
-    /// too long, or the backend has no application (only `check-proto fcgi`).
+    /// Returns the bytes to send for a request, and prepares for its response; `None` if the protocol cannot express the request
+    /// because its parameters are too long, or the backend has no application (only `check-proto fcgi`).
     fn ask(&mut self, own: &CheckRequest, message: &request::CheckMessage<'_>) -> Option<Vec<u8>> {
         let limit = self.context.buffer;
         let mut exchange = match self.protocol {
@@ -144,7 +144,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// Leaves the connection to requests if it was shared with them and is idle.
+    /// Returns the connection to the pool if it was shared with requests and is idle.
     fn settle(&mut self) {
         let whole = self.answer.as_ref().is_some_and(|answer| answer.leaves_open(&self.facts));
         if let Some(link) = &mut self.link
@@ -174,7 +174,7 @@ impl Conversation<'_> {
         let home = idle::home(self.subject, self.context, self.script, connect);
         let (status, error) = match obtain(self.subject, self.context, connect, &self.facts, home).await {
             Ok(mut link) => {
-                // Querying them from the system has a cost.
+                // Asking the system for them has a cost.
                 if self.script.evaluates {
                     self.facts.connected(link.ends(), link.tls());
                 }
@@ -227,7 +227,7 @@ impl Conversation<'_> {
     }
 
     async fn write(&mut self, bytes: &[u8], step: &CheckStep) -> Result<(), CheckOutcome> {
-        // The next `expect` looks at data received from now on.
+        // The next `expect` uses only data that is received after this.
         self.reset_received();
         let Some(link) = &mut self.link else { return Err(self.broken(&no_link(), step)) };
         match link.write_all(bytes).await {
@@ -247,7 +247,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// Reads until the step is decided: it matches, cannot match any more, the peer closed, or the buffer is full.
+    /// Reads until the step is decided: the data matches or cannot match any more, the peer has closed, or the buffer is full.
     async fn expect(&mut self, expect: &Expect, step: &CheckStep) -> Result<(), CheckOutcome> {
         loop {
             if self.must_read {
@@ -303,7 +303,7 @@ impl Conversation<'_> {
         let Some(link) = &mut self.link else { return Err(self.broken(&no_link(), step)) };
         let read = match &mut self.answer {
             Some(answer) => {
-                // Parsed bytes have left the buffer.
+                // Parsed bytes have been removed from the buffer.
                 let limit = limit.max(answer.raw.len() + 1);
                 link.read(&mut answer.raw, limit).await
             }
@@ -317,7 +317,7 @@ impl Conversation<'_> {
                 }
             }
             Ok(_) => {}
-            // Data received before a reset is evaluated; without any the check fails.
+            // Data received before a reset is evaluated; without any, the check fails.
             Err(LinkError::Io(_)) if self.has_something() => self.ended = true,
             Err(error) => return Err(self.broken(&error, step)),
         }
@@ -422,7 +422,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// ` at step 2 of tcp-check (expect string 'nope')`; only for `option tcp-check`.
+    /// Returns the name of the step in messages, ` at step 2 of tcp-check (expect string 'nope')`; only for `option tcp-check`.
     fn place(&self, step: &CheckStep) -> String {
         if self.script.family != Family::Tcp {
             return String::new();
@@ -462,7 +462,7 @@ fn comment(step: &CheckStep) -> String {
     step.comment.as_ref().map(|text| format!(" comment: {text}")).unwrap_or_default()
 }
 
-/// Returns the error for a step without a connection: scripts must begin with one.
+/// Returns the error for a step without a connection: a script must begin with a connection.
 fn no_link() -> LinkError {
     LinkError::Io(io::ErrorKind::NotConnected.into())
 }

@@ -1,4 +1,4 @@
-//! The tasks of checks and agents: scheduling, moving to another worker, and ending with their plan.
+//! The tasks of checks and agents: their schedule, their moves to other workers, and their end together with their plan.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -30,7 +30,7 @@ enum Duty {
 /// A check or an agent, scheduled on some worker.
 pub(crate) struct CheckTask {
     duty: Duty,
-    /// When it is due, in ms of the monotonic clock.
+    /// When the task is due, in ms of the monotonic clock.
     due: u64,
 }
 
@@ -86,11 +86,11 @@ struct WorkerTasks {
 }
 
 thread_local! {
-    /// The homes on this worker, one for each plan that has checks here.
+    /// The tasks on this worker, one entry for each plan that has checks here.
     static HOMES: RefCell<Vec<Rc<WorkerTasks>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The checks of a plan on one worker; dropping it ends them.
+/// The checks of a plan on one worker. Dropping it ends them.
 pub struct RunningChecks(Rc<WorkerTasks>);
 
 impl RunningChecks {
@@ -120,12 +120,12 @@ impl Drop for RunningChecks {
             task.abort();
             self.0.context.process.checks.mine().leave();
         });
-        // try_with: the worker's thread may be ending.
+        // `try_with` because the worker's thread may be ending.
         let _ = HOMES.try_with(|homes| homes.borrow_mut().retain(|home| !Rc::ptr_eq(home, &self.0)));
     }
 }
 
-/// Runs `task` on the calling worker. One that has just moved here is due and runs without checking the balance again.
+/// Runs `task` on the calling worker. A task that has just moved here is due, and runs without checking the balance again.
 fn spawn(home: &Rc<WorkerTasks>, task: CheckTask, hopped: bool) {
     let mut tasks = home.tasks.borrow_mut();
     let entry = tasks.vacant_entry();
@@ -151,11 +151,11 @@ struct Hop {
     worker: usize,
 }
 
-/// Hands a task over. It has already been counted there.
+/// Passes a task to another worker. That worker's count already includes it.
 fn send(context: &Arc<CheckContext>, Hop { task, worker }: Hop) {
     let there = context.clone();
     if !worker::post(worker, move || adopt(&there, task)) {
-        // The other worker has ended, as this one is about to.
+        // The other worker has ended, and this one is about to end.
         context.process.checks.all().nth(worker).into_iter().for_each(|counters| counters.leave());
     }
 }
@@ -169,7 +169,7 @@ pub(crate) fn begin(context: &Arc<CheckContext>, index: usize, task: CheckTask) 
     });
 }
 
-/// Takes over a task that is not due yet; it ends here if its plan has ended.
+/// Accepts a task that is not due yet. If its plan has ended, the task ends.
 fn adopt_waiting(context: &Arc<CheckContext>, task: CheckTask) {
     match home_of(context) {
         Some(home) => spawn(&home, task, false),
@@ -181,7 +181,7 @@ fn home_of(context: &Arc<CheckContext>) -> Option<Rc<WorkerTasks>> {
     HOMES.with_borrow(|homes| homes.iter().find(|home| Arc::ptr_eq(&home.context, context)).cloned())
 }
 
-/// Takes over a task from another worker; it ends here if its plan has ended.
+/// Accepts a task from another worker. If its plan has ended, the task ends.
 fn adopt(context: &Arc<CheckContext>, task: CheckTask) {
     let home = home_of(context);
     let counters = context.process.checks.mine();
@@ -220,7 +220,7 @@ async fn live(home: &WorkerTasks, mut task: CheckTask, mut hopped: bool) -> Opti
     }
 }
 
-/// Performs the work once, or aborts it with its connection if the server is removed in the meantime.
+/// Performs the work once, or aborts it together with its connection if the server is removed in the meantime.
 async fn work_unless_removed(home: &WorkerTasks, task: &CheckTask) -> Option<Duration> {
     let mut working = pin!(work(home, task));
     poll_fn(|context| {
@@ -234,7 +234,7 @@ async fn work_unless_removed(home: &WorkerTasks, task: &CheckTask) -> Option<Dur
 async fn work(home: &WorkerTasks, task: &CheckTask) -> Duration {
     let context = &home.context;
     if task.is_due() {
-        // It is never closed: the semaphore lives as long as the home.
+        // The semaphore is never closed, because it exists as long as the tasks.
         let place = match &home.places {
             Some(places) => places.acquire().await.ok(),
             None => None,
@@ -243,7 +243,7 @@ async fn work(home: &WorkerTasks, task: &CheckTask) -> Duration {
         counters.started.add(1);
         counters.running.up();
         let _counted = CheckGuard(counters);
-        // Boxed: a task is idle most of the time, and must be small then.
+        // Boxed because a task is idle most of the time, and must be small then.
         match &task.duty {
             Duty::Check(subject) => usage::watched("check", Box::pin(watch::check(subject, context))).await,
             Duty::Agent(peer, settings) => {
@@ -259,7 +259,7 @@ async fn work(home: &WorkerTasks, task: &CheckTask) -> Duration {
     spread(interval, context.spread)
 }
 
-/// A check in progress, counted until it is over or aborted.
+/// A check in progress. It is counted until it ends or is aborted.
 struct CheckGuard<'a>(&'a state::process::CheckCounters);
 
 impl Drop for CheckGuard<'_> {
@@ -268,7 +268,7 @@ impl Drop for CheckGuard<'_> {
     }
 }
 
-/// Adds or subtracts up to `percent` at random (`spread-checks`).
+/// Adds or subtracts a random share of up to `percent` (`spread-checks`).
 fn spread(interval: Duration, percent: u32) -> Duration {
     if percent == 0 {
         return interval;

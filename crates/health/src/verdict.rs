@@ -18,7 +18,7 @@ use crate::{CheckContext, CheckedServer, on_marked};
 pub(crate) fn apply(peer: &CheckedServer, outcome: &CheckOutcome, context: &Arc<CheckContext>) {
     let server = peer.server();
     let before = keep(&server.health, outcome);
-    // A server with neither an earlier result nor a configured initial state did not fail: it turned out to be down.
+    // A server that has neither an earlier result nor a configured initial state did not fail: it only turned out to be down.
     let has_initial_state = peer.own().check.as_ref().is_some_and(|check| check.initial != InitState::None);
     let moved = count(server, outcome.verdict, !before.is_empty() || has_initial_state);
     if moved || before != outcome.status {
@@ -46,7 +46,7 @@ pub(crate) fn keep(health: &Health, outcome: &CheckOutcome) -> &'static str {
     };
     let last = health.last.load();
     let before = last.status;
-    // Most results equal the last one. Replacing it costs a scan of all threads' references.
+    // Most results equal the last one, and replacing it requires a scan of all threads' references.
     if **last != result {
         drop(last);
         health.last.store(Arc::new(result));
@@ -55,7 +55,7 @@ pub(crate) fn keep(health: &Health, outcome: &CheckOutcome) -> &'static str {
 }
 
 /// Updates the level; returns whether it changed. A failure is counted (`chkfail`) only if the previous state is `known`. A level
-/// that falls below `rise` drops to 0; one that reaches `rise` goes to the maximum.
+/// that falls below `rise` drops to 0; a level that reaches `rise` goes to the maximum.
 fn count(server: &Server, verdict: CheckVerdict, known: bool) -> bool {
     let health = &server.health;
     let (level, rise, fall) =
@@ -79,7 +79,7 @@ fn count(server: &Server, verdict: CheckVerdict, known: bool) -> bool {
     true
 }
 
-/// `, reason: Layer7 wrong status, code: 503, info: "x", check duration: 1ms`.
+/// Returns the reason for messages, such as `, reason: Layer7 wrong status, code: 503, info: "x", check duration: 1ms`.
 pub(crate) fn reason(outcome: &CheckOutcome) -> String {
     let mut out = cause(outcome.status, outcome.code, &outcome.info);
     let _ = write!(out, ", check duration: {}ms", outcome.duration.as_millis());
@@ -112,12 +112,12 @@ fn cause(status: &'static str, code: Option<i32>, info: &str) -> String {
 pub(crate) enum Prober {
     /// The server.
     Server,
-    /// Its agent.
+    /// The agent of the server.
     Agent,
 }
 
-/// Reports a check with a different result than the one before: to event subscribers, and with `option log-health-checks` to the
-/// logs.
+/// Reports a check with a result that differs from the one before, to event subscribers, and with `option log-health-checks` also
+/// to the logs.
 pub(crate) fn report_check(
     peer: &CheckedServer,
     outcome: &CheckOutcome,
@@ -191,7 +191,7 @@ pub(crate) fn go(
     let was = server.operational();
     let change = VerdictChange { wanted, why, asked, via: None };
     transit(&peer.backend.state, server, &change, context);
-    // A server that was only stopping does not come up now, but takes requests again.
+    // A server that was only stopping does not come up, but accepts requests again.
     if wanted == Operational::Running && was == Operational::Stopping {
         on_marked::came_up(peer);
     }
@@ -203,11 +203,11 @@ struct VerdictChange<'a> {
     why: &'a str,
     /// The source of the result.
     asked: Prober,
-    /// The origin if a tracked server caused it, ` via be/s1`.
+    /// The origin, if a tracked server caused the change: ` via be/s1`.
     via: Option<&'a str>,
 }
 
-/// Sets the state, reports it, and repeats this for the trackers.
+/// Sets the state, reports it, and repeats this for the tracking servers.
 fn transit(
     proxy: &Arc<Proxy>,
     server: &Arc<Server>,
@@ -233,7 +233,7 @@ fn transit(
         Some(_) => events::StateCause::Other(String::new()),
     });
     if change.wanted == Operational::Stopped {
-        // Requests in its queue choose again.
+        // Requests in the server's queue choose a server again.
         server.queue.wake_all();
     }
     let via = change.via.unwrap_or_default();

@@ -19,7 +19,7 @@ pub(crate) async fn check(subject: &Subject, context: &Arc<CheckContext>) {
     server.health.running.store(true, Relaxed);
     let settle = |outcome| {
         server.health.running.store(false, Relaxed);
-        // A result from before the server went into maintenance is ignored.
+        // A result from before the maintenance of the server is ignored.
         if is_due(server) {
             verdict::apply(&subject.peer, &outcome, context);
         }
@@ -27,12 +27,12 @@ pub(crate) async fn check(subject: &Subject, context: &Arc<CheckContext>) {
     subject.check(context, settle).await;
 }
 
-/// Whether a server is to be checked now: not in maintenance, and checks not disabled.
+/// Whether a server must be checked at this time: it is not in maintenance, and its checks are not disabled.
 pub(crate) fn is_due(server: &state::Server) -> bool {
     server.checked.load(Relaxed) && !server.admin().in_maintenance()
 }
 
-/// Sets a server's initial check state. One that was checked before a reload keeps its level, within the new bounds.
+/// Sets the initial check state of a server. A server that was checked before a reload keeps its level, within the new bounds.
 pub(crate) fn prepare(subject: &Subject) {
     let (server, settings) = (subject.server(), &subject.settings);
     let health = &server.health;
@@ -52,7 +52,7 @@ pub(crate) fn prepare(subject: &Subject) {
     let level = match known {
         true if server.operational() == Operational::Stopped => health.level.load(Relaxed).min(rise - 1),
         true => health.level.load(Relaxed).clamp(rise, rise + fall - 1),
-        // Up, but the first failure takes it down.
+        // The server is up, but the first failure takes it down.
         false => initial.unwrap_or(rise),
     };
     health.level.store(level, Relaxed);
@@ -61,7 +61,7 @@ pub(crate) fn prepare(subject: &Subject) {
     }
 }
 
-/// Sets a server and its trackers to an initial down state, which does not count as going down.
+/// Sets a server and its tracking servers to an initial down state, which is not counted as going down.
 fn begin_down(backend: &state::Proxy, server: &state::Server) {
     let downs = server.downs.load(Relaxed);
     server.set_operational(Operational::Stopped, now_ms());
@@ -69,7 +69,8 @@ fn begin_down(backend: &state::Proxy, server: &state::Server) {
     backend.trackers(server).iter().for_each(|(backend, tracker)| begin_down(backend, tracker));
 }
 
-/// Waits for the time of the next check, handling demands of real traffic in the meantime; ends early if the server is removed.
+/// Waits for the time of the next check, and in the meantime handles checks that real traffic demands. Ends early if the server is
+/// removed.
 pub(crate) async fn pause(subject: &Subject, context: &Arc<CheckContext>, timer: &Timer) {
     while let Some(demand) = expired_or(timer, |task| subject.server().health.poll_demand(task)).await {
         if demand == Demand::End {
@@ -92,7 +93,7 @@ pub(crate) async fn pause_agent(server: &state::Server, timer: &Timer) {
     }
 }
 
-/// Returns `inter` if stably up, `downinter` if stably down, `fastinter` in between.
+/// Returns the interval: `inter` if the server is stably up, `downinter` if it is stably down, `fastinter` in between.
 pub(crate) fn interval(subject: &Subject) -> Duration {
     let (settings, health) = (&subject.settings, &subject.server().health);
     let level = health.level.load(Relaxed);

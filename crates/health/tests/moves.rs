@@ -41,7 +41,7 @@ fn checks_spread_over_both_workers_and_end_with_their_plan() {
     let mut inboxes = runtime::worker::prepare(2).expect("the only workers of this process");
     let process = Arc::new(Process::default());
     let checks = Arc::new(health::Checks::new(&plan, process.clone(), Arc::new(|_, _, _| {}), None));
-    // They start as if there were a single worker, which takes all of them.
+    // The checks start as if there were a single worker, which takes all of them.
     runtime::shard::set_workers(1);
     let (ended, leave) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (begun, begins) = std::sync::mpsc::channel();
@@ -56,7 +56,7 @@ fn checks_spread_over_both_workers_and_end_with_their_plan() {
                 runtime::timer::sleep(Duration::from_millis(2)).await;
             }
             drop(running);
-            // Tasks in transit between the two arrive, and end.
+            // Tasks that are moving between the two workers arrive, and end.
             while !leave.load(Relaxed) {
                 runtime::timer::sleep(Duration::from_millis(2)).await;
             }

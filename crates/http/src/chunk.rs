@@ -1,9 +1,9 @@
-//! Chunked transfer coding (RFC 9112 section 7.1): a decoder over slices, and the encoder's lines.
+//! Chunked transfer coding (RFC 9112 section 7.1): a decoder over slices, and the lines of the encoder.
 //!
-//! The decoder copies no payload: it returns the range of the input that is payload, so bytes can be forwarded either decoded
-//! ([`ChunkDecoder::decode`]) or still encoded, in a canonical form that every reader parses the same way
-//! ([`ChunkDecoder::normalize`]). It is strict: hexadecimal sizes without sign or overflow, CRLF only, extensions and trailers
-//! within limits.
+//! The decoder copies no payload. It returns which range of the input is payload, so the bytes can be forwarded either decoded
+//! ([`ChunkDecoder::decode`]) or still encoded, in a canonical form that every reader parses in the same way
+//! ([`ChunkDecoder::normalize`]). The decoder is strict: hexadecimal sizes without sign or overflow, CRLF only, extensions and
+//! trailers within limits.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ const MAX_TRAILERS: usize = 8192;
 pub struct ChunkError {
     /// A short description.
     pub text: &'static str,
-    /// The offset in the input of the byte that reveals it.
+    /// The offset of the byte in the input at which the error is detected.
     pub offset: usize,
 }
 
@@ -37,7 +37,7 @@ impl std::error::Error for ChunkError {}
 /// The result of a decoder step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChunkEvent {
-    /// This range of the input is payload; continue after its end.
+    /// A range of the input is payload. Continue after its end.
     Data {
         /// The range of payload within the input.
         range: Range<usize>,
@@ -77,7 +77,7 @@ enum ChunkState {
     Done,
 }
 
-/// Decodes one chunked body. Each message needs a new one; it allocates only for trailers.
+/// Decodes one chunked body. Each message needs a new decoder. It allocates only for trailers.
 #[derive(Debug, Clone, Default)]
 pub struct ChunkDecoder {
     state: ChunkState,
@@ -106,7 +106,7 @@ impl ChunkDecoder {
         if self.state == ChunkState::Data { self.remaining } else { 0 }
     }
 
-    /// Skips `n` payload bytes of the current chunk that were transferred in another way; at most [`ChunkDecoder::remaining`].
+    /// Skips `n` payload bytes of the current chunk that were forwarded in another way; at most [`ChunkDecoder::remaining`].
     pub fn skip(&mut self, n: u64) {
         debug_assert!(n <= self.remaining());
         if self.state == ChunkState::Data {
@@ -123,10 +123,11 @@ impl ChunkDecoder {
         &self.trailers
     }
 
-    /// Returns the next event in `input`, from byte `from`. After `Data`, call again with `from` at the range's end.
+    /// Returns the next event in `input`, starting at byte `from`. After `Data`, call this again with `from` at the end of the
+    /// range.
     ///
     /// # Errors
-    /// A syntax error or an exceeded limit; the message cannot be continued.
+    /// A syntax error or an exceeded limit. The message cannot be continued.
     pub fn decode(&mut self, input: &[u8], from: usize) -> Result<ChunkEvent, ChunkError> {
         let mut at = from;
         while let Some(&b) = input.get(at) {
@@ -151,11 +152,11 @@ impl ChunkDecoder {
         Ok(ChunkEvent::More)
     }
 
-    /// Follows the framing without decoding, to forward the encoded bytes unchanged: returns how many bytes of `input` belong to
-    /// the body. Fewer than all only if the body ended ([`ChunkDecoder::is_done`]).
+    /// Follows the framing without decoding, to forward the encoded bytes unchanged. Returns how many bytes of `input` belong to
+    /// the body; these are all bytes unless the body has ended ([`ChunkDecoder::is_done`]).
     ///
     /// # Errors
-    /// As [`ChunkDecoder::decode`].
+    /// The errors of [`ChunkDecoder::decode`].
     pub fn track(&mut self, input: &[u8]) -> Result<usize, ChunkError> {
         let mut at = 0;
         loop {
@@ -167,15 +168,16 @@ impl ChunkDecoder {
         }
     }
 
-    /// Follows the framing and rewrites `input` in place to its canonical form, to forward it still encoded: sizes in lower case
-    /// without leading zeros, no blanks or extensions after them, no trailers that affect framing or routing. The result is moved
-    /// to the front of the input: `kept` bytes of the first `used`. A canonical body is not written to.
+    /// Follows the framing and rewrites `input` in place to a canonical form, to forward it still encoded: sizes are in lower case
+    /// without leading zeros, there are no blanks or extensions after them, and no trailers that affect framing or routing. The
+    /// result is moved to the front of the input: `kept` bytes of the first `used`. A body that is already canonical is not written
+    /// to.
     ///
     /// If `used` is less than the input and the body has not ended ([`ChunkDecoder::is_done`]), the rest must be passed again
-    /// together with more input, since its meaning is not known yet.
+    /// together with more input, because its meaning is not known yet.
     ///
     /// # Errors
-    /// As [`ChunkDecoder::decode`].
+    /// The errors of [`ChunkDecoder::decode`].
     pub fn normalize(&mut self, input: &mut [u8]) -> Result<Normalized, ChunkError> {
         let (mut at, mut kept) = (0, 0);
         while at < input.len() && self.state != ChunkState::Done {
@@ -221,8 +223,8 @@ impl ChunkDecoder {
         Ok(Normalized { used: at, kept })
     }
 
-    /// The zeros at the beginning of a size: how many are redundant, and how many stay. `None` if it is not known yet whether the
-    /// size consists of them alone.
+    /// The number of redundant zeros at the beginning of a size, and the number of those that stay. `None` if it is not known yet
+    /// whether the size consists of zeros only.
     fn zeros(&mut self, input: &[u8], at: usize) -> Result<Option<(usize, usize)>, ChunkError> {
         let zeros = input[at..].iter().take_while(|byte| **byte == b'0').count();
         if zeros > usize::from(MAX_DIGITS) {
@@ -236,7 +238,7 @@ impl ChunkDecoder {
         Ok(Some((zeros - 1, 1)))
     }
 
-    /// The trailer line at `at`: its length, and whether it is kept. `None` while it is incomplete.
+    /// The length of the trailer line at `at`, and whether the line is kept. `None` while it is incomplete.
     fn trailer_line(&mut self, input: &[u8], at: usize) -> Result<Option<(usize, bool)>, ChunkError> {
         let Some(length) = memchr::memchr(b'\n', &input[at..]).map(|end| end + 1) else {
             let offset = at;
@@ -327,7 +329,7 @@ impl ChunkDecoder {
         Ok(next)
     }
 
-    /// Adds the trailers to `head` as header lines. Those that affect framing or routing (RFC 9110 section 6.5.1) are left out.
+    /// Adds the trailers to `head` as header lines. Trailers that affect framing or routing (RFC 9110 section 6.5.1) are omitted.
     pub fn trailers_into(&self, head: &mut Head) {
         for line in self.trailers.split(|&b| b == b'\n') {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -345,7 +347,7 @@ impl ChunkDecoder {
 pub struct Normalized {
     /// The processed bytes of the input.
     pub used: usize,
-    /// The bytes that remain of them, at the front of the input.
+    /// The number of these bytes that remain, at the front of the input.
     pub kept: usize,
 }
 
@@ -366,12 +368,12 @@ fn is_forbidden_trailer(name: &[u8]) -> bool {
     FORBIDDEN.iter().any(|forbidden| forbidden.eq_ignore_ascii_case(name))
 }
 
-/// Ends a body without trailers.
+/// The end of a body without trailers.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
-/// Follows the payload of each chunk.
+/// The bytes after the payload of each chunk.
 pub const CHUNK_END: &[u8] = b"\r\n";
 
-/// The size line of a chunk of `size` bytes. After the payload comes [`CHUNK_END`]; 0 would end the body.
+/// The size line of a chunk of `size` bytes. [`CHUNK_END`] must follow the payload. Size 0 would end the body.
 pub fn chunk_size(size: usize) -> impl Iterator<Item = u8> {
     let digits = (usize::BITS - size.leading_zeros()).div_ceil(4).max(1);
     let digits = (0..digits).rev().map(move |at| b"0123456789abcdef"[(size >> (at * 4)) & 15]);

@@ -1,5 +1,5 @@
-//! Heads composed of separate parts: decoded HTTP/2 fields are added without lookup or scanning, and lines are read with the
-//! numbers of their names for encoding. Caller: `h2`.
+//! Heads composed of separate parts. Decoded HTTP/2 fields are added without lookup or scanning; for encoding, lines are read with
+//! the numbers of their names. Caller: `h2`.
 
 use crate::head::{CLEAN, DEAD, Field, Head, SECRET, Span, UPGRADE, Version, WEBSOCKET};
 use crate::name::KnownName;
@@ -31,7 +31,7 @@ pub fn is_line(value: &[u8]) -> bool {
 }
 
 impl Head {
-    /// Starts a message of this version, HTTP/2 or above. Its parts are added afterwards.
+    /// Starts a message of this version, HTTP/2 or above. The parts are added afterwards.
     pub fn start_multiplexed(&mut self, version: Version, response: bool) {
         self.clear();
         self.is_response = response;
@@ -73,8 +73,8 @@ impl Head {
         self.apart = 0;
     }
 
-    /// Builds the target in absolute form from scheme, authority and path. With `apart` an HTTP/1 server gets only the path, and an
-    /// asterisk if that is empty.
+    /// Builds the target in absolute form from scheme, authority and path. With `apart`, an HTTP/1 server gets only the path, or an
+    /// asterisk if the path is empty.
     pub fn set_absolute_target(
         &mut self,
         scheme: StartLineRoom,
@@ -92,7 +92,7 @@ impl Head {
         self.apart = if apart { (path_start - start) as u32 } else { 0 };
     }
 
-    /// The target for an HTTP/1 server: only the path for an HTTP/2 request.
+    /// The target for an HTTP/1 server; for an HTTP/2 request, only the path.
     #[must_use]
     pub fn plain_target(&self) -> &[u8] {
         let target = self.target();
@@ -119,8 +119,8 @@ impl Head {
         self.end_line(at, name, name.key(), length - 2, 0);
     }
 
-    /// Turns it into a request to upgrade to `protocol`, in HTTP/1 form (RFC 9110 section 7.8). Returns `false`, and adds nothing,
-    /// if that is not a protocol name.
+    /// Turns the request into a request to upgrade to `protocol`, in HTTP/1 form (RFC 9110 section 7.8). If `protocol` is not a
+    /// protocol name, returns `false` and adds nothing.
     pub fn ask_upgrade(&mut self, protocol: StartLineRoom) -> bool {
         let name = self.part(protocol);
         if !name.splitn(2, |b| *b == b'/').all(is_token) {
@@ -131,7 +131,7 @@ impl Head {
         self.push_known(KnownName::Connection, b"upgrade", false)
     }
 
-    /// Adds a line with a known name, in lower case. Returns `false`, and adds nothing, if the value would break the line.
+    /// Adds a line with a known name, in lower case. If the value contains a line break, returns `false` and adds nothing.
     #[inline]
     pub fn push_known(&mut self, name: KnownName, value: &[u8], secret: bool) -> bool {
         let sound = is_line(value);
@@ -154,8 +154,8 @@ impl Head {
         self.end_line(at, name, name.key(), length - 2, if secret { SECRET } else { 0 });
     }
 
-    /// Adds a line with a name that has no number. Returns `None`, and adds nothing, if the name is not a lower-case token;
-    /// `Some(false)` if the value would break the line.
+    /// Adds a line with a name that has no number. If the name is not a lower-case token, returns `None`; if the value contains a
+    /// line break, returns `Some(false)`. In both cases nothing is added.
     #[inline]
     pub fn push_other(&mut self, name: &[u8], value: &[u8], secret: bool) -> Option<bool> {
         if !is_lower_token(name) || name.len() > u16::MAX as usize {
@@ -193,8 +193,8 @@ impl Head {
         });
     }
 
-    /// Adds a cookie crumb (RFC 9113 section 8.2.3): to the line of the previous one if that is the last line, otherwise as a
-    /// separate line, for [`Head::join_cookies`]. Returns `false`, and adds nothing, if it would break the line.
+    /// Adds a cookie crumb (RFC 9113 section 8.2.3). If the last line contains the previous crumb, it is appended there; otherwise
+    /// it becomes a separate line for [`Head::join_cookies`]. If the value contains a line break, returns `false` and adds nothing.
     pub fn push_crumb(&mut self, value: &[u8], secret: bool) -> bool {
         let last = self.fields.last().filter(|f| f.known == KnownName::Cookie && !f.is_dead());
         if last.is_none_or(|f| f.end as usize + 2 != self.bytes.len()) {
@@ -219,7 +219,7 @@ impl Head {
         true
     }
 
-    /// Joins all cookie lines into one at the end, if there are several.
+    /// If there are several cookie lines, joins them into one at the end.
     pub fn join_cookies(&mut self) {
         let is_cookie = |f: &Field| f.known == KnownName::Cookie && !f.is_dead();
         if self.fields.iter().filter(|f| is_cookie(f)).count() < 2 {
@@ -243,7 +243,7 @@ impl Head {
         self.end_line(at, KnownName::Cookie, KnownName::Cookie.key(), 6, secret);
     }
 
-    /// The live lines, in order, with the numbers of their names.
+    /// The lines that were not removed, in order, with the numbers of their names.
     pub fn lines(&self) -> impl Iterator<Item = HeaderLine<'_>> {
         self.fields.iter().filter(|f| !f.is_dead()).map(|f| HeaderLine {
             known: f.known,

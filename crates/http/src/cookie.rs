@@ -1,4 +1,4 @@
-//! Cookies, parsed leniently like HAProxy, by position, so that a value can be rewritten or a pair removed in place.
+//! Cookies, parsed as leniently as in HAProxy. Positions are recorded, so that a value can be rewritten or a pair removed in place.
 //!
 //! Both `Cookie` and `Set-Cookie` lines are pairs separated by `;` or `,` outside double quotes. Ranges are within the header
 //! value; [`Head::splice_value_at`](crate::Head::splice_value_at) applies an edit.
@@ -11,17 +11,17 @@ use crate::name::{KnownName, Name};
 /// One `name=value` of a cookie header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pair {
-    /// The name, without spaces around.
+    /// The name, without surrounding spaces.
     pub name: Range<usize>,
     /// The value, without surrounding spaces, but including quotes. Empty if there is no `=`.
     pub value: Range<usize>,
-    /// Whether there is an `=`, without which it is not a cookie for HAProxy.
+    /// Whether there is an `=`. HAProxy does not consider pairs without one as cookies.
     pub has_value: bool,
     /// From the first byte of the name to the delimiter or end of the line.
     pub whole: Range<usize>,
 }
 
-/// Pairs of one header value, in order, nameless ones skipped.
+/// The pairs of one header value, in order. Pairs without a name are skipped.
 #[derive(Debug, Clone)]
 pub struct Pairs<'a> {
     line: &'a [u8],
@@ -35,7 +35,7 @@ pub fn pairs(line: &[u8]) -> Pairs<'_> {
     Pairs { line, at: 0, set_cookie: false }
 }
 
-/// The cookies of a `Set-Cookie` value: one, or several separated by commas; attributes are not included.
+/// The cookies of a `Set-Cookie` value: one, or several separated by commas. Attributes are not included.
 #[must_use]
 pub fn set_cookies(line: &[u8]) -> Pairs<'_> {
     Pairs { line, at: 0, set_cookie: true }
@@ -111,7 +111,7 @@ pub fn find(line: &[u8], name: &[u8]) -> Option<Pair> {
     pairs(line).find(|pair| pair.has_value && &line[pair.name.clone()] == name)
 }
 
-/// Rewrites the cookies `name` of a `Cookie` value, and returns their number. If `edit` returns `None`, the cookie is removed
+/// Rewrites all cookies `name` of a `Cookie` value, and returns their number. If `edit` returns `None`, the cookie is removed
 /// together with its attributes (`$Path` and other names that begin with `$`, RFC 2965, 3.3.4). If no cookie remains, the line
 /// becomes empty.
 fn edit_named(line: &mut Vec<u8>, name: &[u8], mut edit: impl FnMut(&[u8]) -> Option<Vec<u8>>) -> usize {

@@ -38,7 +38,7 @@ pub fn format(seconds: i64) -> String {
     format!("{weekday}, {day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} GMT")
 }
 
-/// Parses an IMF-fixdate, an RFC 850 date (two-digit years from 70 are in the last century) or an asctime date.
+/// Parses an IMF-fixdate, an RFC 850 date (years from 70 to 99 are in the last century) or an asctime date.
 #[must_use]
 pub fn parse(text: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(text).ok()?;

@@ -22,7 +22,7 @@ pub enum BodyLength {
     Length(u64),
     /// Chunked coding; see [`crate::ChunkDecoder`].
     Chunked,
-    /// Until the connection closes, or the HTTP/2 stream ends. Also the tunnel after a 101 or an accepted CONNECT
+    /// Until the connection closes, or the HTTP/2 stream ends. Also used for the tunnel after a 101 or an accepted CONNECT
     /// ([`Head::is_tunnel`]).
     UntilClose,
 }
@@ -84,7 +84,8 @@ fn connection(head: &mut Head, f: Field) {
     }
 }
 
-/// RFC 9112 section 6.3: a list of equal numbers counts once; the header is reduced to one line with one number.
+/// Handles `Content-Length` (RFC 9112 section 6.3). A list of equal numbers counts as one; the header is reduced to one line with
+/// one number.
 fn content_length(head: &mut Head, index: usize) -> Result<(), ParseError> {
     let f = head.fields[index];
     let value = f.value(&head.bytes);
@@ -139,7 +140,7 @@ fn transfer_encoding(head: &mut Head, index: usize, options: &ParseOptions) -> R
         }
     }
     head.flags = flags;
-    // A single canonical spelling: the next hop might not recognize others.
+    // Only one canonical spelling, because the next hop might not recognize others.
     if before != 0 || flags & CHUNKED == 0 {
         if flags & OTHER_CODING == 0 {
             head.remove_at(index);
@@ -150,7 +151,7 @@ fn transfer_encoding(head: &mut Head, index: usize, options: &ParseOptions) -> R
     Ok(())
 }
 
-/// Reduces `TE` to `trailers`: codings that the next hop might then use are not decoded here.
+/// Reduces `TE` to `trailers`, because Weir does not decode codings that the next hop might then use.
 fn te(head: &mut Head, index: usize) {
     let value = head.fields[index].value(&head.bytes);
     if value == b"trailers" {
@@ -230,7 +231,7 @@ fn combine(head: &mut Head, options: &ParseOptions) -> Result<(), ParseError> {
     Ok(())
 }
 
-/// Checks whether an HTTP/1.0 request may have its payload. Checked last, since malformed messages take precedence.
+/// Checks whether an HTTP/1.0 request may have a payload. This check is last, because malformed messages take precedence.
 pub(crate) fn check_payload(head: &Head, options: &ParseOptions) -> Result<(), ParseError> {
     let bare = matches!(head.method_id, Method::Get | Method::Head | Method::Delete);
     let payload = head.flags & CHUNKED != 0 || head.content_length > 0;
@@ -240,7 +241,8 @@ pub(crate) fn check_payload(head: &Head, options: &ParseOptions) -> Result<(), P
     Ok(())
 }
 
-/// RFC 6455: a handshake has a key of 16 bytes in base64; for the response only presence is checked, not the value.
+/// Checks a WebSocket handshake (RFC 6455). The key of a request must have 16 bytes in base64. For a response, only the presence of
+/// the header is checked, not the value.
 fn websocket(head: &mut Head, options: &ParseOptions) -> Result<(), ParseError> {
     let sound = if !head.is_response {
         let key = head.get_known(KnownName::SecWebsocketKey);
@@ -260,8 +262,8 @@ fn websocket(head: &mut Head, options: &ParseOptions) -> Result<(), ParseError> 
 }
 
 impl Head {
-    /// The body framing of a parsed request. A request body is never delimited by the close, except in HTTP/2 without a length,
-    /// where it ends with its stream: that is [`BodyLength::UntilClose`].
+    /// The body framing of a parsed request. The end of the connection never delimits a request body. In HTTP/2, a body without a
+    /// length ends with its stream, which is represented as [`BodyLength::UntilClose`].
     #[must_use]
     pub fn request_body(&self) -> BodyLength {
         if self.flags & CHUNKED != 0 {
@@ -332,8 +334,8 @@ impl Head {
         self.flags & UPGRADE != 0 && self.get_known(KnownName::Upgrade).is_some()
     }
 
-    /// Whether a 101 switches only to protocols named in the request: `Connection` has `upgrade`, and `Upgrade` has names from the
-    /// request's (RFC 9110 section 7.8). Versions after the names may differ.
+    /// Whether a 101 only switches to protocols that the request named: `Connection` has `upgrade`, and all names in `Upgrade` are
+    /// in the request's `Upgrade` (RFC 9110 section 7.8). Versions after the names may differ.
     #[must_use]
     pub fn switches_as_asked(&self, request: &Self) -> bool {
         let name =
@@ -351,13 +353,14 @@ impl Head {
         fields.flat_map(|field| list_values(field.value(&self.bytes))).filter(|value| !value.is_empty())
     }
 
-    /// Whether it is a WebSocket handshake or the response to one.
+    /// Whether the message is a WebSocket handshake or the response to one.
     #[must_use]
     pub fn is_websocket(&self) -> bool {
         self.flags & (UPGRADE | WEBSOCKET) == UPGRADE | WEBSOCKET
     }
 
-    /// Whether the framing was ambiguous (both lengths, or chunked in HTTP/1.0): the connection must be closed after the exchange.
+    /// Whether the framing was ambiguous (both lengths, or chunked in HTTP/1.0), so that the connection must be closed after the
+    /// exchange.
     #[must_use]
     pub fn must_close(&self) -> bool {
         self.flags & MUST_CLOSE != 0
@@ -369,8 +372,8 @@ impl Head {
         self.flags & EXPECT != 0
     }
 
-    /// Removes tokens about this connection (`close`, `keep-alive`) from the `Connection` header, keeping other tokens. The flags
-    /// are not affected.
+    /// Removes tokens about this connection (`close`, `keep-alive`) from the `Connection` header and keeps other tokens. The flags
+    /// do not change.
     #[inline]
     pub fn clean_connection(&mut self) {
         if self.get_known(KnownName::Connection).is_some() {
@@ -396,8 +399,8 @@ impl Head {
         }
     }
 
-    /// Removes `upgrade` from the `Connection` header of a request without an `Upgrade` header, and an `Upgrade` header that
-    /// `Connection` does not name.
+    /// Removes `upgrade` from the `Connection` header of a request without an `Upgrade` header, and removes an `Upgrade` header
+    /// that is not listed in `Connection`.
     pub fn clean_vain_upgrade(&mut self) {
         let named = self.get_known(KnownName::Upgrade).is_some();
         if self.flags & UPGRADE == 0 {
@@ -433,11 +436,11 @@ impl Head {
         self.reframed = false;
     }
 
-    /// Makes the fields that frame the message match its actual body, whatever rules changed since
-    /// [`watch_framing`](Self::watch_framing): one `Content-Length` with its length, or one `Transfer-Encoding: chunked`, or
-    /// neither.
+    /// Makes the fields that frame the message match the actual body, whatever rules have changed since
+    /// [`watch_framing`](Self::watch_framing): the head then has one `Content-Length` with the length of the body, or one
+    /// `Transfer-Encoding: chunked`, or neither.
     ///
-    /// Returns false if the field that framed the body was removed: the caller has to choose a new framing.
+    /// Returns false if the field that framed the body was removed. The caller then has to choose a new framing.
     ///
     /// # Errors
     /// A `Content-Length` that is not a number, or does not match the body: the message cannot be sent.
@@ -482,7 +485,7 @@ impl Head {
         Ok(true)
     }
 
-    /// Removes the length, for a message with a rewritten body. The caller then adds its own header.
+    /// Removes the length, for a message with a rewritten body. The caller then adds the new framing header.
     pub fn remove_body_length(&mut self) {
         self.remove_known(KnownName::ContentLength);
         self.remove_known(KnownName::TransferEncoding);

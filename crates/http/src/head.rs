@@ -1,7 +1,7 @@
 //! The message head: its bytes, a table of offsets into them, and edits by rules.
 //!
-//! Edits never move bytes: a new line or value is appended and the table points to it. `parse` fills a head, `write` serialises it,
-//! `values` handles lists, `framing` the body, `size` memory and wire size.
+//! Edits never move bytes: a new line or value is appended, and the table then points to it. `parse` fills a head, `write`
+//! serialises it, `values` handles lists, `framing` the body, and `size` memory and wire size.
 
 use crate::name::{KnownName, Name};
 use crate::outcome::{ParseError, ParseProgress};
@@ -10,12 +10,12 @@ use crate::{Method, is_token, status, uri};
 /// HTTP version of a start line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Version {
-    /// `HTTP/1.0`; also what an accepted HTTP/0.9 request becomes.
+    /// `HTTP/1.0`; also used for an accepted HTTP/0.9 request.
     Http10,
     /// `HTTP/1.1`.
     #[default]
     Http11,
-    /// Any other pair of numbers. From 1.1 upwards it behaves as 1.1 on an HTTP/1 connection.
+    /// Any other pair of numbers. On an HTTP/1 connection, a version from 1.1 upwards behaves like 1.1.
     Other(u8, u8),
 }
 
@@ -75,18 +75,18 @@ impl Span {
 
     #[inline(always)]
     pub(crate) fn of(self, bytes: &[u8]) -> &[u8] {
-        // In an incomplete head some spans refer to bytes that were not copied yet: it reads as empty.
+        // In an incomplete head, some spans refer to bytes that were not copied yet. Such a head appears empty.
         bytes.get(self.start as usize..self.end as usize).unwrap_or_default()
     }
 }
 
 /// Removed, or never visible (a line dropped by relaxed parsing).
 pub(crate) const DEAD: u8 = 1;
-/// The value is directly followed by CRLF, so that a following line can be copied along.
+/// The value is directly followed by CRLF, so that adjacent lines can be copied at once.
 pub(crate) const CLEAN: u8 = 2;
 /// The value was folded over several lines; line breaks become spaces when the head is complete.
 pub(crate) const FOLDED: u8 = 4;
-/// Colon and value are separated by something other than one space: rewritten when the head is complete.
+/// Colon and value are not separated by exactly one space. The line is rewritten when the head is complete.
 pub(crate) const SPACED: u8 = 8;
 /// The value must not enter any header compression table (RFC 7541 section 7.1.3).
 pub(crate) const SECRET: u8 = 16;
@@ -97,7 +97,7 @@ pub(crate) struct Field {
     pub(crate) name: u32,
     pub(crate) value: u32,
     pub(crate) end: u32,
-    /// Distinguishes most names without comparing their bytes.
+    /// A hash that differs for most names, so that their bytes need not be compared.
     pub(crate) key: u32,
     pub(crate) name_len: u16,
     pub(crate) known: KnownName,
@@ -146,8 +146,8 @@ pub struct Head {
     pub(crate) method_id: Method,
     pub(crate) method: Span,
     pub(crate) target: Span,
-    /// The bytes of an absolute target that HTTP/1 does not send: scheme and authority of a request in which they were separate
-    /// fields.
+    /// The number of bytes of an absolute target that are not sent to HTTP/1 servers: scheme and authority, if they were separate
+    /// fields in the request.
     pub(crate) apart: u32,
     pub(crate) version: Version,
     pub(crate) status: u16,
@@ -156,7 +156,7 @@ pub struct Head {
     pub(crate) content_length: u64,
     pub(crate) violation: Option<ParseError>,
     pub(crate) progress: ParseProgress,
-    /// The size of the head as received; 0 for one created here.
+    /// The size of the head as received; 0 for a head that Weir created.
     pub(crate) received: u32,
     /// Whether a field that frames the message was changed since parsing or since tracking started.
     pub(crate) reframed: bool,
@@ -192,21 +192,21 @@ impl Head {
         self.reframed = false;
     }
 
-    /// Starts a new request; `HTTP/1.1`.
+    /// Starts a new `HTTP/1.1` request.
     pub fn start_request(&mut self, method: &[u8], target: &[u8]) {
         self.clear();
         self.set_method(method);
         self.set_target(target);
     }
 
-    /// Starts a new response; `HTTP/1.1`, with the standard reason unless one is given.
+    /// Starts a new `HTTP/1.1` response, with the standard reason unless one is given.
     pub fn start_response(&mut self, code: u16, reason: Option<&[u8]>) {
         self.clear();
         self.is_response = true;
         self.set_status(code, reason);
     }
 
-    /// Turns it into an HTTP/1.0 or 1.1 message of a sender that closes the connection or not.
+    /// Makes this a message of an HTTP/1.0 (`old`) or HTTP/1.1 sender, which closes the connection or keeps it open.
     pub fn set_speaker(&mut self, old: bool, closes: bool) {
         self.version = if old { Version::Http10 } else { Version::Http11 };
         self.flags |= if closes { CLOSE } else { 0 };
@@ -311,8 +311,8 @@ impl Head {
         self.replace_target(&[&prefix[..], pathq].concat())
     }
 
-    /// Replaces the query string, given without its question mark. An existing mark stays even before an empty query, as the manual
-    /// specifies for `http-request set-query`.
+    /// Replaces the query string, which is given without the question mark. If there is already a question mark, it stays even
+    /// before an empty query, as the manual specifies for `http-request set-query`.
     pub fn set_query(&mut self, query: &[u8]) -> bool {
         let start = uri::split(self.target()).query_start();
         let prefix = self.target()[..start.unwrap_or(self.target().len())].to_vec();
@@ -348,12 +348,12 @@ impl Head {
         self.len() == 0
     }
 
-    /// Names and values, in order, with names in their original case.
+    /// Names and values, in order. Names have their original case.
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.fields.iter().filter(|f| !f.is_dead()).map(|f| (f.name(&self.bytes), f.value(&self.bytes)))
     }
 
-    /// Indices of the lines named `name`, in order: for [`Head::value_at`], [`Head::replace_value_at`], [`Head::remove_at`]. An
+    /// Indices of the lines named `name`, in order, for [`Head::value_at`], [`Head::replace_value_at`] and [`Head::remove_at`]. An
     /// index stays valid until the head is cleared or a line is inserted before it.
     pub fn indices(&self, name: &Name) -> impl Iterator<Item = usize> {
         let possible = self.may_have(name);
@@ -375,7 +375,7 @@ impl Head {
         self.indices(name).next().map(|i| self.fields[i].value(&self.bytes))
     }
 
-    /// The first value of a known name, whole line.
+    /// The first value of a known name, as a whole line.
     #[must_use]
     pub fn get_known(&self, known: KnownName) -> Option<&[u8]> {
         if self.seen & known.bit() == 0 {
@@ -393,13 +393,13 @@ impl Head {
         self.fields.iter().filter(move |f| possible && f.is(&self.bytes, name)).map(|f| f.value(&self.bytes))
     }
 
-    /// The value at an index of [`Head::indices`]; `None` if that line is gone.
+    /// The value at an index of [`Head::indices`]; `None` if that line was removed.
     #[must_use]
     pub fn value_at(&self, index: usize) -> Option<&[u8]> {
         self.fields.get(index).filter(|f| !f.is_dead()).map(|f| f.value(&self.bytes))
     }
 
-    /// Appends a value: line breaks and NUL, which would split the message, become spaces.
+    /// Appends a value. Line breaks and NUL, which would split the message, are replaced by spaces.
     fn push_value(&mut self, value: &[u8]) -> Span {
         let span = self.push(value);
         for b in &mut self.bytes[span.start as usize..] {
@@ -498,13 +498,14 @@ impl Head {
         removed as usize
     }
 
-    /// Removes every line of that name and appends one (`http-request set-header`).
+    /// Removes every line of that name and appends a new one (`http-request set-header`).
     pub fn set(&mut self, name: &Name, value: &[u8]) -> bool {
         self.remove_all(name);
         self.append(name.lower(), value)
     }
 
-    /// Replaces the value of the line at `index`, keeping its name and position. Returns `false` if there is no such line.
+    /// Replaces the value of the line at `index`; the name and the position do not change. Returns `false` if there is no such
+    /// line.
     pub fn replace_value_at(&mut self, index: usize, value: &[u8]) -> bool {
         let Some(old) = self.fields.get(index).copied().filter(|f| !f.is_dead()) else { return false };
         self.reframed |= old.known.is_framing();

@@ -1,8 +1,8 @@
 //! Message heads, the HTTP/1 codec, chunked coding, cookies, URIs, dates and status texts.
 //!
-//! Everything here is pure: bytes in, bytes or offsets out; no I/O, no clock, no async. [`parse_request`] and [`parse_response`]
-//! fill a reusable [`Head`]; rules then read and edit it, and [`Head::write_to`] serialises it. Bodies are framed by [`BodyLength`]
-//! and, if chunked, decoded by [`ChunkDecoder`].
+//! This crate has no I/O, clock or async code. [`parse_request`] and [`parse_response`] fill a reusable [`Head`]. Rules then read
+//! and edit the head, and [`Head::write_to`] serialises it. [`BodyLength`] describes the framing of a body, and [`ChunkDecoder`]
+//! decodes chunked bodies.
 //!
 //! Messages are accepted by the rules of RFC 9112 as HAProxy 3.5 applies them (its manual, section 4.2, `option
 //! accept-unsafe-violations-in-http-request`, defines possible relaxations). Callers: `proxy`, `health`, `sample`.

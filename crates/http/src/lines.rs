@@ -5,7 +5,7 @@ use crate::options::ParseOptions;
 use crate::outcome::{ErrorKind, ParseError};
 use crate::scan::line_break;
 
-/// `None` if more bytes are needed.
+/// The result of a scan. `Ok(None)` means that more bytes are needed.
 pub(crate) type Scanned<T> = Result<Option<T>, ParseError>;
 
 pub(crate) fn fail<T>(kind: ErrorKind, offset: usize) -> Result<T, ParseError> {

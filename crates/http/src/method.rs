@@ -1,7 +1,6 @@
-//! Request methods by number. The head keeps the method's bytes; this is the fast form.
+//! Request methods by number. The head also keeps the bytes of the method; comparing numbers is faster.
 
-/// A request method. The numbers are those the sample fetch `method` returns (manual 7.3.6); 9 is
-/// any other token.
+/// A request method. The numbers are those returned by the sample fetch `method` (manual 7.3.6); 9 stands for any other token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[allow(missing_docs)]
 pub enum Method {
@@ -13,7 +12,7 @@ pub enum Method {
     Delete = 5,
     Trace = 6,
     Connect = 7,
-    /// Any other token; its bytes are in [`crate::Head::method`].
+    /// Any other token. The bytes are in [`crate::Head::method`].
     #[default]
     Other = 9,
 }
@@ -35,13 +34,13 @@ impl Method {
         }
     }
 
-    /// HAProxy's number for it.
+    /// HAProxy's number for the method.
     #[must_use]
     pub fn id(self) -> u8 {
         self as u8
     }
 
-    /// Whether it is safe in the sense of RFC 9110 section 9.2.1, or idempotent: such requests may be retried after an empty
+    /// Whether the method is safe or idempotent (RFC 9110 sections 9.2.1 and 9.2.2). Such requests may be retried after an empty
     /// response.
     #[must_use]
     pub fn is_idempotent(self) -> bool {

@@ -1,11 +1,11 @@
-//! Header names: the known ones by number, any other by its bytes. A [`Name`] is prepared once, at
-//! configuration time.
+//! Header names: known names are represented by a number, other names by their bytes. A [`Name`] is prepared once, at configuration
+//! time.
 
 use crate::scan::same_token;
 
 macro_rules! known_names {
     ($($variant:ident $text:literal)*) => {
-        /// Header names recognized while parsing. Comparing two of them compares two bytes.
+        /// Header names that are recognized during parsing. Comparing two of them compares two bytes.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u8)]
         #[allow(missing_docs)]
@@ -15,7 +15,7 @@ macro_rules! known_names {
             $($variant),*
         }
 
-        /// Lower-case texts, by number; the first entry stands for `Other`.
+        /// The lower-case texts, by number. The first entry is for `Other`.
         const TEXTS: &[&[u8]] = &[b"", $($text),*];
         const KNOWN: &[KnownName] = &[KnownName::Other, $(KnownName::$variant),*];
     };
@@ -111,8 +111,8 @@ known_names! {
 
 const SLOTS: usize = 1024;
 
-/// A name's key: a hash of its length and its first and last eight bytes (four for short names) in lower case. Names with equal
-/// keys are nearly always equal.
+/// The key of a name: a hash of its length and of its first and last eight bytes (four for short names) in lower case. Names with
+/// equal keys are nearly always equal.
 #[inline(always)]
 const fn key(name: &[u8]) -> u32 {
     const CASE: u64 = 0x2020_2020_2020_2020;
@@ -147,7 +147,8 @@ const fn slot(key: u32, seed: u32) -> usize {
     (key.wrapping_mul(seed) >> 22) as usize
 }
 
-/// The beginnings of lines with known names, by number, and their lengths: fixed-size, so that they are copied without a call.
+/// The beginnings of lines with known names, by number, and their lengths. They have a fixed size, so that they can be copied
+/// without a call.
 static BEGINNINGS: [([u8; 32], u8); TEXTS.len()] = {
     let mut beginnings = [([0; 32], 0); TEXTS.len()];
     let mut i = 1;
@@ -177,7 +178,7 @@ static KEYS: [u32; TEXTS.len()] = {
     keys
 };
 
-/// A multiplier that gives every known name a distinct slot, and the slots; searched at compile time.
+/// A multiplier that gives every known name a distinct slot, and the slots. Computed at compile time.
 const PERFECT: (u32, [u8; SLOTS]) = {
     let mut seed: u32 = 0x9e37_79b1;
     loop {
@@ -203,14 +204,14 @@ const SEED: u32 = PERFECT.0;
 static SLOT_OF: [u8; SLOTS] = PERFECT.1;
 
 impl KnownName {
-    /// The known name equal to these token bytes, in any case.
+    /// The known name that equals these token bytes, in any case.
     #[inline(always)]
     #[must_use]
     pub fn from_token(name: &[u8]) -> KnownName {
         KnownName::with_key(name).0
     }
 
-    /// The name and its key: names with different keys are different.
+    /// The name and its key. Names with different keys are different.
     #[inline(always)]
     pub(crate) fn with_key(name: &[u8]) -> (KnownName, u32) {
         if name.is_empty() {
@@ -252,11 +253,11 @@ impl KnownName {
     }
 }
 
-/// A header name prepared for lookups: a known number if it has one, otherwise its lower-case bytes.
+/// A header name prepared for lookups: the number of a known name, otherwise the lower-case bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Name {
     known: KnownName,
-    /// Whether it is a token that can be compared by words.
+    /// Whether the name is a token that can be compared word by word.
     plain: bool,
     key: u32,
     lower: Box<[u8]>,
@@ -273,7 +274,7 @@ impl Name {
         Name { known, plain, key, lower }
     }
 
-    /// A name that matches every field: `hdr_cnt` without argument and the like.
+    /// A name that matches every field, for `hdr_cnt` without an argument and similar fetches.
     #[must_use]
     pub fn any() -> Name {
         Name { known: KnownName::Other, plain: false, key: 0, lower: Box::default() }
@@ -285,7 +286,7 @@ impl Name {
         self.lower.is_empty()
     }
 
-    /// The number, `Other` if it has none.
+    /// The number of the name; `Other` if it has none.
     #[must_use]
     pub fn known(&self) -> KnownName {
         self.known

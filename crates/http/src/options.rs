@@ -9,10 +9,11 @@ pub struct ParseOptions {
     pub max_bytes: usize,
     /// `option accept-unsafe-violations-in-http-request` or `-response`: exactly the relaxations listed in the manual.
     pub relaxed: bool,
-    /// Whether LF alone ends a line (RFC 9112 section 2.2 allows it, HAProxy does it; forwarded lines have CRLF). Default true.
+    /// Whether LF alone ends a line. RFC 9112 section 2.2 allows this, and HAProxy accepts it; forwarded lines have CRLF. Default
+    /// true.
     pub lone_lf: bool,
-    /// Whether a line that begins with a space or tab continues the previous value (obs-fold, RFC 9112 section 5.2, which lets a
-    /// server refuse such requests with 400). Default true.
+    /// Whether a line that begins with a space or tab continues the previous value (obs-fold). RFC 9112 section 5.2 allows a server
+    /// to refuse such requests with 400. Default true.
     pub folding: bool,
     /// Global `h1-accept-payload-with-any-method`.
     pub any_method_payload: bool,

@@ -8,11 +8,12 @@ pub enum ParseStatus {
         /// Bytes consumed.
         len: usize,
     },
-    /// The buffer ends before the head: call again with the same bytes followed by more.
+    /// The buffer ends before the head. Call the parser again with the same bytes followed by more.
     Partial,
 }
 
-/// The kind of error in a message. The status for requests is [`ErrorKind::status`]; an invalid response is always a 502.
+/// The kind of error in a message. For requests, [`ErrorKind::status`] is the status of the response; an invalid response always
+/// causes a 502.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum ErrorKind {
@@ -32,7 +33,7 @@ pub enum ErrorKind {
     BareCr,
     /// LF without CR although [`ParseOptions::lone_lf`] is off.
     BareLf,
-    /// A header line that begins with a space or tab: the first one, or although [`ParseOptions::folding`] is off.
+    /// A header line that begins with a space or tab, and is the first one or [`ParseOptions::folding`] is off.
     Folding,
     /// A header name that is empty, has a character outside `token`, or a space before the colon.
     Name,
@@ -46,7 +47,7 @@ pub enum ErrorKind {
     ContentLength,
     /// A `Transfer-Encoding` with an empty value, `chunked` twice, or not ending in `chunked`.
     TransferEncoding,
-    /// A transfer coding before `chunked` that we cannot decode (422).
+    /// A transfer coding before `chunked` that cannot be decoded (422).
     TransferCoding,
     /// An invalid chunk.
     Chunk,
@@ -112,7 +113,7 @@ impl ErrorKind {
 pub struct ParseError {
     /// The kind of error.
     pub kind: ErrorKind,
-    /// The offset of the byte that reveals it.
+    /// The offset of the byte at which the error is detected.
     pub offset: usize,
 }
 
@@ -124,7 +125,7 @@ impl std::fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-/// The position of an incomplete parse: lines before `line` are done, and the line there does not end before `seen`.
+/// The state of an incomplete parse: lines before `line` are done, and the line at `line` does not end before `seen`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ParseProgress {
     pub(crate) line: usize,

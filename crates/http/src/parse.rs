@@ -1,7 +1,7 @@
 //! The HTTP/1 head parser: one pass over the bytes, resumable line by line, strict by default.
 //!
-//! It finds the spans; `framing` and `target` check the meaning of header values (framing, `Host`, connection tokens) once the head
-//! is complete. Callers keep the bytes of an incomplete head at the start of their buffer.
+//! The parser finds the spans. Once the head is complete, `framing` and `target` check the meaning of header values (framing,
+//! `Host`, connection tokens). Callers keep the bytes of an incomplete head at the start of their buffer.
 
 use crate::head::{CLEAN, DEAD, FOLDED, Field, Head, SPACED};
 use crate::lines::{Scanned, fail, have, is_blank, line_end, skip_blanks, tolerate, value_end};
@@ -14,18 +14,18 @@ use crate::{framing, target};
 
 /// Parses a request head at the start of `buf` into `head`, replacing its contents.
 ///
-/// After [`ParseStatus::Partial`], call again with the same head and the same bytes followed by more.
+/// After [`ParseStatus::Partial`], call this again with the same head and the same bytes followed by more.
 ///
 /// # Errors
-/// The first violation: syntax errors in byte order, then semantic ones.
+/// The first violation: syntax errors in byte order, then semantic errors.
 pub fn parse_request(buf: &[u8], head: &mut Head, options: &ParseOptions) -> Result<ParseStatus, ParseError> {
     parse(buf, head, options, false)
 }
 
-/// Parses a response head like [`parse_request`] does a request. Interim (1xx) responses are separate heads.
+/// Parses a response head, in the same way as [`parse_request`]. Interim (1xx) responses are separate heads.
 ///
 /// # Errors
-/// As [`parse_request`].
+/// The first violation, as in [`parse_request`].
 pub fn parse_response(
     buf: &[u8],
     head: &mut Head,
@@ -69,7 +69,7 @@ fn parse(
     outcome
 }
 
-/// Whether the new bytes only extend a long line, so that it need not be rescanned for every byte of a slow sender.
+/// Whether the new bytes only extend a long line, so that the line need not be rescanned for every byte of a slow sender.
 #[inline]
 fn goes_on(buf: &[u8], progress: ParseProgress) -> bool {
     const LONG: usize = 512;
@@ -107,7 +107,7 @@ fn scan(buf: &[u8], head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
     }
 }
 
-/// RFC 9112 section 2.2: empty lines before the start line are ignored.
+/// Skips empty lines before the start line (RFC 9112 section 2.2).
 fn skip_empty_lines(buf: &[u8], options: &ParseOptions) -> Scanned<usize> {
     let mut at = 0;
     while matches!(have!(buf.get(at)), b'\r' | b'\n') {
@@ -121,8 +121,8 @@ enum ParsedLine {
     End(usize),
 }
 
-/// Parses the typical header line: a token, a colon, one space, a value without trailing blanks, CRLF. Returns the index after it;
-/// `None`, without side effects, for anything that needs the full parser.
+/// Parses a header line in the usual form: a token, a colon, one space, a value without trailing blanks, CRLF. Returns the index
+/// after the line. For any other line, returns `None` without side effects, and the full parser is needed.
 #[inline(always)]
 fn usual_field(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Option<usize> {
     let colon = name_stop(buf, at);
@@ -205,8 +205,8 @@ fn field_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) ->
     Ok(Some(ParsedLine::Next(next)))
 }
 
-/// Handles a name broken off at `stop`: an error, or in relaxed mode the index of the colon that ends it (the line is then
-/// dropped).
+/// Handles a name that ends at an invalid byte at `stop`: an error, or in relaxed mode the index of the colon that ends the name
+/// (the line is then dropped).
 #[cold]
 fn bad_name(buf: &[u8], at: usize, stop: usize, head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
     if !options.relaxed || buf[at] == b':' {
@@ -225,7 +225,7 @@ fn bad_name(buf: &[u8], at: usize, stop: usize, head: &mut Head, options: &Parse
     Ok(Some(colon))
 }
 
-/// Handles a continuation line (obs-fold): it is joined to the previous value, and its line break becomes spaces at the end.
+/// Handles a continuation line (obs-fold). The line is joined to the previous value; `finish` replaces the line break by spaces.
 #[cold]
 fn folded_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Scanned<ParsedLine> {
     if head.fields.is_empty() || !options.folding {
@@ -279,7 +279,7 @@ fn rewrite(head: &mut Head, index: usize) {
     if f.flags & SPACED != 0 {
         let value = f.value(&head.bytes).to_vec();
         head.replace_value_at(index, &value);
-        // Tolerated characters in it remain, as in lines of the usual form.
+        // Tolerated characters in the name remain, as in lines of the usual form.
         let f = head.fields[index];
         head.bytes[f.value as usize..f.end as usize].copy_from_slice(&value);
     }
@@ -289,7 +289,7 @@ fn rewrite(head: &mut Head, index: usize) {
 mod tests {
     use super::*;
 
-    /// Generates lines from the significant bytes: enumerating all up to a length would be too many.
+    /// Generates lines from the significant bytes. Enumerating all lines up to a certain length would be too many.
     fn lines() -> impl Iterator<Item = Vec<u8>> {
         let alphabet = b"Host:x-a \t\r\n,\0\"\x7f\xff^";
         let mut state = 0x2545_f491_4f6c_dd1d_u64;

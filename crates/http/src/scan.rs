@@ -1,6 +1,7 @@
-//! Byte classes and word-at-a-time scans for the parser. Knows characters, not messages; used by the other files of this crate.
+//! Byte classes and word-at-a-time scans for the parser. This module handles characters, not messages; the other files of this
+//! crate use it.
 
-/// The bytes of RFC 9110's `token`, one flag per byte.
+/// Which bytes are allowed in a `token` of RFC 9110.
 const TOKEN: [bool; 256] = {
     let mut table = [false; 256];
     let mut b = 0;
@@ -13,9 +14,8 @@ const TOKEN: [bool; 256] = {
     table
 };
 
-/// The bytes allowed in a `Host` outside brackets, one flag per byte: none that delimit an authority or host in a URI, no list
-/// separators and no white space (RFC 9110 section 7.2). HAProxy accepts all other ASCII characters, although not all occur in
-/// names.
+/// Which bytes are allowed in a `Host` outside brackets: none that delimit an authority or host in a URI, no list separators and no
+/// white space (RFC 9110 section 7.2). HAProxy accepts all other ASCII characters, although not all occur in names.
 const HOST: [bool; 256] = {
     let mut table = [false; 256];
     let mut b = 0;
@@ -45,7 +45,7 @@ pub fn is_token(bytes: &[u8]) -> bool {
 /// Whether `bytes` are a `token` without upper-case letters: a field name in HTTP/2.
 #[inline]
 pub(crate) fn is_lower_token(bytes: &[u8]) -> bool {
-    // Without early exit: names are short, and a branch per byte costs more.
+    // Without an early exit: names are short, and a branch per byte costs more.
     !bytes.is_empty()
         && bytes.iter().fold(true, |lower, &b| lower & TOKEN[b as usize] & !b.is_ascii_uppercase())
 }
@@ -54,7 +54,7 @@ pub(crate) fn is_lower_token(bytes: &[u8]) -> bool {
 #[inline]
 #[must_use]
 pub fn is_host_value(value: &[u8]) -> bool {
-    // Without early exit: names are short, and a branch per byte costs more.
+    // Without an early exit: names are short, and a branch per byte costs more.
     let plain = |bytes: &[u8]| bytes.iter().fold(true, |plain, &b| plain & HOST[b as usize]);
     plain(value) || in_brackets(value).is_some_and(|(inner, rest)| plain(inner) && plain(rest))
 }
@@ -167,7 +167,7 @@ pub fn target_stop(buf: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Whether two tokens without `^` and `~` are equal ignoring case: among all other token bytes, setting bit 5 only merges the two
+/// Whether two tokens without `^` and `~` are equal ignoring case. For all other token bytes, setting bit 5 only merges the two
 /// cases of a letter.
 #[inline(always)]
 pub(crate) fn same_token(a: &[u8], b: &[u8]) -> bool {
@@ -190,7 +190,7 @@ pub(crate) fn same_token(a: &[u8], b: &[u8]) -> bool {
     same(n - 8)
 }
 
-/// The index of the first comma or double quote, or the length. Values are short: whole words first, then bytes.
+/// The index of the first comma or double quote, or the length. Values are short, so whole words are scanned first, then bytes.
 #[inline(always)]
 pub(crate) fn list_stop(value: &[u8]) -> usize {
     let mut at = 0;
@@ -227,7 +227,7 @@ pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
 /// Parses a decimal number of digits only, below 2^63.
 #[inline]
 pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
-    // Up to this many digits cannot overflow.
+    // A number with this many digits cannot overflow.
     const SURE: usize = 19;
     let sound = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     if !sound || digits.len() > SURE && !digits[..digits.len() - SURE].iter().all(|b| *b == b'0') {
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn word_scans_agree_with_plain_loops() {
-        // Every byte value at every position of a word, after bytes that cause borrows and carries.
+        // Every byte value is tested at every position of a word, after bytes that cause borrows and carries.
         for filler in [b'a', b'!', b'~', 0x22, 0x0e] {
             for at in 0..20 {
                 for b in 0..=255u8 {

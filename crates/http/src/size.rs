@@ -18,16 +18,17 @@ impl Head {
         *self = Head { bytes, fields, ..*other };
     }
 
-    /// Its heap memory in bytes.
+    /// The heap memory of the head in bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.bytes.capacity() + self.fields.capacity() * size_of::<Field>()
     }
 
-    /// Whether the head stays within `limit` bytes if `added` bytes are added and as many removed as `removed` returns.
+    /// Whether the head stays within `limit` bytes if `added` bytes are added and the number of bytes that `removed` returns are
+    /// removed.
     #[must_use]
     pub fn fits(&self, limit: usize, added: usize, removed: impl FnOnce(&Head) -> usize) -> bool {
-        // Memory only grows: usually it decides without counting the lines.
+        // The memory is an upper bound of the size, so usually the lines need not be counted.
         self.bytes.len() + added <= limit || self.written_len() + added <= limit.saturating_add(removed(self))
     }
 
@@ -49,7 +50,7 @@ impl Head {
         start + 4 + self.fields.iter().filter(|f| !f.is_dead()).map(line).sum::<usize>()
     }
 
-    /// The size of the head as received; 0 for one created here.
+    /// The size of the head as received; 0 for a head that Weir created.
     #[must_use]
     pub fn received_len(&self) -> usize {
         self.received as usize

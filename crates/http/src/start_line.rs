@@ -30,7 +30,7 @@ pub(crate) fn request_line(buf: &[u8], at: usize, head: &mut Head, options: &Par
         return Ok(Some(version + 10));
     }
     if matches!(buf[version], b'\r' | b'\n') {
-        // HTTP/0.9: there is no version.
+        // HTTP/0.9, which has no version.
         if !options.relaxed || head.method_id != Method::Get {
             return fail(ErrorKind::Version, version);
         }
@@ -69,7 +69,8 @@ fn target_end(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) ->
     }
 }
 
-/// Parses the version at `at`; returns the index after it. `HTTP/1.1` immediately, relaxed versions once their end is visible.
+/// Parses the version at `at`; returns the index after it. `HTTP/1.1` is recognized immediately, relaxed versions only once their
+/// end is visible.
 fn version_number(
     buf: &[u8],
     at: usize,
@@ -130,8 +131,8 @@ pub(crate) fn status_line(buf: &[u8], at: usize, head: &mut Head, options: &Pars
     reason(buf, at, at + 12, true, head, options)
 }
 
-/// Parses the reason phrase after the status code that ends at `code_end`; returns the end of the line. With `plain` the line can
-/// be sent unchanged if the rest of it is usual too.
+/// Parses the reason phrase after the status code that ends at `code_end`; returns the end of the line. With `plain`, the line can
+/// be sent unchanged if the rest of it has the usual form too.
 fn reason(
     buf: &[u8],
     at: usize,

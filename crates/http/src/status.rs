@@ -1,6 +1,6 @@
-//! Reason phrases and the built-in error messages, the same as HAProxy's defaults without `errorfile`.
+//! Reason phrases and the built-in error messages. They are the same as HAProxy's defaults without `errorfile`.
 
-/// A built-in message: it is sent with `content-length`, `cache-control: no-cache` and `content-type: text/html`.
+/// A built-in message, which is sent with `content-length`, `cache-control: no-cache` and `content-type: text/html`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorMessage {
     /// Status code.
@@ -79,7 +79,7 @@ const REASONS: &[(u16, &str)] = &[
     (509, "Bandwidth Limit Exceeded"), (510, "Not extended"), (511, "Network authentication required"),
 ];
 
-/// The reason phrase of a status; that of its class if it has none.
+/// The reason phrase of a status. If the status has none, that of its class is used.
 #[must_use]
 pub fn reason(code: u16) -> &'static str {
     if let Ok(i) = REASONS.binary_search_by_key(&code, |r| r.0) {

@@ -1,6 +1,6 @@
-//! Request targets: the forms allowed for each method, and the relation of `Host` to the authority.
+//! Request targets: the forms allowed for each method, and how `Host` must match the authority.
 //!
-//! RFC 9112 section 3.2 and RFC 3986 section 6.2.3 as HAProxy applies them. Runs at the end of a request's parse.
+//! Implements RFC 9112 section 3.2 and RFC 3986 section 6.2.3 as HAProxy applies them. Runs when a request is completely parsed.
 
 use crate::head::Head;
 use crate::name::KnownName;
@@ -10,11 +10,11 @@ use crate::scan::is_host_value;
 use crate::uri::{self, TargetForm, default_port, split_port};
 use crate::{Method, eq_ignore_case};
 
-/// Checks target and `Host`; removes the default port of an http or https target, and of its `Host`.
+/// Checks the target and `Host`. Removes the default port of an http or https target, and that of `Host`.
 pub(crate) fn check(head: &mut Head, options: &ParseOptions) -> Result<(), ParseError> {
     let bad_target = Err(ParseError { kind: ErrorKind::Target, offset: head.target.start as usize });
     if head.method_id == Method::Other && head.method() == b"PRI" {
-        // It can only be the HTTP/2 preface (RFC 9113, 3.4).
+        // This can only be the HTTP/2 preface (RFC 9113, 3.4).
         return Err(ParseError { kind: ErrorKind::Method, offset: head.method.start as usize });
     }
     let host = single_host(head, options)?;
@@ -32,7 +32,7 @@ pub(crate) fn check(head: &mut Head, options: &ParseOptions) -> Result<(), Parse
     }
 }
 
-/// The index of the single `Host` line; equal duplicates are dropped; different or invalid ones are refused even in relaxed mode.
+/// The index of the single `Host` line. Equal duplicates are dropped; different or invalid ones are refused even in relaxed mode.
 fn single_host(head: &mut Head, options: &ParseOptions) -> Result<Option<usize>, ParseError> {
     if head.seen & KnownName::Host.bit() == 0 {
         return Ok(None);
@@ -108,10 +108,10 @@ fn check_absolute(head: &mut Head, host: Option<usize>, options: &ParseOptions) 
     }
     let split = uri::split(head.target());
     let (name, port) = split_port(split.host_port());
-    // An empty path means the root, except for OPTIONS, where it means the server as a whole (RFC 9112, 3.2.4).
+    // An empty path means the root. For OPTIONS, it means the server as a whole (RFC 9112, 3.2.4).
     let bare = split.authority_end() == head.target().len() && head.method_id != Method::Options;
     if port.is_some() && is_default(port) {
-        // If a different `Host` is tolerated, its replacement was not validated yet.
+        // If a different `Host` is tolerated, the authority that replaces it was not validated yet.
         if host.is_some() && !is_host_value(name) {
             return Err(ParseError { kind: ErrorKind::HostCharacter, offset: head.target.start as usize });
         }

@@ -1,6 +1,6 @@
 //! Request targets and URLs split into parts; percent-decoding; query parameters.
 //!
-//! Works on bytes and never fails: missing parts are `None`. Does not normalise (`http-request normalize-uri`).
+//! The functions work on bytes and never fail: missing parts are `None`. They do not normalise (`http-request normalize-uri`).
 
 use crate::scan::is_token_byte;
 
@@ -11,7 +11,7 @@ pub enum TargetForm {
     Origin,
     /// `scheme://authority/path?query`
     Absolute,
-    /// Any other non-empty target: `host:port`, for CONNECT.
+    /// Any other non-empty target, such as `host:port` for CONNECT.
     Authority,
     /// `*`
     Asterisk,
@@ -118,7 +118,7 @@ impl<'a> Split<'a> {
         self.query
     }
 
-    /// The path up to the question mark (sample `path`); `None` if it is missing or empty.
+    /// The path up to the question mark (sample `path`); `None` if the path is missing or empty.
     #[must_use]
     pub fn path(&self) -> Option<&'a [u8]> {
         let end = self.query.unwrap_or(self.target.len());
@@ -131,7 +131,7 @@ impl<'a> Split<'a> {
         self.has_path().then(|| &self.target[self.authority_end..]).filter(|path| !path.is_empty())
     }
 
-    /// The part after the question mark (sample `query`); `None` without one.
+    /// The part after the question mark (sample `query`); `None` without a question mark.
     #[must_use]
     pub fn query(&self) -> Option<&'a [u8]> {
         self.query.map(|at| &self.target[at + 1..])
@@ -169,8 +169,8 @@ fn hex(b: u8) -> Option<u8> {
     char::from(b).to_digit(16).map(|d| d as u8)
 }
 
-/// Percent-decodes `text` onto `out` (converter `url_dec`). `+` becomes a space if `in_form` is set, otherwise only after a
-/// question mark. Returns `false`, leaving `out` unchanged, for an incomplete or non-hexadecimal escape.
+/// Percent-decodes `text` and appends the result to `out` (converter `url_dec`). `+` becomes a space if `in_form` is set, otherwise
+/// only after a question mark. If an escape is incomplete or not hexadecimal, returns `false` and leaves `out` unchanged.
 #[must_use]
 pub fn url_decode(text: &[u8], in_form: bool, out: &mut Vec<u8>) -> bool {
     let before = out.len();
@@ -198,7 +198,8 @@ pub fn url_decode(text: &[u8], in_form: bool, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Percent-encodes `text` onto `out` for use in a query (converter `url_enc`): every character that is not unreserved.
+/// Percent-encodes all characters of `text` that are not unreserved, for use in a query, and appends the result to `out` (converter
+/// `url_enc`).
 pub fn url_encode(text: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for &b in text {
@@ -210,15 +211,15 @@ pub fn url_encode(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The parameters of a query string, form body or the like: `name=value` between delimiters, with undecoded values. A parameter
-/// without `=` has no value.
+/// The parameters of a query string or form body: `name=value` between delimiters, with undecoded values. A parameter without `=`
+/// has no value.
 #[derive(Debug, Clone)]
 pub struct Params<'a> {
     rest: Option<&'a [u8]>,
     delimiters: [u8; 3],
 }
 
-/// The parameters of `text`, separated by `&`, and if `url` is set also by `;` and `extra`, which defaults to `?` (fetch
+/// The parameters of `text`, separated by `&`. If `url` is set, `;` and `extra` (`?` by default) are separators too (fetch
 /// `url_param`).
 #[must_use]
 pub fn params(text: &[u8], url: bool, extra: Option<u8>) -> Params<'_> {
@@ -248,7 +249,8 @@ pub fn param_text(target: &[u8], delimiter: Option<u8>) -> Option<&[u8]> {
     memchr::memchr(delimiter, target).map(|at| &target[at + 1..])
 }
 
-/// The value of the first parameter `name` that has one (`url_param`); of the first parameter with a value if `name` is `None`.
+/// The value of the first parameter `name` that has one (`url_param`). If `name` is `None`, the value of the first parameter that
+/// has one.
 #[must_use]
 pub fn url_param<'a>(
     target: &'a [u8],

@@ -5,7 +5,7 @@ use crate::head::{Field, Head};
 use crate::name::Name;
 use crate::scan::{list_stop, trim};
 
-/// The values of one header line: split at commas outside double quotes, trimmed; empty ones count.
+/// The values of one header line: split at commas outside double quotes, and trimmed. Empty values count.
 #[derive(Debug, Clone)]
 pub struct ListValues<'a> {
     rest: Option<&'a [u8]>,
@@ -75,7 +75,7 @@ impl Head {
         self.get_all(name).count()
     }
 
-    /// A single comma-separated value: 1 is the first, -1 the last; 0 means the last, the default of `req.hdr`.
+    /// A single comma-separated value: 1 is the first, -1 the last. 0 also means the last, which is the default of `req.hdr`.
     #[must_use]
     pub fn nth_value(&self, name: &Name, occurrence: i32) -> Option<&[u8]> {
         if matches!(occurrence, 0 | -1) {

@@ -1,12 +1,12 @@
-//! Serialises a head. Lines that are adjacent in memory, as unmodified ones are, are copied together.
+//! Serialises a head. Lines that are adjacent in memory, such as unmodified ones, are copied together.
 
 use crate::head::{CLEAN, DEAD, Head, Version};
 use crate::status::ErrorMessage;
 
-/// `option http-restrict-req-hdr-names`: the treatment of names outside `[a-zA-Z0-9-]`.
+/// How `option http-restrict-req-hdr-names` treats names outside `[a-zA-Z0-9-]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RestrictNames {
-    /// Keeps them.
+    /// Keeps the lines.
     #[default]
     Preserve,
     /// Removes those lines.
@@ -16,10 +16,10 @@ pub enum RestrictNames {
 }
 
 impl Head {
-    /// Appends the whole head to `out`: start line, live header lines, empty line.
+    /// Appends the whole head to `out`: start line, header lines that were not removed, empty line.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         out.reserve(self.bytes.len() + 4);
-        // The current run: bytes[run.0..run.1], which can be extended by a line that starts two bytes after its end.
+        // The current run is bytes[run.0..run.1]. A line that starts two bytes after its end extends it.
         let mut run = match self.start_line {
             Some(line) => (line.start, line.end, true),
             None => {
@@ -46,8 +46,8 @@ impl Head {
         }
     }
 
-    /// Like [`Head::write_to`], with each name passed through `case` (`h1-case-adjust`): it may return a replacement, which must
-    /// differ in case only.
+    /// Like [`Head::write_to`], but passes each name through `case` (`h1-case-adjust`), which may return a replacement that only
+    /// differs in case.
     pub fn write_adjusted<'a>(&self, out: &mut Vec<u8>, case: impl Fn(&[u8]) -> Option<&'a [u8]>) {
         self.write_line(self.spoken(), self.plain_target(), out);
         for (name, value) in self.fields() {
@@ -59,12 +59,12 @@ impl Head {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// Appends the start line with its CRLF, with the version received.
+    /// Appends the start line and its CRLF, with the received version.
     pub fn write_start_line(&self, out: &mut Vec<u8>) {
         self.write_line(self.version, self.target(), out);
     }
 
-    /// The version for forwarding a message: this hop's own, whatever the sender used (RFC 9110, 2.5).
+    /// The version for forwarding a message, which is independent of the sender's version (RFC 9110, 2.5).
     fn spoken(&self) -> Version {
         match self.version {
             Version::Other(..) if self.version.is_11_or_above() => Version::Http11,
@@ -117,7 +117,7 @@ impl Head {
 }
 
 impl ErrorMessage {
-    /// Builds the whole response, except for `connection: close`: head into `head`, body onto `body`.
+    /// Builds the whole response, except for `connection: close`: fills `head` and appends the body to `body`.
     pub fn response(&self, head: &mut Head, body: &mut Vec<u8>) {
         let before = body.len();
         self.write_body(body);

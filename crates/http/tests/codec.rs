@@ -1,5 +1,5 @@
-//! The HTTP/1 codec as a whole: which messages are accepted, refused, relaxed and normalised, and that splitting the input or
-//! writing it back changes nothing.
+//! Tests the HTTP/1 codec as a whole: which messages are accepted, refused, relaxed and normalised, and that splitting the input or
+//! writing the message back changes nothing.
 
 #![allow(clippy::type_complexity, reason = "tables of cases")]
 
@@ -472,7 +472,7 @@ fn split_input_parses_like_the_whole() {
     }
 }
 
-/// A long line is not rescanned for each new byte; errors in it are still found at the same position.
+/// A long line is not rescanned for each new byte, but errors in it are still found at the same position.
 #[test]
 fn long_lines_parse_the_same_byte_by_byte() {
     let long = "v".repeat(2000);
@@ -541,7 +541,7 @@ proptest! {
     ) {
         let mut text = format!("GET {path} HTTP/1.1\r\n");
         for (name, value) in &fields {
-            // The parser may change names with a meaning, such as TE; these have none.
+            // The parser may change fields with a meaning, such as TE; these names have none.
             text.push_str(&format!("x-{name}:{value}\r\n"));
         }
         text.push_str("\r\n");

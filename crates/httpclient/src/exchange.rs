@@ -1,4 +1,4 @@
-//! A request and its attempts: in each, the connection, sending the request, and the response.
+//! A request and its attempts. In each attempt: the connection, the sending of the request, and the response.
 
 use std::future::poll_fn;
 use std::io;
@@ -15,16 +15,17 @@ use crate::read::ResponseReader;
 use crate::settings::ClientSettings;
 use crate::url::{Url, UrlHost};
 
-/// Pause between a refused connection and the next attempt, as in a backend with `retries`; shorter if the connect timeout is.
+/// The pause between a refused connection and the next attempt, as in a backend with `retries`. It is shorter if the connect
+/// timeout is shorter.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Sends `request` and waits for the complete response. Runs on a worker and only uses CPU time for its own bytes; dropping it
-/// closes the connection.
+/// Sends `request` and waits for the complete response. Runs on a worker and uses CPU time only for its own bytes; dropping the
+/// future closes the connection.
 ///
-/// Failed connections are retried; so are repeatable requests if the server closed without sending anything.
+/// Failed connections are retried. Repeatable requests are also retried if the server closed without sending anything.
 ///
 /// # Errors
-/// The error of the last attempt. Any status counts as a response, not as an error.
+/// The error of the last attempt. A response with any status is a success.
 pub async fn send(settings: &ClientSettings, request: &Request) -> Result<Response, Error> {
     let overdue = Error::new(ErrorKind::Timeout, "the request timed out");
     timer::timeout(settings.total_timeout, tries(settings, request)).await.unwrap_or(Err(overdue))
@@ -107,7 +108,7 @@ async fn handshake(settings: &ClientSettings, url: &Url, stream: &mut Stream) ->
     Ok(())
 }
 
-/// Sends the request and receives the response on a connection. An error comes with whether the server had sent anything.
+/// Sends the request and receives the response on a connection. With an error, also returns whether the server had sent anything.
 async fn exchange(
     settings: &ClientSettings,
     method: http::Method,

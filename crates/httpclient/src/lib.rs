@@ -1,7 +1,7 @@
 //! An HTTP/1.1 client for requests of the process itself: one request, one response, one connection (manual, 3.10).
 //!
 //! [`send`] runs as a local task of a worker. It resolves the name, connects, uses TLS if the URL is `https`, and returns the
-//! complete response or an error, within the limits of [`ClientSettings`]. It follows no redirects and keeps no connection.
+//! complete response or an error, within the limits of [`ClientSettings`]. It follows no redirects and does not reuse connections.
 
 #![forbid(unsafe_code)]
 

@@ -3,8 +3,8 @@
 use crate::error::{Error, ErrorKind};
 use crate::url::Url;
 
-/// A request. `Host`, `User-Agent`, `Accept` and `Connection` are added unless the caller sets them; `Content-Length` is that of
-/// the body.
+/// A request. `Host`, `User-Agent`, `Accept` and `Connection` are added unless the caller sets them; `Content-Length` is the length
+/// of the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// The method: `GET`, `POST` …
@@ -41,7 +41,7 @@ impl Request {
         self.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name))
     }
 
-    /// Encodes the request; its target is the whole URL if `absolute` (RFC 9112, 3.2.2).
+    /// Encodes the request. Its target is the whole URL if `absolute` (RFC 9112, 3.2.2).
     ///
     /// # Errors
     /// The method or a header contains bytes that would change the meaning of the request.
@@ -62,7 +62,7 @@ impl Request {
                 put(name, value);
             }
         }
-        // The length is always that of the body.
+        // The length is always the length of the body.
         let frames = |name: &str| FRAMING.iter().any(|known| name.eq_ignore_ascii_case(known));
         for (name, value) in self.headers.iter().filter(|(name, _)| !frames(name)) {
             if !http::is_token(name.as_bytes()) {
@@ -89,7 +89,7 @@ impl Request {
     }
 }
 
-/// Framing headers: those set by the caller are not sent.
+/// Framing headers. Those that the caller sets are not sent.
 const FRAMING: [&str; 2] = ["Content-Length", "Transfer-Encoding"];
 
 /// The `User-Agent` of requests.

@@ -1,5 +1,5 @@
-//! Resolution of the host names in URLs: through a `resolvers` section, as in `do-resolve`, or not at all. The system's resolver is
-//! not used because it would block a worker.
+//! Resolves the host names in URLs: through a `resolvers` section, like `do-resolve`, or not at all. The system's resolver is not
+//! used, because it would block a worker.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use state::resolvers::ResolversSection;
 
 use crate::error::{Error, ErrorKind};
 
-/// The resolver of host names. By default there is none: URLs must then contain addresses.
+/// The resolver of host names. By default there is none, and URLs must then contain addresses.
 #[derive(Clone, Default)]
 pub struct Names(Option<NameQuery>);
 

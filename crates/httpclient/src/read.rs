@@ -1,4 +1,4 @@
-//! Reading a response: its head, then its body with the framing that the head announces, within the caller's limits.
+//! Reads a response: its head, then its body with the framing that the head announces, within the caller's limits.
 
 use std::future::poll_fn;
 
@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind};
 use crate::message::Response;
 use crate::settings::ClientSettings;
 
-/// Number of bytes read at once.
+/// The number of bytes that are read at once.
 const PART: usize = 16 << 10;
 
 /// Maximum number of interim responses before the final one.
@@ -157,7 +157,7 @@ impl<'a> ResponseReader<'a> {
                 break;
             }
         }
-        // Without close_notify, anybody may have ended the TLS connection (RFC 9112, 9.8).
+        // Without a close_notify, anybody may have ended the TLS connection (RFC 9112, 9.8).
         if self.stream.tls().is_some_and(|tls| tls.ended() == PeerEnd::Cut) {
             return Err(self.cut());
         }

@@ -10,7 +10,7 @@ use tls::Connector;
 
 use crate::names::Names;
 
-/// The settings of a caller. [`ClientSettings::default`] has HAProxy's numbers, no resolver and no TLS.
+/// The settings of a caller. [`ClientSettings::default`] has HAProxy's default values, no resolver and no TLS.
 #[derive(Clone)]
 pub struct ClientSettings {
     /// Limit for one connection including its TLS handshake (`httpclient.timeout.connect`).
@@ -23,7 +23,7 @@ pub struct ClientSettings {
     pub retries: u32,
     /// TLS settings; `None` if TLS is not available.
     pub secure: Option<Secure>,
-    /// A proxy for `http` URLs, which gets the whole URL; `https` bypasses it.
+    /// A proxy for `http` URLs, which gets the whole URL; `https` URLs bypass it.
     pub proxy: Option<SocketAddr>,
     /// The address to connect to, overriding the one in the URL.
     pub connect_to: Option<net::Target>,
@@ -40,7 +40,7 @@ pub struct ClientSettings {
 pub struct Secure {
     /// The client parameters and the trust anchors.
     pub connector: Arc<Connector>,
-    /// Whether the server's certificate is verified (`httpclient.ssl.verify`), including that it is for the URL's host name or
+    /// Whether the server's certificate is verified (`httpclient.ssl.verify`), including whether it is for the URL's host name or
     /// address.
     pub verifies: bool,
 }

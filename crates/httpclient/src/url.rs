@@ -29,7 +29,7 @@ pub struct Url {
     pub is_tls: bool,
     /// The host.
     pub host: UrlHost,
-    /// The port, explicit or the default one.
+    /// The port, which is explicit or the default one.
     pub port: u16,
     path: Box<str>,
 }
@@ -50,7 +50,7 @@ impl Url {
     /// Parses a URL.
     ///
     /// # Errors
-    /// Another scheme, no host, an invalid port, user information, or a character not allowed in a URL.
+    /// Another scheme, no host, an invalid port, user information, or a character that is not allowed in a URL.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         if text.bytes().any(|byte| !byte.is_ascii_graphic()) {
             return Err(UrlError("a URL must not contain spaces or non-ASCII characters"));

@@ -34,7 +34,7 @@ fn server(serve: impl Fn(TcpStream, usize) + Send + 'static) -> (u16, Arc<Atomic
     (port, count)
 }
 
-/// Reads a head; the requests here have no body.
+/// Reads a head; the requests in these tests have no body.
 fn hear(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();
     let mut byte = [0];
@@ -128,7 +128,7 @@ fn silent_servers_time_out() {
         let error = get("GET", port, &short).expect_err("nobody answers");
         assert_eq!(error.kind, ErrorKind::Timeout);
     }
-    // Trickling bytes keeps an exchange alive, but not forever.
+    // An exchange continues while single bytes arrive, but not forever.
     let (port, _) = server(|mut stream, _| {
         std::thread::spawn(move || while stream.write_all(b"H").is_ok() {});
     });

@@ -1,4 +1,5 @@
-//! Access of a script to the request that it runs for, lent by the caller that resumes it, only while it runs.
+//! The access of a script to the request that it runs for. The caller that resumes the script lends it, and only while the script
+//! runs.
 
 use std::cell::Cell;
 
@@ -19,7 +20,7 @@ pub trait Bridge {
         None
     }
 
-    /// Calls `with` with the data that scripts keep for the rest of the request; `false` if there is none.
+    /// Calls `with` with the data that scripts keep for the rest of the request; returns `false` if there is none.
     fn notes(&self, with: &mut dyn FnMut(&mut Notes)) -> bool {
         let _ = with;
         false
@@ -53,20 +54,21 @@ pub trait Bridge {
         TakenBytes::End
     }
 
-    /// Calls `with` with the payload of a direction that a filter may change: that of an HTTP message if `of_message`, otherwise
-    /// the bytes of a channel. `false` if there is none.
+    /// Calls `with` with the payload of a direction that a filter may change: the payload of an HTTP message if `of_message`,
+    /// otherwise the bytes of a channel. Returns `false` if there is none.
     fn payload(&self, of_response: bool, of_message: bool, with: &mut dyn FnMut(&mut Payload)) -> bool {
         let _ = (of_response, of_message, with);
         false
     }
 
-    /// Applies a filter's request about its stream; `false` if that is not possible.
+    /// Applies a filter's request about its stream; returns `false` if that is not possible.
     fn want(&self, wanted: FilterRequest) -> bool {
         let _ = wanted;
         false
     }
 
-    /// Logs a message with this level (0 for `emerg` to 7 for `debug`) to the proxy's loggers; returns whether a logger took it.
+    /// Writes a message with this level (0 for `emerg` to 7 for `debug`) to the proxy's loggers; returns whether a logger accepted
+    /// it.
     fn log(&self, level: u8, text: &[u8]) -> bool {
         let _ = (level, text);
         false
@@ -85,14 +87,14 @@ pub enum TakenBytes {
     Bytes(Vec<u8>),
     /// Nothing yet.
     Nothing,
-    /// The end.
+    /// The end of the input.
     End,
 }
 
 /// A filter's request about its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FilterRequest {
-    /// Start or stop seeing the data of one direction.
+    /// Start or stop passing the data of one direction to the filter.
     Data {
         /// The direction.
         of_response: bool,
@@ -101,7 +103,7 @@ pub enum FilterRequest {
     },
     /// Call the filter again after this many milliseconds.
     Wake(u64),
-    /// Set the length of a message's body, `None` for chunked.
+    /// Set the length of a message's body; `None` for chunked.
     Length {
         /// The direction.
         of_response: bool,
@@ -113,7 +115,7 @@ pub enum FilterRequest {
 /// The treatment of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Setting {
-    /// The level of its log line; `None` for no line (`txn:set_loglevel`).
+    /// The level of the request's log line; `None` for no line (`txn:set_loglevel`).
     LogLevel(Option<u8>),
     /// The firewall mark of packets to the client.
     Mark(u32),
@@ -123,7 +125,7 @@ pub enum Setting {
     PriorityClass(i32),
     /// The queue priority offset, in ms.
     PriorityOffset(i32),
-    /// The delay in ms before an action that asked for it is called again.
+    /// The delay in ms after which an action is called again that requested it.
     WakeIn(u64),
 }
 
@@ -173,7 +175,7 @@ thread_local! {
     static CALL: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Lends `bridge` to the call with number `call` while it runs.
+/// Makes `bridge` available to the call with number `call` while it runs.
 pub(crate) fn lend<R>(call: u64, bridge: &dyn Bridge, run: impl FnOnce() -> R) -> R {
     let outer = CALL.replace(call);
     let result = BRIDGE.set(bridge, run);
@@ -189,7 +191,7 @@ pub(crate) fn current() -> u64 {
 /// Calls `with` with the bridge of the call with number `call`.
 ///
 /// # Errors
-/// That call is over: a script kept one of its objects.
+/// That call has ended, but a script kept one of its objects.
 pub(crate) fn with<R>(call: u64, with: impl FnOnce(&dyn Bridge) -> R) -> mlua::Result<R> {
     if call != CALL.get() || !BRIDGE.is_set() {
         return Err(mlua::Error::runtime(
@@ -202,7 +204,7 @@ pub(crate) fn with<R>(call: u64, with: impl FnOnce(&dyn Bridge) -> R) -> mlua::R
 /// Calls `look` with the view of the call with number `call`.
 ///
 /// # Errors
-/// As [`with`].
+/// The errors of [`with`].
 pub(crate) fn view<R>(call: u64, look: impl FnOnce(&Env<'_>) -> R) -> mlua::Result<Option<R>> {
     with(call, |bridge| {
         let (mut look, mut result) = (Some(look), None);

@@ -1,13 +1,13 @@
 //! The limits of a running script: instructions per turn, time per turn, total time of the call.
 //!
 //! The interpreter calls the hook at least every [`STEP`] instructions. A script that has used up the instructions of its turn
-//! yields; one that has used up its time is abandoned. It yields once more, without being unwound: a script that catches errors at
-//! each of its calls would take time for each of them. If Lua cannot yield, as within a comparison for `table.sort`, each further
-//! instruction gets an error until it can.
+//! yields; a script that has used up its time is abandoned. It then yields once more, and its stack is not unwound, because a
+//! script that catches errors at each of its calls would need time for each of them. If Lua cannot yield, for example within a
+//! comparison for `table.sort`, each further instruction gets an error until it can.
 //!
 //! Lua disables the hook inside finalizers and inside the message handler of an error that the hook raised, and a coroutine counts
-//! its own instructions. `prelude/bounds.lua` and `prelude/scheduling.lua` therefore call [`is_over`] in such places, as do loops
-//! of the host.
+//! its own instructions. `prelude/bounds.lua` and `prelude/scheduling.lua` therefore call [`is_over`] in such places, and so do
+//! loops of the host.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -18,7 +18,8 @@ use mlua::{Error, Lua, VmState};
 /// The error of a script that exceeds its time limit.
 pub(crate) const TIMEOUT: &str = "execution timeout";
 
-/// Maximum number of instructions between two checks of the clock. An instruction can take milliseconds: it may copy a long string.
+/// The maximum number of instructions between two checks of the clock. A single instruction can take milliseconds, because it may
+/// copy a long string.
 const STEP: u32 = 1000;
 
 /// The limits of one turn.
@@ -26,25 +27,25 @@ const STEP: u32 = 1000;
 pub(crate) struct TurnLimits {
     /// The time limit; `None` for no limit.
     pub(crate) allowed: Option<Duration>,
-    /// Whether it yields after the configured number of instructions.
+    /// Whether the script yields after the configured number of instructions.
     pub(crate) yields: bool,
-    /// Whether it is the first turn of its call.
+    /// Whether this is the first turn of its call.
     pub(crate) is_first: bool,
 }
 
 /// The turn running on this thread.
 #[derive(Debug, Default)]
 struct ScriptTurn {
-    /// Whether there is one; files that are being loaded have no limits.
+    /// Whether a turn is running. Files that are being loaded have no limits.
     is_running: bool,
     limits: TurnLimits,
-    /// The time when it began, or when the clock was first read in it.
+    /// When the turn began, or when the clock was first read in it.
     since: Option<Instant>,
     /// Number of calls of the hook.
     steps: u32,
     /// The position of the script when it was found to have exceeded its time.
     expired: Option<ScriptPosition>,
-    /// Number of calls of the hook since then.
+    /// The number of calls of the hook since then.
     late_steps: u32,
 }
 
@@ -53,7 +54,7 @@ struct ScriptTurn {
 struct ScriptPosition {
     /// File and line.
     text: String,
-    /// Whether it is in a script, not in the prelude.
+    /// Whether the position is in a script and not in the prelude.
     is_script: bool,
 }
 
@@ -76,7 +77,7 @@ thread_local! {
 /// The outcome of a turn.
 #[derive(Debug, Default)]
 pub(crate) struct Used {
-    /// The time that it took, if measured.
+    /// The time that the turn took, if it was measured.
     pub(crate) time: Duration,
     /// The position of the script when it exceeded its time.
     pub(crate) expired: Option<String>,
@@ -89,7 +90,7 @@ pub(crate) fn within<R>(mut limits: TurnLimits, run: impl FnOnce() -> R) -> (R, 
         (Some(own), Some(outer)) => Some(own.min(outer)),
         (own, outer) => own.or(outer),
     };
-    // Most calls end within their first turn: the clock is not read before the hook runs.
+    // Most calls end within their first turn, so the clock is not read before the hook runs.
     let since = if limits.is_first && outer.is_none() { None } else { Some(Instant::now()) };
     let outer = TURN.replace(ScriptTurn { is_running: true, limits, since, ..ScriptTurn::default() });
     let result = run();
@@ -98,8 +99,8 @@ pub(crate) fn within<R>(mut limits: TurnLimits, run: impl FnOnce() -> R) -> (R, 
     (result, Used { time: since.map_or(Duration::ZERO, |since| since.elapsed()), expired })
 }
 
-/// Installs the hook: a turn has this number of instructions. Must be repeated after a turn that exceeded its time, which replaced
-/// the hook.
+/// Installs the hook: a turn has this number of instructions. Must be repeated after a turn that exceeded its time, because that
+/// turn replaced the hook.
 pub(crate) fn watch(lua: &Lua, instructions: u32) -> mlua::Result<()> {
     let step = instructions.clamp(1, STEP);
     let triggers = HookTriggers::new().every_nth_instruction(step);
@@ -120,7 +121,7 @@ pub(crate) fn watch(lua: &Lua, instructions: u32) -> mlua::Result<()> {
     })
 }
 
-/// Whether the current turn has exceeded its time. If so, the calling coroutine gets an error at each further instruction.
+/// Whether the current turn has exceeded its time. If it has, the calling coroutine gets an error at each further instruction.
 pub(crate) fn is_over(lua: &Lua) -> bool {
     if !is_late() {
         return false;
@@ -134,7 +135,7 @@ pub(crate) fn is_over(lua: &Lua) -> bool {
             }
         });
     }
-    // Setting the global hook needs neither memory nor stack space. `watch` restores it.
+    // Setting the global hook needs neither memory nor stack space. `watch` restores the hook.
     let every = HookTriggers::new().every_nth_instruction(1);
     let _ = lua.set_global_hook(every, |lua, _| match is_over(lua) {
         true => abandon(),

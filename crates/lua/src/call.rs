@@ -20,7 +20,7 @@ impl Function {
         RunningCall::new(state.clone(), allowed)
     }
 
-    /// Runs it to its end; waiting is not possible.
+    /// Runs the function to its end; it cannot wait.
     fn run(&self, env: &Env<'_>, value: Option<&Value<'_>>, args: &[&[u8]]) -> Option<Value<'static>> {
         let mut running = self.call();
         let bridge = EnvBridge(env);

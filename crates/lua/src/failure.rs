@@ -7,7 +7,7 @@ use crate::budget::TIMEOUT;
 pub enum CallFailure {
     /// An error, with its file and line.
     Error(String),
-    /// It exceeded its time, at this position.
+    /// The call exceeded its time, at this position.
     Late(String),
 }
 

@@ -1,5 +1,5 @@
-//! Filters registered by scripts (`core.register_filter`): as declared by a configuration line, and as created for a stream, with
-//! functions called during the stream.
+//! Filters registered by scripts (`core.register_filter`): as a configuration line declares them, and those created for a stream,
+//! with functions called during the stream.
 //!
 //! Their functions cannot wait: each runs to its end at once, within the time of a turn.
 
@@ -61,14 +61,14 @@ impl Callback {
         }
     }
 
-    /// Whether it concerns an HTTP message rather than a channel.
+    /// Whether the callback concerns an HTTP message rather than a channel.
     fn is_of_message(self) -> bool {
         matches!(self, Self::Headers | Self::Payload | Self::MessageEnd)
     }
 }
 
 impl FilterClass {
-    /// Creates a filter from a line with these words; `None` if the script does not want one.
+    /// Creates a filter from a line with these words; returns `None` if the script does not want one.
     ///
     /// # Errors
     /// The script's error.
@@ -110,10 +110,10 @@ impl FilterDeclared {
         &self.name
     }
 
-    /// Creates the filter of a stream; `None` if it is not interested.
+    /// Creates the filter of a stream; returns `None` if the filter does not apply to it.
     ///
     /// # Errors
-    /// It failed, which has been logged.
+    /// The function failed, which has been logged.
     pub fn start(self: &Arc<Self>, bridge: &dyn Bridge) -> Result<Option<ScriptFilter>, CallFailure> {
         let state = match &*self.homes {
             [(only, _)] => only,
@@ -159,7 +159,7 @@ impl FilterDeclared {
 /// The error if a filter function waits.
 const NO_WAITING: &str = "yield not allowed";
 
-/// Returns the time limit of a filter function: it blocks its worker, so it gets no more than one turn.
+/// Returns the time limit of a filter function. It blocks its worker, so it gets no more than one turn.
 fn allowed(state: &State) -> Option<Duration> {
     let settings = &state.settings;
     settings.session.into_iter().chain(settings.burst).min()
@@ -171,20 +171,20 @@ pub struct ScriptFilter {
     declared: Arc<FilterDeclared>,
     state: Arc<State>,
     object: Value,
-    /// A bit mask of its functions.
+    /// A bit mask of the filter's functions.
     has: u8,
 }
 
 impl ScriptFilter {
-    /// Whether it has that function.
+    /// Whether the filter has that function.
     pub fn has(&self, callback: Callback) -> bool {
         self.has & (1 << callback as u8) != 0
     }
 
-    /// Calls a function for one direction; returns its numeric result, if any.
+    /// Calls a function for one direction; returns its numeric result, if there is one.
     ///
     /// # Errors
-    /// It failed, which has been logged.
+    /// The function failed, which has been logged.
     pub fn call(
         &self,
         bridge: &dyn Bridge,

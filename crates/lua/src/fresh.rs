@@ -10,7 +10,7 @@ use crate::native;
 use crate::settings::{Libraries, LuaSettings};
 use crate::state::State;
 
-/// Creates a state without scripts; `number` is visible to them as `core.thread`.
+/// Creates a state without scripts. Scripts see `number` as `core.thread`.
 pub(crate) fn state(
     number: usize,
     settings: &Arc<LuaSettings>,
@@ -82,7 +82,7 @@ fn libraries(wanted: Libraries) -> StdLib {
     all.iter().filter(|(is_wanted, _)| *is_wanted).fold(StdLib::COROUTINE, |all, (_, one)| all | *one)
 }
 
-/// Adds search paths. Libraries in C are not loaded, since nothing could limit them.
+/// Adds search paths. Libraries in C are not loaded, because nothing could limit them.
 fn prepare_libraries(lua: &Lua, settings: &LuaSettings) -> mlua::Result<()> {
     let globals = lua.globals();
     if let Ok(package) = globals.get::<Table>("package")
@@ -97,8 +97,8 @@ fn prepare_libraries(lua: &Lua, settings: &LuaSettings) -> mlua::Result<()> {
     globals.set("print", print(lua)?)
 }
 
-/// `print` as defined by Lua (reference manual, 6.1), except that it does not wait for the reader of standard output, which would
-/// block the worker.
+/// `print` as defined by Lua (reference manual, 6.1), except that it does not wait for the reader of standard output, because that
+/// would block the worker.
 fn print(lua: &Lua) -> mlua::Result<Function> {
     let to_string: Function = lua.globals().get("tostring")?;
     lua.create_function(move |_, values: Variadic<Value>| {
@@ -110,7 +110,7 @@ fn print(lua: &Lua) -> mlua::Result<Function> {
             line.extend_from_slice(&to_string.call::<mlua::LuaString>(value)?.as_bytes());
         }
         line.push(b'\n');
-        // A lost line does not end the script.
+        // If a line is lost, the script continues.
         let _ = base::output::Standard::Output.write(&line);
         Ok(())
     })

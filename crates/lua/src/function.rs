@@ -12,7 +12,7 @@ use crate::state::State;
 pub enum FunctionKind {
     /// An action for these rule sets, with this many arguments after its name.
     Action {
-        /// The rule sets: `tcp-req` and so on.
+        /// The rule sets, such as `tcp-req`.
         sets: Vec<String>,
         /// The number of arguments.
         words: usize,
@@ -28,7 +28,7 @@ pub enum FunctionKind {
 }
 
 impl FunctionKind {
-    /// Returns the name for lookups: for an action, prefixed with its rule set.
+    /// Returns the name for lookups. For an action, it is prefixed with the rule set.
     pub(crate) fn key(&self, name: &str) -> Box<str> {
         match self {
             Self::Action { sets, .. } => format!("{}/{name}", sets.first().map_or("", |set| set)).into(),
@@ -36,7 +36,7 @@ impl FunctionKind {
         }
     }
 
-    /// Returns where it is used.
+    /// Returns where the function is used.
     pub fn used(&self) -> Use {
         match self {
             Self::Action { .. } => Use::Action,
@@ -50,9 +50,9 @@ impl FunctionKind {
 /// A registered function.
 #[derive(Debug)]
 pub struct Function {
-    /// Its name, without `lua.`.
+    /// The name, without `lua.`.
     pub name: Box<str>,
-    /// Its kind.
+    /// The kind of function.
     pub kind: FunctionKind,
     /// The function in the shared state, or in each worker's own state.
     pub(crate) homes: Vec<(Arc<State>, mlua::Function)>,

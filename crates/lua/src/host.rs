@@ -12,7 +12,7 @@ use crate::state::State;
 
 /// The process's services for scripts.
 pub trait ScriptHost: Send + Sync {
-    /// Logs a message outside of any request; returns whether a logger took it.
+    /// Logs a message outside of any request; returns whether a logger accepted it.
     fn log(&self, level: u8, text: &[u8]) -> bool;
     /// Returns the statistics of an object, as in `show stat` and `show info`; empty if it does not exist.
     fn statistics(&self, whose: StatisticOwner<'_>) -> Vec<(&'static str, Statistic)>;
@@ -23,7 +23,7 @@ pub trait ScriptHost: Send + Sync {
     /// Runs a command of the runtime socket; returns its output. A slow command continues in the background.
     ///
     /// # Errors
-    /// Its error message.
+    /// The command's error message.
     fn command(&self, words: &[String]) -> Result<String, String>;
 }
 
@@ -33,7 +33,7 @@ pub struct ScriptTask {
     pub(crate) state: Arc<State>,
     run: mlua::Function,
     args: Vec<Value>,
-    /// Given when it is over.
+    /// The signal to give when the task has ended.
     over: Option<Signal>,
 }
 
@@ -42,19 +42,19 @@ impl ScriptTask {
         Self { state: state.clone(), run, args, over: None }
     }
 
-    /// Sets the signal to give when it is over.
+    /// Sets the signal to give when the task has ended.
     pub(crate) fn signal_when_over(self, over: Signal) -> Self {
         Self { over: Some(over), ..self }
     }
 
-    /// Marks the call as finished, whatever its result.
+    /// Marks the task as finished, whatever its result.
     pub fn end(&self) {
         if let Some(over) = &self.over {
             over.notify();
         }
     }
 
-    /// Starts it.
+    /// Starts the task.
     pub fn begin(&self, bridge: &dyn Bridge) -> (RunningCall, CallStep) {
         let mut running = RunningCall::new(self.state.clone(), self.state.settings.task);
         let step = running.begin_task(bridge, &self.run, &self.args);
@@ -66,9 +66,9 @@ impl ScriptTask {
 #[derive(Debug, Clone)]
 pub struct ScriptCommand {
     state: Arc<State>,
-    /// The words that it starts with.
+    /// The words with which the command starts.
     pub(crate) path: Vec<String>,
-    /// Its help text.
+    /// The command's help text.
     pub(crate) usage: String,
     run: mlua::Function,
 }
@@ -78,7 +78,7 @@ impl ScriptCommand {
         Self { state: state.clone(), path, usage, run }
     }
 
-    /// Starts it with the words after its own.
+    /// Starts the command with the words after its own.
     pub fn begin(&self, bridge: &dyn Bridge, args: &[String]) -> (RunningCall, CallStep) {
         let mut running = RunningCall::new(self.state.clone(), self.state.settings.service);
         let step = running.begin_command(bridge, &self.run, args);

@@ -8,11 +8,11 @@ use mlua::{MultiValue, Table, UserData, Value};
 
 use crate::convert::number;
 
-/// A socket, as held by scripts: the host has the connection, under this number.
+/// A socket as scripts hold it. The host has the connection, under this number.
 #[derive(Debug)]
 pub(crate) struct Handle {
     number: u64,
-    /// Dropped when no script refers to it any more.
+    /// Dropped when no script refers to the socket any more.
     held: Arc<()>,
 }
 
@@ -37,7 +37,7 @@ pub enum SocketWork {
     Send,
     /// Receive a line, everything, or a number of bytes.
     Receive,
-    /// Close it.
+    /// Close the socket.
     Close,
     /// Return the peer's address.
     Peer,

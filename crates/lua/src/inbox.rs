@@ -1,6 +1,6 @@
-//! The inbox of an event handler: a bounded queue of events, filled from any thread and drained by the handler's task.
+//! The inbox of an event handler: a bounded queue of events, filled from any thread and emptied by the handler's task.
 //!
-//! A handler that is too slow misses events until it has caught up, and one message reports that.
+//! A handler that is too slow misses events until it has caught up. One message reports that.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -20,7 +20,7 @@ pub(crate) enum Happened {
     Server(Arc<ServerEvent>),
     /// Of an ordered certificate.
     Order(Arc<OrderEvent>),
-    /// Of a pattern list, at this second.
+    /// An event of a pattern list, at this second.
     Pattern(pattern::ListChange, i64),
 }
 
@@ -37,7 +37,7 @@ struct InboxWaiter {
     events: VecDeque<Happened>,
     /// Whether events are dropped until the queue is empty.
     is_paused: bool,
-    /// Whether it is closed.
+    /// Whether the queue is closed.
     is_closed: bool,
 }
 
@@ -90,7 +90,7 @@ impl Inbox {
         self.signal.notify();
     }
 
-    /// Ends its subscriptions.
+    /// Ends the subscriptions of the queue.
     pub(crate) fn end(self: Arc<Self>) {
         let subscriber: Arc<dyn Subscriber> = self.clone();
         events::unsubscribe(&subscriber);
@@ -139,7 +139,7 @@ mod tests {
             put();
             inbox.take()
         });
-        // Taking the last of the earlier events ends the pause, so that the one added afterwards counts again.
+        // Taking the last of the earlier events ends the pause, so that the event added afterwards is kept again.
         assert_eq!(taken.take(MOST + 1).count(), MOST + 1);
         inbox.close();
         put();

@@ -50,7 +50,7 @@ fn load_all(settings: LuaSettings, scripts: &[Script], workers: usize) -> Result
             Ok((state, registered)) => program.add(&state, registered),
             Err(failure) => {
                 failed.push(failure);
-                // Those of other workers fail in the same way.
+                // The files of other workers fail in the same way.
                 break;
             }
         }

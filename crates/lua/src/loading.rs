@@ -8,7 +8,7 @@ pub trait Loading {
     /// Returns the map in that file, with this match method.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The file cannot be read.
     fn map(&self, file: &str, method: MatchMethod) -> Result<View, String>;
 }
 

@@ -1,7 +1,7 @@
-//! Lua's patterns (manual, section 6.4.1), matched in steps that the caller can stop: a pattern with several repetitions may take
-//! exponential time.
+//! Lua's patterns (manual, section 6.4.1), matched in steps that the caller can stop, because a pattern with several repetitions
+//! may take exponential time.
 //!
-//! Callers: `native::strings`, for subjects that Lua's own matcher might take long for. Both have the same limits on depth and
+//! Called by `native::strings`, for subjects for which Lua's own matcher might take long. Both have the same limits on depth and
 //! captures, and the same messages.
 
 /// Maximum number of captures in a pattern.
@@ -51,7 +51,7 @@ impl<'a> Matcher<'a> {
     }
 
     /// Returns the start and end of the first match that begins at `from` or later, and does not end at `last`. An `anchored`
-    /// pattern matches at `from` only; its `^` is not part of `pattern`.
+    /// pattern matches only at `from`; its `^` is not part of `pattern`.
     ///
     /// # Errors
     /// The pattern is malformed or too complex, or the caller's check stopped the search.
@@ -72,7 +72,7 @@ impl<'a> Matcher<'a> {
         Ok(None)
     }
 
-    /// Returns the captures of a match; the whole match if the pattern has none.
+    /// Returns the captures of a match, or the whole match if the pattern has no captures.
     ///
     /// # Errors
     /// A capture was not closed.
@@ -83,7 +83,7 @@ impl<'a> Matcher<'a> {
     /// Returns the capture with that number, from 0.
     ///
     /// # Errors
-    /// It does not exist, or was not closed.
+    /// The capture does not exist, or was not closed.
     pub(crate) fn capture(
         &self,
         number: usize,
@@ -364,7 +364,7 @@ pub(crate) fn is_plain(pattern: &[u8]) -> bool {
     !pattern.iter().any(|byte| b"^$*+?.([%-".contains(byte))
 }
 
-/// Maximum number of steps for a search in Lua's own matcher, which cannot be interrupted: less than a millisecond.
+/// The maximum number of steps for a search in Lua's own matcher, which cannot be interrupted. This takes less than a millisecond.
 const SHORT: f64 = 100_000.0;
 
 /// Returns the maximum length of a subject for which every search for a pattern is short.
@@ -375,7 +375,7 @@ pub(crate) fn longest_short(pattern: &[u8]) -> usize {
         _ => false,
     };
     let repetitions = pattern.iter().enumerate().filter(|found| is_repetition(*found)).count();
-    // An unanchored search begins at each byte.
+    // A search that is not anchored begins at each byte.
     let power = repetitions + usize::from(pattern.first() != Some(&b'^'));
     let each = SHORT / pattern.len().max(1) as f64;
     (each.powf(1.0 / power.max(1) as f64) as usize).saturating_sub(1)
@@ -395,7 +395,7 @@ mod tests {
         found.map(|values| values.into_iter().collect()).map_err(|error| error.to_string())
     }
 
-    /// Returns the same with this matcher.
+    /// Returns the result of this matcher in the same form.
     fn by_us(lua: &Lua, text: &[u8], pattern: &[u8]) -> Result<Vec<Value>, String> {
         let anchored = pattern.first() == Some(&b'^');
         let mut matcher = Matcher::new(text, &pattern[usize::from(anchored)..], &|| false);

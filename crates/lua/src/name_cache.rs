@@ -1,4 +1,4 @@
-//! Names used by running scripts: fetches and converters with their arguments, variables, proxies. They are resolved once and
+//! Names that running scripts use: fetches and converters with their arguments, variables, proxies. They are resolved once and
 //! cached, within limits.
 
 use std::cell::RefCell;
@@ -23,7 +23,7 @@ use state::table::Table;
 /// Maximum number of cached uses of fetches, of converters and of variables.
 const KEPT: usize = 1024;
 
-/// Maximum number of variables that the configuration does not use.
+/// The maximum number of variables that the configuration does not use.
 const NAMED: usize = 4096;
 
 /// The names known once the configuration is read.
@@ -37,7 +37,7 @@ pub struct KnownNames {
     pub stick_counters: u32,
     /// The variables of the configuration.
     pub variables: Variables,
-    /// Its pattern lists, to which functions that run before the first connection may add maps.
+    /// The pattern lists, to which functions that run before the first connection may add maps.
     pub lists: Mutex<Arc<PatternSets>>,
     /// The email settings of proxies, by name.
     pub mailing: HashMap<Box<str>, Mailing>,
@@ -103,7 +103,7 @@ impl Names for KnownNames {
 #[derive(Default)]
 pub(crate) struct SharedNames {
     known: OnceLock<KnownNames>,
-    /// The process's services; not set while files are being loaded.
+    /// The process's services. Not set while files are being loaded.
     host: OnceLock<Box<dyn ScriptHost>>,
     to_loggers: bool,
     to_stderr: Stderr,
@@ -274,7 +274,7 @@ impl Called {
         Ok(made)
     }
 
-    /// Returns the variable with that name; if `adds`, an unknown one is added, as long as there is room.
+    /// Returns the variable with that name. If `adds`, an unknown one is added, as long as there is room.
     pub(crate) fn variable(&self, name: &str, adds: bool) -> Option<Var> {
         let mut kept = locked(&self.kept);
         if let Some(known) = kept.variables.get(name) {

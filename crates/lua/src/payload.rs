@@ -3,11 +3,11 @@
 /// The payload before and after one filter.
 #[derive(Debug, Default)]
 pub struct Payload {
-    /// Input that was not passed on yet.
+    /// The input that was not passed on yet.
     pub input: Vec<u8>,
-    /// Output since it was last taken by the holder.
+    /// The output since the holder took it last.
     pub output: Vec<u8>,
-    /// Limit for each of them.
+    /// The limit for input and for output.
     pub limit: usize,
     /// Whether the input has ended.
     pub is_ended: bool,
@@ -35,8 +35,8 @@ impl Payload {
         !self.is_ended && !self.is_cut
     }
 
-    /// Whether the requested data is incomplete and may be waited for: `length` bytes from an offset, a full buffer if it is
-    /// negative, or a line if `is_line`.
+    /// Whether the requested data is incomplete and may be waited for: `length` bytes from an offset (a full buffer if `length` is
+    /// negative), or a line if `is_line`.
     pub(crate) fn lacks(&self, offset: i64, length: Option<i64>, is_line: bool) -> bool {
         if !self.waits || !self.may_receive() || self.is_full() {
             return false;
@@ -51,7 +51,7 @@ impl Payload {
         }
     }
 
-    /// Returns the index for an offset: from the end of the input if negative. `None` if it is after the end.
+    /// Returns the index for an offset, which counts from the end of the input if it is negative; `None` if it is after the end.
     fn place(&self, offset: i64) -> Option<usize> {
         let length = self.input.len();
         match usize::try_from(offset) {
@@ -60,7 +60,7 @@ impl Payload {
         }
     }
 
-    /// Returns a part of the input: `length` bytes from an offset, or fewer if it ends earlier, or all.
+    /// Returns a part of the input: `length` bytes from an offset, fewer if the input ends earlier, or all.
     pub(crate) fn part(&self, offset: i64, length: Option<usize>) -> Option<std::ops::Range<usize>> {
         let start = self.place(offset)?;
         let rest = self.input.len() - start;
@@ -82,7 +82,7 @@ impl Payload {
         fits
     }
 
-    /// Passes on the first `most` bytes, or fewer if there are not as many; returns their number.
+    /// Passes on the first `most` bytes, or fewer if there are fewer; returns their number.
     pub fn forward(&mut self, most: usize) -> usize {
         let count = most.min(self.input.len());
         if count == self.input.len() && self.output.is_empty() {
@@ -93,7 +93,7 @@ impl Payload {
         count
     }
 
-    /// Sends bytes ahead of all input; returns whether there is room.
+    /// Sends bytes before all input; returns whether there is room.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> bool {
         let fits = self.output.len() + bytes.len() <= self.limit;
         if fits {

@@ -53,14 +53,14 @@ impl Program {
         for (name, class, make) in registered.filters {
             let known = self.filters.entry(name.clone());
             let homes = &mut known.or_insert_with(|| FilterClass { name, homes: Vec::new() }).homes;
-            // The first of two with the same name counts, as for functions.
+            // If two filters have the same name, the first is used, as for functions.
             if !homes.iter().any(|(home, ..)| home.number == 0 || home.number == state.number) {
                 homes.push((state.clone(), class, make));
             }
         }
         self.inits.extend(registered.inits.into_iter().map(|run| (state.clone(), run)));
         self.keep_tasks(state, registered.tasks);
-        // The first of two with the same words counts: each worker's state has one.
+        // If two commands have the same words, the first is used, because each worker's state has one.
         for command in registered.commands {
             if !self.commands.iter().any(|own| own.path == command.0) {
                 self.commands.push(ScriptCommand::new(state, command));
@@ -115,8 +115,8 @@ impl Program {
         self.shared.know_lists(lists);
     }
 
-    /// Runs the functions registered to run before the first connection (`core.register_init`), which may load maps through
-    /// `names`.
+    /// Runs the functions that are registered to run before the first connection (`core.register_init`), which may load maps
+    /// through `names`.
     ///
     /// # Errors
     /// The message of a script error.
@@ -158,8 +158,8 @@ impl Program {
         self.shared.sends_mail()
     }
 
-    /// Returns the variable with that name, which includes its scope, for agents that set script variables. With `adds` an unknown
-    /// one is added, as long as there is room.
+    /// Returns the variable with that name, which includes its scope, for agents that set script variables. With `adds`, an unknown
+    /// one is added as long as there is room.
     pub fn variable(&self, name: &str, adds: bool) -> Option<Var> {
         self.shared.variable(name, adds)
     }
@@ -179,7 +179,7 @@ impl Program {
         tasks.iter().filter(is_its).cloned().collect()
     }
 
-    /// Returns the command that starts with these words, all of which are passed to its function.
+    /// Returns the command that starts with these words. All words are passed to its function.
     pub fn command(&self, words: &[String]) -> Option<&ScriptCommand> {
         let fits = |command: &&ScriptCommand| words.starts_with(&command.path);
         self.commands.iter().filter(fits).max_by_key(|command| command.path.len())
@@ -196,7 +196,7 @@ impl Program {
     }
 }
 
-/// Splits an action for several rule sets into one for each: another action may have the same name elsewhere.
+/// Splits an action for several rule sets into one for each, because another action may have the same name in another rule set.
 fn by_set(
     (kind, name, run): (FunctionKind, Box<str>, mlua::Function),
 ) -> Vec<(FunctionKind, Box<str>, mlua::Function)> {
@@ -215,7 +215,7 @@ fn merge(
         let key = kind.key(&name);
         let function =
             functions.entry((kind.used(), key)).or_insert_with(|| Function { name, kind, homes: Vec::new() });
-        // The first of two with the same name counts: the shared state's, or the first of one state.
+        // If two functions have the same name, the first is used: the shared state's, or the first of one state.
         if !function.homes.iter().any(|(home, _)| home.number == 0 || home.number == state.number) {
             function.homes.push((state.clone(), run));
         }

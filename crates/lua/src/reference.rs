@@ -9,7 +9,7 @@ use crate::name_cache::SharedNames;
 use crate::settings::LuaSettings;
 use crate::state::State;
 
-/// Members created per object, which are not in the table of a class.
+/// Members that are created per object, so they are not in the table of a class.
 const OF_OBJECTS: &[&str] = &[
     "Proxy.name",
     "Proxy.uuid",

@@ -18,11 +18,11 @@ use crate::wait::{Wait, WaitAnswer, code};
 /// The progress of a call.
 #[derive(Debug)]
 pub enum CallStep {
-    /// It has ended, with these results.
+    /// The call has ended, with these results.
     Done(MultiValue),
-    /// It waits.
+    /// The call waits.
     Wait(Wait),
-    /// It failed.
+    /// The call failed.
     Failed(CallFailure),
 }
 
@@ -31,13 +31,13 @@ pub enum CallStep {
 pub struct RunningCall {
     state: Arc<State>,
     thread: Option<Thread>,
-    /// Its number: objects of its request are only valid during this call.
+    /// The number of the call. Objects of its request are only valid during this call.
     number: u64,
     /// The remaining computing time.
     left: Option<Duration>,
     /// The time limit of one turn.
     burst: Option<Duration>,
-    /// Whether it yields after a number of instructions.
+    /// Whether the call yields after a number of instructions.
     yields: bool,
     /// Number of turns so far.
     turns: u64,
@@ -89,7 +89,7 @@ impl RunningCall {
         Self { burst: None, ..Self::new(state, None) }
     }
 
-    /// Returns its number.
+    /// Returns the number of the call.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
@@ -194,12 +194,12 @@ impl RunningCall {
         }
     }
 
-    /// Runs in one turn, until it ends or waits.
+    /// Runs in one turn, until the call ends or waits.
     fn look(&mut self, bridge: &dyn Bridge, args: MultiValue) -> CallStep {
         self.yields = false;
         self.left = shorter(self.left, self.burst);
         let mut step = self.resume_with(bridge, args);
-        // A value yielded by the script does not end the call.
+        // A value that the script yields does not end the call.
         while let CallStep::Wait(Wait::Turn) = step {
             step = self.resume_with(bridge, ());
         }
@@ -240,7 +240,7 @@ impl RunningCall {
                 self.state.keep(thread);
                 CallStep::Done(values)
             }
-            // It ended explicitly, and its coroutine cannot be reused.
+            // The call ended explicitly, and its coroutine cannot be reused.
             Ok((LuaValue::Integer(code::FINISH), values)) => CallStep::Done(values),
             Ok((LuaValue::Integer(number), values)) => {
                 self.thread = Some(thread);
@@ -260,7 +260,7 @@ impl RunningCall {
     }
 }
 
-/// Returns the number returned by an action; 0 for any other result.
+/// Returns the number that an action returned; 0 for any other result.
 pub fn number(values: &MultiValue) -> i64 {
     values.front().and_then(LuaValue::as_integer).unwrap_or(0)
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 /// A file to load.
 #[derive(Debug, Clone)]
 pub struct Script {
-    /// Its path.
+    /// The path of the script.
     pub path: PathBuf,
     /// The file's arguments.
     pub arguments: Vec<String>,
-    /// Whether each worker has its own state for it (`lua-load-per-thread`).
+    /// Whether each worker has its own state for the script (`lua-load-per-thread`).
     pub per_thread: bool,
 }
 
@@ -29,7 +29,7 @@ pub struct Libraries {
 }
 
 impl Libraries {
-    /// Enables all of them, or none.
+    /// Enables all libraries, or none.
     pub const fn all(whether: bool) -> Self {
         Self {
             table: whether,
@@ -43,7 +43,7 @@ impl Libraries {
         }
     }
 
-    /// Returns the one with that name.
+    /// Returns the flag of the library with that name.
     pub fn named(&mut self, name: &str) -> Option<&mut bool> {
         Some(match name {
             "table" => &mut self.table,
@@ -58,7 +58,7 @@ impl Libraries {
         })
     }
 
-    /// Their names.
+    /// The names of the libraries.
     pub const NAMES: [&'static str; 8] = ["table", "io", "os", "string", "math", "utf8", "package", "debug"];
 }
 
@@ -68,7 +68,7 @@ impl Libraries {
 pub enum Stderr {
     On,
     Off,
-    /// If no logger takes them.
+    /// Write messages to standard error if no logger accepts them.
     #[default]
     Auto,
 }
@@ -80,14 +80,14 @@ pub struct LuaSettings {
     pub paths: Vec<String>,
     /// The libraries.
     pub libraries: Libraries,
-    /// The variables seen by `os.getenv` and programs: the environment as changed by the configuration, which differs from the
+    /// The variables that `os.getenv` and programs see: the environment as the configuration has changed it, which differs from the
     /// process's own.
     pub environment: Vec<(String, String)>,
     /// Whether programs may be started (`insecure-fork-wanted`).
     pub may_fork: bool,
     /// Maximum number of instructions per turn (`tune.lua.forced-yield`).
     pub forced_yield: Option<u32>,
-    /// Time limit of one turn (`tune.lua.burst-timeout`); `None` for no limit.
+    /// The time limit of one turn (`tune.lua.burst-timeout`); `None` for no limit.
     pub burst: Option<Duration>,
     /// Computing time limit of an action (`tune.lua.session-timeout`).
     pub session: Option<Duration>,

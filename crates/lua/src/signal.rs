@@ -1,4 +1,4 @@
-//! Signals between scripts: a counter that only grows, and the tasks waiting for it.
+//! Signals between scripts: a counter that only grows, and the tasks that wait for it.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -15,19 +15,19 @@ struct SignalInner {
 }
 
 impl Signal {
-    /// Returns how often it was given.
+    /// Returns how often the signal was given.
     pub fn count(&self) -> u64 {
         self.0.count.load(SeqCst)
     }
 
-    /// Gives it, waking the waiting tasks.
+    /// Gives the signal, which wakes the waiting tasks.
     pub fn notify(&self) {
         self.0.count.fetch_add(1, SeqCst);
         let waiting = std::mem::take(&mut *self.waiting());
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Ready once it was given more than `seen` times.
+    /// Ready once the signal was given more than `seen` times.
     pub fn poll_given(&self, seen: u64, context: &mut Context<'_>) -> Poll<()> {
         if self.count() != seen {
             return Poll::Ready(());
@@ -37,7 +37,7 @@ impl Signal {
             waiting.push(context.waker().clone());
         }
         drop(waiting);
-        // It may have been given in the meantime.
+        // The signal may have been given in the meantime.
         if self.count() == seen { Poll::Pending } else { Poll::Ready(()) }
     }
 

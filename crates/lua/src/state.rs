@@ -7,7 +7,7 @@ use mlua::{Function, Lua, Table, Thread};
 use crate::bridge::Bridge;
 use crate::settings::{LuaSettings, Stderr};
 
-/// Maximum number of finished coroutines kept for reuse.
+/// The maximum number of finished coroutines kept for reuse.
 const SPARE: usize = 32;
 
 /// A state.
@@ -60,7 +60,7 @@ impl State {
     }
 }
 
-/// Logs a message of a script, or about one, according to the settings.
+/// Logs a message of a script, or about a script, according to the settings.
 pub(crate) fn log(settings: &LuaSettings, bridge: &dyn Bridge, level: u8, text: &[u8]) {
     let taken = settings.to_loggers && bridge.log(level, text);
     if settings.to_stderr == Stderr::On || settings.to_stderr == Stderr::Auto && !taken {
@@ -75,6 +75,6 @@ pub(crate) fn print(level: u8, text: &[u8]) {
     let mut line = format!("[{}]    ({}) : ", name.to_uppercase(), std::process::id()).into_bytes();
     line.extend_from_slice(text);
     line.push(b'\n');
-    // Standard error is the last place to report to.
+    // If this also fails, there is nothing left to report to.
     let _ = base::output::Standard::Error.write(&line);
 }

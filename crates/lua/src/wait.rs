@@ -8,26 +8,26 @@ use mlua::{IntoLuaMulti, Lua, MultiValue, Value};
 /// An event that a script waits for.
 #[derive(Debug)]
 pub enum Wait {
-    /// Its next turn: it used up its turn, or yielded (`core.yield`).
+    /// The next turn: the script has used up its turn, or yielded (`core.yield`).
     Turn,
     /// This many milliseconds (`core.msleep`, `core.sleep`).
     Sleep(u64),
-    /// The sending of the head of its response.
+    /// The script's response head has been sent.
     Start,
-    /// The sending of its output.
+    /// The script's output has been sent.
     Flush,
     /// More input, for at most this many milliseconds.
     Input(Option<u64>),
-    /// This signal, given more than this many times, for at most this many milliseconds.
+    /// This signal is given more than this many times, or this many milliseconds have passed.
     Change(Signal, u64, Option<u64>),
-    /// An operation on its socket.
+    /// An operation on a socket of the script.
     Socket(SocketOp),
-    /// The response to its HTTP request.
+    /// The response to an HTTP request of the script.
     Ask(Box<ScriptRequest>),
     /// A runtime socket command: its words, and its payload.
     Command(Vec<String>, Option<String>),
-    /// A restart after this many milliseconds: an action asked to be called again (`act.YIELD`). No value yielded by a coroutine
-    /// means this.
+    /// A restart after this many milliseconds, because an action requested to be called again (`act.YIELD`). No value that a
+    /// coroutine yields means this.
     Again(u64),
     /// The end of the request, as requested by the script (`txn:done`).
     End,
@@ -49,7 +49,7 @@ pub(crate) mod code {
 }
 
 impl Wait {
-    /// Parses the values yielded by a coroutine: a number and its arguments.
+    /// Parses the values that a coroutine yields: a number and its arguments.
     pub(crate) fn read(code: i64, values: &MultiValue) -> Self {
         let time = |at: usize| {
             let number = values.get(at).and_then(number)?;

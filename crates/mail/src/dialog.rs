@@ -4,14 +4,14 @@ use std::fmt;
 
 use crate::Letter;
 
-/// Maximum length of a reply in bytes; a longer one ends the dialogue (RFC 5321 section 4.5.3.1.5 allows 512 bytes for a line, and
-/// multi-line replies are short).
+/// The maximum length of a reply in bytes. A longer one ends the dialogue (RFC 5321 section 4.5.3.1.5 allows 512 bytes for a line,
+/// and multi-line replies are short).
 const LONGEST_REPLY: usize = 8192;
 
 /// Why a letter was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The server sent another reply than the expected one.
+    /// The server sent a reply that differs from the expected one.
     Reply(Box<str>),
     /// The server's reply is not SMTP, or too long.
     NoReply,
@@ -65,7 +65,7 @@ impl<'a> Dialog<'a> {
         std::mem::take(&mut self.output)
     }
 
-    /// Returns whether the server has accepted the letter: the rest of the dialogue is courtesy.
+    /// Returns whether the server has accepted the letter. The rest of the dialogue does not matter then.
     pub fn is_delivered(&self) -> bool {
         matches!(self.step, DialogStep::Quit | DialogStep::Over)
     }
@@ -84,7 +84,7 @@ impl<'a> Dialog<'a> {
         let mut begin = 0;
         while let Some(end) = memchr::memchr(b'\n', &self.received[begin..]) {
             if self.is_delivered() {
-                // The server has the letter, so the reply does not matter.
+                // The server has the letter, so this reply does not matter.
                 self.step = DialogStep::Over;
                 break;
             }
@@ -117,7 +117,7 @@ impl<'a> Dialog<'a> {
                 let (next, command) = recipient(0);
                 (b"250", next, command)
             }
-            // 251: the server forwards the letter (RFC 5321 section 4.2.3).
+            // Reply 251: the server forwards the letter (RFC 5321 section 4.2.3).
             DialogStep::To(at) => {
                 let (next, command) = recipient(at + 1);
                 (b"25", next, command)

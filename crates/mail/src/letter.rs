@@ -3,7 +3,7 @@
 use jiff::Zoned;
 use jiff::fmt::rfc2822;
 
-/// Maximum length of a letter's text in bytes: lines of a message must be shorter than 1,000 (RFC 5322 section 2.1.1).
+/// The maximum length of a letter's text in bytes, because lines of a message must be shorter than 1,000 (RFC 5322 section 2.1.1).
 const LONGEST: usize = 900;
 
 /// A letter about a server.
@@ -22,8 +22,8 @@ pub struct Letter {
 }
 
 impl Letter {
-    /// Returns a letter with `text`, dated now. The text may contain anything a server or a peer sent, so every byte that is not
-    /// printable ASCII becomes a question mark; it cannot end the line.
+    /// Returns a letter with `text`, dated now. The text may contain anything that a server or a peer sent. Every byte that is not
+    /// printable ASCII becomes a question mark, so the text cannot end the line.
     pub fn new(from: &str, to: &str, hello: &str, text: &str) -> Self {
         let date = rfc2822::to_string(&Zoned::now()).unwrap_or_default();
         let is_shown = |character: &char| *character == ' ' || character.is_ascii_graphic();

@@ -2,8 +2,8 @@
 //! `HELO`, no authentication, as in HAProxy.
 //!
 //! [`Letter`] is a message with its recipients, [`Dialog`] the dialogue with a server, without a socket or a clock, and [`Post`]
-//! the threads that run it. Each mail server has its own thread, which may block as long as that server likes without affecting a
-//! worker; the queue is bounded. The binary creates a [`Post`] and passes it the alerts about servers.
+//! the threads that run it. Each mail server has its own thread, which may block as long as that server takes without affecting a
+//! worker. The queue is bounded. The binary creates a [`Post`] and passes it the alerts about servers.
 
 #![forbid(unsafe_code)]
 

@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 use crate::dialog::{Dialog, Refusal};
 use crate::letter::Letter;
 
-/// Maximum number of letters queued for a mail server; further ones are dropped.
+/// The maximum number of letters queued for a mail server. Further ones are dropped.
 pub const QUEUE: usize = 256;
 
 /// A mail server (`mailer`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mailer {
-    /// Its name.
+    /// The name of the mail server.
     pub name: Box<str>,
-    /// Its address.
+    /// The address of the mail server.
     pub address: SocketAddr,
-    /// Limit for a delivery as a whole (`timeout mail`).
+    /// The time limit for a delivery as a whole (`timeout mail`).
     pub limit: Duration,
 }
 
@@ -85,7 +85,7 @@ fn deliver(mailer: &Mailer, letter: &Letter) -> io::Result<()> {
         socket.set_read_timeout(Some(left()?))?;
         match socket.read(&mut buffer) {
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            // The letter is delivered: how the server closes does not matter.
+            // The letter is delivered, so it does not matter how the server closes.
             Ok(0) | Err(_) if dialog.is_delivered() => return Ok(()),
             Ok(0) => return Err(io::Error::other(Refusal::Closed)),
             Ok(length) => dialog.receive(&buffer[..length]).map_err(io::Error::other)?,

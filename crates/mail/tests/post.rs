@@ -25,8 +25,8 @@ fn letter(text: &str) -> Letter {
     Letter::new("from@a.test", "to@b.test", "host", text)
 }
 
-/// Serves one connection with the replies in order: the first at once, each further one after a line from the client, or after a
-/// message following `DATA`.
+/// Serves one connection with the replies in order: the first at once, each further one after a line from the client, or after the
+/// message that follows `DATA`.
 fn serve(socket: TcpStream, replies: &[&str]) -> Vec<String> {
     let mut reader = BufReader::new(socket.try_clone().expect("it can be copied"));
     let mut writer = socket;

@@ -1,4 +1,4 @@
-//! Connecting to servers: socket options, source addresses, waiting for the connection.
+//! Connecting to servers: socket options, source addresses, and waiting until the connection is established.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -21,7 +21,7 @@ pub enum Target {
     Ip(SocketAddr),
     /// A UNIX socket.
     Unix(PathBuf),
-    /// Linux's abstract namespace: the name without its leading NUL; padded to full length (`abns`) or not.
+    /// A name in Linux's abstract namespace, without the leading NUL; padded to full length (`abns`) or not.
     Abstract {
         /// The name.
         name: Vec<u8>,
@@ -33,11 +33,11 @@ pub enum Target {
 /// Connection settings. The default suits most servers.
 #[derive(Debug, Clone, Default)]
 pub struct Dial<'a> {
-    /// Binds to this address first; with `transparent` it may be foreign.
+    /// The address to bind before connecting. With `transparent`, it may be an address of another machine.
     pub source: Option<SocketAddr>,
-    /// Ports to try in turn with `source`, starting at a random one.
+    /// The ports to try with `source`, one after the other, starting at a random one.
     pub source_ports: Option<(u16, u16)>,
-    /// Whether the source address is foreign (`usesrc`).
+    /// Whether the source address may be an address of another machine (`usesrc`).
     pub transparent: bool,
     /// Binds to this interface.
     pub interface: Option<&'a str>,
@@ -61,15 +61,15 @@ pub struct Dial<'a> {
     pub notsent: usize,
     /// Delays the last acknowledgement of the handshake until the first data (`option tcp-smart-connect`).
     pub late_ack: bool,
-    /// Lets the caller disable Nagle's algorithm ([`Stream::set_nodelay`]) before its second small write: the first one has no
-    /// unacknowledged data to wait for.
+    /// Whether the caller disables Nagle's algorithm ([`Stream::set_nodelay`]) before its second small write. The first write does
+    /// not need this, because no data is unacknowledged.
     pub late_nodelay: bool,
     /// Opens the socket in this network namespace.
     pub namespace: Option<&'a str>,
 }
 
-/// The reason why a source address could not be bound: wrapped in the errors of [`Dial::connect`], to distinguish it from errors of
-/// the connection itself.
+/// The reason why a source address could not be bound. Errors of [`Dial::connect`] wrap it, so that callers can distinguish it from
+/// errors of the connection itself.
 #[derive(Debug)]
 pub enum SourceError {
     /// The address is not available.
@@ -103,7 +103,7 @@ impl std::error::Error for SourceError {}
 /// The maximum number of ports of a source range tried per connection.
 const PORT_TRIES: u32 = 32;
 
-/// An abstract name in the kernel's form: with its leading NUL, and padded to the whole `sun_path` if `padded`.
+/// An abstract name in the kernel's form: with the leading NUL, and padded to the whole `sun_path` if `padded`.
 pub fn abstract_path(name: &[u8], padded: bool) -> PathBuf {
     use std::os::unix::ffi::OsStringExt;
     const SUN_PATH: usize = 108;
@@ -120,7 +120,7 @@ impl Dial<'_> {
     /// Connects. The caller sets the time limit.
     ///
     /// # Errors
-    /// The kernel's error: refused, unreachable, no port left in `source_ports` (`AddrInUse`) and so on.
+    /// The kernel's error: refused, unreachable, no free port in `source_ports` (`AddrInUse`) and so on.
     pub async fn connect(&self, target: &Target) -> io::Result<Stream> {
         let address = match target {
             Target::Ip(address) => *address,
@@ -135,7 +135,7 @@ impl Dial<'_> {
         let peer = socket2::SockAddr::from(address);
         let mut made = socket.connect(&peer);
         if address.ip().is_loopback() && is_on_its_way(&made) {
-            // On the local machine the connection is already established; asking the kernel again confirms it.
+            // A connection to the local machine is already established; a second connect(2) confirms this.
             made = socket.connect(&peer);
         }
         if is_on_its_way(&made) {
@@ -199,7 +199,7 @@ impl Dial<'_> {
         socket.set_reuse_address(true)?;
         let Some((first, last)) = self.source_ports else {
             if source.port() == 0 {
-                // Leaves the port to connect(2), which can share it between destinations.
+                // connect(2) then chooses the port, which can be shared between destinations.
                 let _ = sys::set_int_option(socket.as_fd(), libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);
             }
             return socket.bind(&source.into()).map_err(SourceError::of);
@@ -227,7 +227,7 @@ fn is_on_its_way(made: &io::Result<()>) -> bool {
 async fn connected(socket: Socket) -> io::Result<Stream> {
     let mut stream = Stream::from_fd(socket.into(), true);
     poll_fn(|context| stream.poll_write_ready(context)).await?;
-    // Readiness also reports errors: only then is the kernel asked for the error.
+    // Readiness also reports errors; only in that case is the error queried.
     if stream.try_io(Interest::ERROR, || Ok(())).is_ok()
         && let Some(error) = SockRef::from(&stream).take_error()?
     {
@@ -248,8 +248,8 @@ fn tcp_socket(address: SocketAddr) -> io::Result<Socket> {
     Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))
 }
 
-/// Runs `open` in the network namespace `name` of /var/run/netns and returns to the original one. Sockets stay in the namespace
-/// where they were created.
+/// Runs `open` in the network namespace `name` of /var/run/netns and returns to the original one. A socket stays in the namespace
+/// where it was created.
 pub fn in_namespace<R>(name: &str, open: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
     use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
     if name.contains('/') {
@@ -263,7 +263,7 @@ pub fn in_namespace<R>(name: &str, open: impl FnOnce() -> io::Result<R>) -> io::
     result
 }
 
-/// The unspecified address of `address`'s family, for a source that only sets an interface or ports.
+/// The unspecified address in the family of `address`, for a source that only sets an interface or ports.
 pub fn unspecified(address: SocketAddr) -> IpAddr {
     match address {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

@@ -1,6 +1,7 @@
-//! Listeners, dialing, the PROXY protocol and other connection preambles, splicing.
+//! Listeners, dialing, the PROXY protocol and other connection preambles, and splicing.
 //!
-//! `unsafe` only in [`sys`]. Independent of the request level. Called by `proxy`, `health`, `resolvers` and the binary.
+//! This crate does not depend on the request level. `unsafe` occurs only in [`sys`]. Callers: `proxy`, `health`, `resolvers` and
+//! the binary.
 
 #![deny(unsafe_code)]
 

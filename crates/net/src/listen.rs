@@ -29,11 +29,11 @@ pub struct ListenOptions<'a> {
     pub mss: Option<i32>,
     /// `defer-accept`.
     pub defer_accept: bool,
-    /// `tfo`: the length of its queue.
+    /// `tfo`: the length of the fast-open queue.
     pub fast_open: Option<i32>,
     /// `tcp-ut`.
     pub user_timeout: Option<Duration>,
-    /// `tcp-ss`: 1 saves the SYN of connections from its IP header on, 2 from its Ethernet header on.
+    /// `tcp-ss`: whether to save the SYN of connections, starting at the IP header (1) or at the Ethernet header (2).
     pub save_syn: Option<u8>,
     /// `tcp-md5sig`.
     pub md5_key: Option<&'a [u8]>,
@@ -49,7 +49,7 @@ pub struct ListenOptions<'a> {
     pub notsent: usize,
 }
 
-/// Binds and listens on a TCP address.
+/// Creates a TCP socket and listens on `address`.
 pub fn tcp(address: SocketAddr, options: &ListenOptions<'_>) -> io::Result<OwnedFd> {
     match options.namespace {
         Some(namespace) => in_namespace(namespace, || tcp_here(address, options)),
@@ -82,14 +82,14 @@ fn tcp_here(address: SocketAddr, options: &ListenOptions<'_>) -> io::Result<Owne
     Ok(socket.into())
 }
 
-/// Makes the kernel deliver new connections to the sockets that a successor bound to the same address after the `own` sockets of
-/// this process. Without such sockets nothing changes.
+/// Makes the kernel deliver new connections to the sockets that a successor bound to the same address, after the `own` sockets of
+/// this process. Without such sockets, nothing changes.
 pub fn turn_away(socket: BorrowedFd<'_>, own: u32) {
-    // If the address is not shared or the kernel lacks support, connections still queued at the end are lost, as usual.
+    // If the address is not shared or the kernel lacks support, the connections that are queued at the end are lost, as usual.
     let _ = sys::steer(socket, own);
 }
 
-/// Reverts a predecessor's [`turn_away`] on sockets that this process took over.
+/// Reverts the effect of a predecessor's [`turn_away`] on sockets that this process took over.
 fn welcome(socket: BorrowedFd<'_>) {
     let _ = sys::set_int_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_REUSEPORT_BPF, 0);
 }
@@ -127,7 +127,7 @@ fn configure(socket: &Socket, address: SocketAddr, options: &ListenOptions<'_>) 
         set_mss(socket, mss)?;
     }
     if options.defer_accept {
-        // One second: at the latest until the first retransmission (manual, 5.1).
+        // One second, so at the latest with the first retransmission (manual, 5.1).
         sys::set_int_option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, 1)?;
     }
     if let Some(queue) = options.fast_open {
@@ -146,7 +146,7 @@ fn configure(socket: &Socket, address: SocketAddr, options: &ListenOptions<'_>) 
         let any = SocketAddr::new(crate::dial::unspecified(address), 0);
         sys::set_md5_key(socket.as_fd(), any, key, true)?;
     }
-    // Accepted sockets inherit it, which saves a call for each.
+    // Accepted sockets inherit the option, which saves a call for each.
     socket.set_tcp_nodelay(true)?;
     if options.buffers.0 > 0 {
         socket.set_recv_buffer_size(options.buffers.0)?;
@@ -182,8 +182,8 @@ pub struct Rights {
     pub gid: Option<u32>,
 }
 
-/// Binds and listens on a UNIX socket. It is bound under a temporary name with its access rights and then renamed, so that clients
-/// of an earlier process are never refused in between.
+/// Creates a UNIX socket and listens on `path`. The socket is bound under a temporary name, gets its access rights and is then
+/// renamed, so that clients of an earlier process are never refused in between.
 pub fn unix(path: &Path, backlog: i32, rights: Rights) -> io::Result<OwnedFd> {
     use std::os::unix::fs::PermissionsExt;
     let mut temporary = path.as_os_str().to_owned();
@@ -209,7 +209,7 @@ pub fn unix(path: &Path, backlog: i32, rights: Rights) -> io::Result<OwnedFd> {
     Ok(socket.into())
 }
 
-/// Binds and listens on a name of Linux's abstract namespace.
+/// Creates a socket and listens on a name in Linux's abstract namespace.
 pub fn abstract_unix(name: &[u8], padded: bool, backlog: i32) -> io::Result<OwnedFd> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
     socket.bind(&socket2::SockAddr::unix(abstract_path(name, padded))?)?;
@@ -217,8 +217,8 @@ pub fn abstract_unix(name: &[u8], padded: bool, backlog: i32) -> io::Result<Owne
     Ok(socket.into())
 }
 
-/// A listening socket inherited from the parent process. It is duplicated, so that the same number can be used by several binds.
-/// TCP sockets get the options that can still be set.
+/// Takes a listening socket inherited from the parent process. The descriptor is duplicated, so that several `bind` lines can use
+/// the same number. For TCP sockets, the options that can still be changed are set.
 pub fn inherited(number: i32, options: &ListenOptions<'_>) -> io::Result<OwnedFd> {
     let socket = Socket::from(sys::duplicate_inherited(number)?);
     if !socket.is_listener()? {
@@ -233,7 +233,7 @@ pub fn inherited(number: i32, options: &ListenOptions<'_>) -> io::Result<OwnedFd
     Ok(socket.into())
 }
 
-/// Takes over a listening socket of an earlier process: sets the options that can still be set, and the new queue length.
+/// Takes over a listening socket of an earlier process, and sets the new queue length and the options that can still be changed.
 pub fn adopt(socket: OwnedFd, options: &ListenOptions<'_>) -> io::Result<OwnedFd> {
     let socket = Socket::from(socket);
     if let Some(address) = socket.local_addr()?.as_socket() {
@@ -247,19 +247,19 @@ pub fn adopt(socket: OwnedFd, options: &ListenOptions<'_>) -> io::Result<OwnedFd
 #[derive(Debug)]
 pub struct Listener {
     place: SocketPlacement,
-    /// The queue length at the time it was paused.
+    /// The queue length of a paused listener before the pause.
     backlog: i32,
 }
 
-/// The location of the socket.
+/// The reactor in which the socket is registered.
 #[derive(Debug)]
 enum SocketPlacement {
-    /// Not in the reactor: about to be registered, or the kernel had no room for it. `None` only during a move.
+    /// Not in the reactor: not registered yet, or the kernel had no room. `None` only during a move.
     Apart(Option<OwnedFd>),
     Watched(AsyncFd<OwnedFd>),
 }
 
-/// A connection just accepted: not in any reactor yet, so that any worker may take it.
+/// A connection that was just accepted. It is not in any reactor yet, so any worker may take it.
 #[derive(Debug)]
 pub struct AcceptedSocket {
     /// The connected socket, non-blocking.
@@ -280,7 +280,7 @@ impl Listener {
     /// Stops listening without closing the socket: clients are refused, and another process may listen on the same address.
     ///
     /// # Errors
-    /// `Unsupported` for sockets other than TCP, which cannot listen again.
+    /// `Unsupported` for non-TCP sockets, which cannot listen again.
     pub fn pause(&mut self) -> io::Result<()> {
         if SockRef::from(&*self).local_addr()?.as_socket().is_none() {
             return Err(io::ErrorKind::Unsupported.into());
@@ -292,7 +292,7 @@ impl Listener {
     /// Listens again after [`pause`](Self::pause).
     ///
     /// # Errors
-    /// `AddrInUse` if another process uses the address now.
+    /// `AddrInUse` if another process now uses the address.
     pub fn resume(&self) -> io::Result<()> {
         Ok(rustix::net::listen(self, self.backlog)?)
     }
@@ -300,7 +300,7 @@ impl Listener {
     /// Accepts one connection.
     ///
     /// # Errors
-    /// Those of accept(2): a connection already aborted by its client (`ConnectionAborted`), no file descriptors (`EMFILE`,
+    /// The errors of accept(2): the client has already aborted the connection (`ConnectionAborted`), no file descriptors (`EMFILE`,
     /// `ENFILE`), no memory.
     pub fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<io::Result<AcceptedSocket>> {
         loop {
@@ -312,8 +312,8 @@ impl Listener {
                 let peer = peer.and_then(|address| SocketAddr::try_from(address).ok());
                 return Poll::Ready(Ok(AcceptedSocket { socket, peer }));
             }
-            // The reactor treats a socket that was shut down as closed forever, and would report it readable indefinitely. This one
-            // is listening: it was resumed by this process or by one that shares it.
+            // The reactor treats a socket that was shut down as closed forever, and would always report it as readable. This socket
+            // is listening again: this process, or one that shares the socket, has resumed it.
             if is_closed {
                 self.leave_reactor();
             }

@@ -1,19 +1,19 @@
-//! The NetScaler Client IP insertion protocol: a header before the first byte of a TCP connection, containing the IP and TCP
-//! headers of the last packet of the client's own handshake.
+//! The NetScaler Client IP insertion protocol: a header before the first byte of a TCP connection, which contains the IP and TCP
+//! headers of the last packet of the client's handshake.
 //!
-//! Pure: bytes in, addresses out. Follows `doc/netscaler-client-ip-insertion-protocol.txt`: both the layout before NetScaler 10.5
-//! (magic, length) and the newer one (magic, total length, type, length).
+//! This module does no I/O. It follows `doc/netscaler-client-ip-insertion-protocol.txt` and supports both the layout before
+//! NetScaler 10.5 (magic, length) and the newer one (magic, total length, type, length).
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// Magic number and length, the start of both layouts.
+/// The size of the magic number and the length, with which both layouts start.
 const START: usize = 8;
-/// Type and length, which the newer layout adds.
+/// The size of the type and the length, which the newer layout adds.
 const EXTENSION: usize = 4;
-/// A TCP header without options.
+/// The size of a TCP header without options.
 const TCP: usize = 20;
-/// The maximum header length: real IP and TCP headers take at most 120 bytes; a larger length must not make a connection buffer
-/// arbitrary amounts.
+/// The maximum header length. Real IP and TCP headers take at most 120 bytes. The limit keeps a larger length from making a
+/// connection buffer arbitrary amounts.
 const LONGEST: usize = 1024;
 
 /// The contents of a header.
@@ -38,10 +38,10 @@ pub enum Invalid {
     Length,
 }
 
-/// Parses the header at the start of `bytes`, after the `magic` number: `None` if more bytes are needed.
+/// Parses the header at the start of `bytes`, which begins with the number `magic`. Returns `None` if more bytes are needed.
 ///
 /// # Errors
-/// The reason why it is not a header.
+/// The reason why the bytes are not a header.
 pub fn parse(bytes: &[u8], magic: u32) -> Result<Option<NetscalerHeader>, Invalid> {
     let known = bytes.len().min(4);
     if magic.to_be_bytes()[..known] != bytes[..known] {

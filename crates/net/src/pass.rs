@@ -1,9 +1,9 @@
-//! Passing descriptors between processes over a UNIX socket, and the exchange by which a process hands its listening sockets to its
-//! successor (`_getsocks`, `-x`), compatible with HAProxy.
+//! Passes descriptors between processes over a UNIX socket. Also implements the exchange by which a process hands its listening
+//! sockets to its successor (`_getsocks`, `-x`), compatible with HAProxy.
 //!
 //! The successor sends the command. The response is the number of sockets as four bytes in native order, followed by messages with
-//! up to [`BATCH`] sockets each. Each socket is accompanied by the names of its network namespace and its interface, both preceded
-//! by a length byte, and four zero bytes. Each message is acknowledged with four bytes.
+//! up to [`BATCH`] sockets each. For each socket, the message has the names of the network namespace and the interface, each
+//! preceded by a length byte, and four zero bytes. Each message is acknowledged with four bytes.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -19,7 +19,7 @@ use rustix::net::{
 /// The command.
 pub const COMMAND: &str = "_getsocks";
 
-/// The number of descriptors per message: the kernel allows one more.
+/// The number of descriptors per message. The kernel allows one more.
 pub const BATCH: usize = 252;
 
 /// The time limit for each step of the peer, as in HAProxy.
@@ -28,14 +28,14 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The maximum plausible number of sockets.
 const MOST: i32 = 1 << 20;
 
-/// A socket that was passed, and properties that cannot be queried from it.
+/// A socket that was passed, and the properties that cannot be queried from it.
 #[derive(Debug)]
 pub struct Passed<F> {
     /// The socket.
     pub socket: F,
-    /// The network namespace it was created in, empty for the default one.
+    /// The network namespace in which the socket was created; empty for the default one.
     pub namespace: String,
-    /// The interface it is bound to, empty for none.
+    /// The interface to which the socket is bound; empty for none.
     pub interface: String,
 }
 
@@ -52,7 +52,7 @@ pub fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> 
         match sendmsg(&socket, &[IoSlice::new(&bytes[sent..])], &mut control, SendFlags::NOSIGNAL) {
             Ok(n) => {
                 sent += n;
-                // They were sent with the first bytes.
+                // The descriptors were sent with the first bytes.
                 control.clear();
             }
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
@@ -62,8 +62,8 @@ pub fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> 
     Ok(())
 }
 
-/// Receives bytes into `room`, and the descriptors that arrived with them; 0 bytes at the end of the stream. Does not wait:
-/// `WouldBlock` if there is nothing on a non-blocking socket.
+/// Receives bytes into `room`, and the descriptors that arrived with them. Returns 0 bytes at the end of the stream. Never blocks
+/// on a non-blocking socket: returns `WouldBlock` without data.
 pub fn receive(socket: impl AsFd, room: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -103,7 +103,7 @@ fn receive_some(socket: impl AsFd, room: &mut [u8]) -> io::Result<(usize, Vec<Ow
     }
 }
 
-/// Responds to the command by sending all of `sockets`. Blocks, at most a second for each step of the peer.
+/// Responds to the command by sending all of `sockets`. Blocks for at most a second at each step of the peer.
 pub fn hand_over(socket: impl AsFd, sockets: &[Passed<BorrowedFd<'_>>]) -> io::Result<()> {
     if sockets.is_empty() {
         return Ok(());
@@ -126,7 +126,7 @@ pub fn hand_over(socket: impl AsFd, sockets: &[Passed<BorrowedFd<'_>>]) -> io::R
     Ok(())
 }
 
-/// Requests the listening sockets from the process behind a runtime socket. Blocks, at most a second per step.
+/// Requests the listening sockets from the process behind a runtime socket. Blocks for at most a second at each step.
 ///
 /// # Errors
 /// `UnexpectedEof` if the other process does not pass sockets (no `expose-fd listeners`), `InvalidData` if it does not speak the
@@ -174,7 +174,7 @@ pub fn ask(socket: impl AsFd) -> io::Result<Vec<Passed<OwnedFd>>> {
     Ok(all)
 }
 
-/// Parses the names of one socket; also returns their total length. `None` if they are incomplete.
+/// Parses the names that accompany one socket, and also returns their total length. Returns `None` if the bytes are incomplete.
 fn names_of(bytes: &[u8]) -> Option<((String, String), usize)> {
     let mut at = 0;
     let mut name = || {

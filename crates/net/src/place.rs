@@ -1,7 +1,7 @@
-//! The location of a stream's socket: unregistered, or in its worker's reactor.
+//! The place of a stream's socket: unregistered, or in the reactor of its worker.
 //!
-//! A socket is tried before it is waited for: it is registered with the reactor when there is nothing to read for the first time,
-//! and for writing once it was full. Used by [`crate::stream`] and [`crate::secure`].
+//! A read or write is tried first. The socket is registered with the reactor when a read finds no data for the first time, and for
+//! writing when a write would block for the first time. Used by [`crate::stream`] and [`crate::secure`].
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,14 +14,14 @@ use tokio::task::coop;
 
 use crate::sys::{self, Plain};
 
-/// Calls that move at least this much use up the task's turn: a peer that always has more must not monopolize the worker. Smaller
-/// transfers are messages, after each of which the peer waits.
+/// A transfer of at least this size uses up the task's turn, because a peer that always has more data must not monopolize the
+/// worker. Smaller transfers are messages, after which the peer waits.
 const LARGE: usize = 4096;
 
 /// The location of a socket.
 #[derive(Debug)]
 pub(crate) enum Place {
-    /// Not registered, since nothing had to wait for it yet. `None` only during the move into the reactor.
+    /// Not registered, because no operation had to wait yet. `None` only during the move into the reactor.
     Apart(Option<Plain>),
     /// In the reactor of the worker.
     Watched(AsyncFd<Plain>),
@@ -61,8 +61,8 @@ impl Place {
         }
     }
 
-    /// Moves up to `wanted` bytes with `call` as soon as the socket is ready. Tries before registering: a ready socket, the usual
-    /// case, costs reading one word.
+    /// Moves up to `wanted` bytes with `call` as soon as the socket is ready. The operation is tried before the socket is
+    /// registered. If the socket is ready, which is the usual case, this costs reading one word.
     #[inline]
     pub(crate) fn poll_move(
         &mut self,
@@ -90,8 +90,8 @@ impl Place {
         }
     }
 
-    /// Moves up to `wanted` bytes with `call` if the socket is believed to be ready, or its state is unknown. A smaller transfer
-    /// clears that belief: the kernel had no more, and need not be asked again.
+    /// Moves up to `wanted` bytes with `call` if the socket is thought to be ready, or its state is unknown. After a smaller
+    /// transfer, the socket is no longer considered ready: the kernel had no more data or space.
     #[inline]
     fn try_move(
         &self,
@@ -123,7 +123,8 @@ impl Place {
         }
     }
 
-    /// Registers for writability as well: most sockets never need it, and every writable one would cause an event.
+    /// Registers for writability as well. This is done late because most sockets never need it, and every writable socket would
+    /// cause an event.
     fn ask_for_room(&mut self, context: &mut Context<'_>) {
         if self.plain().blocks {
             return;
@@ -136,7 +137,7 @@ impl Place {
         plain.blocks = true;
         *self = Place::Apart(Some(plain));
         if waited {
-            // The replaced registration may have been waiting for readability: the task must poll again.
+            // The replaced registration may have been waiting for readability, so the task must poll again.
             context.waker().wake_by_ref();
         }
     }
@@ -157,7 +158,7 @@ impl Place {
         }
     }
 
-    /// Whether no event occurred since the last read. No system call.
+    /// Whether no event has occurred since the last read. Makes no system call.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
         match self {

@@ -1,20 +1,20 @@
 //! The PROXY protocol, versions 1 and 2: parsing and writing headers.
 //!
-//! Pure: bytes in, bytes out. Follows `doc/proxy-protocol.txt`, sections 2.1 and 2.2.
+//! This module does no I/O. It follows `doc/proxy-protocol.txt`, sections 2.1 and 2.2.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The signature of version 2.
 pub const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 
-/// The longest line of version 1, with its CRLF.
+/// The maximum length of a version 1 line, including the CRLF.
 const V1_MAX: usize = 108;
 
-/// Types of version 2's type-length-values.
+/// The types of TLVs (type-length-values) in version 2.
 pub mod tlv {
     /// The TLS application protocol.
     pub const ALPN: u8 = 0x01;
-    /// The host name that the client asked for.
+    /// The host name that the client requested.
     pub const AUTHORITY: u8 = 0x02;
     /// CRC32c of the whole header.
     pub const CRC32C: u8 = 0x03;
@@ -24,7 +24,7 @@ pub mod tlv {
     pub const UNIQUE_ID: u8 = 0x05;
     /// TLS information, with nested TLVs.
     pub const SSL: u8 = 0x20;
-    /// Nested: the TLS version.
+    /// Nested TLV: the TLS version.
     pub const SSL_VERSION: u8 = 0x21;
     /// The common name of the client's certificate.
     pub const SSL_CN: u8 = 0x22;
@@ -32,7 +32,7 @@ pub mod tlv {
     pub const SSL_CIPHER: u8 = 0x23;
     /// The signature algorithm of the certificate presented to the client.
     pub const SSL_SIG_ALG: u8 = 0x24;
-    /// The type and size of its key.
+    /// The type and size of that certificate's key.
     pub const SSL_KEY_ALG: u8 = 0x25;
     /// The network namespace's name.
     pub const NETNS: u8 = 0x30;
@@ -44,7 +44,8 @@ pub type Tlvs = Vec<(u8, Box<[u8]>)>;
 /// The contents of a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProxyHeader {
-    /// Source and destination; `None` for `UNKNOWN`, `LOCAL` and UNIX sockets: the connection's own addresses apply.
+    /// Source and destination. `None` for `UNKNOWN`, `LOCAL` and UNIX sockets, for which the addresses of the connection itself
+    /// apply.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
     /// The TLVs of version 2, in order.
     pub tlvs: Tlvs,
@@ -63,7 +64,7 @@ pub enum Invalid {
     Family,
     /// An unknown command or family of version 2.
     Command,
-    /// Too short for its addresses, or TLVs that overrun it.
+    /// The length is too small for the addresses, or a TLV extends beyond it.
     Length,
     /// The checksum does not match.
     Checksum,
@@ -134,8 +135,7 @@ fn parse_v2(bytes: &[u8]) -> Result<Option<ProxyHeader>, Invalid> {
     let body = &bytes[16..length];
     let (addresses, used) = match (version_command & 0x0f, family) {
         (0, family) => {
-            // The receiver must not rely on anything in it; TLVs without an address are recognized, and kept if they are
-            // well-formed.
+            // The receiver must not rely on this data. TLVs without addresses are parsed, and kept if they are well-formed.
             let tlvs = if family == 0 { parse_tlvs(&bytes[..length], 16).ok() } else { None };
             return Ok(Some(ProxyHeader { addresses: None, tlvs: tlvs.unwrap_or_default(), length }));
         }
@@ -189,7 +189,7 @@ fn parse_tlvs(header: &[u8], mut at: usize) -> Result<Tlvs, Invalid> {
     Ok(tlvs)
 }
 
-/// The CRC32c of a header, with the checksum at `field` counted as zeros.
+/// The CRC32c of a header, in which the checksum at `field` counts as zeros.
 fn checksum(header: &[u8], field: usize) -> u32 {
     let mut copy = header.to_vec();
     copy[field..field + 4].fill(0);
@@ -214,8 +214,8 @@ pub fn write_v1(addresses: Option<(SocketAddr, SocketAddr)>, out: &mut Vec<u8>) 
     };
 }
 
-/// Appends a header of version 2. Without addresses the command is `LOCAL`: the connection is the proxy's own (health checks), or
-/// the client's address cannot be represented. The checksum, if any, follows as many TLVs as `checksum` specifies.
+/// Appends a header of version 2. Without addresses, the command is `LOCAL`: the proxy itself made the connection (health checks),
+/// or the client's address cannot be represented. With `checksum`, a checksum is added after that number of TLVs.
 pub fn write_v2<'a>(
     addresses: Option<(SocketAddr, SocketAddr)>,
     tlvs: impl IntoIterator<Item = (u8, &'a [u8])>,
@@ -272,7 +272,7 @@ pub fn write_tlv(kind: u8, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-/// Converts both addresses to one family: an IPv4 address paired with an IPv6 one is mapped.
+/// Converts both addresses to one family: if one is IPv4 and the other IPv6, the IPv4 address is mapped.
 fn same_family((source, destination): (SocketAddr, SocketAddr)) -> (SocketAddr, SocketAddr) {
     let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
     let (source, destination) = (canonical(source), canonical(destination));

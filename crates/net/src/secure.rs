@@ -1,10 +1,10 @@
-//! Reading and writing through TLS.
+//! Reading and writing through TLS. Used by [`crate::stream`].
 //!
-//! Ciphertext is received into a per-thread buffer and decrypted from there into the caller's; outgoing data is encrypted into the
-//! same buffer and sent with one call. A connection only allocates memory for what has to wait: part of a record, or bytes that the
-//! kernel did not accept. Used by [`crate::stream`].
+//! Ciphertext is received into a per-thread buffer and decrypted into the caller's buffer. Outgoing data is encrypted into the same
+//! per-thread buffer and sent with one call. A connection only allocates memory for data that has to wait: an incomplete record, or
+//! bytes that the kernel did not accept.
 //!
-//! Nothing here is inlined, so that a plain stream costs one comparison and little code.
+//! No function is inlined, so that TLS support adds only one comparison to plain streams.
 
 use std::cell::RefCell;
 use std::io;
@@ -20,11 +20,11 @@ use crate::place::Place;
 /// The amount encrypted per send call: a few records of maximum size.
 const SEALED_MAX: usize = 4 * (PLAINTEXT_MAX + OVERHEAD_MAX);
 
-/// The room for data received at once, after an incomplete record.
+/// The space for receiving data after an incomplete record.
 const SCRATCH: usize = SEALED_MAX + RECORD_MAX;
 
-/// The limit of unsent data up to which more is received. A write leaves less than this, so beyond it there are TLS responses to
-/// the peer's messages, and a peer that does not read them is not read from either.
+/// The maximum amount of unsent data with which more is received. A write leaves less than this. If there is more, it consists of
+/// TLS responses to the peer's messages; a peer that does not read these is not read from either.
 const UNSENT_MAX: usize = SEALED_MAX + RECORD_MAX;
 
 thread_local! {
@@ -47,14 +47,14 @@ pub(crate) fn poll_read(
 ) -> Poll<io::Result<usize>> {
     let read = poll_open(place, tls, context, room);
     if read.is_pending() {
-        // A caller waiting for a response may have left the request unsent. If it cannot be sent, the read reports why.
+        // A caller that waits for a response may have left part of the request unsent. If it cannot be sent, the read reports why.
         let _ = poll_flush(place, tls, context);
     }
     read
 }
 
-/// Receives and decrypts until there is plaintext, the end or a failure. Plaintext that does not fit into `room`, even if that is
-/// empty, is kept: [`Session::has_waiting`] reports it.
+/// Receives and decrypts until there is plaintext, the end or a failure. Plaintext that does not fit into `room`, which may be
+/// empty, is kept; [`Session::has_waiting`] reports it.
 fn poll_open(
     place: &mut Place,
     tls: &mut Session,
@@ -132,7 +132,7 @@ pub(crate) fn poll_write(
     Poll::Ready(write(place, tls, context, [first, second], flags))
 }
 
-/// Encrypts and sends; keeps what the kernel does not accept.
+/// Encrypts and sends. Ciphertext that the kernel does not accept is kept.
 fn write(
     place: &mut Place,
     tls: &mut Session,
@@ -171,7 +171,7 @@ pub(crate) fn poll_flush(
     Poll::Ready(Ok(()))
 }
 
-/// See [`crate::Stream::poll_read_ready`]: the received data may turn out to contain nothing for the caller.
+/// See [`crate::Stream::poll_read_ready`]. The received data may turn out to contain nothing for the caller.
 #[inline(never)]
 pub(crate) fn poll_read_ready(
     place: &mut Place,
@@ -207,7 +207,7 @@ pub(crate) fn is_idle(place: &mut Place, tls: &mut Session) -> bool {
     if place.is_quiet() {
         return true;
     }
-    // It is in the reactor, which reported an event: no task is waiting for it now.
+    // The socket is in the reactor, which reported an event, so no task is waiting for it now.
     poll_idle(place, tls, &mut Context::from_waker(Waker::noop())).is_pending()
 }
 
@@ -222,14 +222,14 @@ pub(crate) fn poll_handshake(
     if tls.is_established() {
         return Poll::Ready(Ok(()));
     }
-    // A client speaks first.
+    // The client sends the first message.
     let mut outcome = tls.handshake(&[]);
     loop {
         let flushed = poll_flush(place, tls, context);
         match outcome {
             Ok(false) if early && tls.is_early() => return Poll::Ready(Ok(())),
             Ok(false) => {}
-            // If the last flight could not be sent, it goes out with the next write.
+            // If the last flight could not be sent, the next write sends it.
             Ok(true) => return Poll::Ready(Ok(())),
             Err(error) => return Poll::Ready(Err(error)),
         }

@@ -1,4 +1,4 @@
-//! Connecting through a SOCKS4 proxy (`socks4` of server lines): the request for an IPv4 address and its response.
+//! Connecting through a SOCKS4 proxy (`socks4` of server lines): the request for an IPv4 address and the response.
 //!
 //! The caller connects to the proxy, sets the time limit, and uses the stream once the proxy has granted the request.
 
@@ -24,7 +24,7 @@ pub enum Socks4Failure {
     Send,
     /// The response could not be read.
     Receive,
-    /// The proxy refused, or sent something else.
+    /// The proxy refused the request, or sent something else.
     Denied,
     /// The proxy closed before it responded.
     Closed,
@@ -61,7 +61,7 @@ impl Handshake {
         Self { request, sent: 0, answer: [0; ANSWER], received: 0 }
     }
 
-    /// Continues the exchange; `Ready` once the proxy has granted the request. Nothing after its response is read.
+    /// Continues the exchange. Returns `Ready` once the proxy has granted the request. Does not read beyond the response.
     ///
     /// # Errors
     /// The failure of the exchange.
@@ -81,7 +81,7 @@ impl Handshake {
                 n => self.received += n,
             }
         }
-        // Anything but a positive response is a refusal.
+        // Anything except a positive response is a refusal.
         Poll::Ready(if self.answer.starts_with(&[0, GRANTED]) { Ok(()) } else { Err(Socks4Failure::Denied) })
     }
 }

@@ -1,6 +1,7 @@
 //! Moves bytes between sockets inside the kernel (splice(2)) through a pipe.
 //!
-//! Pipes are pooled per worker and lent to one direction of a stream at a time; a pipe returned with bytes inside is closed.
+//! Each worker has a pool of pipes. A pipe is used for one direction of a stream at a time; a pipe that is returned with bytes in
+//! it is closed.
 
 use std::cell::RefCell;
 use std::io;
@@ -20,22 +21,22 @@ thread_local! {
 /// The number of free pipes kept per worker.
 const KEEP: usize = 64;
 
-/// The maximum number of bytes per splice(2): the kernel moves less when the pipe is full.
+/// The maximum number of bytes per splice(2). The kernel moves less when the pipe is full.
 const CHUNK: usize = 1 << 20;
 
-/// The number of existing pipes, and its limit. Written when one is created or closed.
+/// The number of existing pipes, and the limit. Updated when a pipe is created or closed.
 static PIPES: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// The number of pipes in use by streams. Written when one is lent or returned.
+/// The number of pipes in use by streams. Updated when a stream takes or returns a pipe.
 static LENT: AtomicUsize = AtomicUsize::new(0);
 
-/// The limit of pipes, those in use, and those kept.
+/// Returns the limit of pipes, the number in use, and the number kept in pools.
 pub fn pipes() -> [usize; 3] {
     let lent = LENT.load(Relaxed);
     [MOST.load(Relaxed), lent, PIPES.load(Relaxed).saturating_sub(lent)]
 }
 
-/// Sets the limit of pipes in the process (`maxpipes`); beyond that bytes are copied.
+/// Sets the limit of pipes in the process (`maxpipes`). Beyond the limit, bytes are copied instead.
 pub fn limit_pipes(most: usize) {
     MOST.store(most, Relaxed);
 }
@@ -48,7 +49,7 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// Takes a pipe from the worker's pool, or creates one of `size` bytes (0: the kernel's default).
+    /// Takes a pipe from the worker's pool, or creates one of `size` bytes (0 means the kernel's default).
     pub fn take(size: usize) -> io::Result<Self> {
         let ends = match FREE.with_borrow_mut(Vec::pop) {
             Some(ends) => ends,
@@ -62,7 +63,7 @@ impl Pipe {
                         PIPES.fetch_sub(1, Relaxed);
                     })?;
                 if size > 0 {
-                    // The kernel may refuse a size above the user's limit; the default is fine then.
+                    // The kernel may refuse a size above the user's limit; the default size is sufficient then.
                     let _ = fcntl_setpipe_size(&write, size);
                 }
                 (read, write)
@@ -82,8 +83,8 @@ impl Pipe {
         self.filled == 0
     }
 
-    /// Moves up to `limit` bytes from `from` into the pipe; returns 0 at the end of the stream. Also pending if the pipe is full:
-    /// drain it first. Fails for a stream with TLS.
+    /// Moves up to `limit` bytes from `from` into the pipe. Returns 0 at the end of the stream. Also returns `Pending` if the pipe
+    /// is full: drain it first. Fails for a TLS stream.
     pub fn poll_fill(
         &mut self,
         context: &mut Context<'_>,
@@ -105,7 +106,7 @@ impl Pipe {
                     self.filled += n;
                     return Poll::Ready(Ok(n));
                 }
-                // A full pipe gives the same error: it has to be drained first.
+                // A full pipe causes the same error and must be drained first.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && self.filled > 0 => {
                     return Poll::Pending;
                 }
@@ -115,7 +116,7 @@ impl Pipe {
         }
     }
 
-    /// Moves bytes from the pipe to `to`. `more` tells the kernel that more bytes follow. Fails for a stream with TLS.
+    /// Moves bytes from the pipe to `to`. `more` informs the kernel that more bytes will follow. Fails for a TLS stream.
     pub fn poll_drain(
         &mut self,
         context: &mut Context<'_>,

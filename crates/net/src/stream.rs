@@ -1,12 +1,12 @@
 //! A connected stream socket of either family, read and written by polling inside a worker's task.
 //!
-//! A socket is tried before it is waited for: it is registered with the reactor when there is nothing to read for the first time,
-//! and for writing once it was full. A read that fills less than its buffer clears the reactor's readiness, so the next read waits
-//! for the kernel instead of making a futile call: one system call per direction and message.
+//! A read or write is tried first. The socket is registered with the reactor when a read finds no data for the first time, and for
+//! writing when a write would block for the first time. A read that does not fill its buffer clears the reactor's readiness, so the
+//! next read waits for the kernel instead of making a futile call. Each message thus costs one system call in each direction.
 //!
 //! A stream may use TLS ([`Stream::accept_tls`], [`Stream::connect_tls`]). Accepted writes are then encrypted but possibly not
-//! sent: callers must use [`Stream::poll_flush`] before waiting for a response, and [`Stream::poll_shutdown`] to end our side. Both
-//! do nothing special on a plain stream.
+//! sent: callers must use [`Stream::poll_flush`] before waiting for a response, and [`Stream::poll_shutdown`] to close the write
+//! side. Both functions do nothing special on a plain stream.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
@@ -31,11 +31,12 @@ pub struct Stream {
     place: Place,
     /// The TLS session, if any.
     tls: Option<Box<Session>>,
-    /// Whether it should be closed abruptly, without a TLS close alert.
+    /// Whether to close the connection without a TLS close alert.
     breaks_off: Cell<bool>,
 }
 
-/// A connection moving between two workers: out of the reactor of one, and not yet in that of the other.
+/// A connection that moves between two workers: removed from the reactor of the first and not yet registered with that of the
+/// second.
 #[derive(Debug)]
 pub struct Detached {
     socket: OwnedFd,
@@ -49,7 +50,7 @@ impl Stream {
         Self { place: Place::apart(socket, is_tcp), tls: None, breaks_off: Cell::new(false) }
     }
 
-    /// Whether it is a TCP socket, as opposed to a UNIX or abstract socket, or one end of a pair.
+    /// Whether the socket is a TCP socket, not a UNIX or abstract socket or one end of a socket pair.
     #[inline]
     pub fn is_tcp(&self) -> bool {
         self.place.plain().is_tcp
@@ -77,10 +78,10 @@ impl Stream {
         self.poll_send(context, bytes, SendFlags::NOSIGNAL)
     }
 
-    /// Writes some of `first`, followed by some of `second`. With `more` the kernel holds the last partial segment until the
-    /// caller's next call: another write, the end of our side ([`shutdown_write`](Self::shutdown_write)), which is then sent in the
-    /// same segment, or [`push`](Self::push) if nothing follows.
-    // Inlined because every response passes here, and few other callers do.
+    /// Writes some of `first`, followed by some of `second`. With `more`, the kernel holds the last partial segment until the
+    /// caller's next call: another write, [`shutdown_write`](Self::shutdown_write), which sends the FIN in the same segment, or
+    /// [`push`](Self::push) if nothing follows.
+    // Inlined because every response passes here, and there are few other callers.
     #[inline(always)]
     pub fn poll_write_both(
         &mut self,
@@ -132,7 +133,7 @@ impl Stream {
         self.place.poll_move(context, Interest::WRITABLE, bytes.len(), |socket| send(socket, bytes, flags))
     }
 
-    /// Ready if a read would not block (data, end of stream, or an error), as far as the reactor knows.
+    /// Ready if a read would not block (data, end of stream, or an error), according to the reactor.
     #[inline]
     pub fn poll_read_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(tls) = &mut self.tls {
@@ -151,15 +152,16 @@ impl Stream {
         self.place.poll_event(context, Interest::WRITABLE)
     }
 
-    /// Registers the socket, so that later events are visible to [`is_quiet`](Self::is_quiet).
+    /// Registers the socket, so that [`is_quiet`](Self::is_quiet) sees later events.
     ///
     /// # Errors
-    /// The kernel has no room for another socket in the reactor.
+    /// The kernel cannot register another socket.
     pub fn watch(&mut self) -> io::Result<()> {
         self.place.watched().map(drop)
     }
 
-    /// Runs `call` if the socket is believed to be ready, or its state is unknown; clears that belief if it would block.
+    /// Runs `call` if the socket is thought to be ready, or its state is unknown. If `call` would block, the socket is no longer
+    /// considered ready.
     #[inline]
     pub fn try_io<R>(&self, interest: Interest, call: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
         match self.place.registered_for(interest) {
@@ -168,14 +170,14 @@ impl Stream {
         }
     }
 
-    /// Whether an idle connection had no event since its last read: no data, end or error, as far as the reactor knows. No system
-    /// call.
+    /// Whether an idle connection has had no event since its last read: no data, end or error, according to the reactor. Makes no
+    /// system call.
     #[inline]
     pub fn is_quiet(&self) -> bool {
         self.place.is_quiet() && self.tls.as_ref().is_none_or(|tls| !tls.has_waiting())
     }
 
-    /// Whether an idle connection is still idle: it had no event, or only TLS messages outside the data (session tickets, key
+    /// Whether an idle connection is still idle: it had no event, or only received TLS messages without data (session tickets, key
     /// updates), which are processed.
     #[inline]
     pub fn is_idle(&mut self) -> bool {
@@ -203,7 +205,7 @@ impl Stream {
         }
     }
 
-    /// Sends pending data and the end of our side, with TLS preceded by a close_notify alert. Data from the peer can still be read.
+    /// Sends pending data and closes the write side, with TLS after a close_notify alert. Data from the peer can still be read.
     #[inline]
     pub fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(tls) = &mut self.tls {
@@ -214,9 +216,9 @@ impl Stream {
         Poll::Ready(Ok(()))
     }
 
-    /// Starts TLS as a server; [`poll_handshake`](Self::poll_handshake) does the rest. Bytes already received from the client are
-    /// processed; `keep` lists what to keep from the handshake in addition to the listener's settings. `place` is a reserved TLS
-    /// slot, if any.
+    /// Starts TLS as a server; [`poll_handshake`](Self::poll_handshake) completes the handshake. Bytes that were already received
+    /// from the client are processed. `keep` lists data to keep from the handshake in addition to the listener's settings. `place`
+    /// is a reserved TLS slot, if any.
     pub fn accept_tls(
         &mut self,
         acceptor: &Arc<Acceptor>,
@@ -229,7 +231,7 @@ impl Stream {
         self.tls = Some(Box::new(session));
     }
 
-    /// Starts TLS as a client; `name` is sent as SNI if given. `keep` lists what to keep from the handshake in addition to the
+    /// Starts TLS as a client. `name` is sent as SNI if given. `keep` lists data to keep from the handshake in addition to the
     /// server line's settings.
     ///
     /// # Errors
@@ -243,11 +245,11 @@ impl Stream {
         self.connect_tls_early(connector, name, keep, false)
     }
 
-    /// Like [`connect_tls`](Self::connect_tls); with `early`, data may be sent before the server has responded
+    /// Like [`connect_tls`](Self::connect_tls). With `early`, data may be sent before the server has responded
     /// ([`Session::is_early`]).
     ///
     /// # Errors
-    /// As [`connect_tls`](Self::connect_tls).
+    /// The errors of [`connect_tls`](Self::connect_tls).
     pub fn connect_tls_early(
         &mut self,
         connector: &Connector,
@@ -261,7 +263,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Ready once the handshake is complete, on a plain stream immediately.
+    /// Ready once the handshake is complete; immediately on a plain stream.
     ///
     /// # Errors
     /// The handshake or the connection failed. The peer was notified if possible.
@@ -273,10 +275,10 @@ impl Stream {
     }
 
     /// Like [`poll_handshake`](Self::poll_handshake), but also ready when early data can be sent or received during the handshake
-    /// ([`Session::is_early`]): reads and writes then continue it.
+    /// ([`Session::is_early`]). Reads and writes then continue the handshake.
     ///
     /// # Errors
-    /// As [`poll_handshake`](Self::poll_handshake).
+    /// The errors of [`poll_handshake`](Self::poll_handshake).
     pub fn poll_early_handshake(&mut self, context: &mut Context<'_>) -> Poll<Result<(), tls::Error>> {
         match &mut self.tls {
             None => Poll::Ready(Ok(())),
@@ -296,26 +298,25 @@ impl Stream {
         self.tls.as_deref()
     }
 
-    /// The descriptor for calls that move the connection's raw bytes (splice); `None` if they are encrypted here.
+    /// The descriptor for calls that move the raw bytes of the connection (splice). `None` if this process encrypts them.
     #[inline]
     pub fn kernel_fd(&self) -> Option<BorrowedFd<'_>> {
         if self.tls.is_none() { Some(self.as_fd()) } else { None }
     }
 
-    /// Removes the connection from this worker, to be moved to another one.
+    /// Removes the connection from this worker, so that it can move to another one.
     pub fn detach(self) -> Detached {
         let Plain { socket, is_tcp, .. } = self.place.into_plain();
         Detached { socket, is_tcp, tls: self.tls }
     }
 
-    /// Takes over a connection [detached](Self::detach) by another worker.
+    /// Takes over a connection that another worker has [detached](Self::detach).
     pub fn attach(detached: Detached) -> Self {
         let Detached { socket, is_tcp, tls } = detached;
         Self { place: Place::apart(socket, is_tcp), tls, breaks_off: Cell::new(false) }
     }
 
-    /// Moves the connection to a new stream while this one stays in place; a descriptor without effect on the connection is left
-    /// behind.
+    /// Moves the connection to a new stream while `self` stays in place with a dummy descriptor.
     ///
     /// # Errors
     /// No file descriptor is available.
@@ -326,7 +327,7 @@ impl Stream {
     }
 
     /// Like [`poll_shutdown`](Self::poll_shutdown), but without waiting: data that the kernel does not accept immediately is lost.
-    /// For the end of connections after their messages were sent.
+    /// Used to end a connection after its messages were sent.
     #[inline]
     pub fn close(&mut self) {
         if let Some(tls) = &mut self.tls
@@ -334,26 +335,26 @@ impl Stream {
         {
             tls.close();
             let mut context = Context::from_waker(std::task::Waker::noop());
-            // No later attempt is possible.
+            // No later attempt is made.
             let _ = secure::poll_flush(&mut self.place, tls, &mut context);
         }
     }
 
-    /// Shuts down our side of the socket; data from the peer can still be read. Sends no TLS alert: see
+    /// Shuts down the write side of the socket; data from the peer can still be read. Sends no TLS alert: see
     /// [`poll_shutdown`](Self::poll_shutdown).
     pub fn shutdown_write(&self) {
-        // The peer may have closed already, which is fine.
+        // An error is fine: the peer may have closed already.
         let _ = SockRef::from(&self.as_fd()).shutdown(std::net::Shutdown::Write);
     }
 
-    /// Makes closing send a reset instead of the data still queued.
+    /// Makes closing the socket send a reset instead of the data that is still queued.
     pub fn reset_on_close(&self) {
         self.breaks_off.set(true);
         let _ = SockRef::from(&self.as_fd()).set_linger(Some(Duration::ZERO));
     }
 
-    /// Makes the connection vanish on close (`silent-drop`): nothing is sent if the process may use TCP repair; otherwise, or with
-    /// `rst_ttl`, a reset is sent that only travels that many hops, by default one.
+    /// Closes the connection silently when dropped (`silent-drop`): if the process may use TCP repair, nothing is sent. Otherwise,
+    /// or with `rst_ttl`, a reset is sent that only travels that many hops (one by default).
     pub fn vanish(&self, rst_ttl: Option<u8>) {
         self.breaks_off.set(true);
         if !self.is_tcp() {
@@ -371,8 +372,8 @@ impl Stream {
         self.reset_on_close();
     }
 
-    /// Discards data that was received but not read, and returns its length: closing with unread data would make the kernel send a
-    /// reset instead of the end of the stream.
+    /// Discards data that was received but not read, and returns its length. If a socket is closed with unread data, the kernel
+    /// sends a reset instead of the end of the stream.
     pub fn discard_received(&self) -> usize {
         const MOST: usize = 1 << 20;
         let mut room = [0; 16384];
@@ -395,7 +396,7 @@ impl Stream {
         };
     }
 
-    /// Sets the firewall mark of sent packets; needs a privilege and has no effect without it.
+    /// Sets the firewall mark of sent packets. This needs a privilege and has no effect without it.
     pub fn set_mark(&self, mark: u32) {
         let _ = SockRef::from(self).set_mark(mark);
     }
@@ -405,21 +406,21 @@ impl Stream {
         self.is_tcp().then(|| SockRef::from(self).peer_addr().ok()?.as_socket())?
     }
 
-    /// Our own address; `None` for sockets without one.
+    /// The local address; `None` for sockets without one.
     pub fn local(&self) -> Option<SocketAddr> {
         self.is_tcp().then(|| SockRef::from(self).local_addr().ok()?.as_socket())?
     }
 
-    /// Disables Nagle's algorithm, HAProxy's default on both sides.
+    /// Disables Nagle's algorithm, as HAProxy does by default on both sides.
     pub fn set_nodelay(&self) {
         if self.is_tcp() {
             let _ = SockRef::from(self).set_tcp_nodelay(true);
         }
     }
 
-    /// Sends data held by the kernel since a write with more to come.
+    /// Sends the data that the kernel has held since a write with `more`.
     pub fn push(&self) {
-        // Setting the option again does exactly that (tcp(7)).
+        // Setting the option again has this effect (tcp(7)).
         self.set_nodelay();
     }
 
@@ -449,7 +450,7 @@ impl Stream {
         }
     }
 
-    /// Removes the socket of a plain stream from this worker's reactor, for another kind of stream.
+    /// Removes the socket of a plain stream from this worker's reactor, for use in another kind of stream.
     pub fn into_fd(self) -> OwnedFd {
         debug_assert!(self.tls.is_none(), "its session would be lost");
         self.place.into_plain().socket

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdRegisterError};
 
-/// Duplicates a descriptor inherited at startup, which stays open (`fd@N` of logs, standard output).
+/// Duplicates a descriptor that was inherited at startup (`fd@N` of logs, standard output). The original stays open.
 pub fn duplicate_inherited(number: i32) -> io::Result<OwnedFd> {
     // SAFETY: F_DUPFD_CLOEXEC only asks the kernel for a new descriptor.
     let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
@@ -36,7 +36,7 @@ pub fn set_int_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> 
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Whether the kernel supports TLS (`TCP_ULP`): it looks the name up before it checks the socket's state.
+/// Whether the kernel supports TLS (`TCP_ULP`). The kernel looks up the name before it checks the socket's state.
 pub fn kernel_has_tls() -> bool {
     let Ok(socket) = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None) else {
         return false;
@@ -53,12 +53,12 @@ pub fn kernel_has_tls() -> bool {
             name.len() as libc::socklen_t,
         )
     };
-    // If TLS is supported, an unconnected socket cannot use it.
+    // If TLS is supported, the call fails because the socket is not connected.
     result == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::ENOTCONN)
 }
 
-/// Makes the kernel deliver new connections to the socket at index `place` of those that share this one's address (`SO_REUSEPORT`),
-/// counted from 0 in the order they were bound. If it does not exist, the kernel chooses as before.
+/// Makes the kernel deliver new connections to the socket at index `place` among those that share this address (`SO_REUSEPORT`),
+/// counted from 0 in the order in which they were bound. If that socket does not exist, the kernel chooses as before.
 pub fn steer(fd: BorrowedFd<'_>, place: u32) -> io::Result<()> {
     let code = (libc::BPF_RET | libc::BPF_K) as u16;
     let mut instruction = libc::sock_filter { code, jt: 0, jf: 0, k: place };
@@ -92,14 +92,14 @@ pub fn tcp_info(fd: RawFd) -> io::Result<libc::tcp_info> {
 
 /// The queue length of a listening TCP socket.
 pub(crate) fn backlog(fd: BorrowedFd<'_>) -> io::Result<i32> {
-    // For a listening socket this field is its queue limit (tcp_get_info in the kernel).
+    // For a listening socket, this field is the queue limit (tcp_get_info in the kernel).
     Ok(i32::try_from(tcp_info(fd.as_raw_fd())?.tcpi_sacked).unwrap_or(i32::MAX))
 }
 
-/// The SYN of a connection, starting at the header selected by the listener's `TCP_SAVE_SYN`; the kernel then discards it. Empty if
-/// none was saved.
+/// The SYN of a connection, starting at the header selected by the listener's `TCP_SAVE_SYN`. The kernel discards its copy. Empty
+/// if no SYN was saved.
 pub fn saved_syn(fd: RawFd) -> io::Result<Vec<u8>> {
-    // The longest headers are far smaller: 14 + 40 + 60 bytes, plus IPv6 options.
+    // The longest possible headers are far smaller: 14 + 40 + 60 bytes, plus IPv6 options.
     let mut packet = vec![0u8; 1024];
     let mut length = packet.len() as libc::socklen_t;
     // SAFETY: pointer and length describe `packet`, which lives across the call; the kernel writes
@@ -133,8 +133,8 @@ struct TcpMd5Sig {
     key: [u8; MD5_KEY_MAX],
 }
 
-/// Signs segments to and from `peer` with `key` (RFC 2385). On a listener an unspecified address
-/// with `any` set means all peers of that family.
+/// Signs segments to and from `peer` with `key` (RFC 2385). On a listener, an unspecified address with `any` stands for all peers
+/// of that family.
 pub fn set_md5_key(fd: BorrowedFd<'_>, peer: SocketAddr, key: &[u8], any: bool) -> io::Result<()> {
     const TCP_MD5SIG: i32 = 14;
     const TCP_MD5SIG_EXT: i32 = 32;
@@ -176,7 +176,7 @@ pub fn set_md5_key(fd: BorrowedFd<'_>, peer: SocketAddr, key: &[u8], any: bool) 
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Allows binding to an address that is not the machine's (`transparent`, `usesrc`).
+/// Allows binding to an address of another machine (`transparent`, `usesrc`).
 pub fn set_transparent(fd: BorrowedFd<'_>, address: IpAddr) -> io::Result<()> {
     match address {
         IpAddr::V4(_) => set_int_option(fd, libc::SOL_IP, libc::IP_TRANSPARENT, 1)
@@ -185,7 +185,7 @@ pub fn set_transparent(fd: BorrowedFd<'_>, address: IpAddr) -> io::Result<()> {
     }
 }
 
-/// Registers a socket with the calling worker's reactor for readability; returns the socket if the kernel has no room for it.
+/// Registers a socket with the calling worker's reactor for readability. Returns the socket if the kernel cannot register it.
 pub fn watch_readable(socket: OwnedFd) -> Result<AsyncFd<OwnedFd>, (OwnedFd, io::Error)> {
     // SAFETY: an OwnedFd gives the same open descriptor for as long as it lives, and closes it only
     // when dropped.
@@ -198,7 +198,7 @@ pub fn watch_readable(socket: OwnedFd) -> Result<AsyncFd<OwnedFd>, (OwnedFd, io:
 pub(crate) struct Plain {
     pub(crate) socket: OwnedFd,
     pub(crate) is_tcp: bool,
-    /// Whether it is registered for writability as well, once it is in the reactor.
+    /// Whether to register the socket for writability as well.
     pub(crate) blocks: bool,
 }
 
@@ -208,8 +208,8 @@ impl AsRawFd for Plain {
     }
 }
 
-/// Registers a stream socket with the calling worker's reactor for readability, and for writability if `blocks` is set; returns the
-/// socket if the kernel has no room for it.
+/// Registers a stream socket with the calling worker's reactor for readability, and for writability if `blocks` is set. Returns the
+/// socket if the kernel cannot register it.
 pub(crate) fn watch(socket: Plain) -> Result<AsyncFd<Plain>, (Plain, io::Error)> {
     let interest = if socket.blocks { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
     // SAFETY: an OwnedFd gives the same open descriptor for as long as it lives, and closes it only

@@ -126,7 +126,7 @@ fn openssl_clients_work_with_every_suite_and_key_type() {
         Own::new("ecdsa", &PKCS_ECDSA_P256_SHA256),
         Own::new("ed25519", &PKCS_ED25519),
     );
-    // Without bytes that s_client interprets at the start of a line.
+    // The text contains no bytes that s_client interprets at the start of a line.
     let text: Vec<u8> = (0..300_000u32).map(|n| b'a' + (n % 23) as u8).chain(*b"\n").collect();
     for (own, arguments, version, suite) in [
         (&ecdsa, &["-tls1_3", "-ciphersuites", "TLS_AES_128_GCM_SHA256"][..], 0x0304, 0x1301),
@@ -146,7 +146,7 @@ fn openssl_clients_work_with_every_suite_and_key_type() {
         let acceptor = own.acceptor(&["h2", "http/1.1"]);
         let mut child = client(port, &[arguments, &["-quiet"]].concat());
         let (mut input, sent) = (child.stdin.take().unwrap(), text.clone());
-        // The input stays open until everything was echoed, since its end would end the connection.
+        // The input stays open until everything was echoed, because its end would close the connection.
         let sender = std::thread::spawn(move || input.write_all(&sent).map(|()| input));
         let (negotiated, with, alpn) = echo(&listener, &acceptor, text.len());
         let output = child.wait_with_output().unwrap();
@@ -167,8 +167,8 @@ fn openssl_clients_may_update_keys_but_not_renegotiate() {
     let port = listener.local_addr().unwrap().port();
     let own = Own::new("keys", &PKCS_ECDSA_P256_SHA256);
     let acceptor = own.acceptor(&[]);
-    // s_client interprets a line `K` as a command to update the keys on both sides, `k` on its own side, `R` to renegotiate, and
-    // confirms it.
+    // s_client interprets a line `K` as a command to update the keys on both sides, `k` to update its own keys, and `R` to
+    // renegotiate. It prints a confirmation.
     for (version, orders, survives) in [("-tls1_3", "Kk", true), ("-tls1_2", "R", false)] {
         let mut child = client(port, &[version]);
         let (socket, _) = listener.accept().unwrap();
@@ -378,7 +378,7 @@ fn early_data_is_read_after_the_handshake() {
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(shown.contains("Early data was accepted"), "{shown}");
     assert!(shown.find("early\n") < shown.find("later\n"), "{shown}");
-    // The session was used: its early data is not accepted again.
+    // The session was already used, so its early data is not accepted again.
     let mut child = client(port, &["-tls1_3", "-sess_in", session_name, "-early_data", early_name]);
     let mut input = child.stdin.take().unwrap();
     input.write_all(b"later\n").unwrap();

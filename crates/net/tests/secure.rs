@@ -168,7 +168,7 @@ fn session_tickets_do_not_end_idleness_but_data_does() {
         assert!(!client.is_idle() && !client.is_quiet());
         assert_eq!(read(&mut client, 4, 10).await, b"data");
         assert!(client.is_idle());
-        // The tickets arrived before the data. The next connection resumes the session.
+        // The tickets arrived before the data, so the next connection resumes the session.
         let (mut client, mut server) = pair(&acceptor, &connector);
         shake(&mut client, &mut server).await;
         assert!(client.tls().unwrap().details().is_resumed && server.tls().unwrap().details().is_resumed);

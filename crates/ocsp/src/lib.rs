@@ -1,5 +1,5 @@
 //! Updates of OCSP responses (manual, 12.7 `ocsp-update`): one task per process queries the certificates' responders when updates
-//! are due and has the responses stapled.
+//! are due, and passes the responses on for stapling.
 //!
 //! `tls::files` decides which certificates are due and when, and validates the responses; `httpclient` transfers the bytes. Work
 //! that would take longer than a worker's turn (reading certificates, checking signatures) runs on a separate thread. Called by the
@@ -26,7 +26,7 @@ use tokio::task::spawn_blocking;
 
 use report::FailedExchange;
 
-/// Maximum URL length of a GET request (RFC 5019, 5); longer ones use POST.
+/// The maximum length of the URL of a GET request (RFC 5019, 5). For longer ones, POST is used.
 const URL_MAX: usize = 255;
 
 /// Maximum size of a response: about one certificate, with the certificates of its signer.
@@ -35,7 +35,7 @@ const ANSWER_MAX: usize = 128 << 10;
 /// Idle timeout of a responder.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Limit for a request as a whole: other certificates wait for it.
+/// The time limit for a request as a whole, because other certificates wait for it.
 const TOTAL: Duration = Duration::from_secs(60);
 
 /// Writes a line to the process log, with its syslog level.
@@ -45,7 +45,7 @@ pub type LogFn = Rc<dyn Fn(u8, &str)>;
 pub struct Asking {
     /// The certificates.
     pub files: Arc<Files>,
-    /// The process; no more requests are sent once it is stopping.
+    /// The process. Once it is stopping, no more requests are sent.
     pub process: Arc<Process>,
     /// Settings of the requests.
     pub settings: ClientSettings,
@@ -53,7 +53,7 @@ pub struct Asking {
     pub log: LogFn,
 }
 
-/// Runs updates for the lifetime of the process. A local task of one worker.
+/// Runs updates as long as the process exists. A local task of one worker.
 pub async fn run(mut asking: Asking) {
     let ClientSettings { idle_timeout, total_timeout, max_body, .. } = &mut asking.settings;
     (*idle_timeout, *total_timeout, *max_body) = (IDLE, TOTAL, ANSWER_MAX);

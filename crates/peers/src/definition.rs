@@ -1,7 +1,7 @@
 //! The definition of a shared table: its name, keys, expiry and columns, and the message that announces it (doc/peers.txt,
 //! "Definition message format").
 //!
-//! Callers: `row`, which reads and writes entries by it, and the owner of the tables.
+//! Used by `row`, which reads and writes entries accordingly, and by the owner of the tables.
 
 use base::varint;
 
@@ -35,7 +35,7 @@ pub enum Shape {
     Number,
     /// A rate over a period.
     Rate,
-    /// A string out of a dictionary.
+    /// A string from a dictionary.
     Name,
 }
 
@@ -97,7 +97,7 @@ impl DataKind {
         KINDS[self as usize].2
     }
 
-    /// Whether it is an array.
+    /// Whether values of this type are arrays.
     pub fn is_array(self) -> bool {
         KINDS[self as usize].3
     }
@@ -121,9 +121,9 @@ pub struct DataColumn {
 /// A shared table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
-    /// Its name among peers: for a table in a `peers` section, with a leading `/`.
+    /// The name of the table among peers. For a table in a `peers` section, it has a leading `/`.
     pub name: Box<[u8]>,
-    /// The kind of its keys.
+    /// The kind of keys.
     pub key: KeyKind,
     /// The length of keys: 4 and 16 for numbers and addresses, the maximum for strings.
     pub key_length: usize,
@@ -136,15 +136,15 @@ pub struct Definition {
 /// A peer's announcement of one of its tables.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Announced {
-    /// The number by which it refers to the table from now on.
+    /// The number by which the peer refers to the table from here on.
     pub(crate) id: u64,
-    /// The kind of keys as a number, since it may be unknown in this protocol.
+    /// The kind of keys as a number, because it may be unknown in this protocol.
     pub(crate) key: u64,
     pub(crate) definition: Definition,
 }
 
 impl Definition {
-    /// Creates a table, sorting its columns.
+    /// Creates a table, and sorts its columns.
     pub fn new(
         name: &[u8],
         key: KeyKind,
@@ -162,12 +162,12 @@ impl Definition {
         self.columns.iter().map(|column| column.count as usize).sum()
     }
 
-    /// Returns the types of its columns, as bits.
+    /// Returns the types of the columns, as bits.
     pub(crate) fn bits(&self) -> u64 {
         self.columns.iter().map(|column| column.kind.bit()).sum()
     }
 
-    /// Returns the length of keys on the wire: for strings including the terminating zero.
+    /// Returns the length of keys on the wire. For strings, it includes the terminating zero.
     fn wire_key_length(&self) -> u64 {
         self.key_length as u64 + u64::from(self.key == KeyKind::String)
     }
@@ -195,8 +195,8 @@ impl Definition {
         }
     }
 
-    /// Parses a definition message. The first unknown type ends the columns: the remaining values come last in each entry, and are
-    /// skipped.
+    /// Parses a definition message. The columns end at the first unknown type: the values of the remaining ones come last in each
+    /// entry, and are skipped.
     pub(crate) fn read(body: &[u8]) -> Option<Announced> {
         let mut body = MessageReader::new(body);
         let id = body.number()?;
@@ -204,7 +204,7 @@ impl Definition {
         let key = body.number()?;
         let told = usize::try_from(body.number()?).ok()?;
         let bits = body.number()?;
-        // Older peers end here.
+        // Older peers end the message here.
         let expire = if body.is_empty() { 0 } else { body.number()? };
         if name.is_empty() || name.len() > LONGEST_NAME {
             return None;

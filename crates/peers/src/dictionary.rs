@@ -1,5 +1,5 @@
 //! The string dictionary of each side of a session, by which a server's key is sent once and its number afterwards (doc/peers.txt,
-//! "Entry update message format"). One for each direction; both are dropped with the session.
+//! "Entry update message format"). There is one for each direction; both are dropped with the session.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use base::varint;
 
 use crate::integer::MessageReader;
 
-/// Number of strings in a dictionary; the numbers start from 1.
+/// The number of strings in a dictionary. The numbers start from 1.
 const ENTRIES: usize = 128;
 
 /// Maximum length of a stored string.
@@ -24,7 +24,7 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    /// Appends an optional string; one that is too long counts as none.
+    /// Appends an optional string. One that is too long is treated as absent.
     pub(crate) fn write(&mut self, name: Option<&Arc<[u8]>>, out: &mut Vec<u8>) {
         let Some(name) = name.filter(|name| name.len() <= LONGEST) else {
             out.push(0);
@@ -76,7 +76,7 @@ impl DictionaryEntry {
         known.filter_map(|(number, name)| Some((number, name.as_deref()?)))
     }
 
-    /// Reads a string. The outer `None`: the bytes are invalid, or refer to a string that was never sent.
+    /// Reads a string. The outer `None` means that the bytes are invalid, or refer to a string that was never sent.
     pub(crate) fn read(&mut self, body: &mut MessageReader<'_>) -> Option<Option<Arc<[u8]>>> {
         let mut field = MessageReader::new(body.counted()?);
         if field.is_empty() {

@@ -2,8 +2,8 @@
 //! connections with a peer to keep, and from which peer a new process gets the existing entries (`resync`).
 //!
 //! A restarted peer has forgotten what it acknowledged. If it connects, the process number in its greeting reveals this, and it is
-//! sent all local changes again. A process that was taught everything by its predecessor uses the predecessor's number. If the
-//! others were the first to connect to a new process, it requests a resync itself.
+//! sent all local changes again. A process that got everything from its predecessor uses the predecessor's number. If the others
+//! were the first to connect to a new process, it requests a resync itself.
 
 mod parting;
 mod resync;
@@ -29,7 +29,7 @@ pub type LinkId = u64;
 /// Delay before connecting to an unreachable peer again, in milliseconds.
 const RETRY: u64 = 5000;
 
-/// Maximum number of connections without a greeting, in addition to two for each peer.
+/// The maximum number of connections without a greeting, in addition to two for each peer.
 const STRANGERS: usize = 16;
 
 /// A command to the caller.
@@ -37,14 +37,14 @@ const STRANGERS: usize = 16;
 pub enum GroupCommand {
     /// Connect to a peer, then call [`Group::connected`] or [`Group::closed`].
     Connect {
-        /// Its index in the section.
+        /// The index of the peer in the section.
         peer: usize,
         /// The new connection.
         link: LinkId,
     },
     /// Send the rest of [`Group::output`] for a connection, close it, and forget it.
     Close(LinkId),
-    /// This process ends, and its successor has acknowledged every change, or cannot be reached.
+    /// This process ends: its successor has acknowledged every change, or cannot be reached.
     Done,
 }
 
@@ -59,7 +59,7 @@ pub struct SectionSettings {
     pub parts: Box<[u32]>,
     /// The number of this process.
     pub process: u32,
-    /// Whether it has a predecessor that will teach it.
+    /// Whether the process has a predecessor that will send it all entries.
     pub successor: bool,
     /// The seed of the random number generator.
     pub seed: u64,
@@ -67,25 +67,25 @@ pub struct SectionSettings {
 
 #[derive(Debug)]
 struct PeerState {
-    /// The shard of keys that it gets.
+    /// The shard of keys that the peer gets.
     part: Option<(u32, u32)>,
-    /// The session with it.
+    /// The session with the peer.
     link: Option<LinkId>,
-    /// The connection to it being opened.
+    /// The connection to the peer that is being opened.
     dialing: Option<LinkId>,
-    /// When to connect to it.
+    /// When to connect to the peer.
     retry: u64,
-    /// For each table, the last change it had acknowledged when its last session ended.
+    /// For each table, the last change that the peer had acknowledged when its last session ended.
     known: Box<[u64]>,
-    /// The process number in its last greeting.
+    /// The process number in the peer's last greeting.
     process: Option<u32>,
-    /// Whether there has been a session with it.
+    /// Whether there has been a session with the peer.
     met: bool,
-    /// Whether it has reported that it does not know everything.
+    /// Whether the peer has reported that it does not know everything.
     partial: bool,
-    /// The minor version in the greeting: 2.1, or 2.0 if it supports nothing newer.
+    /// The minor version in the greeting: 2.1, or 2.0 if the peer supports nothing newer.
     minor: u8,
-    /// How its last attempt or session ended.
+    /// How the peer's last attempt or session ended.
     last: Option<Over>,
     established: Option<u64>,
     sessions: u64,
@@ -97,13 +97,13 @@ struct PeerState {
 /// A connection.
 #[derive(Debug)]
 enum PeerConnection {
-    /// Being opened: the peer, and the start time.
+    /// The connection is being opened: the peer, and the start time.
     Dialing(usize, u64),
     /// Established.
     Up(Box<PeerSession>),
-    /// To be closed after sending the rest of its output.
+    /// The connection must be closed after the rest of its output is sent.
     Closing(Box<PeerSession>),
-    /// To be closed without ever having been established.
+    /// The connection must be closed although it was never established.
     Abandoned,
 }
 
@@ -116,14 +116,14 @@ pub struct Group {
     lines: BTreeMap<LinkId, PeerConnection>,
     next_link: LinkId,
     resync: Resync,
-    /// The connection to request a resync on, since it was last queried.
+    /// The connection on which to request a resync, since the last call that returned one.
     asked: Option<LinkId>,
-    /// The number shown in greetings: this process's, or that of the one that taught it everything.
+    /// The number shown in greetings: that of this process, or of the process from which it got everything.
     life: u32,
-    /// How often to try the successor, in a process that ends.
+    /// How often to try to reach the successor, in a process that ends.
     stopping: Option<u32>,
     parting: Parting,
-    /// The predecessor, if its counts are added to those made here, and whether memory is kept for that.
+    /// The predecessor, if its counts are added to those made by this process, and whether memory is kept for that.
     before: Option<u32>,
     keeps_predecessor: bool,
     commands: VecDeque<GroupCommand>,
@@ -198,7 +198,7 @@ impl Group {
         self.commands.pop_front()
     }
 
-    /// Returns a connection that has output now although nothing was received: call [`output`](Self::output) for it.
+    /// Returns a connection that has output although nothing was received. Call [`output`](Self::output) for it.
     pub fn asked(&mut self) -> Option<LinkId> {
         self.asked.take()
     }
@@ -215,7 +215,7 @@ impl Group {
         link
     }
 
-    /// Accepts a connection. `None` if there are too many without a greeting: close it.
+    /// Accepts a connection; returns `None` if there are too many without a greeting, in which case the caller closes it.
     pub fn accept(&mut self, now: u64) -> Option<LinkId> {
         let strangers = self
             .lines
@@ -270,7 +270,7 @@ impl Group {
         self.part_if_done(tables);
     }
 
-    /// Appends output for a connection, until `out` has about `limit` bytes (within one message). Called again until it appends
+    /// Appends output for a connection, until `out` has about `limit` bytes (to within one message). Called again until it appends
     /// nothing.
     pub fn output(
         &mut self,
@@ -333,19 +333,19 @@ impl Group {
         }
     }
 
-    /// Whether to connect to a peer, now or later.
+    /// Whether to connect to a peer, at once or later.
     fn is_wanted(&self, peer: usize) -> bool {
         let idle = self.peers[peer].link.is_none() && self.peers[peer].dialing.is_none();
         let right = match self.stopping {
             Some(tries) => Some(peer) == self.local && tries > 0,
-            // The others are connected to after the predecessor had its turn.
+            // The other peers are connected to after the predecessor has had its turn.
             None => Some(peer) != self.local && self.local.is_some() && !self.resync.is_local(),
         };
         idle && right
     }
 
-    /// The process ends: it leaves the others, and teaches its successor. Later changes are sent to it until
-    /// [`drained`](Self::drained).
+    /// Called when the process ends: it disconnects from the others, and sends all entries to its successor. Later changes are sent
+    /// to the successor until [`drained`](Self::drained).
     pub fn stop(&mut self, tries: u32, now: u64) {
         if self.stopping.is_some() {
             return;
@@ -402,7 +402,7 @@ impl Group {
         if self.resync.is_local() {
             return HandshakeStatus::TryAgain;
         }
-        // The latest connection wins: the peer would not connect if the other one were alive.
+        // The latest connection replaces the other one: the peer would not connect if that one were still open.
         if let Some(standing) = standing.filter(|standing| *standing != link) {
             self.peers[peer].collisions += 1;
             self.finish(standing, now);
@@ -431,7 +431,7 @@ impl Group {
                 (SessionEvent::ResyncConfirmed, Some(peer))
                     if self.stopping.is_some() && Some(peer) == self.local =>
                 {
-                    // No other process is taught: it would add the same counts again.
+                    // No other process is sent the entries, because it would add the same counts again.
                     self.stopping = Some(0);
                     self.parting.taught(now);
                 }
@@ -444,7 +444,7 @@ impl Group {
     fn established(&mut self, link: LinkId, place: usize, process: Option<u32>, now: u64) {
         let from_here = process.is_none();
         if let Some(other) = self.peers[place].link.filter(|other| *other != link) {
-            // Both connected at once: both sides keep the same connection.
+            // Both sides connected at once, so both must keep the same connection.
             let section = &self.settings.section;
             self.peers[place].collisions += 1;
             if from_here && section.peers[place] < section.local {
@@ -479,7 +479,7 @@ impl Group {
             session.is_with(if adds { EntryOrigin::Predecessor } else { EntryOrigin::Local });
             self.resync.local_came(process);
         } else if first && !from_here && self.life == self.settings.process {
-            // It may mistake this process for its predecessor.
+            // The peer may mistake this process for its predecessor.
             session.request_resync();
         }
         self.choose_teacher();
@@ -505,7 +505,7 @@ impl Group {
         }
     }
 
-    /// A peer has sent everything, or all that it knows.
+    /// Called when a peer has sent everything, or all that it knows.
     fn taught(&mut self, link: LinkId, place: usize, everything: bool, now: u64) {
         if Some(place) == self.local {
             if let Some(life) = self.resync.local_taught(everything, now) {
@@ -517,7 +517,7 @@ impl Group {
         self.choose_teacher();
     }
 
-    /// A session is over: its connection is closed after its last output is sent.
+    /// Called when a session has ended. Its connection is closed after its last output is sent.
     fn over(&mut self, link: LinkId, over: Over, now: u64) {
         let Some(PeerConnection::Up(session)) = self.lines.remove(&link) else { return };
         self.part(link, &session, over, now);

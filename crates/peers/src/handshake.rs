@@ -1,5 +1,5 @@
-//! The start of a session (doc/peers.txt, "Handshake"): the connecting side sends its version, the name of the peer it wants, and
-//! its own name; the other answers with a three-digit number.
+//! The start of a session (doc/peers.txt, "Handshake"): the connecting side sends its version, the name of the peer that it wants,
+//! and its own name; the other side answers with a three-digit number.
 
 use crate::message::Breach;
 
@@ -17,7 +17,7 @@ pub enum HandshakeStatus {
     Protocol,
     /// An unsupported version.
     Version,
-    /// A greeting for another peer.
+    /// The greeting is meant for another peer.
     LocalName,
     /// An unknown sender.
     RemoteName,
@@ -33,7 +33,7 @@ const STATUSES: [(HandshakeStatus, &str); 6] = [
 ];
 
 impl HandshakeStatus {
-    /// Returns its three digits.
+    /// Returns the three digits of the status.
     pub fn code(self) -> &'static str {
         STATUSES[self as usize].1
     }
@@ -42,13 +42,13 @@ impl HandshakeStatus {
 /// A greeting.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PeerHello {
-    /// The index of its sender.
+    /// The index of the greeting's sender.
     pub(crate) peer: usize,
-    /// 0 or 1: the version is 2.0 or 2.1.
+    /// The minor version, 0 or 1: the version is 2.0 or 2.1.
     pub(crate) minor: u8,
     /// The sender's process number.
     pub(crate) process: u32,
-    /// Its length in bytes.
+    /// The length of the greeting in bytes.
     pub(crate) length: usize,
 }
 
@@ -75,8 +75,8 @@ fn line(bytes: &[u8], from: usize) -> Option<(&[u8], usize)> {
     Some((line.strip_suffix(b"\r").unwrap_or(line), from + end + 1))
 }
 
-/// Parses a greeting, which must be for `local` and from one of `peers`. An error is reported as soon as its line has arrived;
-/// `None`: incomplete.
+/// Parses a greeting, which must be for `local` and from one of `peers`. An error is reported as soon as its line has arrived.
+/// Returns `None` if the greeting is incomplete.
 pub(crate) fn read_hello(
     bytes: &[u8],
     local: &[u8],
@@ -109,7 +109,7 @@ pub(crate) fn read_hello(
     Ok(Some(PeerHello { peer, minor, process, length }))
 }
 
-/// Parses the answer to a greeting and returns its length; `None`: incomplete.
+/// Parses the answer to a greeting and returns its length; `None` if it is incomplete.
 pub(crate) fn read_status(bytes: &[u8]) -> Result<Option<(HandshakeStatus, usize)>, Breach> {
     let strange = Breach::Protocol("no answer to the greeting");
     let Some((digits, length)) = line(bytes, 0) else {

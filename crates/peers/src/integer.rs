@@ -1,4 +1,4 @@
-//! Reads the parts of a message, including variable-length integers ([`base::varint`]). Callers: everything in this crate that
+//! Reads the parts of a message, including variable-length integers ([`base::varint`]). Used by everything in this crate that
 //! parses a message.
 
 use base::varint;
@@ -16,7 +16,7 @@ impl<'a> MessageReader<'a> {
         self.0.is_empty()
     }
 
-    /// Reads a number; `None` if it is missing or does not fit.
+    /// Reads a number; returns `None` if it is missing or does not fit.
     pub(crate) fn number(&mut self) -> Option<u64> {
         let (value, length) = varint::read(self.0).ok()?;
         self.0 = &self.0[length..];

@@ -1,9 +1,9 @@
 //! Stick tables shared with other processes: HAProxy's peers protocol 2.1.
 //!
-//! `message`, `handshake`, `definition` and `row` handle the bytes; [`PeerSession`] is one connection; [`Group`] is a `peers`
-//! section: its connections, and the resync of a new process. None of these has a socket, a clock or a table. [`SectionMailbox`] is
-//! a section running on its worker; [`Tables`] abstracts the tables ([`Stick`] implements it for those of `state`), [`Ways`] the
-//! opening of connections.
+//! `message`, `handshake`, `definition` and `row` parse and write the bytes. [`PeerSession`] is one connection; [`Group`] is a
+//! `peers` section: its connections, and the resync of a new process. None of these has a socket, a clock or a table.
+//! [`SectionMailbox`] is a section running on its worker. [`Tables`] abstracts the tables ([`Stick`] implements it for those of
+//! `state`), [`Ways`] the opening of connections.
 
 #![forbid(unsafe_code)]
 

@@ -11,9 +11,9 @@ pub const LONGEST: usize = 16384;
 /// Why a session is aborted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Breach {
-    /// The peer violated the protocol, with a short description.
+    /// The peer violated the protocol; the text is a short description.
     Protocol(&'static str),
-    /// It sent a message that is too long.
+    /// The peer sent a message that is too long.
     Size,
 }
 
@@ -43,7 +43,7 @@ pub enum Message<'a> {
     SizeError,
     /// An entry.
     Update {
-        /// Whether its number is omitted: it is one more than the last.
+        /// Whether the number is omitted, in which case it is one more than the last.
         incremental: bool,
         /// Whether it contains the remaining lifetime of the entry.
         timed: bool,
@@ -52,16 +52,16 @@ pub enum Message<'a> {
     },
     /// A table definition; its entries follow.
     Define(&'a [u8]),
-    /// Entries of a known table follow: its number.
+    /// Entries of a known table follow; this is its number.
     Switch(u64),
-    /// The peer has received entries of one of our tables.
+    /// The peer has received entries of one of the local tables.
     Ack {
-        /// Our number for the table.
+        /// The number of the table on this side.
         table: u64,
         /// The number of the last entry.
         update: u32,
     },
-    /// A message unknown to this version.
+    /// A message that is unknown in this version.
     Unknown,
 }
 
@@ -164,7 +164,7 @@ pub fn ack(table: u64, update: u32, out: &mut Vec<u8>) {
     });
 }
 
-/// Appends a table message. Nearly all have a length of one byte, which is reserved before `write` appends the content.
+/// Appends a table message. The length of nearly all messages takes one byte, which is reserved before `write` appends the content.
 fn framed(kind: u8, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(&[TABLES, kind, 0]);
     let start = out.len();

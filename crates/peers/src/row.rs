@@ -12,7 +12,7 @@ use crate::integer::MessageReader;
 /// A value of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntryValue {
-    /// In a learned entry: not sent by the peer. Sent as zero.
+    /// In a received entry, a value that the peer did not send. When sent, it is zero.
     Absent,
     /// A count, a number, a tag.
     Number(u64),
@@ -22,7 +22,7 @@ pub enum EntryValue {
     Name(Option<Arc<[u8]>>),
 }
 
-/// A rate: the counts of the current period, and of the one before.
+/// A rate: the count of the current period, and the count of the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rate {
     /// The age of the current period, in milliseconds.
@@ -33,18 +33,19 @@ pub struct Rate {
     pub previous: u32,
 }
 
-/// An entry as exchanged with peers.
+/// An entry in the form exchanged with peers.
 #[derive(Debug, Clone, Copy)]
 pub struct PeerEntry<'a> {
-    /// Its key: a string, or as many bytes as the table defines; numbers are in network order.
+    /// The key: a string, or as many bytes as the table defines; numbers are in network order.
     pub key: &'a [u8],
-    /// Its remaining lifetime in milliseconds. `None`: the table's default.
+    /// The remaining lifetime in milliseconds; `None` for the table's default.
     pub expire: Option<u32>,
-    /// Its values, in column order, including all array elements.
+    /// The values, in column order, including all array elements.
     pub values: &'a [EntryValue],
 }
 
-/// Appends the content of an entry's message: its number unless omitted, its lifetime if included, its key and its values.
+/// Appends the content of an entry's message: its number unless that is omitted, its lifetime if that is included, its key and its
+/// values.
 pub(crate) fn write(
     definition: &Definition,
     number: Option<u32>,
@@ -97,7 +98,7 @@ fn write_value(shape: Shape, value: Option<&EntryValue>, names: &mut Sent, out: 
 /// A peer's table that corresponds to a local one.
 #[derive(Debug)]
 pub(crate) struct Remote {
-    /// The number by which the peer refers to it.
+    /// The number by which the peer refers to the table.
     pub(crate) id: u64,
     definition: Definition,
     /// For each column, the local index of its values, and their number.
@@ -105,7 +106,8 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// Creates it if the announcement matches the local table with the same name: keys have the same kind and length.
+    /// Creates a remote table if the announcement matches the local table with the same name: keys must have the same kind and
+    /// length.
     pub(crate) fn new(announced: Announced, local: &Definition) -> Option<Remote> {
         let Announced { id, key, definition } = announced;
         if key != local.key as u64 || definition.key_length != local.key_length {
@@ -126,7 +128,7 @@ impl Remote {
     }
 
     /// Parses an entry after its number, and stores the values at their local indexes; `values` has the size of the local table.
-    /// `None`: the message has inconsistent lengths.
+    /// Returns `None` if the lengths in the message are inconsistent.
     pub(crate) fn read<'a>(
         &self,
         body: &mut MessageReader<'a>,
@@ -149,7 +151,7 @@ impl Remote {
                 }
             }
         }
-        // An entry that never expires there has a lifetime of zero.
+        // If an entry never expires at the peer, its lifetime is zero.
         Some((key, expire.filter(|expire| *expire > 0 || definition.expire > 0)))
     }
 }

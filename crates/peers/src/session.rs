@@ -1,8 +1,8 @@
-//! One connection to a peer, without its socket or a clock: bytes and times come in, bytes and events come out.
+//! One connection to a peer, without its socket or a clock: bytes and times are passed in, and bytes and events are returned.
 //!
 //! No output is buffered: pending acknowledgements, the end of a resync, and the next entries are tracked, and written when
-//! [`PeerSession::output`] has room. So a peer that sends without reading costs nothing. `learn` receives entries, `teach` sends
-//! them. Caller: `group`.
+//! [`PeerSession::output`] has room. So a peer that sends without reading causes no additional memory. `learn` receives entries,
+//! `teach` sends them. Called by `group`.
 
 mod learn;
 mod teach;
@@ -17,13 +17,13 @@ use crate::tables::{EntryOrigin, Tables};
 use learn::Learning;
 use teach::{Sender, Writer};
 
-/// Send a heartbeat after this many milliseconds without sending a message.
+/// A heartbeat is sent after this many milliseconds without sending a message.
 pub const HEARTBEAT: u64 = 3000;
 
-/// The peer is considered gone after this many milliseconds without a message.
+/// The peer is considered gone after this many milliseconds without receiving a message.
 pub const TIMEOUT: u64 = 5000;
 
-/// Maximum number of resync messages from a peer per session: a well-behaved one sends a few.
+/// The maximum number of resync messages from a peer per session. A correct peer sends a few.
 const CONTROLS: u32 = 256;
 
 /// The settings shared by all sessions of a section.
@@ -31,11 +31,11 @@ const CONTROLS: u32 = 256;
 pub struct PeersSection {
     /// The name of this peer.
     pub local: Box<[u8]>,
-    /// The names of all peers, this one among them.
+    /// The names of all peers, including this one.
     pub peers: Box<[Box<[u8]>]>,
     /// The shared tables.
     pub tables: Box<[Definition]>,
-    /// Their names in this process, which determine the shards of their keys.
+    /// The names of the peers in this process, which determine the shards of their keys.
     pub ids: Box<[Box<[u8]>]>,
     /// How many entries are sent at once (`tune.peers.max-updates-at-once`).
     pub at_once: usize,
@@ -48,16 +48,16 @@ pub enum SessionEvent {
     Established {
         /// The index of the peer in the section.
         peer: usize,
-        /// The process number of the peer, if it connected.
+        /// The process number of the peer, if the peer opened the connection.
         process: Option<u32>,
     },
     /// The peer refuses this session.
     Refused(HandshakeStatus),
     /// The peer requests a resync, which the session performs.
     ResyncRequested,
-    /// The peer has taught everything, and reports that it is complete.
+    /// The peer has sent everything, and reports that this is complete.
     ResyncFinished,
-    /// The peer has taught everything that it knows, which may be incomplete.
+    /// The peer has sent everything that it knows, which may be incomplete.
     ResyncPartial,
     /// The peer confirmed the end of the resync.
     ResyncConfirmed,
@@ -72,11 +72,11 @@ pub enum Over {
     Refused(HandshakeStatus),
     /// The peer violated the protocol.
     Breach(Breach),
-    /// The peer reports a protocol violation by this side.
+    /// The peer reports that this side violated the protocol.
     Accused,
     /// A timeout.
     Timeout,
-    /// It was ended locally.
+    /// This side ended the session.
     Ended,
 }
 
@@ -84,13 +84,13 @@ pub enum Over {
 enum SessionPhase {
     /// Waiting for the other side's greeting.
     Hello,
-    /// The other side has sent its greeting, which is not answered yet.
+    /// The other side has sent its greeting, which was not answered yet.
     Greeted(Guest),
     /// Waiting for the other side's answer.
     Status,
     /// Messages are exchanged.
     Open,
-    /// No more input is read. The remaining output, an error or an answer, is written.
+    /// No more input is read. The remaining output, an error or an answer, is sent.
     Over(Over),
 }
 
@@ -108,9 +108,9 @@ pub struct SessionCounts {
     pub taught: u64,
     /// Entries received.
     pub learned: u64,
-    /// Heartbeats that were sent.
+    /// The number of heartbeats sent.
     pub heartbeats_sent: u64,
-    /// Heartbeats that came.
+    /// The number of heartbeats received.
     pub heartbeats_received: u64,
 }
 
@@ -136,7 +136,7 @@ pub struct PeerSession {
     local: EntryOrigin,
     learning: Learning,
     sender: Sender,
-    /// Pending output: a resync request; the confirmation of one; an error.
+    /// Pending output: a resync request, the confirmation of one, or an error.
     ask: bool,
     confirm: bool,
     events: Vec<SessionEvent>,
@@ -201,7 +201,8 @@ impl PeerSession {
         self.phase == SessionPhase::Open
     }
 
-    /// Returns why it is over, if it is. The rest of [`output`](Self::output) is then sent before the connection is closed.
+    /// Returns why the session has ended, if it has. The rest of [`output`](Self::output) is then sent before the connection is
+    /// closed.
     pub fn over(&self) -> Option<Over> {
         match self.phase {
             SessionPhase::Over(over) => Some(over),
@@ -219,18 +220,18 @@ impl PeerSession {
         self.counts
     }
 
-    /// Returns the number of the last change of a table that the peer has acknowledged, and of the last one sent.
+    /// Returns the number of the last change of a table that the peer has acknowledged, and the number of the last one sent.
     pub fn taught(&self, table: usize) -> (u64, u64) {
         self.sender.cursor(table)
     }
 
-    /// Returns the peer's state of a table: its number there, the last entry received and the last acknowledged.
+    /// Returns the known state of the peer's table: its number there, the last entry received and the last one acknowledged.
     pub fn learned(&self, table: usize) -> Option<(u64, u32, u32)> {
         self.learning.view(table)
     }
 
-    /// Returns the table of the peer's next entries, the table last defined for it, and the types that it sends for a table, as
-    /// bits.
+    /// Returns the table of the peer's next entries, the table that was defined last for the peer, and the types that it sends for
+    /// a table, as bits.
     pub(crate) fn at(&self, table: usize) -> (Option<usize>, Option<usize>, u64) {
         (self.learning.current(), self.sender.defined(), self.learning.bits(table))
     }
@@ -240,8 +241,8 @@ impl PeerSession {
         [self.sender.names().collect(), self.learning.names().collect()]
     }
 
-    /// Sets the changes of each table that the peer has from earlier sessions, and its shard of keys with the number of shards, or
-    /// `None` for all.
+    /// Sets the changes of each table that the peer has from earlier sessions, and its shard of keys together with the number of
+    /// shards; `None` for all keys.
     pub fn resume(&mut self, known: &[u64], shard: Option<(u32, u32)>) {
         self.sender.resume(known, shard);
     }
@@ -266,8 +267,8 @@ impl PeerSession {
         self.events.push(SessionEvent::Established { peer: hello.peer, process: Some(hello.process) });
     }
 
-    /// Tells the session that the peer has this process's name. A predecessor is sent no changes: it would replace its counts with
-    /// lower ones.
+    /// Tells the session that the peer has this process's name. A predecessor is sent no changes, because they would replace its
+    /// counts with lower ones.
     pub(crate) fn is_with(&mut self, process: EntryOrigin) {
         self.local = process;
         self.sender.keep_changes(process != EntryOrigin::Successor);
@@ -278,7 +279,7 @@ impl PeerSession {
         self.ask = true;
     }
 
-    /// Sends everything without a request, as a process that ends does to its successor.
+    /// Sends everything without a request. A process that ends does this for its successor.
     pub fn teach_all(&mut self) {
         self.sender.begin_resync();
     }
@@ -347,7 +348,7 @@ impl PeerSession {
                 SessionPhase::Hello => self.take_hello(rest),
                 SessionPhase::Status => self.take_status(rest, now),
                 SessionPhase::Open => self.take_message(rest, now, tables),
-                // Bytes after a greeting wait for its answer.
+                // Bytes after a greeting wait until it is answered.
                 SessionPhase::Greeted(_) | SessionPhase::Over(_) => Ok(None),
             };
             match step {
@@ -465,8 +466,8 @@ impl PeerSession {
         Ok(())
     }
 
-    /// Appends output until `out` has about `limit` bytes (within one message). Called again until it appends nothing.
-    /// `up_to_date`: whether this side knows everything, which it reports at the end of a resync.
+    /// Appends output until `out` has about `limit` bytes (to within one message). Called again until it appends nothing.
+    /// `up_to_date` is whether this side knows everything, which it reports at the end of a resync.
     pub fn output(
         &mut self,
         out: &mut Vec<u8>,
@@ -527,7 +528,7 @@ impl PeerSession {
 
     /// Processes the passing of time.
     pub fn tick(&mut self, now: u64) {
-        // Heartbeats are not repeated for a peer that does not read.
+        // Heartbeats do not accumulate for a peer that does not read.
         self.beat |= self.is_open() && now >= self.last_sent + HEARTBEAT;
         if self.over().is_none() && now >= self.heard + TIMEOUT {
             self.end(Over::Timeout);

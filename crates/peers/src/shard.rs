@@ -1,8 +1,9 @@
-//! The shard of a key, if a section divides its tables among peers (`shards`, manual, section 11.2): the same one as in HAProxy.
+//! The shard of a key, if a section divides its tables among peers (`shards`, manual, section 11.2). It is the same as in HAProxy.
 
 use twox_hash::XxHash64;
 
-/// Returns the shard, from 1 to `shards`, of a key in a table by its local name: `section/name` for one in a `peers` section.
+/// Returns the shard, from 1 to `shards`, of a key in a table. The table is given by its local name, which is `section/name` for a
+/// table in a `peers` section.
 pub fn of(table: &[u8], key: &[u8], shards: u32) -> u32 {
     let seed = XxHash64::oneshot(0, table);
     let part = XxHash64::oneshot(seed, key) % u64::from(shards.max(1));

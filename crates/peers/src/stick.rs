@@ -59,13 +59,13 @@ pub fn definition(table: &Table, name: &str) -> Definition {
     Definition::new(name.as_bytes(), key, settings.key_length, settings.expire_ms, columns.collect())
 }
 
-/// Both have the protocol's numbers.
+/// Both types use the protocol's numbers.
 fn kind(data: DataType) -> DataKind {
     DataKind::all().nth(data as usize).unwrap_or(DataKind::ServerId)
 }
 
 impl Stick {
-    /// Creates it for these tables.
+    /// Creates the adapter for these tables.
     pub fn new(tables: Vec<Arc<Table>>) -> Stick {
         Stick {
             before: tables.iter().map(|_| HashMap::new()).collect(),
@@ -149,7 +149,7 @@ impl Tables for Stick {
         next.map(u64::from)
     }
 
-    // A resync may contain older data than an entry has, which its remaining lifetime reveals.
+    // A resync may contain older data than an entry has. The remaining lifetime reveals this.
     fn learn(&mut self, table: usize, row: &PeerEntry<'_>, origin: EntryOrigin, now: u64) {
         let told_now = |at: usize| row.values.get(at).map_or(table::TableValue::Absent, to_table_value);
         let told_again = match origin {

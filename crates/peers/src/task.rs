@@ -23,7 +23,7 @@ use crate::transport::{self, ConnectionChannel, Speak};
 /// A connection being opened.
 pub type Making = Pin<Box<dyn Future<Output = io::Result<Stream>>>>;
 
-/// Opens connections to peers; implemented by the owner of the plan.
+/// Opens connections to peers. The owner of the plan implements this.
 pub trait Ways: 'static {
     /// Connects to the peer at that index, including TLS.
     fn connect(&self, peer: usize) -> Making;
@@ -32,13 +32,13 @@ pub trait Ways: 'static {
     fn count(&self, _: [u32; 2]) {}
 }
 
-/// A running section. It lives and is used on one worker.
+/// A running section. It is used on one worker only.
 pub struct SectionMailbox<T> {
     work: RefCell<SectionWork<T>>,
     ways: Box<dyn Ways>,
     /// Notified when the group's next deadline may have changed.
     changed: Notify,
-    /// Notified when the successor knows everything, or cannot be reached.
+    /// Notified when the successor has got everything, or cannot be reached.
     done: Notify,
 }
 
@@ -73,14 +73,14 @@ impl<T: Tables + 'static> SectionMailbox<T> {
         self.work.borrow().lines.values().for_each(|line| line.woken.notify_one());
     }
 
-    /// Called when the process ends: teaches its successor, trying up to `tries` times. Returns when that is done.
+    /// Called when the process ends: sends all entries to its successor, trying up to `tries` times. Returns when that is done.
     pub async fn stop(self: &Rc<Self>, tries: u32) {
         let done = self.done.notified();
         self.turn(|group, _| group.stop(tries, now_ms()));
         done.await;
     }
 
-    /// Called when the process ends and no more changes will be made: sends the last of them to its successor.
+    /// Called when the process ends and will make no more changes: sends the last of them to its successor.
     pub fn drained(self: &Rc<Self>) {
         self.turn(|group, tables| group.drained(now_ms(), tables));
         self.wake();
@@ -133,7 +133,7 @@ impl<T: Tables + 'static> SectionMailbox<T> {
         }
     }
 
-    /// Serves an incoming connection, with these bytes already read, to its end. Excess connections are closed.
+    /// Serves an incoming connection, of which these bytes were already read, to its end. Connections above the limit are closed.
     pub async fn serve(self: Rc<Self>, stream: Stream, early: Vec<u8>) {
         let Some(link) = self.turn(|group, _| group.accept(now_ms())) else { return };
         let standing = self.open_link(link);
@@ -154,7 +154,7 @@ impl<T: Tables + 'static> SectionMailbox<T> {
     }
 }
 
-/// A connection of the group; removed when dropped.
+/// A connection of the group. Dropping it removes the connection.
 struct OpenLink<T: Tables + 'static> {
     desk: Rc<SectionMailbox<T>>,
     link: LinkId,

@@ -1,4 +1,5 @@
-//! The I/O of one connection with a peer: sends the section's output and passes on received bytes, until either side ends it.
+//! The I/O of one connection with a peer: sends the section's output and passes on received bytes, until either side ends the
+//! connection.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -22,7 +23,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 pub(crate) struct ConnectionChannel {
     /// Notified when there may be output.
     pub(crate) woken: Notify,
-    /// Whether to close it once all output is sent.
+    /// Whether to close the connection once all output is sent.
     pub(crate) ends: Cell<bool>,
 }
 
@@ -56,10 +57,10 @@ pub(crate) async fn converse(mut stream: Stream, line: &ConnectionChannel, speak
             TransportTurn::Woken => {}
             TransportTurn::Read(_) | TransportTurn::Wrote(Err(_)) => return,
         }
-        // Yields to other tasks while a peer is sent a whole table.
+        // Lets other tasks run while a whole table is sent to a peer.
         tokio::task::yield_now().await;
     }
-    // An unresponsive peer must not delay the end.
+    // A peer that does not respond must not delay the end.
     let _ = timer::timeout(LAST_WORDS, finish(&mut stream, out, at, speak)).await;
     stream.close();
 }
@@ -88,7 +89,7 @@ async fn turn(stream: &mut Stream, line: &ConnectionChannel, out: &[u8], room: &
     .await
 }
 
-/// Sends the remaining output, and closes our side.
+/// Sends the remaining output, and closes the local side.
 async fn finish(stream: &mut Stream, mut out: Vec<u8>, at: usize, speak: &impl Speak) -> io::Result<()> {
     out.drain(..at);
     speak.output(&mut out, PIECE);

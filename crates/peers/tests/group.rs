@@ -174,7 +174,7 @@ fn successors_are_taught_by_the_predecessor_and_use_its_number() {
     }
     let mut new = node("A", 20, true, 1000);
     assert_eq!((new.dials().len(), new.group.stage()), (0, ResyncStage::Local));
-    // Others come later.
+    // Other peers come later.
     let (_, answer) = new.greeted("HAProxyS 2.1\nA\nB 1 1\n", 1000);
     assert_eq!(answer, b"300\n");
 
@@ -193,7 +193,7 @@ fn successors_are_taught_by_the_predecessor_and_use_its_number() {
     assert_eq!(new.group.stage(), ResyncStage::Finished);
     assert_eq!(old.commands(), []);
 
-    // Requests in progress count, and the last of them ends the session.
+    // Requests in progress are counted, and the last of them ends the session.
     old.memory.count(0, b"late", 7, 1000);
     old.group.drained(1000, &old.memory);
     assert_eq!(old.commands(), []);
@@ -357,7 +357,7 @@ fn peers_that_connected_first_are_asked_too() {
         a.hears(link, &[0, 1], 0);
         assert_eq!((a.says(link, 0), a.group.stage()), (vec![0, 3], ResyncStage::Finished));
         a.group.closed(link, 0);
-        // It knows this process by now.
+        // The peer knows this process by now.
         let (link, answer) = a.greeted(&format!("HAProxyS 2.1\nA\n{name} {process} 1\n"), 0);
         assert_eq!(answer, b"200\n");
         a.group.closed(link, 0);

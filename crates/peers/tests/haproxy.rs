@@ -1,4 +1,4 @@
-//! The installed HAProxy as a peer, over real sockets, connecting in either direction. Skipped if it is not installed.
+//! The installed HAProxy as a peer, over real sockets. Each side opens the connection in turn. Skipped if HAProxy is not installed.
 
 mod driver;
 mod memory;
@@ -25,7 +25,7 @@ fn column(kind: DataKind) -> DataColumn {
     DataColumn { kind, count: 1, period: if kind.shape() == Shape::Rate { HOUR } else { 0 } }
 }
 
-/// The columns supported by 2.6: all except glitches, and without `gpc0` and so on next to arrays.
+/// The columns that version 2.6 supports: all except glitches, and without `gpc0` and so on next to arrays.
 fn plain() -> Vec<DataColumn> {
     let kinds = DataKind::all().filter(|kind| !kind.is_array() && !kind.name().starts_with("glitch"));
     kinds.map(column).collect()
@@ -48,7 +48,7 @@ fn tables() -> Vec<Definition> {
     ]
 }
 
-/// Their names in HAProxy.
+/// The names of the tables in HAProxy.
 const NAMES: [&str; 6] = ["all", "arrays", "P/numbers", "six", "bytes", "short"];
 
 const OUR_NUMBERS: usize = 2;
@@ -85,7 +85,7 @@ struct Scene {
     path: std::path::PathBuf,
     front: SocketAddr,
     listener: TcpListener,
-    /// The address HAProxy listens on, if we connect.
+    /// The address on which HAProxy listens, if this side connects.
     place: Option<SocketAddr>,
 }
 
@@ -177,7 +177,7 @@ fn tables_converge_after_cuts_kills_and_restarts() {
         scene.ours.cut();
         scene.exchange(100);
 
-        // It restarts without entries, and requests a resync.
+        // HAProxy restarts without entries, and requests a resync.
         scene.theirs.kill();
         let now = scene.ours.now();
         scene.ours.memory.count(OUR_NUMBERS, &1000_u32.to_be_bytes(), 200, now);
@@ -189,7 +189,7 @@ fn tables_converge_after_cuts_kills_and_restarts() {
         scene.join();
         scene.equal(100);
 
-        // This side has received everything, and the other forgets it.
+        // This side has received everything, and the other side forgets it.
         scene.theirs.kill();
         scene.theirs.begin(&scene.path);
         scene.equal(100);

@@ -141,7 +141,7 @@ fn a_resync_sends_everything_and_reports_completeness() {
         for number in 0..5000_u64 {
             pair.tables[1].count(2, format!("k{number}").as_bytes(), number, 0);
         }
-        // It has all changes already, according to an old acknowledgement, but requests a resync anyway.
+        // According to an old acknowledgement this side already has all changes, but it requests a resync anyway.
         pair.settle();
         pair.ends[1].resume(&[0, 0, 5000], None);
         pair.now = 1000;

@@ -1,5 +1,5 @@
-//! A hundred peers in virtual time, with broken connections, partitions and restarts: finally all tables are equal. Events are
-//! derived from a seed.
+//! A hundred peers in virtual time, with broken connections, partitions and restarts. In the end all tables must be equal. Events
+//! are derived from a seed.
 
 mod memory;
 
@@ -131,7 +131,7 @@ impl World {
         self.partitions.iter().filter_map(parts).max()
     }
 
-    /// Sends bytes over a connection: they arrive in order, a few milliseconds later.
+    /// Sends bytes over a connection. They arrive in order, a few milliseconds later.
     fn send(&mut self, connection: usize, side: usize, bytes: Option<Vec<u8>>) {
         if !self.connections[connection].broken {
             self.plan(self.now + 5, Happening::Comes { connection, side: 1 - side, bytes });
@@ -183,7 +183,7 @@ impl World {
         }
     }
 
-    /// Processes the next event; `false` if there is none before `until`.
+    /// Processes the next event; returns `false` if there is none before `until`.
     fn step(&mut self, until: u64) -> bool {
         match self.agenda.peek() {
             Some(Reverse((at, _))) if *at <= until => self.now = self.now.max(*at),
@@ -253,7 +253,7 @@ impl World {
             return;
         }
         if let Some(heals) = self.parted(nodes) {
-            // It keeps its position in the order.
+            // The event keeps its position in the order.
             self.agenda.push(Reverse((heals, order)));
             self.happenings.insert(order, Happening::Comes { connection, side, bytes });
             return;
@@ -275,7 +275,7 @@ impl World {
         self.attend(node, false);
     }
 
-    /// Drops all data in transit on a connection, and notifies its sides, except one that is gone.
+    /// Drops all data in transit on a connection, and notifies its sides, except for a side that is gone.
     fn break_off(&mut self, connection: usize, gone: Option<usize>) {
         self.connections[connection].broken = true;
         if let Some(side) = gone {
@@ -326,7 +326,7 @@ fn bad_minute(count: usize, seed: u64, changes: u64, restarts: usize) -> World {
         let node = world.random.usize(..count);
         let at = world.random.u64(10_000..60_000);
         world.plan(at, Happening::Restart { node });
-        // Its traffic continues: values it forgot before any peer learned them are written again.
+        // Traffic continues, so that values which a node forgot before any peer received them are written again.
         for round in 1..=10 {
             world.plan(66_000 + round, Happening::Change { node, round: 1_000_000 + round });
         }
@@ -384,7 +384,7 @@ fn learning(seed: u64, overwrites: bool, values: &[u64]) -> World {
     world
 }
 
-/// Resync data cannot be older than an entry that was never changed: if one is missing, its change was not sent.
+/// Resync data cannot be older than an entry that was never changed. So if an entry is missing, its change was not sent.
 #[test]
 fn new_entries_during_resyncs_reach_all_peers() {
     let mut broken = 0;

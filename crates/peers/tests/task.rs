@@ -117,7 +117,7 @@ fn a_stopping_process_teaches_its_successor() {
         let places = [place, nowhere, nowhere];
         let old = desk(0, listener.try_clone().expect("a descriptor"), &places, 1, false);
         change(&old, "k", 20_000);
-        // It no longer accepts: the listening socket belongs to the successor.
+        // The process no longer accepts, because the listening socket belongs to the successor.
         let new_place = listening();
         let places = [new_place.1, nowhere, nowhere];
         let old = {
@@ -161,7 +161,7 @@ fn unknown_connections_are_closed_without_harm() {
                 stream.set_read_timeout(Some(PATIENCE)).expect("there are limits");
                 stream.write_all(greeting).expect("it reads");
                 let mut answer = Vec::new();
-                // A reset counts as an end too.
+                // A reset also ends the connection.
                 let _ = stream.read_to_end(&mut answer);
                 answers.push(answer);
             }

@@ -1,4 +1,4 @@
-//! `acme` sections and the certificates they order (configuration manual, 12.8).
+//! `acme` sections and the certificates that they order (configuration manual, 12.8).
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use tls::keygen::NewKey;
 /// An `acme` section.
 #[derive(Debug, Clone)]
 pub struct AcmeSection {
-    /// Its name.
+    /// The name of the section.
     pub name: Box<str>,
     /// `directory`: a URL.
     pub directory: Box<str>,
@@ -46,11 +46,11 @@ pub struct AcmeSection {
 /// The key of an account, and its file.
 #[derive(Clone)]
 pub struct AccountKey {
-    /// Its file.
+    /// The file of the key.
     pub file: PathBuf,
-    /// As PKCS #8, which is secret.
+    /// The key as PKCS #8, which is secret.
     pub pkcs8: Arc<[u8]>,
-    /// Whether it is new and must be written to its file.
+    /// Whether the key is new and must be written to its file.
     pub is_new: bool,
 }
 
@@ -60,7 +60,7 @@ impl std::fmt::Debug for AccountKey {
     }
 }
 
-/// How the CA validates that a name is ours.
+/// How the CA validates that Weir controls a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Challenge {
     /// A file on port 80 (RFC 8555, 8.3).
@@ -75,7 +75,7 @@ pub enum Challenge {
 }
 
 impl Challenge {
-    /// Returns its name.
+    /// Returns the name of the challenge.
     pub fn name(self) -> &'static str {
         match self {
             Self::Http => "http-01",
@@ -89,7 +89,7 @@ impl Challenge {
 /// The conditions for starting the validation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReadyWhen {
-    /// `cli`: confirmation through the runtime socket.
+    /// `cli`: confirmation on the runtime socket.
     pub cli: bool,
     /// `delay`: a delay.
     pub delay: bool,
@@ -104,7 +104,7 @@ pub struct Eab {
     pub key_id: Box<str>,
     /// The key, which is secret.
     pub mac_key: Box<[u8]>,
-    /// Its signature algorithm.
+    /// The signature algorithm of the key.
     pub algorithm: MacAlgorithm,
 }
 
@@ -129,13 +129,13 @@ pub enum MacAlgorithm {
 /// An ordered certificate.
 #[derive(Debug, Clone)]
 pub struct AcmeOrder {
-    /// Its section.
+    /// The section that orders the certificate.
     pub section: Arc<AcmeSection>,
     /// The name of the certificate in the TLS files.
     pub certificate: Box<str>,
-    /// Its file.
+    /// The file of the certificate.
     pub file: Box<str>,
-    /// The file of its key, if that is separate.
+    /// The file of the private key, if it is separate.
     pub key_file: Option<Box<str>>,
     /// `domains`, in order.
     pub domains: Vec<Box<str>>,

@@ -1,6 +1,6 @@
 //! A list of configured items, followed by items added at run time.
 //!
-//! An index never changes and is never reused, so that tasks may hold it across any wait. Reading takes no lock; adding is
+//! An index never changes and is never reused, so that tasks may keep it across any wait. Reading takes no lock; additions are
 //! serialized.
 
 use std::ops::Index;
@@ -17,7 +17,7 @@ const CHUNKS: usize = 17;
 pub struct Grown<T> {
     fixed: Vec<T>,
     added: [OnceLock<Box<[OnceLock<T>]>>; CHUNKS],
-    /// Number of added items. Written when one is added, under the lock.
+    /// The number of added items. Written under the lock when an item is added.
     count: AtomicUsize,
     adding: Mutex<()>,
 }
@@ -42,7 +42,7 @@ impl<T> Grown<T> {
         self.fixed.len() + self.count.load(Acquire)
     }
 
-    /// Whether it has no items.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -69,7 +69,7 @@ impl<T> Grown<T> {
         (0..self.count.load(Acquire)).filter_map(|at| self.get_added(at))
     }
 
-    /// Appends the result of `make`, which gets its index. `None` if there is no room left.
+    /// Appends the result of `make`, which is called with the index of the new item. Returns `None` if there is no room left.
     pub fn add(&self, make: impl FnOnce(usize) -> T) -> Option<&T> {
         // Items are added as a whole, so the list is valid even if the lock is poisoned.
         let _adding = self.adding.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -82,13 +82,13 @@ impl<T> Grown<T> {
         Some(added)
     }
 
-    /// Returns the configured items of a list without other references.
+    /// Returns the configured items of a list that has no other references.
     pub fn into_fixed(self) -> Vec<T> {
         self.fixed
     }
 }
 
-/// Returns the chunk and the offset in it of the `at`-th added item.
+/// Returns the chunk of the `at`-th added item, and the offset in it.
 fn place(at: usize) -> (usize, usize) {
     // Chunk n starts at FIRST * (2^n - 1).
     let chunk = (at / FIRST + 1).ilog2() as usize;

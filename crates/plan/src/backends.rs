@@ -1,4 +1,4 @@
-//! Backends by name: those of the configuration, and the current set once backends were added or removed at run time.
+//! Backends by name: those of the configuration, or the current set if backends were added or removed at run time.
 
 use std::collections::HashMap;
 use std::ops::Index;
@@ -18,9 +18,9 @@ type BackendNames = HashMap<Box<str>, ProxyIndex>;
 #[derive(Debug, Default)]
 pub struct Backends {
     fixed: BackendNames,
-    /// The current set, once any was added or removed.
+    /// The current set, if a backend was added or removed.
     changed: ArcSwapOption<BackendNames>,
-    /// Whether any was: checked first, since usually none was. Written under the lock.
+    /// Whether a backend was added or removed. Checked first, because this is rare. Written under the lock.
     is_changed: AtomicBool,
     changing: Mutex<()>,
 }

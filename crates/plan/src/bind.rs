@@ -9,9 +9,9 @@ use std::time::Duration;
 /// How a socket receives data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// Connections are accepted from it.
+    /// Connections are accepted from the socket.
     Stream,
-    /// Datagrams are read from it.
+    /// Datagrams are read from the socket.
     Datagram,
 }
 
@@ -24,8 +24,7 @@ pub enum BindAddress {
     Udp(SocketAddr),
     /// A UNIX stream socket.
     Unix(PathBuf),
-    /// Linux's abstract namespace, the name without its leading NUL; padded to the full length
-    /// (`abns`) or not.
+    /// A name in Linux's abstract namespace, without the leading NUL; padded to the full length (`abns`) or not.
     Abstract {
         /// The name.
         name: Vec<u8>,
@@ -36,7 +35,7 @@ pub enum BindAddress {
     Inherited(i32),
     /// One end of a socket pair inherited under this number, over which connection descriptors are received (`sockpair@N`).
     SocketPair(i32),
-    /// Connections opened to a server, which then receive requests (`rhttp@`).
+    /// Connections that are opened to a server, which then sends requests over them (`rhttp@`).
     Reverse(ReverseTarget),
 }
 
@@ -80,7 +79,7 @@ impl fmt::Display for BindAddress {
 pub struct ReverseTarget {
     /// The index of the server's backend.
     pub backend: usize,
-    /// The index of the server in it.
+    /// The index of the server in the backend.
     pub server: usize,
     /// `nbconn`: how many connections are kept open.
     pub connections: u32,
@@ -89,7 +88,7 @@ pub struct ReverseTarget {
 /// The access level of a runtime socket (`level`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum AccessLevel {
-    /// Only harmless information.
+    /// Only information that is not sensitive.
     User,
     /// All information, and counters.
     #[default]
@@ -101,11 +100,11 @@ pub enum AccessLevel {
 /// One socket to listen on.
 #[derive(Debug, Clone)]
 pub struct Bind {
-    /// Its address.
+    /// The address of the socket.
     pub address: BindAddress,
-    /// The file and line of its configuration, such as `haproxy.cfg:8`.
+    /// The file and line in the configuration, such as `haproxy.cfg:8`.
     pub place: Box<str>,
-    /// Its state: name, counters. Also for `stats socket`.
+    /// The state of the listener: name, counters. Also exists for `stats socket`.
     pub listener: Arc<state::Listener>,
     /// `accept-proxy`.
     pub accept_proxy: bool,
@@ -119,7 +118,7 @@ pub struct Bind {
     pub http1_alone: bool,
     /// `idle-ping`: the interval of pings on idle HTTP/2 connections.
     pub idle_ping: Option<Duration>,
-    /// `tcp-ss`: 1 saves the SYN of connections starting with its IP header, 2 with its Ethernet header.
+    /// `tcp-ss`: whether to save the SYN of connections, starting at the IP header (1) or at the Ethernet header (2).
     pub save_syn: Option<u8>,
     /// `tcp-ut`.
     pub tcp_ut: Option<Duration>,
@@ -127,19 +126,19 @@ pub struct Bind {
     pub tfo: bool,
     /// `tcp-md5sig`: the key.
     pub md5sig: Option<Box<str>>,
-    /// `mss`: a maximum if positive, a value to subtract from the interface's if negative.
+    /// `mss`: a positive value is the maximum; a negative value is added to the interface's.
     pub mss: Option<i32>,
     /// `defer-accept`.
     pub defer_accept: bool,
     /// `transparent`.
     pub transparent: bool,
-    /// `v4v6`, `v6only`; `None` for the system's default.
+    /// `v4v6`, `v6only`; `None` uses the system's default.
     pub v6only: Option<bool>,
     /// `interface`.
     pub interface: Option<Box<str>>,
     /// `namespace`.
     pub namespace: Option<Box<str>>,
-    /// `backlog`; 0 for the frontend's.
+    /// `backlog`; 0 uses that of the frontend.
     pub backlog: u32,
     /// `mode`, for a UNIX socket.
     pub mode: Option<u32>,
@@ -153,9 +152,9 @@ pub struct Bind {
     pub expose_fds: bool,
     /// `cc`: the congestion control algorithm.
     pub congestion: Option<Box<str>>,
-    /// `shards`: sockets with the same address; `None` for the value of `tune.listener.default-shards`.
+    /// `shards`: the number of sockets with the same address; `None` uses `tune.listener.default-shards`.
     pub shards: Option<Shards>,
-    /// `thread`: the workers that accept from it.
+    /// `thread`: the workers that accept from the socket.
     pub workers: Vec<usize>,
     /// `severity-output`.
     pub severity_output: SeverityOutput,
@@ -164,7 +163,7 @@ pub struct Bind {
 }
 
 impl Bind {
-    /// Whether a connection starts with a header from a proxy in front of us, or with a TLS handshake.
+    /// Whether a connection starts with a header from a proxy in front of Weir, or with a TLS handshake.
     pub fn begins_with_a_handshake(&self) -> bool {
         self.accept_proxy || self.netscaler_magic.is_some() || self.tls.is_some()
     }
@@ -173,12 +172,12 @@ impl Bind {
 /// `severity-output` of a runtime socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SeverityOutput {
-    /// Not shown.
+    /// The severity is not shown.
     #[default]
     None,
-    /// As a number.
+    /// The severity is shown as a number.
     Number,
-    /// As a word.
+    /// The severity is shown as a word.
     String,
 }
 

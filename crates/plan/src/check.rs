@@ -1,7 +1,7 @@
 //! Health checks, resolved (configuration manual, 4.2 `option httpchk` … `tcp-check`, 5.2 `check`, 12.9): expressions are compiled,
-//! comments are attached to their steps, implied settings are explicit.
+//! comments are attached to their steps, and implied settings are explicit.
 //!
-//! Created by `config`, performed by `health`.
+//! `config` creates them, and `health` performs them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -12,30 +12,30 @@ use sample::format::Format;
 use sample::regex::Regex;
 use sample::vars::{SetConditions, Var};
 
-/// The health checks of one server: their schedule and content. Their address is part of the server's state, which the runtime
-/// socket changes.
+/// The health checks of one server: their schedule and content. Their address is part of the server's state, because the runtime
+/// socket changes it.
 #[derive(Debug, Clone)]
 pub struct CheckSettings {
     /// `inter`: the interval while the server is in a stable up state.
     pub inter: Duration,
-    /// `fastinter`: the interval while its state is changing; `None` for `inter`.
+    /// `fastinter`: the interval while the server's state is changing; `None` for `inter`.
     pub fastinter: Option<Duration>,
-    /// `downinter`: the interval while it is down; `None` for `inter`.
+    /// `downinter`: the interval while the server is down; `None` for `inter`.
     pub downinter: Option<Duration>,
     /// `rise`.
     pub rise: u32,
     /// `fall`.
     pub fall: u32,
-    /// `check-send-proxy`, or the server's own `send-proxy` if checks use the same address as requests.
+    /// `check-send-proxy`, or the server's `send-proxy` if checks use the same address as requests.
     pub send_proxy: bool,
     /// Whether a version 2 header has both addresses, as for a client's connection (`pp2-never-send-local`).
     pub never_local: bool,
     /// `check-via-socks4`: the proxy set by `socks4`.
     pub socks4: Option<SocketAddr>,
-    /// `check-reuse-pool`: the name under which idle connections are shared with requests (`check-pool-conn-name`), empty for none.
+    /// `check-reuse-pool`: the name under which idle connections are shared with requests (`check-pool-conn-name`); empty for none.
     /// `None` if each check opens its own connection.
     pub reuse: Option<Box<str>>,
-    /// `check-proto`, or the server's own `proto`: the default protocol of its steps.
+    /// `check-proto`, or the server's `proto`: the default protocol of the steps.
     pub protocol: Option<Protocol>,
     /// `timeout check`; `None` if only `inter` applies.
     pub timeout: Option<Duration>,
@@ -60,7 +60,7 @@ pub enum Protocol {
     Http2,
     /// `fcgi`: HTTP over FastCGI.
     FastCgi,
-    /// `spop`: the agents' protocol, only in `option spop-check`.
+    /// `spop`: the protocol of SPOE agents, only in `option spop-check`.
     Spop,
 }
 
@@ -74,26 +74,26 @@ impl Protocol {
         ("none", Self::Bytes),
     ];
 
-    /// Whether it carries HTTP messages.
+    /// Whether the protocol carries HTTP messages.
     #[must_use]
     pub fn is_http(self) -> bool {
         matches!(self, Self::Http1 | Self::Http2 | Self::FastCgi)
     }
 }
 
-/// `init-state`: a server's state before its first check, and the number of checks that change it.
+/// `init-state`: a server's state before its first check, and how many checks change it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum InitState {
-    /// Not set: as `Up`, but without effect after maintenance.
+    /// Not set: like `Up`, but without effect after maintenance.
     #[default]
     None,
-    /// Up; `fall` failures take it down.
+    /// Up. `fall` failures take the server down.
     FullyUp,
-    /// Up; the first failure takes it down.
+    /// Up. The first failure takes the server down.
     Up,
-    /// Down; the first success takes it up.
+    /// Down. The first success takes the server up.
     Down,
-    /// Down; `rise` successes take it up.
+    /// Down. `rise` successes take the server up.
     FullyDown,
 }
 
@@ -114,13 +114,13 @@ pub struct AgentSettings {
 pub enum CheckKind {
     /// A script.
     Script(CheckScript),
-    /// `option external-check`: a program decides.
+    /// `option external-check`: a program decides about the server.
     External {
         /// `external-check command`.
         command: Box<str>,
-        /// `external-check path`: its `PATH`.
+        /// `external-check path`: the program's `PATH`.
         path: Option<Box<str>>,
-        /// Whether it inherits this process's environment (`external-check preserve-env` in global).
+        /// Whether the program inherits the environment of this process (`external-check preserve-env` in global).
         preserve_env: bool,
     },
 }
@@ -128,20 +128,20 @@ pub enum CheckKind {
 /// The kind of a script, which determines how results are reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
-    /// No option: a connection is enough.
+    /// No option: establishing a connection is sufficient.
     Connect,
     /// `option tcp-check`.
     Tcp,
     /// `option httpchk`.
     Http,
-    /// `option redis-check` and so on.
+    /// `option redis-check` and similar options.
     Protocol,
 }
 
 /// A conversation, step by step. The first step with I/O is a [`CheckAction::Connect`].
 #[derive(Debug)]
 pub struct CheckScript {
-    /// Its kind.
+    /// The kind of the script.
     pub family: Family,
     /// The steps in order.
     pub steps: Vec<CheckStep>,
@@ -154,13 +154,13 @@ pub struct CheckScript {
 }
 
 impl CheckScript {
-    /// Whether it is a gRPC health check.
+    /// Whether the script is a gRPC health check.
     #[must_use]
     pub fn is_grpc(&self) -> bool {
         self.expects(|what| matches!(what, Matcher::GrpcServing))
     }
 
-    /// Whether it is from `option spop-check`.
+    /// Whether the script is that of `option spop-check`.
     #[must_use]
     pub fn is_spop(&self) -> bool {
         self.expects(|what| matches!(what, Matcher::SpopHello))
@@ -177,9 +177,9 @@ impl CheckScript {
 /// A step of a script.
 #[derive(Debug)]
 pub struct CheckStep {
-    /// Its number in messages: from 1, by its position among the lines; 0 for an implied connection.
+    /// The number of the step in messages: its position among the lines, starting at 1; 0 for an implied connection.
     pub number: u32,
-    /// `comment`, its own or from an earlier line.
+    /// `comment`, of this step or of an earlier line.
     pub comment: Option<Box<str>>,
     /// The action.
     pub action: CheckAction,
@@ -214,19 +214,19 @@ pub enum ValueSource {
 /// `connect`.
 #[derive(Debug, Default)]
 pub struct Connect {
-    /// Whether it is implied.
+    /// Whether the step is implied.
     pub implied: bool,
     /// `default`: uses the options of the server line (`check-send-proxy`, `check-via-socks4`).
     pub default: bool,
     /// `port`.
     pub port: Option<Port>,
-    /// `addr`, with its port if it has one.
+    /// `addr`, and the port if specified.
     pub address: Option<(IpAddr, Option<u16>)>,
     /// `send-proxy`.
     pub send_proxy: bool,
     /// `via-socks4`.
     pub via_socks4: bool,
-    /// `linger`: close the connection normally instead of with a reset.
+    /// `linger`: whether to close the connection normally instead of with a reset.
     pub linger: bool,
     /// `proto`.
     pub protocol: Option<Protocol>,
@@ -239,7 +239,7 @@ pub struct Connect {
 }
 
 impl Connect {
-    /// Whether the connection is like those of requests: no option other than `default` is set.
+    /// Whether the connection is like those of requests, because no option other than `default` is set.
     #[must_use]
     pub fn is_usual(&self) -> bool {
         let Self { port, address, send_proxy, via_socks4, linger, protocol, secure, name, alpn, .. } = self;
@@ -253,7 +253,7 @@ impl Connect {
 pub enum Port {
     /// A fixed port.
     Fixed(u16),
-    /// The result of an expression; nothing or 0 for the default.
+    /// The result of an expression. Without a result, or with 0, the default is used.
     Expression(Expression),
 }
 
@@ -286,7 +286,7 @@ pub struct CheckRequest {
     pub uri: CheckText,
     /// `ver`.
     pub version: Box<str>,
-    /// `hdr`: empty values are left out.
+    /// `hdr`: the headers. Those with empty values are omitted.
     pub headers: Vec<(Box<str>, Format)>,
     /// `body`, `body-lf`.
     pub body: CheckText,
@@ -299,7 +299,7 @@ pub struct Expect {
     pub what: Matcher,
     /// `!`.
     pub negate: bool,
-    /// `min-recv`: how many bytes must have arrived before a mismatch is final.
+    /// `min-recv`: the number of bytes that must have arrived before a mismatch is final.
     pub min_recv: Option<usize>,
     /// `ok-status`, by its name in the statistics.
     pub ok_status: Option<&'static str>,
@@ -322,7 +322,7 @@ pub enum Matcher {
     Bytes(Box<[u8]>, Spelling),
     /// `rstring`, matched against the bytes.
     Regex(Regex),
-    /// `rbinary`, matched against their hexadecimal digits.
+    /// `rbinary`, matched against the hexadecimal digits of the data.
     HexRegex(Regex),
     /// `string-lf`.
     Format(Format),
@@ -340,7 +340,7 @@ pub enum Matcher {
     BodyRegex(Regex),
     /// `string-lf` in HTTP.
     BodyFormat(Format),
-    /// MySQL's greeting, or its answer to a login.
+    /// MySQL's greeting, or the answer to a login.
     Mysql {
         /// Whether the greeting precedes the answer.
         after_greeting: bool,
@@ -365,9 +365,9 @@ pub enum Spelling {
 /// `hdr` and `fhdr`: a header with a matching name, and optionally a matching value.
 #[derive(Debug)]
 pub struct HeaderMatcher {
-    /// Its name, compared case-insensitively.
+    /// The name, compared case-insensitively.
     pub name: Pattern,
-    /// Its value; `None` for any.
+    /// The value; `None` for any.
     pub value: Option<Pattern>,
     /// `fhdr`: whole lines instead of comma-separated values.
     pub full: bool,

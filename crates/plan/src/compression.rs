@@ -7,9 +7,9 @@ use crate::filter::FilterPlaces;
 /// The settings of a proxy with a compression filter.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Compression {
-    /// The settings for requests, if these are compressed: with at most one algorithm.
+    /// The settings for requests, if requests are compressed: at most one algorithm.
     pub request: Option<CompressionSide>,
-    /// The settings for responses, if these are compressed: the algorithms, best first.
+    /// The settings for responses, if responses are compressed: the algorithms, best first.
     pub response: Option<CompressionSide>,
     /// The position of compression among the proxy's filters, for each direction.
     pub places: FilterPlaces,
@@ -28,7 +28,7 @@ pub struct CompressionSide {
     pub min_size: u64,
 }
 
-/// The process limits for compression (`maxcomprate` and so on).
+/// The process limits for compression (`maxcomprate` and similar keywords).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompressionLimits {
     /// `maxcomprate`, in bytes per second; 0 for none.

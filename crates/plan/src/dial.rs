@@ -1,7 +1,8 @@
 //! Socket options for a connection to a server, derived from its `server` line and `global`.
 //!
-//! A pure conversion, shared by requests, health checks, agents and log forwarding: they start from [`to_server`], set the options
-//! that depend on the request (the client's address, marks set by rules, delayed acknowledgements), then connect through `net`.
+//! This is a pure conversion, which requests, health checks, agents and log forwarding share. They start with [`to_server`], set
+//! the options that depend on the request (the client's address, marks set by rules, delayed acknowledgements), and then connect
+//! through `net`.
 
 use std::net::SocketAddr;
 
@@ -28,8 +29,8 @@ impl From<&Tune> for Buffers {
     }
 }
 
-/// Returns the server's current address as a target; `None` while its name is not resolved, and for a reverse server, with
-/// connections opened by its clients.
+/// Returns the server's current address as a target. `None` if its name is not resolved, and for a reverse server, to which clients
+/// open the connections.
 pub fn target(address: &ServerAddress) -> Option<Target> {
     Some(match address {
         ServerAddress::Ip(address) => Target::Ip(*address),
@@ -39,7 +40,7 @@ pub fn target(address: &ServerAddress) -> Option<Target> {
     })
 }
 
-/// Returns the options of a socket to this server.
+/// Returns the socket options for a connection to this server.
 pub fn to_server<'a>(server: &'a ServerSettings, buffers: Buffers, target: &Target) -> Dial<'a> {
     let source = server.source.as_ref();
     Dial {
@@ -59,8 +60,8 @@ pub fn to_server<'a>(server: &'a ServerSettings, buffers: Buffers, target: &Targ
     }
 }
 
-/// Returns the source address, if it is fixed by the `server` line: that of `usesrc`, otherwise that of `source`. The caller
-/// handles a `usesrc` address taken from the client.
+/// Returns the source address, if the `server` line fixes it: that of `usesrc`, otherwise that of `source`. The caller handles a
+/// `usesrc` address that is taken from the client.
 pub fn own_address(source: &SourceAddress, target: &Target) -> Option<SocketAddr> {
     let Target::Ip(target) = target else { return None };
     if let UseSource::Fixed(address) = source.transparent {

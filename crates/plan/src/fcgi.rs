@@ -13,7 +13,7 @@ pub const SOFTWARE: &str = concat!("HAProxy 3.5.0-weir", env!("CARGO_PKG_VERSION
 /// An `fcgi-app` section.
 #[derive(Debug)]
 pub struct App {
-    /// Its name.
+    /// The name of the application.
     pub name: Box<str>,
     /// `docroot`: the directory of the scripts on the application's machine.
     pub docroot: Box<str>,
@@ -23,20 +23,20 @@ pub struct App {
     pub path_info: Option<Regex>,
     /// `log-stderr`: the loggers for the application's error output.
     pub loggers: Vec<Logger>,
-    /// `option keep-conn`: whether connections outlive requests.
+    /// `option keep-conn`: whether connections are kept open after a request.
     pub keeps: bool,
-    /// `option get-values`: whether the application is asked for its limits.
+    /// `option get-values`: whether to query the application for its limits.
     pub asks: bool,
-    /// `option mpxs-conns`: whether it supports several requests on one connection.
+    /// `option mpxs-conns`: whether the application supports several requests on one connection.
     pub multiplexes: bool,
-    /// `option max-reqs`: their maximum number.
+    /// `option max-reqs`: the maximum number of these requests.
     pub most: u16,
     /// `set-param` and `pass-header`, in order.
     pub rules: Vec<Rule>,
 }
 
 impl App {
-    /// Splits a target into its script and the path info.
+    /// Splits a target into the script and the path info.
     #[must_use]
     pub fn script(&self, target: &[u8]) -> Option<ScriptPath> {
         let path = http::uri::split(target).path().filter(|path| path.starts_with(b"/"))?;
@@ -65,9 +65,9 @@ impl App {
 /// A rule that sets a request's parameters.
 #[derive(Debug)]
 pub struct Rule {
-    /// The condition under which it applies.
+    /// The condition under which the rule applies.
     pub condition: Option<Condition>,
-    /// Its effect.
+    /// The effect of the rule.
     pub effect: Effect,
 }
 

@@ -15,7 +15,7 @@ pub struct TraceFilter {
     pub quiet: bool,
     /// `hexdump`: also dumps the bytes.
     pub hexdump: bool,
-    /// Its position.
+    /// The position of the filter.
     pub places: FilterPlaces,
 }
 
@@ -24,7 +24,7 @@ pub struct TraceFilter {
 pub struct ScriptFilters(pub Vec<(Arc<lua::FilterDeclared>, FilterPlaces)>);
 
 /// The position of a filter among those of its proxy, for each direction: by configuration order, or by `filter-sequence`. `None`
-/// if a sequence leaves it out, so that it does not run.
+/// if a sequence omits the filter, which then does not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FilterPlaces {
     /// For requests.
@@ -34,7 +34,7 @@ pub struct FilterPlaces {
 }
 
 impl FilterPlaces {
-    /// Returns its position in one direction.
+    /// Returns the position in one direction.
     pub fn of(self, of_response: bool) -> Option<u16> {
         if of_response { self.response } else { self.request }
     }
@@ -45,12 +45,12 @@ impl FilterPlaces {
 pub struct CachePlaces {
     /// The caches with a filter line, and their positions for responses.
     pub named: Vec<(Box<str>, Option<u16>)>,
-    /// The position of other caches; `None` if `filter-sequence` leaves them out.
+    /// The position of other caches; `None` if `filter-sequence` omits them.
     pub others: Option<u16>,
 }
 
 impl CachePlaces {
-    /// Returns the position of the cache with that name; `None` if it stores nothing for this proxy.
+    /// Returns the position of the cache with that name; `None` if the cache stores nothing for this proxy.
     pub fn of(&self, name: &str) -> Option<u16> {
         self.named.iter().find(|(own, _)| **own == *name).map_or(self.others, |(_, place)| *place)
     }

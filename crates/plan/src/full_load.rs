@@ -1,5 +1,5 @@
 //! The default for a backend's full load (manual, 4.2 `fullconn`): a tenth of the connection limits of all frontends that may
-//! choose it. Called at startup, when the process's limit is known.
+//! choose the backend. Called at startup, when the limit of the process is known.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -7,7 +7,7 @@ use crate::Plan;
 use crate::proxy::{BackendTarget, Proxy};
 
 impl Plan {
-    /// Sets the full load of every backend; `max_connections` is the limit for frontends without their own.
+    /// Sets the full load of every backend. `max_connections` is the limit for frontends without their own.
     pub fn settle_full_loads(&self, max_connections: u32) {
         let mut arrivals = vec![0u64; self.proxies.len()];
         for proxy in self.proxies.iter().filter(|proxy| proxy.state.is_frontend && !proxy.disabled) {
@@ -29,7 +29,7 @@ impl Plan {
     }
 }
 
-/// Returns the backends named by a frontend, each once; names computed at run time are not known.
+/// Returns the backends that a frontend names, each once. Names computed at run time are not known.
 fn targets(frontend: &Proxy) -> Vec<usize> {
     let mut found: Vec<usize> = frontend.default_backend.into_iter().collect();
     for rule in &frontend.use_backends {

@@ -19,7 +19,7 @@ use crate::resolvers::AcceptFamily;
 pub enum Chroot {
     /// A given directory.
     Directory(PathBuf),
-    /// `auto`: an empty, unnamed one.
+    /// `auto`: an empty directory without a name.
     Auto,
 }
 
@@ -53,9 +53,9 @@ pub struct Global {
     pub zero_warning: bool,
     /// The configuration of threads and CPUs.
     pub wishes: Wishes,
-    /// The resulting placement of workers on this machine.
+    /// The resulting placement of the workers on this machine.
     pub placement: Placement,
-    /// `maxconn`; `None` to derive it from the descriptor limit.
+    /// `maxconn`; `None` to derive the limit from the descriptor limit.
     pub maxconn: Option<u32>,
     /// `maxconnrate`; 0 for none.
     pub max_connection_rate: u32,
@@ -63,7 +63,7 @@ pub struct Global {
     pub max_session_rate: u32,
     /// `maxsslrate`; 0 for none.
     pub max_tls_rate: u32,
-    /// `maxcomprate` and so on.
+    /// `maxcomprate` and similar keywords.
     pub compression: CompressionLimits,
     /// `maxsslconn`; 0 for none.
     pub max_tls_connections: u32,
@@ -79,17 +79,17 @@ pub struct Global {
     pub chroot: Option<Chroot>,
     /// `warn-blocked-traffic-after`: warn when a task blocks its worker for longer than this; `None` for 100 ms.
     pub blocked_traffic: Option<Duration>,
-    /// `setcap`: root's capabilities that another user keeps.
+    /// `setcap`: the capabilities of root that the process keeps as another user.
     pub capabilities: Vec<Capability>,
     /// `pidfile`, or `-p`.
     pub pidfile: Option<PathBuf>,
     /// `log`.
     pub loggers: Vec<Logger>,
-    /// `log-tag`; `haproxy` when not set.
+    /// `log-tag`; `haproxy` if not set.
     pub log_tag: Option<Box<str>>,
-    /// `log-send-hostname`: `Some("")` for the host name.
+    /// `log-send-hostname`; `Some("")` for the host name.
     pub log_send_hostname: Option<Box<str>>,
-    /// `stats socket`: the runtime sockets; level and mode are in the bind.
+    /// `stats socket`: the runtime sockets. Level and mode are in the bind.
     pub stats_sockets: Vec<Bind>,
     /// `stats timeout`.
     pub stats_timeout: Duration,
@@ -121,7 +121,7 @@ pub struct Global {
     pub external_check: bool,
     /// `external-check preserve-env`.
     pub external_check_environment: bool,
-    /// `insecure-setuid-wanted`: programs may gain privileges by their files' modes.
+    /// `insecure-setuid-wanted`: whether programs may gain privileges through the modes of their files.
     pub insecure_setuid_wanted: bool,
     /// `insecure-fork-wanted`.
     pub insecure_fork_wanted: bool,
@@ -149,7 +149,7 @@ pub struct Global {
     pub shm_stats_objects: Option<u32>,
     /// `unix-bind`.
     pub unix_bind: UnixBind,
-    /// `h1-case-adjust`: lower-case name, and its spelling.
+    /// `h1-case-adjust`: the lower-case name and the name to send.
     pub h1_case_adjust: Vec<(Box<str>, Box<str>)>,
     /// `h1-do-not-close-on-insecure-transfer-encoding`.
     pub h1_keep_insecure: bool,
@@ -197,9 +197,9 @@ pub enum DefaultPath {
     /// Relative to the working directory.
     #[default]
     Current,
-    /// Relative to the file's own directory.
+    /// Relative to the directory of the file.
     Config,
-    /// Relative to the directory above the file's own.
+    /// Relative to the directory above that of the file.
     Parent,
     /// Relative to this directory.
     Origin(PathBuf),
@@ -221,7 +221,7 @@ pub struct UnixBind {
 /// Settings of the process's HTTP client (`httpclient.…`).
 #[derive(Debug, Clone)]
 pub struct HttpClient {
-    /// The resolvers section for names; `None` if names cannot be resolved.
+    /// The `resolvers` section for names; `None` if names cannot be resolved.
     pub resolvers: Option<Arc<state::resolvers::ResolversSection>>,
     /// `httpclient.resolvers.prefer`.
     pub prefer: Option<Family>,
@@ -229,7 +229,8 @@ pub struct HttpClient {
     pub retries: u32,
     /// `httpclient.timeout.connect`.
     pub connect_timeout: Duration,
-    /// The TLS settings, created if needed (the system has many CA certificates); `None` if that is not possible.
+    /// The TLS settings, which are created when needed, because the system has many CA certificates. `None` if this is not
+    /// possible.
     pub connector: Option<Arc<tls::Connector>>,
     /// `httpclient.ssl.verify`.
     pub verifies: bool,
@@ -248,7 +249,7 @@ impl Default for HttpClient {
     }
 }
 
-/// `tune.listener.multi-queue`: the choice of the worker that gets a connection.
+/// `tune.listener.multi-queue`: how the worker for a connection is chosen.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum MultiQueue {
     /// The less loaded of two random workers.
@@ -256,7 +257,7 @@ pub enum MultiQueue {
     On,
     /// Round robin.
     Fair,
-    /// The worker that accepted it.
+    /// The worker that accepted the connection.
     Off,
 }
 
@@ -336,7 +337,7 @@ pub struct Glitches {
     pub client: u32,
     /// How many glitches by a server end a connection to it, 0 for no limit.
     pub server: u32,
-    /// The CPU usage of the thread from which this applies, in percent.
+    /// The CPU usage of the thread at which this applies, in percent.
     pub cpu_usage: u8,
 }
 
@@ -419,7 +420,7 @@ impl Default for Http2 {
 }
 
 impl Tune {
-    /// Returns the HTTP/2 settings for one side; `relaxed` corresponds to `option accept-unsafe-violations-in-http-…`,
+    /// Returns the HTTP/2 settings for one side. `relaxed` corresponds to `option accept-unsafe-violations-in-http-…`, and
     /// `connect_protocol` enables upgrades.
     #[must_use]
     pub fn multiplexing(&self, side: &Http2Side, relaxed: bool, connect_protocol: bool) -> h2::Config {

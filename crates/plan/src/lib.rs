@@ -1,8 +1,8 @@
-//! The resolved plan: immutable, shared by all workers, and the only form of the configuration used by the data path.
+//! The resolved plan: immutable, shared by all workers, and the only form of the configuration that the data path uses.
 //!
-//! Names are resolved to indexes or shared objects, expressions are compiled. The configuration's words, their positions, and
-//! messages about them are not here: `config` creates a plan from text, at startup, at reload and for servers and backends added at
-//! run time. Read by `proxy`, `health`, `resolvers` and the binary.
+//! Names are resolved to indexes or shared objects, and expressions are compiled. The plan does not contain the words of the
+//! configuration, their positions, or messages about them: `config` creates a plan from text, at startup, at reload and for servers
+//! and backends added at run time. Read by `proxy`, `health`, `resolvers` and the binary.
 
 #![forbid(unsafe_code)]
 
@@ -46,9 +46,9 @@ pub use servers::Servers;
 pub struct Plan {
     /// The `global` section.
     pub global: Global,
-    /// All proxies, in configuration order, followed by backends added at run time, indexed by [`ProxyIndex`].
+    /// All proxies, in configuration order and indexed by [`ProxyIndex`]. Backends added at run time follow.
     pub proxies: Grown<Arc<Proxy>>,
-    /// `resolvers` sections, in order; `default` exists even if it is not configured, provided the system has name servers.
+    /// `resolvers` sections, in order. `default` exists even if it is not configured, provided that the system has name servers.
     pub resolvers: Vec<Arc<Resolvers>>,
     /// `mailers` sections, in order.
     pub mailers: Vec<Arc<mail::Mailers>>,
@@ -58,7 +58,7 @@ pub struct Plan {
     pub backends: Backends,
     /// The templates for backends added at run time.
     pub kept: RuntimeDefaults,
-    /// The configuration text it was created from, to determine the changes in a new one.
+    /// The configuration text from which the plan was created, to determine the changes in a new plan.
     pub source: Vec<source_text::SourceSection>,
     /// The files read, in order, for `show info` and messages.
     pub files: Vec<String>,
@@ -74,7 +74,7 @@ pub struct Plan {
     pub tables: Vec<Arc<state::table::Table>>,
     /// The stores of `cache` sections.
     pub caches: Vec<Arc<cache::Store>>,
-    /// Whether any of them refreshes stale responses in the background.
+    /// Whether a cache refreshes stale responses in the background.
     pub revalidates: bool,
     /// The TLS files and their users, for the runtime socket.
     pub tls: Arc<tls::files::Files>,
@@ -84,9 +84,9 @@ pub struct Plan {
     pub traces: Vec<runtime::trace::command::TraceCommand>,
     /// All rings, for the runtime socket (`show events`).
     pub rings: Vec<Arc<state::Ring>>,
-    /// The servers that rings are sent to.
+    /// The servers to which rings are sent.
     pub ring_servers: Vec<ring::RingServer>,
-    /// The environment after all `setenv` lines and so on, for `show env`.
+    /// The environment after all `setenv` lines and similar keywords, for `show env`.
     pub environment: Vec<(String, String)>,
 }
 
@@ -95,7 +95,7 @@ pub struct Plan {
 pub struct RuntimeDefaults {
     /// The named `defaults` sections, in order.
     pub defaults: Vec<DefaultsSection>,
-    /// Those sections and the sections they refer to, as text.
+    /// The `defaults` sections and the sections to which they refer, as text.
     pub text: Box<str>,
     /// The `healthcheck` sections, as text, for added servers.
     pub healthchecks: Box<str>,
@@ -104,9 +104,9 @@ pub struct RuntimeDefaults {
 /// A named `defaults` section.
 #[derive(Debug)]
 pub struct DefaultsSection {
-    /// Its name.
+    /// The name of the section.
     pub name: Box<str>,
-    /// Whether it sets a `mode`, or inherits one through `from`.
+    /// Whether the section sets a `mode`, or inherits one through `from`.
     pub has_mode: bool,
 }
 

@@ -33,7 +33,7 @@ pub enum LogTarget {
     Address(LogAddress),
     /// `ring@name`, or the ring for a server reached over a stream (`tcp@…`).
     Ring(Arc<Ring>),
-    /// `backend@name`: to one of its servers.
+    /// `backend@name`: one of the servers of this backend.
     Backend(ProxyIndex),
 }
 
@@ -49,7 +49,7 @@ pub enum LogFormat {
     Timed,
     Iso,
     Raw,
-    /// The format of the received message: for a `log` line of a `log-forward` section without a format.
+    /// The format of the received message. For a `log` line without a format in a `log-forward` section.
     AsReceived,
 }
 
@@ -59,12 +59,12 @@ pub struct Sample {
     /// The selected positions within each [`size`](Self::size) lines, from 1.
     ranges: Vec<(u32, u32)>,
     size: u32,
-    /// Number of lines so far. Written by each worker with a line for this logger, since the count is process-wide.
+    /// The number of lines so far. Each worker that sends a line to this logger writes it, because the count is process-wide.
     seen: AtomicU64,
 }
 
 impl Sample {
-    /// Creates a sample that has seen no line. `size` is not 0.
+    /// Creates a sample that has not counted any lines. `size` must not be 0.
     pub fn new(ranges: Vec<(u32, u32)>, size: u32) -> Self {
         Self { ranges, size, seen: AtomicU64::new(0) }
     }
@@ -83,13 +83,13 @@ pub struct Logger {
     pub target: LogTarget,
     /// `len`: maximum line size, in bytes; for a ring, at most its `maxlen`.
     pub max_length: usize,
-    /// The header format; for a named ring, that of its section.
+    /// The header format. For a named ring, that of the ring's section.
     pub format: LogFormat,
     /// 0 (kern) to 23 (local7).
     pub facility: u8,
     /// The least important level to send, 0 (emerg) to 7 (debug).
     pub max_level: u8,
-    /// More important levels are sent as this one.
+    /// Lines of more important levels are sent with this level.
     pub min_level: u8,
     /// `sample <ranges>:<size>`.
     pub sample: Option<Arc<Sample>>,
@@ -98,7 +98,7 @@ pub struct Logger {
 }
 
 impl Logger {
-    /// Returns a copy for a proxy that inherits it, with its own sample count.
+    /// Returns a copy for a proxy that inherits the logger. The copy has its own sample count.
     pub fn inherited(&self) -> Self {
         let anew = |sample: &Arc<Sample>| Arc::new(Sample::new(sample.ranges.clone(), sample.size));
         Self { sample: self.sample.as_ref().map(anew), ..self.clone() }
@@ -137,7 +137,7 @@ impl LogSteps {
         Self(steps.into_iter().fold(Self::GIVEN, |bits, origin| bits | Self::bit(origin)))
     }
 
-    /// Whether there was such a line: it overrides `option logasap`.
+    /// Whether there was a `log-steps` line, which overrides `option logasap`.
     pub fn is_given(self) -> bool {
         self.0 & Self::GIVEN != 0
     }
@@ -150,7 +150,7 @@ impl LogSteps {
 }
 
 impl Default for LogSteps {
-    /// One line, at the end.
+    /// The default is one line at the end.
     fn default() -> Self {
         Self(Self::bit(LogOrigin::Close))
     }
@@ -169,9 +169,9 @@ pub enum LogProto {
 /// How a log backend's server receives lines.
 #[derive(Debug, Clone)]
 pub enum LogServer {
-    /// One datagram each (`udp@`, `uxdg@`).
+    /// One datagram per message (`udp@`, `uxdg@`).
     Datagram,
-    /// Over a stream, from this ring.
+    /// Over a stream, with the messages of this ring.
     Ring(Arc<Ring>),
 }
 
@@ -191,9 +191,9 @@ pub struct LogForward {
 /// A datagram socket.
 #[derive(Debug, Clone)]
 pub struct DatagramBind {
-    /// Its address, with [`Transport::Datagram`](crate::bind::Transport::Datagram).
+    /// The address, with [`Transport::Datagram`](crate::bind::Transport::Datagram).
     pub address: BindAddress,
-    /// The file and line of its configuration, such as `haproxy.cfg:8`.
+    /// The file and line in the configuration, such as `haproxy.cfg:8`.
     pub place: Box<str>,
     /// `interface`.
     pub interface: Option<Box<str>>,
@@ -201,7 +201,7 @@ pub struct DatagramBind {
     pub namespace: Option<Box<str>>,
     /// `transparent`.
     pub transparent: bool,
-    /// The workers that process its datagrams. One of them reads the socket.
+    /// The workers that process the datagrams. One of them reads the socket.
     pub workers: Vec<usize>,
 }
 
@@ -210,11 +210,11 @@ pub struct DatagramBind {
 pub enum HostStrategy {
     /// The sender.
     Replace,
-    /// The message's own, or the sender.
+    /// The host in the message, or else the sender.
     #[default]
     Fill,
-    /// The message's own.
+    /// The host in the message.
     Keep,
-    /// The message's own and the sender.
+    /// The host in the message, followed by the sender.
     Append,
 }

@@ -7,7 +7,7 @@ use mail::Mailer;
 /// A `mailers` section.
 #[derive(Debug, Default)]
 pub struct Mailers {
-    /// Its name.
+    /// The name of the section.
     pub name: Box<str>,
     /// The mail servers, each of which gets every email.
     pub mailers: Box<[Mailer]>,
@@ -22,7 +22,7 @@ pub struct EmailAlert {
     pub from: Box<str>,
     /// The recipient.
     pub to: Box<str>,
-    /// The name in the greeting of mail servers; `None` for the host name.
+    /// The name to use in the greeting; `None` for the host name.
     pub hello: Option<Box<str>>,
     /// The least severe syslog level to report.
     pub level: u8,

@@ -1,5 +1,5 @@
-//! `peers` sections (manual, 11.2): the peers that share stick tables. The section works like a proxy: its `bind` line is a
-//! frontend's, its peers are servers. Read by the binary, which starts the tasks of each section.
+//! `peers` sections (manual, 11.2): the peers that share stick tables. A section works like a proxy: its `bind` line is that of a
+//! frontend, and its peers are servers. Read by the binary, which starts the tasks of each section.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub struct Peers {
     pub peers: Box<[Peer]>,
     /// The index of this process.
     pub local: usize,
-    /// The number of shards into which keys are divided; 0 if every peer gets all (`shards`).
+    /// The number of shards into which keys are divided; 0 if every peer gets all keys (`shards`).
     pub shards: u32,
     /// The shared tables.
     pub tables: Box<[SharedTable]>,
@@ -25,11 +25,11 @@ pub struct Peers {
 /// A peer.
 #[derive(Debug)]
 pub struct Peer {
-    /// Its name.
+    /// The name of the peer.
     pub name: Box<str>,
-    /// The shard of keys that it gets (`shard`); 0 for all.
+    /// The shard of keys that the peer gets (`shard`); 0 for all keys.
     pub shard: u32,
-    /// Its address; for this process, that of its successor. `None` if nothing listens.
+    /// The address of the peer. For this process, it is the address of its successor. `None` without a listener.
     pub server: Option<Arc<ServerSettings>>,
 }
 
@@ -38,6 +38,6 @@ pub struct Peer {
 pub struct SharedTable {
     /// The table.
     pub table: Arc<Table>,
-    /// Its name in the peers' protocol.
+    /// The name of the table in the peers' protocol.
     pub name: Box<str>,
 }

@@ -29,9 +29,9 @@ use crate::spoe::{Sending, SpoeEngine};
 /// One proxy.
 #[derive(Debug)]
 pub struct Proxy {
-    /// Its index in the plan.
+    /// The index of the proxy in the plan.
     pub index: ProxyIndex,
-    /// Its current state: counters, servers, queue.
+    /// The current state of the proxy: counters, servers, queue.
     pub state: Arc<state::Proxy>,
     /// `mode`.
     pub mode: Mode,
@@ -41,20 +41,20 @@ pub struct Proxy {
     pub timeouts: Timeouts,
     /// `disabled`.
     pub disabled: bool,
-    /// The first line of its section, if it was added at run time: for writing a configuration.
+    /// The first line of the section, if the proxy was added at run time. Used to write a configuration.
     pub added: Option<Box<str>>,
     /// `description`.
     pub description: Option<Box<str>>,
 
     /// `bind`, one entry per socket.
     pub binds: Vec<Bind>,
-    /// `backlog`; 0 for the frontend's maxconn.
+    /// `backlog`; 0 uses the frontend's `maxconn`.
     pub backlog: u32,
     /// `use_backend`, in order.
     pub use_backends: Vec<UseBackend>,
     /// `force-be-switch`: conditions under which disabled or unpublished backends may be chosen.
     pub force_be_switch: Vec<Condition>,
-    /// `default_backend`; a `listen` without one uses itself.
+    /// `default_backend`. A `listen` section without one uses itself.
     pub default_backend: Option<ProxyIndex>,
     /// `persist rdp-cookie`: the name of the cookie with the client's previous server.
     pub rdp_persistence: Option<Box<str>>,
@@ -73,11 +73,11 @@ pub struct Proxy {
     /// `unique-id-header`.
     pub unique_id_header: Option<Box<str>>,
 
-    /// `log`, after inheritance (`log global` is replaced by global's loggers).
+    /// `log`, after inheritance (`log global` was replaced by the global loggers).
     pub loggers: Vec<Logger>,
-    /// `log-tag`, the proxy's own or global's.
+    /// `log-tag` of the proxy, otherwise that of `global`.
     pub log_tag: Box<str>,
-    /// Emails about its servers.
+    /// The settings for emails about the proxy's servers.
     pub email_alert: Option<EmailAlert>,
     /// The log format: from `log-format`, `option httplog|tcplog|httpslog`, or the default.
     pub log_format: Option<Format>,
@@ -129,7 +129,7 @@ pub struct Proxy {
 
     /// `balance`, `hash-type`, `hash-balance-factor`.
     pub balance: balance::BalanceSettings,
-    /// `filter trace`, those included by `filter-sequence`, in configuration order.
+    /// `filter trace`, in configuration order. Only the filters that `filter-sequence` includes.
     pub traces: Vec<Arc<TraceFilter>>,
     /// Script filters.
     pub script_filters: Option<Box<ScriptFilters>>,
@@ -137,15 +137,15 @@ pub struct Proxy {
     pub engines: Vec<Arc<SpoeEngine>>,
     /// The SPOE message groups sent by rules (`send-spoe-group`), by number.
     pub sendings: Vec<Sending>,
-    /// `compression …`, if it has a filter that uses it.
+    /// `compression …`, if the proxy has a filter that uses it.
     pub compression: Option<Box<Compression>>,
     /// `use-fcgi-app`.
     pub fcgi: Option<Arc<App>>,
-    /// The positions of caches among its filters.
+    /// The positions of caches among the proxy's filters.
     pub cache_places: CachePlaces,
-    /// `server`, `server-template`, in order; `balance` picks indexes in it.
+    /// `server`, `server-template`, in order. `balance` chooses indexes of this list.
     pub servers: Servers,
-    /// The settings that its servers inherit, for those added at run time.
+    /// The settings that the proxy's servers inherit, for servers added at run time.
     pub lent: LentToServers,
     /// `use-server`, in order.
     pub use_servers: Vec<UseServer>,
@@ -159,7 +159,7 @@ pub struct Proxy {
     pub cookie: Option<Cookie>,
     /// `retries`.
     pub retries: u32,
-    /// `option redispatch`: 0 for never, n for every n-th retry, -n for the n-th from the last.
+    /// `option redispatch`: 0 for never, n for every n-th retry, -n for the n-th retry from the end.
     pub redispatch: i32,
     /// `retry-on`.
     pub retry_on: RetryOn,
@@ -169,25 +169,25 @@ pub struct Proxy {
     pub fullconn: u32,
     /// `max-keep-alive-queue`: −1 for no limit.
     pub max_keep_alive_queue: i32,
-    /// `source` of the backend (also copied into servers without their own).
+    /// `source` of the backend. It is also copied into servers without their own `source`.
     pub source: Option<SourceAddress>,
     /// `http-send-name-header`.
     pub send_name_header: Option<Box<str>>,
-    /// `load-server-state-from-file`: the location of an earlier process's server states.
+    /// `load-server-state-from-file`: where the server states of an earlier process are stored.
     pub server_state: StateFile,
-    /// `stats enable` and so on.
+    /// `stats enable` and similar keywords.
     pub stats: Option<Arc<StatsPage>>,
     /// `max-session-srv-conns`.
     pub max_session_server_connections: i32,
 }
 
 impl Proxy {
-    /// Whether it is an internal proxy for another kind of section: `log-forward`, `ring`, `peers`.
+    /// Whether the proxy is an internal one for another kind of section: `log-forward`, `ring`, `peers`.
     pub fn is_hidden(&self) -> bool {
         self.log_forward.is_some() || self.ring.is_some() || self.peers.is_some()
     }
 
-    /// Returns all its rules.
+    /// Returns all rule sets of the proxy.
     pub fn rule_sets(&self) -> [&RuleSet; 8] {
         [
             &self.tcp_connection,
@@ -207,12 +207,12 @@ impl Proxy {
 pub struct LentToServers {
     /// The kind of checks; `None` for a plain connection check.
     pub check_kind: Option<Arc<CheckKind>>,
-    /// The arguments of its `default-server` lines, inherited ones first.
+    /// The arguments of the `default-server` lines, inherited ones first.
     pub default_server: Vec<Box<str>>,
 }
 
 impl LentToServers {
-    /// Returns the names of its default servers as listed by `show default-server`: empty for the unnamed one.
+    /// Returns the names of the default servers as listed by `show default-server`; empty for the one without a name.
     pub fn default_names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for line in &self.default_server {
@@ -261,7 +261,7 @@ pub enum ConnectionMode {
     Close,
 }
 
-/// `option …`: the enabled ones.
+/// The enabled options (`option …`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct ProxyOptions {
@@ -339,14 +339,14 @@ pub struct UseBackend {
 pub enum BackendTarget {
     /// A fixed backend.
     Fixed(ProxyIndex),
-    /// A name computed at run time; if it does not exist, the rule is skipped.
+    /// A name that is computed at run time. If the name does not exist, the rule is skipped.
     Named(Format),
 }
 
 /// `stick …` lines, by kind, in order.
 #[derive(Debug, Default)]
 pub struct StickRules {
-    /// Those for requests.
+    /// The rules for requests.
     pub of_request: Vec<StickRule>,
     /// `stick store-response`.
     pub of_response: Vec<StickRule>,
@@ -397,7 +397,7 @@ pub struct Capture {
 /// `capture cookie`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CookieCapture {
-    /// The name, or its prefix.
+    /// The name, or a prefix of it.
     pub name: Box<str>,
     /// Whether any cookie with this prefix matches.
     pub prefix: bool,
@@ -449,9 +449,9 @@ pub struct ForwardedNode {
 /// `cookie` of a backend.
 #[derive(Debug, Clone)]
 pub struct Cookie {
-    /// Its name.
+    /// The name of the cookie.
     pub name: Box<str>,
-    /// `rewrite`, `insert`, `prefix`, or none: the cookie is only read.
+    /// `rewrite`, `insert` or `prefix`. Without any of them, the cookie is only read.
     pub operation: CookieOperation,
     /// `indirect`.
     pub indirect: bool,
@@ -473,7 +473,7 @@ pub struct Cookie {
     pub max_idle: Option<Duration>,
     /// `maxlife`.
     pub max_life: Option<Duration>,
-    /// `dynamic`: values are derived from the servers' addresses; [`state::Proxy::cookie_key`] has the current setting.
+    /// `dynamic`: values are derived from the servers' addresses. [`state::Proxy::cookie_key`] returns the current setting.
     pub dynamic: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `resolvers` sections, resolved (configuration manual, chapter 5.3), and a server line's settings for resolving its name.
+//! `resolvers` sections, resolved (configuration manual, chapter 5.3), and the settings of a `server` line for resolving its name.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,9 +11,9 @@ use base::network::Network;
 /// A `resolvers` section.
 #[derive(Debug, Clone)]
 pub struct Resolvers {
-    /// Its name and the counters of its name servers.
+    /// The name of the section and the counters of its name servers.
     pub state: Arc<state::resolvers::ResolversSection>,
-    /// Its name servers, in the same order as their counters.
+    /// The name servers, in the same order as their counters.
     pub nameservers: Vec<NameServer>,
     /// `accepted_payload_size`, in bytes.
     pub payload_size: u16,
@@ -30,11 +30,11 @@ pub struct Resolvers {
 /// How a name server is reached.
 #[derive(Debug, Clone)]
 pub struct NameServer {
-    /// Its address.
+    /// The address of the name server.
     pub address: NameServerAddress,
-    /// `tcp@`, `unix@`: queries are sent over a connection.
+    /// `tcp@`, `unix@`: whether queries are sent over a connection.
     pub stream: bool,
-    /// `ssl`: its TLS settings.
+    /// `ssl`: the TLS settings.
     pub secure: Option<Arc<tls::Connector>>,
 }
 
@@ -106,7 +106,7 @@ pub struct Resolution {
 pub struct Wishes {
     /// The family to query first, IPv6 by default.
     pub prefer: Option<Family>,
-    /// Addresses in these networks are preferred.
+    /// Preferred networks.
     pub networks: Vec<Network>,
     /// Whether two servers with the same name may have the same address.
     pub duplicates: bool,

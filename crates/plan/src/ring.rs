@@ -1,4 +1,4 @@
-//! `ring` sections: the buffers for lines, and the servers that they are sent to.
+//! `ring` sections: the buffers for lines, and the servers to which the lines are sent.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct RingServer {
     pub proto: LogProto,
     /// `timeout connect`.
     pub connect_timeout: Option<Duration>,
-    /// `timeout server`: how long it may block.
+    /// `timeout server`: how long the server may block.
     pub server_timeout: Option<Duration>,
 }
 

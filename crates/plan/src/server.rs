@@ -1,4 +1,4 @@
-//! A `server` line, resolved (configuration manual, chapter 5.2): how to reach the server, and the data sent to it.
+//! A `server` line, resolved (configuration manual, chapter 5.2): how to reach the server, and the data that is sent to it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use crate::check::{AgentSettings, CheckSettings, Connect};
 use crate::log::LogServer;
 use crate::resolvers::Resolution;
 
-/// The settings of one server. Those that change at run time are in [`state::Server`].
+/// The settings of one server. Settings that change at run time are in [`state::Server`].
 #[derive(Debug)]
 pub struct ServerSettings {
     /// The server's current state.
     pub state: Arc<state::Server>,
-    /// Its index in the backend.
+    /// The index of the server in the backend.
     pub index: usize,
     /// `cookie`: the value that identifies this server.
     pub cookie: Option<Box<str>>,
-    /// `non-stick`: requests that it serves are not stored in stick tables.
+    /// `non-stick`: requests to this server are not stored in stick tables.
     pub non_stick: bool,
     /// `redir`.
     pub redirect: Option<Box<str>>,
@@ -30,7 +30,7 @@ pub struct ServerSettings {
     pub speaks_fcgi: bool,
     /// `ws`.
     pub ws: Ws,
-    /// `rhttp@`: it is never connected to; clients provide its connections (`attach-srv`).
+    /// `rhttp@`: Weir never connects to the server; clients provide its connections (`attach-srv`).
     pub is_reverse: bool,
     /// `idle-ping`: the interval of pings on idle HTTP/2 connections.
     pub idle_ping: Option<Duration>,
@@ -38,7 +38,7 @@ pub struct ServerSettings {
     pub send_proxy: SendProxy,
     /// `source` of the server or its backend.
     pub source: Option<SourceAddress>,
-    /// `namespace`: a name, or `*` for the client's own.
+    /// `namespace`: a name, or `*` for that of the client.
     pub namespace: Option<Box<str>>,
     /// `tcp-ut`.
     pub tcp_ut: Option<Duration>,
@@ -54,7 +54,7 @@ pub struct ServerSettings {
     pub shutdown_backups_when_up: bool,
     /// `pool-max-conn`: maximum number of idle connections, -1 for no limit, 0 for none.
     pub pool_max_conn: i64,
-    /// `pool-low-conn`: the number of idle connections below which other workers' are not taken over.
+    /// `pool-low-conn`: if there are fewer idle connections than this, those of other workers are not taken over.
     pub pool_low_conn: u32,
     /// `pool-purge-delay`.
     pub pool_purge_delay: Duration,
@@ -72,7 +72,7 @@ pub struct ServerSettings {
     pub check: Option<CheckSettings>,
     /// `agent-check` and related options.
     pub agent: Option<AgentSettings>,
-    /// `track`: the backend and the server that determines this one's state.
+    /// `track`: the backend and the server that this one follows.
     pub track: Option<(Arc<state::Proxy>, Arc<state::Server>)>,
     /// `observe layer4|layer7`.
     pub observe: Observe,
@@ -88,24 +88,25 @@ pub struct ServerSettings {
     pub guid: Option<Box<str>>,
     /// `strict-maxconn`.
     pub strict_maxconn: bool,
-    /// `shard`: the shard of keys that a peer gets; 0 for all.
+    /// `shard`: the shard of keys that a peer gets; 0 for all keys.
     pub shard: u32,
-    /// `resolvers`: how its name is resolved at run time.
+    /// `resolvers`: how the server's name is resolved at run time.
     pub resolution: Option<Resolution>,
-    /// How it receives log lines, in a log backend.
+    /// How the server receives log lines, in a log backend.
     pub log: Option<LogServer>,
     /// `ssl`, `check-ssl` and related options.
     pub tls: Option<ServerTls>,
-    /// Its line, if it was added at run time: for writing a configuration.
+    /// The configuration line, if the server was added at run time. Used to write a configuration.
     pub added: Option<Box<str>>,
-    /// A hash of the settings that its connections depend on: connections with another value belong to a different server.
+    /// A hash of the settings on which the server's connections depend. Connections with a different value belong to a different
+    /// server.
     pub print: u64,
 }
 
 /// `ws`: the protocol for WebSockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ws {
-    /// The same as for other requests; with TLS HTTP/1 if both are offered.
+    /// The same protocol as for other requests. If TLS offers both HTTP/1 and HTTP/2, HTTP/1 is used.
     #[default]
     Auto,
     /// HTTP/1.
@@ -117,7 +118,7 @@ pub enum Ws {
 /// The TLS settings of a server.
 #[derive(Debug)]
 pub struct ServerTls {
-    /// The settings for requests and everything else.
+    /// The settings for requests and for all other purposes.
     pub connector: Arc<tls::Connector>,
     /// The server name to send.
     pub name: ServerName,
@@ -127,17 +128,18 @@ pub struct ServerTls {
     pub early: bool,
     /// `check-sni`.
     pub check_name: Option<Box<str>>,
-    /// The settings for `connect` steps of its check with their own protocols (`alpn`).
+    /// The settings for `connect` steps of the check with their own protocols (`alpn`).
     pub steps: Vec<StepConnector>,
-    /// The settings for upgrade requests, if these differ (`ws`).
+    /// The settings for upgrade requests, if they differ (`ws`).
     pub of_upgrades: Option<Arc<tls::Connector>>,
 }
 
-/// Protocols, preferred first, and the connector that offers them.
+/// Protocols in order of preference, and the connector that offers them.
 pub type StepConnector = (Vec<Box<[u8]>>, Arc<tls::Connector>);
 
 impl ServerTls {
-    /// Returns the TLS settings of a `connect` step in its check, and the server name to send; `None` if it does not use TLS.
+    /// Returns the TLS settings of a `connect` step in the server's check, and the server name to send. `None` if the step does not
+    /// use TLS.
     pub fn of_step<'a>(&'a self, step: &'a Connect) -> Option<(&'a tls::Connector, Option<&'a str>)> {
         let is_usual = step.default || step.implied;
         let usual = self.check.as_ref().filter(|_| is_usual);
@@ -149,7 +151,7 @@ impl ServerTls {
 }
 
 impl ServerSettings {
-    /// Returns its TLS settings, if it currently uses TLS.
+    /// Returns the server's TLS settings, if it currently uses TLS.
     #[inline]
     pub fn speaks_tls(&self) -> Option<&ServerTls> {
         self.tls.as_ref().filter(|_| self.state.is_secured())
@@ -159,9 +161,9 @@ impl ServerSettings {
 /// The server name to send (SNI).
 #[derive(Debug)]
 pub enum ServerName {
-    /// None.
+    /// No server name is sent.
     None,
-    /// The result of an expression about the request: `sni`, or its host.
+    /// The result of an expression about the request: `sni`, or by default the host.
     Expression(sample::Expression),
 }
 
@@ -219,7 +221,7 @@ pub enum SendProxy {
     },
 }
 
-/// The optional parts of a version 2 PROXY header about the client's TLS, in addition to its version and whether the client has a
+/// The optional parts about the client's TLS in a version 2 PROXY header, in addition to the version and whether the client has a
 /// certificate (`send-proxy-v2-ssl`, `proxy-v2-options`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ProxyTls {
@@ -227,9 +229,9 @@ pub struct ProxyTls {
     pub common_name: bool,
     /// `ssl-cipher`.
     pub cipher: bool,
-    /// `cert-sig`: the signature algorithm of our own certificate.
+    /// `cert-sig`: the signature algorithm of the certificate that Weir presents.
     pub signature: bool,
-    /// `cert-key`: the kind and size of our own key.
+    /// `cert-key`: the kind and size of the key of that certificate.
     pub key: bool,
 }
 
@@ -249,7 +251,7 @@ pub struct SourceAddress {
 /// `usesrc`: the source address visible to the server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum UseSource {
-    /// Our own.
+    /// The address of this machine.
     #[default]
     No,
     /// A fixed address.

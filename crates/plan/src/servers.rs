@@ -1,9 +1,9 @@
 //! The servers of a backend: those of the configuration, followed by those added at run time.
 //!
-//! A server has an index, by which balancers identify it. Configured servers keep theirs permanently, and reading them takes no
-//! lock. The index of a server that was added and removed is reused once there are no references to the old server. Code that
-//! refers to a server across a wait therefore holds the server ([`ServerAt::shared`]) and not only its index. A removed server
-//! keeps its index until then, in maintenance.
+//! A server has an index, by which balancers identify it. Configured servers keep their indexes permanently, and reading them takes
+//! no lock. The index of a server that was added and removed is reused once nothing refers to the old server. Code that refers to a
+//! server across a wait therefore holds the server ([`ServerAt::shared`]) and not only its index. Until its index is reused, a
+//! removed server is in maintenance.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, RwLock};
@@ -11,25 +11,25 @@ use std::sync::{Arc, Mutex, RwLock};
 use crate::append_list::Grown;
 use crate::server::ServerSettings;
 
-/// Written when a server is added, under the lock of [`Servers::vacant`]; workers read it once for each server on first use.
+/// Written when a server is added, under the lock of [`Servers::vacant`]. A worker reads it once for each server, on first use.
 type ServerSlot = RwLock<Option<Arc<ServerSettings>>>;
 
 /// A backend's servers, by index.
 #[derive(Debug, Default)]
 pub struct Servers {
     fixed: Vec<Arc<ServerSettings>>,
-    /// The added servers after them.
+    /// The added servers, which follow them.
     added: Grown<ServerSlot>,
-    /// Indexes of removed servers, the first removed first. Adding and removing are serialized.
+    /// Indexes of removed servers, in the order of removal. Additions and removals are serialized.
     vacant: Mutex<Vec<usize>>,
 }
 
-/// A server at its index.
+/// A server at an index.
 #[derive(Debug)]
 pub enum ServerAt<'a> {
     /// A configured server, which is permanent.
     Fixed(&'a Arc<ServerSettings>),
-    /// An added server: its index is not reused while this is held.
+    /// An added server. Its index is not reused as long as this is held.
     Added(Arc<ServerSettings>),
 }
 
@@ -61,7 +61,7 @@ impl Servers {
         self.fixed.len() + self.added.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no servers.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -95,8 +95,7 @@ impl Servers {
         (0..self.added.len()).filter_map(|at| self.get_added(at))
     }
 
-    /// Adds a server, reusing the index of a removed one without references, or appending it; sets its index. `None` if there is no
-    /// room left.
+    /// Adds a server and sets its index: that of a removed server without references, or the next one. `None` without room left.
     pub fn add(&self, mut server: ServerSettings) -> Option<Arc<ServerSettings>> {
         let mut vacant = self.vacant.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         for number in 0..vacant.len() {
@@ -115,8 +114,8 @@ impl Servers {
         place.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
 
-    /// Marks the server at `index` as removed: its index is reused once there are no references to it. Configured servers keep
-    /// theirs.
+    /// Marks the server at `index` as removed. Its index is reused once nothing refers to it. Configured servers keep their
+    /// indexes.
     pub fn remove(&self, index: usize) {
         if index >= self.fixed.len() && index < self.len() {
             self.vacant.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(index);

@@ -1,15 +1,15 @@
-//! The configuration text, section by section: kept to determine the changes in a new plan.
+//! The configuration text, section by section. It is kept to determine the changes in a new plan.
 
 /// A section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceSection {
     /// `global`, `frontend` …
     pub kind: Box<str>,
-    /// Its name; empty if it has none.
+    /// The name of the section; empty if it has none.
     pub name: Box<str>,
     /// `from`: the name of its defaults section; empty if it has none.
     pub from: Box<str>,
-    /// Its lines, in order.
+    /// The lines of the section, in order.
     pub lines: Vec<SourceLine>,
 }
 
@@ -18,12 +18,12 @@ pub struct SourceSection {
 pub struct SourceLine {
     /// The keyword: `timeout server`, `http-request` …
     pub keyword: &'static str,
-    /// The whole line with quoted words if necessary, without surrounding blanks and comments.
+    /// The whole line, with quotes where necessary, without surrounding blanks and comments.
     pub text: Box<str>,
 }
 
 impl SourceSection {
-    /// Returns its kind and name.
+    /// Returns the kind and name of the section.
     pub fn title(&self) -> String {
         let blank = if self.name.is_empty() { "" } else { " " };
         format!("{}{blank}{}", self.kind, self.name)

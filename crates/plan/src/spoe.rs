@@ -1,4 +1,4 @@
-//! Engines that ask agents about streams (HAProxy's doc/SPOE.txt): one for each `filter spoe`.
+//! Engines that query agents about streams (HAProxy's doc/SPOE.txt): one for each `filter spoe`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub enum MessageEvent {
 }
 
 impl MessageEvent {
-    /// All of them.
+    /// All events.
     pub const ALL: [Self; 8] = [
         Self::ClientSession,
         Self::FrontendTcpRequest,
@@ -45,7 +45,7 @@ impl MessageEvent {
         Self::HttpResponse,
     ];
 
-    /// Returns its name in the configuration.
+    /// Returns the name of the event in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::ClientSession => "on-client-session",
@@ -59,7 +59,7 @@ impl MessageEvent {
         }
     }
 
-    /// Whether it concerns the response.
+    /// Whether the event concerns the response.
     pub fn is_of_response(self) -> bool {
         matches!(self, Self::ServerSession | Self::TcpResponse | Self::HttpResponse)
     }
@@ -68,9 +68,9 @@ impl MessageEvent {
 /// An engine: the queries of one `filter spoe`.
 #[derive(Debug)]
 pub struct SpoeEngine {
-    /// Its name in rules.
+    /// The name of the engine in rules.
     pub name: Box<str>,
-    /// Its agent.
+    /// The agent of the engine.
     pub agent: Agent,
     /// The messages of each event, by number.
     pub events: [Vec<SpoeMessage>; MessageEvent::ALL.len()],
@@ -97,15 +97,15 @@ pub struct SpoeCounts {
 /// A `spoe-agent` section.
 #[derive(Debug)]
 pub struct Agent {
-    /// Its name.
+    /// The name of the agent.
     pub name: Box<str>,
     /// The unique id by which agents identify the engine.
     pub engine_id: Box<str>,
     /// `use-backend`.
     pub backend: ProxyIndex,
-    /// The frontend of queries, as seen by rules of their backend: it has the agent's name.
+    /// The frontend of queries for the rules of their backend. It has the agent's name.
     pub frontend: Arc<state::Proxy>,
-    /// Its listener, which accepts nothing.
+    /// The listener of that frontend, which accepts nothing.
     pub listener: Arc<state::Listener>,
     /// `timeout processing`.
     pub timeout: Option<Duration>,
@@ -134,9 +134,9 @@ pub struct Agent {
 /// A `spoe-message` section, compiled for its events.
 #[derive(Debug)]
 pub struct SpoeMessage {
-    /// Its name.
+    /// The name of the message.
     pub name: Box<str>,
-    /// The condition for sending it; `None` for always.
+    /// The condition for sending the message; `None` for always.
     pub condition: Option<Condition>,
     /// `args`: names, possibly empty, and values.
     pub arguments: Vec<(Box<str>, Expression)>,
@@ -149,6 +149,6 @@ pub struct Sending {
     pub engine: Arc<SpoeEngine>,
     /// The group's name.
     pub group: Box<str>,
-    /// Its messages.
+    /// The messages of the group.
     pub messages: Vec<SpoeMessage>,
 }

@@ -1,5 +1,5 @@
-//! Indexes of servers that come and go at run time. This is an integration test because the parser that creates the servers links
-//! the library without `cfg(test)`.
+//! Indexes of servers that are added and removed at run time. This is an integration test because the parser that creates the
+//! servers links the library without `cfg(test)`.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

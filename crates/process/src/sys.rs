@@ -14,8 +14,8 @@ use mimalloc::MiMalloc;
 
 /// Takes ownership of an inherited descriptor.
 ///
-/// Inherited descriptors are recognised by the missing close-on-exec flag: everything that this process opens has it, and no
-/// inherited descriptor can. The flag is set here, so that no descriptor is taken twice.
+/// Inherited descriptors are recognised by the missing close-on-exec flag: everything that this process opens has the flag, and no
+/// inherited descriptor can have it. This function sets the flag, so that no descriptor is taken twice.
 ///
 /// # Errors
 /// The descriptor is not open, is a standard stream, or was not inherited.
@@ -63,9 +63,9 @@ pub fn enter_user_namespace() -> io::Result<()> {
     Ok(unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWUSER) }?)
 }
 
-/// Returns the CPU time used by a thread of this process, given its system id; `None` if the thread has ended.
+/// Returns the CPU time that a thread of this process has used, given its system id; `None` if the thread has ended.
 pub fn thread_cpu_time(thread: i32) -> Option<Duration> {
-    // The CPU clock of a thread: its inverted id, shifted above three bits that mark it as such (clock_getcpuclockid(3)).
+    // The CPU clock of a thread: its inverted id, shifted above three bits that identify the clock (clock_getcpuclockid(3)).
     let clock = (!thread << 3) | 6;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to `time`, which outlives the call; an invalid clock is refused.
@@ -82,10 +82,10 @@ fn require_one_thread() -> io::Result<()> {
 }
 
 /// Continues in a new background process (`-D`, `daemon`). The calling process exits with status 0 once a byte is written to the
-/// returned socket, and with 1 if the socket is dropped before.
+/// returned socket, and with 1 if the socket is dropped before that.
 ///
 /// # Errors
-/// There is more than one thread (the child would only get the calling one), or fork(2) fails.
+/// There is more than one thread (the child would have only the calling one), or fork(2) fails.
 pub fn daemonize() -> io::Result<UnixStream> {
     require_one_thread()?;
     let (mut parent, child) = UnixStream::pair()?;
@@ -120,7 +120,7 @@ pub enum Forked {
 /// Forks the process (`-W`).
 ///
 /// # Errors
-/// There is more than one thread (the child would only get the calling one), or fork(2) fails.
+/// There is more than one thread (the child would have only the calling one), or fork(2) fails.
 pub fn fork() -> io::Result<Forked> {
     require_one_thread()?;
     // SAFETY: as in `daemonize`.
@@ -131,8 +131,8 @@ pub fn fork() -> io::Result<Forked> {
     }
 }
 
-/// Blocks (or unblocks) the control signals in the calling thread and those it starts, so that none is lost across an exec or
-/// before a handler is installed.
+/// Blocks (or unblocks) the control signals in the calling thread and in threads that it starts, so that none is lost across an
+/// exec or before a handler is installed.
 pub fn hold_signals(hold: bool) {
     let set = steering_signals();
     let how = if hold { libc::SIG_BLOCK } else { libc::SIG_UNBLOCK };
@@ -140,8 +140,8 @@ pub fn hold_signals(hold: bool) {
     unsafe { libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut()) };
 }
 
-/// Waits for one of the signals blocked by [`hold_signals`] and consumes it; the others stay pending, even across an exec. All
-/// threads must block them.
+/// Waits for one of the signals blocked by [`hold_signals`] and consumes it. The other signals stay pending, even across an exec.
+/// All threads must block these signals.
 pub fn next_signal() -> i32 {
     let set = steering_signals();
     loop {
@@ -179,7 +179,7 @@ fn steering_signals() -> libc::sigset_t {
     set
 }
 
-/// Raises the soft descriptor limit towards the hard one, up to `most`. Returns the resulting limit.
+/// Raises the soft limit on descriptors towards the hard one, up to `most`. Returns the resulting limit.
 pub fn descriptor_limit(most: u64) -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointer is to a live rlimit that the kernel fills.
@@ -189,7 +189,7 @@ pub fn descriptor_limit(most: u64) -> io::Result<u64> {
     raise_descriptor_limit(limit.rlim_max.min(most).max(limit.rlim_cur.min(most)))
 }
 
-/// Sets the descriptor limit of the process to `wanted`, raising the hard limit if permitted. Returns the resulting limit.
+/// Sets the limit on descriptors of the process to `wanted`, and raises the hard limit if permitted. Returns the resulting limit.
 pub fn raise_descriptor_limit(wanted: u64) -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointer is to a live rlimit that the kernel fills.
@@ -208,8 +208,8 @@ pub fn raise_descriptor_limit(wanted: u64) -> io::Result<u64> {
     if try_set(cur, limit.rlim_max) { Ok(cur) } else { Ok(limit.rlim_cur) }
 }
 
-/// The global allocator: mimalloc, with a memory reserve ([`reserve_memory`]) for when a limit is reached. Without a reserve, a
-/// failed allocation aborts the process, as usual in Rust.
+/// The global allocator: mimalloc, with a memory reserve ([`reserve_memory`]) that is used when a limit is reached. Without a
+/// reserve, an allocation that fails aborts the process, as usual in Rust.
 #[derive(Debug)]
 pub struct Allocator;
 
@@ -256,11 +256,11 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
-/// The address and length in bytes of the reserve; the address is null after its release.
+/// The address of the reserve, which is null after its release, and its length in bytes.
 static RESERVE: AtomicPtr<libc::c_void> = AtomicPtr::new(std::ptr::null_mut());
 static RESERVED: AtomicUsize = AtomicUsize::new(0);
 
-/// Reserves `bytes` of address space for the [`Allocator`], which releases them when an allocation first fails and calls
+/// Reserves `bytes` of address space for the [`Allocator`]. When an allocation first fails, the allocator releases them and calls
 /// [`base::memory::set_short`]. Has no effect if there is a reserve already. Must not be called by several threads at once.
 ///
 /// # Errors
@@ -281,7 +281,7 @@ pub fn reserve_memory(bytes: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Releases the reserve. Returns whether the allocation should be retried: another thread may have released it just before.
+/// Releases the reserve. Returns whether the allocation should be retried, because another thread may have released it just before.
 #[cold]
 fn release_reserve() -> bool {
     let memory = RESERVE.swap(std::ptr::null_mut(), AcqRel);
@@ -306,7 +306,7 @@ mod tests {
         assert!(take_inherited(file.as_raw_fd()).is_err(), "it was opened here");
         assert!(take_inherited(2).is_err(), "it belongs to the standard library");
         assert!(take_inherited(i32::MAX).is_err(), "it is not open");
-        // Imitates a descriptor after an exec: no flag and no owner.
+        // Imitates a descriptor after an exec, which has no flag and no owner.
         let number = rustix::io::fcntl_dupfd_cloexec(&file, 100).map(std::os::fd::IntoRawFd::into_raw_fd);
         let number = number.expect("there is room for one more");
         // SAFETY: F_SETFD changes a flag of an open descriptor; it touches no memory.

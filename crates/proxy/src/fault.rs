@@ -1,5 +1,5 @@
-//! The faults of the data path: one type, mapped in one place to a status, the termination state and the conditions of `retry-on`
-//! (configuration manual, 8.5 and 4.2 `retry-on`).
+//! The faults of the data path: one type, which is mapped in one place to a status, the termination state and the conditions of
+//! `retry-on` (configuration manual, 8.5 and 4.2 `retry-on`).
 
 use http::ErrorKind;
 use sample::{Cause, ConnectionError, Phase};
@@ -16,17 +16,17 @@ pub(crate) enum Fault {
     RequestTimeout,
     /// The client closed before its request was complete.
     RequestAborted,
-    /// The client closed its side within the head of its request; it may still read.
+    /// The client closed its side within the head of its request, and may still read.
     RequestCut,
     /// The client closed while its request was being served.
     ClientAborted,
-    /// The client closed its side while the server processed a complete request; the client may still read.
+    /// The client closed its side while the server processed a complete request, and may still read.
     ClientLeft,
     /// The client's connection broke in that phase.
     ClientReset,
     /// The client closed within the body of its request, before the response began.
     ClientCut,
-    /// The client sent or took nothing for too long.
+    /// The client sent or accepted no data for too long.
     ClientTimeout,
     /// No backend serves this request.
     NoBackend,
@@ -34,7 +34,7 @@ pub(crate) enum Fault {
     NoServer,
     /// The queue was full.
     QueueFull,
-    /// No server had room in time (`timeout queue`).
+    /// No server had a free slot in time (`timeout queue`).
     QueueTimeout,
     /// The connection was refused, or failed otherwise.
     ConnectFailed(ConnectionError),
@@ -44,11 +44,11 @@ pub(crate) enum Fault {
     ConnectTimeout,
     /// Descriptors, ports or memory ran out while connecting.
     Resource(ConnectionError),
-    /// The server closed or reset before any byte of the response, on a new or a reused connection.
+    /// The server closed or reset the connection before any byte of the response, on a new or a reused connection.
     EmptyResponse,
     /// The server reports that it has not processed the request (RFC 9113, 8.7).
     Unprocessed,
-    /// The server closed or reset within the head of its response.
+    /// The server closed or reset the connection within the head of its response.
     ResponseCut,
     /// The server's bytes are not a valid response.
     BadResponse(ErrorKind),
@@ -58,7 +58,7 @@ pub(crate) enum Fault {
     Truncated,
     /// The server's body is malformed.
     BadResponseBody,
-    /// The server sent or took nothing for too long, within the body.
+    /// The server sent or accepted no data for too long, within the body.
     ServerTimeout,
     /// Writing the request failed.
     SendFailed,
@@ -68,9 +68,9 @@ pub(crate) enum Fault {
     RetryStatus(u16),
     /// A gRPC call that its server could not serve (`retry-on grpc-unavailable`).
     Unavailable,
-    /// An internal error: a rewrite without room, a panic.
+    /// An internal error: a rewrite without enough room, a panic.
     Internal,
-    /// An administrator or a failing server ended it.
+    /// An administrator or a failing server ended the stream.
     Killed(Cause),
 }
 
@@ -96,7 +96,7 @@ impl Fault {
         })
     }
 
-    /// Returns the status to send to the client if no response was sent yet; `None` if it could not be read.
+    /// Returns the status to send to the client if no response was sent yet; `None` if the client could not read it.
     pub(crate) fn status(self) -> Option<u16> {
         Some(match self {
             Self::BadRequest(kind) => kind.status(),
@@ -128,7 +128,7 @@ impl Fault {
         })
     }
 
-    /// Returns the status to log if none is sent: the one the client would have received.
+    /// Returns the status to log if none is sent: the one that the client would have received.
     pub(crate) fn logged_status(self) -> Option<u16> {
         match self {
             Self::RequestAborted | Self::ClientReset | Self::ClientCut => Some(400),
@@ -182,7 +182,7 @@ impl Fault {
     /// Returns the condition under which the request may be retried; `None` for never.
     pub(crate) fn retry_kind(self) -> Option<RetryKind> {
         Some(match self {
-            // An unprocessed request is as good as never sent.
+            // An unprocessed request is equivalent to one that was never sent.
             Self::ConnectFailed(_) | Self::ConnectTimeout | Self::Unprocessed => RetryKind::Connection,
             Self::EmptyResponse | Self::SendFailed => RetryKind::Empty,
             Self::BadResponse(_) | Self::ResponseCut => RetryKind::Junk,

@@ -1,9 +1,9 @@
 //! The data path of a connection, from accept to its last byte.
 //!
 //! Read it in the order of a request: [`serve::accept`], `serve::session`, `serve::http` (HTTP) or `serve::tcp`, and the steps that
-//! these call. Calls go down this list, which `cargo run -p xtask -- imports` checks:
+//! these call. A module only calls those below it in this list, which `cargo run -p xtask -- imports` checks:
 //!
-//! | module | holds |
+//! | module | contents |
 //! | --- | --- |
 //! | `serve` | accept, sessions, requests, streams, sending generated responses |
 //! | `evaluate` | running rule sets, and applying their verdicts to a message |
@@ -21,7 +21,7 @@
 //! | `points` | trace points of the modules above it; the others are in `exchange::trace` |
 //! | `fault`, `violation` | faults of an exchange, and tolerated protocol violations |
 //!
-//! Never calls `control`; both meet in `state`. The binary starts one [`Worker`] per thread.
+//! This crate never calls `control`; both use `state`. The binary starts one [`Worker`] per thread.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! Trace points without access to clients or requests, for lower-level modules: the end of sessions, server connections, HTTP/2
 //! frames, queries to agents.
 //!
-//! A disabled trace point costs a test of one word. Called by `client` and `server`, and by `exchange::trace::events` for all the
+//! A disabled trace point costs one comparison. Called by `client` and `server`, and by `exchange::trace::events` for all the
 //! others.
 
 use std::fmt::Write;
@@ -28,7 +28,7 @@ pub(crate) fn of_server(server: &state::Server, connection: u64) -> Keys {
     Keys { connection, server: number(server), ..Keys::default() }
 }
 
-/// A session ends, with the totals of its connection.
+/// Reports the end of a session, with the totals of its connection.
 #[inline]
 #[track_caller]
 pub(crate) fn session_ends(session: &Session) {
@@ -80,7 +80,7 @@ fn server_connection(source: TraceSource, server: &state::Server) {
         TraceSource::Fcgi => fcgi::CONNECTION_END,
         TraceSource::Spop => spop::CONNECTION_END,
         TraceSource::H1 => h1::CONNECTION_END,
-        // These sources are not server protocols.
+        // Sources other than server protocols.
         TraceSource::Acme
         | TraceSource::Ssl
         | TraceSource::Stream
@@ -96,7 +96,7 @@ fn server_connection(source: TraceSource, server: &state::Server) {
     });
 }
 
-/// Reports the frames received and sent on a connection, as recorded by its owner.
+/// Reports the frames received and sent on a connection, as the connection's owner recorded them.
 #[cold]
 #[track_caller]
 pub(crate) fn frames(keys: &Keys, frames: Vec<::h2::WatchedFrame>, owner: &dyn Fn(&mut String)) {

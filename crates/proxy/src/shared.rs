@@ -26,7 +26,7 @@ pub struct ServiceReply {
     pub status: u16,
     /// The header fields.
     pub headers: Vec<(String, String)>,
-    /// The body, in pieces that each take little time to generate; a piece may be empty.
+    /// The body, in pieces that each take little time to generate. A piece may be empty.
     pub body: Box<dyn Iterator<Item = Vec<u8>>>,
 }
 
@@ -43,30 +43,31 @@ pub struct ServiceRequest<'a> {
     pub admin: bool,
 }
 
-/// Renders a statistics page: the proxy it is configured in, its settings, the request.
+/// Renders a statistics page. The arguments are the proxy it is configured in, its settings, and the request.
 pub type StatisticsPage =
     dyn Fn(&Proxy, &plan::proxy::StatsPage, &ServiceRequest<'_>) -> ServiceReply + Send + Sync;
 
 /// Renders metrics for a request.
 pub type Metrics = dyn Fn(&ServiceRequest<'_>) -> ServiceReply + Send + Sync;
 
-/// Starts an address lookup; callable from any worker.
+/// Starts an address lookup. Any worker may call it.
 pub type Resolve = dyn Fn(&Arc<ResolversSection>, Box<str>, Option<Family>) -> AddressLookup + Send + Sync;
 /// A running address lookup.
 pub type AddressLookup = Pin<Box<dyn Future<Output = Option<IpAddr>>>>;
 
-/// Serves a peer's connection: the index of its section's proxy, the connection, and the bytes already read from it.
+/// Serves the connection of a peer. The arguments are the index of its section's proxy, the connection, and the bytes already read
+/// from it.
 pub type ServePeer = dyn Fn(usize, net::Stream, Vec<u8>) -> ServedConnection + Send + Sync;
 /// A connection that is being served.
 pub type ServedConnection = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Services of other crates for requests; wired by the binary, since `proxy` and `control` do not depend on each other.
+/// Services of other crates for requests. The binary provides them, because `proxy` and `control` do not depend on each other.
 pub struct Services {
     /// The statistics page.
     pub statistics: Box<StatisticsPage>,
     /// The metrics of `use-service prometheus-exporter`.
     pub metrics: Box<Metrics>,
-    /// Looks up the address of a name for `do-resolve`, asking the name servers of a section for one family before the other.
+    /// Looks up the address of a name for `do-resolve`, at the name servers of a section, preferring one address family.
     pub resolve: Box<Resolve>,
     /// Serves peers' connections.
     pub serve_peer: Box<ServePeer>,
@@ -86,25 +87,25 @@ pub type Performed = Pin<Box<dyn Future<Output = lua::WaitAnswer>>>;
 
 /// A proxy with data precomputed from its settings.
 pub struct PreparedProxy {
-    /// Its settings.
+    /// The settings of the proxy.
     pub plan: Arc<Proxy>,
     /// The balancer over the configured servers.
     picker: Picker,
-    /// The balancer including servers added later.
+    /// The balancer that includes servers added later.
     renewed: ArcSwapOption<Picker>,
-    /// Whether servers were added: checked first, as usually none were.
+    /// Whether servers were added. Checked first, because usually none were.
     is_renewed: AtomicBool,
-    /// How strictly its requests are parsed.
+    /// How strictly the requests are parsed.
     pub request_options: ParseOptions,
-    /// How strictly its servers' responses are parsed.
+    /// How strictly the servers' responses are parsed.
     pub response_options: ParseOptions,
     /// The HTTP/2 settings for its clients and servers.
     pub(crate) h2: Multiplexing,
-    /// Whether log lines may be written for its connections.
+    /// Whether log lines may be written for connections of this proxy.
     pub logs: bool,
     /// Servers by cookie value.
     pub by_cookie: HashMap<Box<[u8]>, usize>,
-    /// Whether anything in it can see queries to agents (SPOE), including servers added later.
+    /// Whether any part of the proxy can see queries to agents (SPOE), including servers added later.
     sees_questions: AtomicBool,
 }
 
@@ -126,12 +127,12 @@ impl Multiplexing {
     }
 }
 
-/// The number of plans used so far.
+/// The number of plans that this process has used so far.
 static PLANS: AtomicU64 = AtomicU64::new(0);
 
 /// The state shared by all workers: read-only, except for atomics inside.
 pub struct Shared {
-    /// The number of this plan among those used by the process: indexes are only valid within their own plan.
+    /// The number of this plan among those used by the process. Indexes are only valid within the plan they belong to.
     pub generation: u64,
     /// The plan.
     pub plan: Arc<Plan>,
@@ -151,8 +152,8 @@ impl Shared {
         Self { generation, plan, process, proxies: prepared.into(), services }
     }
 
-    /// Adds a backend created at run time, which cannot be found by name yet. Calls must not overlap. `None` if there is no room
-    /// left.
+    /// Adds a backend created at run time, which cannot be found by name yet. Calls must not overlap. Returns `None` if there is no
+    /// room left.
     pub fn add(&self, backend: Proxy) -> Option<&Arc<Proxy>> {
         let added = self.plan.proxies.add(|index| Arc::new(Proxy { index, ..backend }))?;
         self.proxies.add(|index| {
@@ -185,8 +186,8 @@ impl PreparedProxy {
             picker: Picker::new(&proxy.balance, members(proxy)),
             renewed: ArcSwapOption::empty(),
             is_renewed: AtomicBool::new(false),
-            // Ambiguous requests are rejected, since they enable request smuggling. Responses come from our own servers, some of
-            // them old.
+            // Ambiguous requests are rejected, because they enable request smuggling. Responses come from the operator's own
+            // servers, some of which are old.
             request_options: ParseOptions {
                 lone_lf: proxy.options.accept_unsafe_request,
                 folding: proxy.options.accept_unsafe_request,
@@ -202,8 +203,8 @@ impl PreparedProxy {
     }
 }
 
-/// Whether a TCP stream in this backend is affected by its properties: through rules, the choice of the server, or the data sent to
-/// the server.
+/// Whether properties of the backend affect a TCP stream in it: through rules, the choice of the server, or the data sent to the
+/// server.
 fn sees_streams(proxy: &Proxy) -> bool {
     use balance::Algorithm::{Hash, RdpCookie, Source};
     let tells_of_them = |server: ServerAt<'_>| {
@@ -229,7 +230,7 @@ fn sees_streams(proxy: &Proxy) -> bool {
 /// The current balancer of a backend.
 pub(crate) enum CurrentPicker<'a> {
     Own(&'a Picker),
-    /// The worker's own guard: a reference count would be shared by all workers.
+    /// A guard, because a reference count would be shared by all workers.
     Renewed(Guard<Option<Arc<Picker>>>, &'a Picker),
 }
 
@@ -246,7 +247,7 @@ impl std::ops::Deref for CurrentPicker<'_> {
 }
 
 impl PreparedProxy {
-    /// Returns the balancer over its servers.
+    /// Returns the current balancer of the proxy's servers.
     #[inline]
     pub(crate) fn picker(&self) -> CurrentPicker<'_> {
         if !self.is_renewed.load(Acquire) {
@@ -255,7 +256,7 @@ impl PreparedProxy {
         CurrentPicker::Renewed(self.renewed.load(), &self.picker)
     }
 
-    /// Advances outlier detection for its servers; returns the events since the last call ([`Picker::judge`]).
+    /// Advances outlier detection for the proxy's servers; returns the events since the last call ([`Picker::judge`]).
     pub fn judge(&self, now_ms: u64) -> Vec<EjectionEvent> {
         self.picker().judge(now_ms)
     }
@@ -273,7 +274,7 @@ impl PreparedProxy {
         self.sees_questions.store(sees_streams(&self.plan), Relaxed);
     }
 
-    /// Whether anything in it can see queries to agents (SPOE), so that each needs its own stream.
+    /// Whether any part of the proxy can see queries to agents (SPOE), so that each query needs its own stream.
     pub(crate) fn sees_questions(&self) -> bool {
         self.sees_questions.load(Relaxed)
     }
@@ -285,6 +286,6 @@ fn members(proxy: &Proxy) -> Vec<Member> {
         hash_key: server.hash_key,
         guid: server.guid.clone(),
     };
-    // A removed server keeps its index, in maintenance, until another takes it.
+    // A removed server keeps its index, in maintenance, until another server takes that index.
     proxy.servers.iter().map(member).collect()
 }

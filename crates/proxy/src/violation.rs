@@ -4,17 +4,17 @@
 use runtime::usage::{self, Of};
 
 /// Whether a connection with this many glitches must end at once. `most` is the limit, 0 for none; `busy` is the CPU usage of this
-/// thread, in percent, from which it applies.
+/// thread, in percent, from which the limit applies.
 pub(crate) fn is_enough(count: u32, most: u32, busy: u8) -> bool {
     most > 0 && count >= most && is_busy(busy)
 }
 
-/// Whether it must end after this message, at three quarters of the limit.
+/// Whether the connection must end after this message, because it has reached three quarters of the limit.
 pub(crate) fn is_nearly_enough(count: u32, most: u32, busy: u8) -> bool {
     most > 0 && u64::from(count) * 4 >= u64::from(most) * 3 && is_busy(busy)
 }
 
-/// Whether this thread is busy enough for connections to be ended.
+/// Whether this thread is so busy that such connections are ended.
 pub(crate) fn is_busy(percent: u8) -> bool {
     percent == 0 || usage::percent(Of::Worker) >= percent
 }

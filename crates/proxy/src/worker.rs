@@ -30,10 +30,10 @@ pub async fn close_idle(generation: u64, backend: usize, server: usize) {
                 worker.applications.look(&server);
                 worker.agents.look(&server);
             }
-            // The requester may be gone.
+            // The requester may no longer wait.
             let _ = send.send(());
         });
-        // A worker that no longer answers has no connection either.
+        // A worker that no longer responds has no connection either.
         let _ = receive.await;
     }
 }
@@ -41,7 +41,7 @@ pub async fn close_idle(generation: u64, backend: usize, server: usize) {
 /// Drops all workers' references to a server that was removed from a plan, so that its index can be reused.
 pub fn forget(generation: u64, backend: usize, server: usize) {
     for index in 0..runtime::shard::workers() {
-        // A worker that no longer responds is ending with all its state.
+        // A worker that no longer responds is ending, together with its state.
         runtime::worker::post(index, move || {
             if let Some(worker) = current_of(generation)
                 && let Some(removed) = worker.locals.forget(backend, server)
@@ -52,13 +52,13 @@ pub fn forget(generation: u64, backend: usize, server: usize) {
     }
 }
 
-/// A worker's background task: watches its idle connections. Runs for the worker's lifetime.
+/// A worker's background task, which watches its idle connections and runs as long as the worker.
 pub async fn background(worker: Rc<Worker>) {
     let (timer, mut places) = (runtime::timer::Timer::new(), Vec::new());
     poll_fn(|context| worker.pools.poll_sweep(context, &worker.locals, &timer, &mut places)).await;
 }
 
-/// The calling thread's worker for the current plan, and for the previous one while other threads may refer to it.
+/// The calling thread's worker for the current plan, and the one for the previous plan while other threads may refer to that.
 #[derive(Default)]
 struct CurrentWorkers {
     now: Option<Rc<Worker>>,
@@ -69,7 +69,7 @@ thread_local! {
     static CURRENT: RefCell<CurrentWorkers> = RefCell::default();
 }
 
-/// Returns the calling thread's worker, for messages from other threads.
+/// Returns the calling thread's worker. Used for messages from other threads.
 pub(crate) fn current() -> Option<Rc<Worker>> {
     CURRENT.with_borrow(|current| current.now.clone())
 }
@@ -79,7 +79,7 @@ pub fn now() -> Option<Rc<Worker>> {
     current()
 }
 
-/// The same, if the current plan has this generation, which the indexes in a message belong to.
+/// Returns the calling thread's worker if the current plan has this generation, to which the indexes in a message belong.
 pub(crate) fn current_of(generation: u64) -> Option<Rc<Worker>> {
     current().filter(|worker| worker.shared.generation == generation)
 }
@@ -92,9 +92,9 @@ pub(crate) fn of_plan(generation: u64) -> Option<Rc<Worker>> {
     })
 }
 
-/// Switches the calling thread to another plan. Connections between requests move to it, with idle connections to servers that it
-/// also has; requests finish with the old plan. `closing` are the sockets, by frontend and bind line, to close once their pending
-/// connections are accepted.
+/// Switches the calling thread to another plan. Connections between requests move to the new plan, together with idle connections
+/// to servers that it also has. Requests finish with the old plan. `closing` lists the sockets, by frontend and bind line, to close
+/// once their pending connections are accepted.
 pub fn succeed(shared: Arc<Shared>, closing: Arc<HashSet<(usize, usize)>>) -> Option<Rc<Worker>> {
     let old = current()?;
     let new = Worker::make(shared, old.group.clone(), Some(&old));
@@ -117,7 +117,7 @@ pub fn succeed(shared: Arc<Shared>, closing: Arc<HashSet<(usize, usize)>>) -> Op
     old.applications.retire();
     old.agents.retire();
     old.pools.retire(Box::new(|mut connection| {
-        // Yet another plan may be in use when the request ends.
+        // When the request ends, yet another plan may be in use.
         let Some(now) = current() else { return Some(connection) };
         let Some(server) = now.same_server(&connection.open.server) else { return Some(connection) };
         connection.open.server = server;
@@ -144,13 +144,13 @@ pub fn release_old() {
     drop(before);
 }
 
-/// One worker's state. Lives as long as its thread.
+/// One worker's state. It exists as long as its thread.
 pub struct Worker {
-    /// Its index.
+    /// The index of the worker.
     pub index: usize,
     /// The state shared by all workers.
     pub shared: Arc<Shared>,
-    /// The proxies and servers it has used.
+    /// The proxies and servers that the worker has used.
     pub(crate) locals: Locals,
     /// Idle connections to servers.
     pub(crate) pools: Pools,
@@ -162,10 +162,10 @@ pub struct Worker {
     pub(crate) agents: Rc<Agents>,
     /// The output for log lines.
     pub(crate) outbox: RefCell<Outbox>,
-    /// The workers of its group: those that serve the same listeners and share idle connections.
+    /// The workers of the group: these serve the same listeners and share idle connections.
     pub(crate) group: std::ops::Range<usize>,
-    /// The next session's number, and the next stream's if nothing reads those: workers count separately, in steps of the number of
-    /// workers.
+    /// The number of the next session, and of the next stream if nothing reads stream numbers. Each worker counts separately, in
+    /// steps of the number of workers.
     next_number: Rc<Cell<u64>>,
     /// Whether another plan is in use.
     is_old: Cell<bool>,
@@ -194,7 +194,7 @@ impl Worker {
             group,
             locals: Locals::new(shared.clone()),
             pools: Pools::new(&shared),
-            // The previous worker's connections are found through their servers.
+            // The connections of the previous worker are found through their servers.
             carriers: before.map_or_else(
                 || Carriers::new(shared.plan.global.tune.glitches.cpu_usage),
                 |before| before.carriers.clone(),
@@ -217,7 +217,7 @@ impl Worker {
         self.is_old.get()
     }
 
-    /// Whether the current plan lacks this socket.
+    /// Whether the current plan does not have this socket.
     pub(crate) fn closes(&self, frontend: usize, bind: usize) -> bool {
         self.closing.borrow().contains(&(frontend, bind))
     }
@@ -275,8 +275,8 @@ impl Worker {
         &self.shared.proxies[index]
     }
 
-    /// Whether a soft stop requires this connection to end with its current request: all connections do, or a growing share of them
-    /// during `close-spread-time`.
+    /// Whether a soft stop requires that this connection ends with its current request. This applies to all connections, or to a
+    /// growing share of them during `close-spread-time`.
     #[inline]
     pub(crate) fn is_stopping(&self) -> bool {
         let process = &self.shared.process;

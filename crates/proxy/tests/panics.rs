@@ -17,7 +17,7 @@ fn a_panic_in_one_stream_ends_that_stream_only() {
     )))[0];
     let mut other = common::connect(address);
     common::exchange(&mut other, 10);
-    // More often than there are slots: each panic must release its own.
+    // Repeated more often than there are slots, because each panic must release its slot.
     for _ in 0..5 {
         let mut client = common::connect(address);
         client.write_all(b"GET /panic HTTP/1.1\r\nHost: h\r\n\r\n").expect("the frontend reads");

@@ -1,5 +1,5 @@
-//! Shared objects are referenced by each worker once, and not by each connection and request: per-connection reference counts of a
-//! proxy or a listener would make all cores write the same cache line.
+//! Each worker references shared objects once, and not once per connection and request: with per-connection reference counts of a
+//! proxy or a listener, all cores would write the same cache line.
 
 #[allow(dead_code, reason = "other tests need more of it")]
 mod common;
@@ -31,7 +31,7 @@ fn connections_and_requests_hold_no_references_to_the_plan() {
         proxies.iter().flat_map(of_proxy).chain(listeners).chain(servers).collect()
     };
     let address = common::serve(plan)[0];
-    // The first request makes the listener's own tasks take their references.
+    // With the first request, the listener's own tasks take their references.
     let mut connections = vec![request(address, &listener)];
     let before = counts();
     connections.extend((1..CLIENTS).map(|_| request(address, &listener)));
@@ -40,7 +40,7 @@ fn connections_and_requests_hold_no_references_to_the_plan() {
     }
 }
 
-/// Starts a client's request; returns its connection and the origin's end of it, which does not answer.
+/// Starts a client's request; returns its connection and the origin's end of the request, which does not answer.
 fn request(address: std::net::SocketAddr, origin: &TcpListener) -> (TcpStream, TcpStream) {
     let mut client = common::connect(address);
     client.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").expect("the frontend reads");

@@ -1,8 +1,8 @@
 //! Counts, in debug builds, how often a warm request writes to state shared between workers, for each balancing algorithm.
 //!
-//! Each such write may transfer a cache line from another core, and writes to one line are serialized, so the number of writes,
-//! rather than the number of threads, determines the cost of a request. Reference counts of shared objects are included
-//! (`runtime::Local`). The count is per process, hence a single test.
+//! Each such write may transfer a cache line from another core, and writes to one line are serialized. So the cost of a request
+//! depends on the number of writes rather than on the number of threads. Reference counts of shared objects are included
+//! (`runtime::Local`). The count is per process, so this file contains a single test.
 
 mod common;
 
@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use runtime::shared;
 
-/// Enough requests that the per-second rates are rarely written by the ones that follow.
+/// Enough requests that the following ones rarely write the per-second rates.
 const WARM_UP: usize = 2_000;
 const COUNTED: usize = 1_000;
 
@@ -32,8 +32,7 @@ const fn limit(balance: &'static str, each: u64) -> Limit {
     Limit { balance, more: "", servers: 2, each, a_second: 0 }
 }
 
-/// If servers are compared, taking and releasing a slot are two writes. Otherwise, or if there is no key, advancing the turn is
-/// one.
+/// If servers are compared, two writes take and release a slot. Otherwise, or if there is no key, one write advances the turn.
 const LIMITS: &[Limit] = &[
     limit("source", 0),
     limit("uri", 0),
@@ -52,16 +51,16 @@ const LIMITS: &[Limit] = &[
     Limit { more: "default-server maxconn 100", ..limit("source", 0) },
     Limit { more: "default-server maxconn 100", ..limit("leastconn", 2) },
     Limit { more: "default-server maxconn 100", ..limit("first", 2) },
-    // Only counted when many servers are ordered.
+    // Counted only when many servers are ordered.
     Limit { servers: 20, ..limit("leastconn", 2) },
     Limit { servers: 20, more: "default-server maxconn 100", ..limit("leastconn", 2) },
     Limit { servers: 20, ..limit("first", 2) },
     Limit { servers: 20, more: "default-server maxconn 100", ..limit("first", 2) },
 ];
 
-/// Writes allowed for a client connection with one request, with a server connection opened and closed for it: a slot of the
-/// process, the frontend and the listener, and the worker's load, each when it begins and when it ends; a message to the worker;
-/// the server connection, counted by process and server when it is opened and when it is closed.
+/// The writes allowed for a client connection with one request, for which a server connection is opened and closed. These are: a
+/// slot of the process, the frontend and the listener, and the worker's load, each when it begins and when it ends; a message to
+/// the worker; and the server connection, counted by process and server when it is opened and when it is closed.
 const EACH_CONNECTION: u64 = 4 * 2 + 1 + 2 * 2;
 const CONNECTIONS: usize = 400;
 
@@ -99,7 +98,7 @@ fn shared_writes_per_warm_request_are_few_and_independent_of_threads() {
         // When a new second begins during the test, its first requests at each server are written individually.
         let first = if *a_second > 0 { 100 } else { 0 };
         let by_time = (*a_second as f64 * seconds + f64::from(first)) * *servers as f64;
-        // Once per second rates are recorded, and idle connections of workers are checked.
+        // Once per second, rates are recorded and the idle connections of workers are checked.
         let allowed = (*each as f64 + 0.1) * COUNTED as f64 + by_time;
         assert!(
             writes as f64 <= allowed,

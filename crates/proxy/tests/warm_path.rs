@@ -1,7 +1,7 @@
 //! The warm HTTP/1 path makes no heap allocation: requests from one connection to one idle server connection.
 //!
 //! One worker runs as in the program, with neither log nor rules. Allocations are counted for the whole process, so client and
-//! origin use only stack buffers while it counts; that is also why this file holds a single test.
+//! origin use only stack buffers during the count, and this file contains a single test.
 
 mod common;
 #[path = "common/warm.rs"]

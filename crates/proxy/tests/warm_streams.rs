@@ -1,7 +1,7 @@
 //! Warm HTTP/2 streams make no heap allocation, towards clients, towards servers, and both.
 //!
-//! As `warm_path`, with ten requests at a time: client and origin use only stack buffers while allocations are counted, and this
-//! file holds a single test.
+//! As in `warm_path`, with ten requests at a time: client and origin use only stack buffers while allocations are counted, and this
+//! file contains a single test.
 
 mod common;
 
@@ -172,10 +172,10 @@ fn warm_streams_allocate_nothing() {
     let addresses = common::serve(common::plan(&text));
     let [f, g, h] = addresses[..] else { panic!("three frontends") };
     let mut client = Client::connect(f);
-    // The number of responses sent together varies, so the warm-up uses more than will be needed.
+    // The number of responses sent together varies, so the warm-up uses more than the test will need.
     client.exchange(WARM_UP, 2 * AT_ONCE);
     counted("HTTP/2 to HTTP/1", |times| client.exchange(times, AT_ONCE));
-    // Otherwise it would become idle and free its memory.
+    // Kept until here, because an idle connection would free its memory.
     drop(client);
     let mut client = Client::connect(g);
     client.exchange(WARM_UP, 2 * AT_ONCE);

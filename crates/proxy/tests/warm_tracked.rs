@@ -1,6 +1,6 @@
 //! A warm request tracked in stick tables, with persistence by one of them, makes no heap allocation either.
 //!
-//! As in `warm_path`, allocations are counted for the whole process: this file holds a single test.
+//! As in `warm_path`, allocations are counted for the whole process, and this file contains a single test.
 
 mod common;
 #[path = "common/warm.rs"]

@@ -16,15 +16,15 @@ pub(crate) enum Choice {
     Nothing,
 }
 
-/// Ranks an address, whichever servers use it: the preferred family counts more than the preferred networks.
+/// Ranks an address, whichever servers use it. The preferred family has more weight than the preferred networks.
 pub(crate) fn class(address: IpAddr, wishes: &Wishes) -> u8 {
     let preferred = address.is_ipv4() == (wishes.prefer.unwrap_or(Family::V6) == Family::V4);
     let near = wishes.networks.iter().any(|network| network.contains(address));
     u8::from(preferred) << 1 | u8::from(near)
 }
 
-/// Chooses among `addresses`: the preferred family counts most, then the preferred networks, then that no other server uses the
-/// address, then that it is the server's current one. Among equals the first wins.
+/// Chooses among `addresses`. The preferred family decides first, then the preferred networks, then whether no other server uses
+/// the address, then whether it is the server's current one. Among equal addresses the first is chosen.
 pub(crate) fn choose(
     addresses: impl Iterator<Item = IpAddr>,
     wishes: &Wishes,

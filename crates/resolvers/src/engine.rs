@@ -1,9 +1,9 @@
 //! The state machine of one `resolvers` section, without sockets or clock (manual, section 5.3.2). Its inputs are names, answers
 //! and the time; its outputs are queries to send and finished resolutions. `task` does the I/O.
 //!
-//! All name servers are queried at once, and the first valid answer counts. When all have answered with an error, the other address
-//! family is queried; after that, or if answers are missing, the query is repeated after `timeout retry`, `resolve_retries` times
-//! in all.
+//! All name servers are queried at once, and the first valid answer is used. When all have answered with an error, the other
+//! address family is queried. After that, or if answers are missing, the query is repeated after `timeout retry`, `resolve_retries`
+//! times in all.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -18,8 +18,8 @@ use state::resolvers::Counters;
 
 use crate::message::{self, Data, DnsAnswer, DnsQuestion, Flaw};
 
-/// Maximum number of queries in flight. Their ids have 16 bits, and a free one must be found quickly: clients control how many
-/// names `do-resolve` queries.
+/// The maximum number of queries in flight. Their ids have 16 bits, and a free one must be found quickly, because clients control
+/// how many names `do-resolve` queries.
 const MOST_QUESTIONS: usize = 1 << 15;
 
 /// The key of a resolution: the name in lower case and the kind of query.
@@ -67,7 +67,7 @@ impl Families {
 pub(crate) enum ResolutionStatus {
     /// Not resolved yet.
     Unknown,
-    /// Valid answer.
+    /// A valid answer.
     Valid,
     /// The name does not exist.
     NoName,
@@ -105,7 +105,7 @@ pub(crate) struct Resolution {
     pub(crate) last_valid: Option<u64>,
     pub(crate) records: Vec<CachedRecord>,
     wire: Name,
-    /// Number of followers, for which the name is resolved periodically.
+    /// The number of followers. While there are any, the name is resolved periodically.
     followers: usize,
     asking: Option<Asking>,
     /// When the last resolution ended, successful or not.
@@ -117,7 +117,7 @@ pub(crate) struct Resolution {
 /// A query in progress.
 #[derive(Debug)]
 struct Asking {
-    /// The query id, once it is sent.
+    /// The query id, once the query is sent.
     id: Option<u16>,
     asked: DnsQuestion,
     preferred: DnsQuestion,
@@ -134,12 +134,12 @@ struct Asking {
 pub(crate) struct ResolverEngine {
     settings: Arc<Resolvers>,
     pub(crate) families: Families,
-    /// Whether names are resolved periodically; not in a stopping process.
+    /// Whether names are resolved periodically. They are not in a stopping process.
     pub(crate) refresh: bool,
     resolutions: Slab<Resolution>,
     known: HashMap<NameKey, usize>,
     questions: HashMap<u16, usize>,
-    /// When each resolution needs attention; entries that differ from its `due` are stale.
+    /// When each resolution must be handled. Entries that differ from its `due` are stale.
     agenda: BinaryHeap<Reverse<(u64, usize)>>,
     random: fn() -> u16,
 }
@@ -186,7 +186,7 @@ impl ResolverEngine {
         self.schedule(index, now);
     }
 
-    /// Resolves a followed name now, unless a query is in progress or the last valid answer is more recent than `hold valid`.
+    /// Resolves a followed name at once, unless a query is in progress or the last valid answer is more recent than `hold valid`.
     pub(crate) fn sooner(&mut self, index: usize, now: u64, out: &mut Vec<EngineOutput>) {
         let fresh = ms(self.settings.hold.valid);
         if self.resolutions.get(index).is_some_and(|known| now >= known.ended + fresh) {
@@ -194,8 +194,8 @@ impl ResolverEngine {
         }
     }
 
-    /// Resolves a name once. The second value is true if the cached answer is fresh (`hold valid`); otherwise the caller waits
-    /// for `Ended`. Returns `None` if the name is invalid, or if it is new and the maximum number of queries is in flight.
+    /// Resolves a name once. The second value is true if the cached answer is fresh (`hold valid`); otherwise the caller waits for
+    /// `Ended`. Returns `None` if the name is invalid, or if it is new and the maximum number of queries is in flight.
     pub(crate) fn once(
         &mut self,
         key: NameKey,
@@ -332,7 +332,7 @@ impl ResolverEngine {
                 self.settings.state.nameservers[nameserver].counters.timeout.add(1);
             }
         }
-        // No server answered, or both families were queried: start over.
+        // No server answered, or both families were queried, so this starts from the beginning.
         if asking.answers == 0 || asking.asked != asking.preferred || asking.other.is_none() {
             if asking.tries == 0 {
                 let status = if asking.answers == 0 { ResolutionStatus::Timeout } else { asking.status };
@@ -360,7 +360,7 @@ impl ResolverEngine {
         &self.settings.state.nameservers[nameserver].counters
     }
 
-    /// Handles an answer from a name server, received over a stream connection if `stream`.
+    /// Handles an answer from a name server; `stream` if a stream connection received it.
     pub(crate) fn receive(
         &mut self,
         nameserver: usize,
@@ -496,7 +496,7 @@ impl ResolverEngine {
         self.schedule(index, now);
     }
 
-    /// Drops the cached records of a name: its last valid answer is too old to outweigh the error.
+    /// Drops the cached records of a name, because its last valid answer is too old to outweigh the error.
     pub(crate) fn forget_records(&mut self, index: usize) {
         if let Some(resolution) = self.resolutions.get_mut(index) {
             resolution.records.clear();

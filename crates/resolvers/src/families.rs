@@ -9,7 +9,7 @@ use crate::engine::Families;
 /// How long the result of the check is cached, in ms.
 pub(crate) const GOOD_FOR: u64 = 30_000;
 
-/// Returns the families accepted now.
+/// Returns the families that are accepted at this time.
 pub(crate) fn accepted(accept: AcceptFamily) -> Families {
     match accept {
         AcceptFamily::V4 => Families { v4: true, v6: false },

@@ -6,7 +6,7 @@ use crate::message::{self, Data, DnsQuestion};
 pub type RecordData = String;
 
 /// Parses `bytes` as the answer to an A, an AAAA and an SRV query for `name`. Returns the records of each, or `None` if the answer
-/// is refused; nothing is parsed if `name` is invalid.
+/// is refused. Nothing is parsed if `name` is invalid.
 pub fn read_answer(bytes: &[u8], name: &str) -> [Option<Vec<RecordData>>; 3] {
     let Some(name) = message::parse_name(name) else { return [None, None, None] };
     [DnsQuestion::A, DnsQuestion::Aaaa, DnsQuestion::Srv].map(|asked| {

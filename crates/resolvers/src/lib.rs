@@ -1,9 +1,9 @@
 //! Name resolution at run time: `resolvers` sections (manual, section 5.3), the servers that follow them, and `do-resolve`.
 //!
-//! Each section lives on one worker: [`Sections::start`] is called on every worker and takes the sections assigned to it. `engine`
-//! decides which queries to send and evaluates the answers, without socket or clock; `transport` holds the sockets; `servers`
-//! applies the results to [`state::Server`]. [`Sections::lookup`] and [`Sections::rename`] can be called from any worker. The
-//! system's own resolver is not used here; `config` uses it at startup.
+//! Each section runs on one worker: [`Sections::start`] is called on every worker and starts the sections assigned to it. `engine`
+//! decides which queries to send and evaluates the answers, without socket or clock; `transport` owns the sockets; `servers`
+//! applies the results to [`state::Server`]. [`Sections::lookup`] and [`Sections::rename`] can be called from any worker. This
+//! crate does not use the system's own resolver; `config` uses it at startup.
 
 #![forbid(unsafe_code)]
 
@@ -26,15 +26,15 @@ use state::Process;
 use state::resolvers::ResolversSection;
 use tokio::sync::oneshot;
 
-/// Receives messages: the backend concerned, the syslog level, the text.
+/// Receives messages. The arguments are the backend concerned, the syslog level and the text.
 pub type NotifyFn = Arc<dyn Fn(&state::Proxy, u8, &str) + Send + Sync>;
 
 /// Callbacks for events.
 #[derive(Clone)]
 pub struct ResolverCallbacks {
-    /// Takes messages.
+    /// Receives messages.
     pub notify: NotifyFn,
-    /// Called when a server's address has changed, with the index of its backend and its index in that.
+    /// Called when a server's address has changed. The arguments are the index of its backend, and its index in that backend.
     pub moved: Arc<dyn Fn(usize, usize) + Send + Sync>,
 }
 
@@ -70,8 +70,8 @@ impl Sections {
         }
     }
 
-    /// Returns the address of `name`, cached or resolved by `section`, which must be one of the plan's; `None` if it has none.
-    /// `prefer` selects the preferred address family.
+    /// Returns the address of `name`, cached or resolved by `section`, which must be a section of the plan; `None` if the name has
+    /// no address. `prefer` selects the preferred address family.
     pub async fn lookup(
         &self,
         section: &Arc<ResolversSection>,
@@ -85,7 +85,7 @@ impl Sections {
         receive.await.ok().flatten()
     }
 
-    /// Gives a server of the plan another host name and starts resolving that.
+    /// Gives a server of the plan another host name, and starts to resolve that.
     pub fn rename(&self, backend: &str, server: &Arc<state::Server>, name: &str) {
         let found = self.plan.backend(backend).and_then(|backend| {
             let own = backend.servers.iter().find(|own| Arc::ptr_eq(&own.state, server))?;
@@ -98,7 +98,7 @@ impl Sections {
     }
 }
 
-/// Returns the worker that a section is assigned to.
+/// Returns the worker to which a section is assigned.
 fn worker_of(place: usize) -> usize {
     place % runtime::shard::workers()
 }

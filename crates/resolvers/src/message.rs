@@ -1,5 +1,5 @@
 //! DNS messages (RFC 1035, RFC 2782 for SRV, RFC 6891 for the payload size): hickory-proto encodes and decodes them, and this
-//! module interprets them. No socket, no clock.
+//! module interprets them. It has no socket and no clock.
 
 use std::net::IpAddr;
 
@@ -41,15 +41,15 @@ pub(crate) enum Data {
 pub(crate) struct ServiceRecord {
     /// The host, without the trailing dot.
     pub(crate) target: Box<str>,
-    /// Its port.
+    /// The port of the service.
     pub(crate) port: u16,
-    /// Its weight, 0 to 65535.
+    /// The weight, 0 to 65535.
     pub(crate) weight: u16,
     /// The host's address, if the answer includes it.
     pub(crate) address: Option<IpAddr>,
 }
 
-/// The identity of a record, ignoring its other data: an address, or a host in lower case and its port.
+/// The identity of a record, without its other data: an address, or a host in lower case and its port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Subject {
     Address(IpAddr),
@@ -69,7 +69,7 @@ impl Data {
 /// A valid answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DnsAnswer {
-    /// Its records; at least one.
+    /// The records; at least one.
     pub(crate) records: Vec<Data>,
     /// Whether the name was an alias.
     pub(crate) alias: bool,
@@ -94,10 +94,10 @@ pub(crate) enum Flaw {
     Other,
 }
 
-/// Maximum length of an alias chain; resolvers themselves give up earlier.
+/// The maximum length of an alias chain. Resolvers themselves allow fewer.
 const MOST_ALIASES: usize = 16;
 
-/// Parses a name; `None` if it is invalid.
+/// Parses a name; returns `None` if it is invalid.
 pub(crate) fn parse_name(text: &str) -> Option<Name> {
     let mut name = Name::from_ascii(text).ok()?;
     name.set_fqdn(true);
@@ -113,7 +113,7 @@ pub(crate) fn question(id: u16, name: &Name, asked: DnsQuestion, payload_size: u
     let mut edns = Edns::new();
     edns.set_max_payload(payload_size);
     message.set_edns(edns);
-    // Parsed names can always be encoded; an empty query would simply get no answer.
+    // Parsed names can always be encoded. An empty query would simply get no answer.
     message.to_vec().unwrap_or_default()
 }
 
@@ -124,7 +124,7 @@ pub(crate) fn answer_id(bytes: &[u8]) -> Option<u16> {
 
 /// Parses the answer to a query for `asked` of `name`.
 pub(crate) fn read(bytes: &[u8], name: &Name, asked: DnsQuestion) -> Result<DnsAnswer, Flaw> {
-    // Perhaps only the header of a truncated answer can be parsed.
+    // It is possible that only the header of a truncated answer can be parsed.
     let flags = bytes.get(2).copied().ok_or(Flaw::Invalid)?;
     if flags & 0x80 != 0 && flags & 0x02 != 0 {
         return Err(Flaw::Truncated);
@@ -165,7 +165,7 @@ fn follow(answers: &[Record], name: &Name) -> Result<(Name, bool), Flaw> {
             _ => None,
         })
     };
-    // Each alias is looked up in the whole answer; a cycle would never end.
+    // Each alias is looked up in the whole answer. A cycle would never end without this limit.
     for _ in 0..=MOST_ALIASES {
         match target(&owner) {
             Some(next) => owner = next,

@@ -23,13 +23,13 @@ use crate::message::{Data, ServiceRecord};
 struct Follower {
     backend: Arc<Proxy>,
     index: usize,
-    /// The resolution of its host name.
+    /// The resolution of the server's host name.
     host: Option<usize>,
-    /// The resolution of its SRV records.
+    /// The resolution of the server's SRV records.
     records: Option<usize>,
-    /// The address it has taken from that; no other server of its backend should take it too.
+    /// The address that the server has from that resolution. No other server of its backend should use it too.
     taken: Option<IpAddr>,
-    /// The SRV record assigned to it: host and port.
+    /// The SRV record assigned to the server: host and port.
     record: Option<(Box<str>, u16)>,
 }
 
@@ -73,10 +73,10 @@ pub(crate) struct Followers {
 struct HostAddresses {
     addresses: Vec<IpAddr>,
     set: HashSet<IpAddr>,
-    /// How many servers of a backend use an address. An address that a server has only from startup counts once an answer contains
-    /// it.
+    /// How many servers of a backend use an address. An address that a server has only from startup is counted once an answer
+    /// contains it.
     taken: HashMap<(usize, IpAddr), u32>,
-    /// The best class of any address, for the wishes last looked at: most servers of a host share them.
+    /// The best class of any address, for the wishes that were evaluated last, because most servers of a host have the same wishes.
     best: Option<(Wishes, u8)>,
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct EngineTurn<'a> {
 }
 
 impl Followers {
-    /// Returns the servers of `plan` that `section` resolves; no resolution is started yet.
+    /// Returns the servers of `plan` that `section` resolves. No resolution is started.
     pub(crate) fn new(section: &Arc<Resolvers>, plan: &Arc<Plan>, callbacks: &ResolverCallbacks) -> Self {
         let mut list = Vec::new();
         for backend in plan.proxies.iter().filter(|backend| !backend.disabled) {
@@ -145,7 +145,7 @@ impl Followers {
         }
     }
 
-    /// Handles an unreachable server: its name is resolved sooner.
+    /// Handles a server that cannot be reached: its name is resolved sooner.
     pub(crate) fn doubt(&self, at: usize, turn: &mut EngineTurn<'_>) {
         if let Some(host) = self.list.get(at).and_then(|follower| follower.host) {
             turn.engine.sooner(host, turn.now, turn.out);
@@ -242,11 +242,11 @@ impl Followers {
             let all = found.taken.get(&(backend, address)).copied().unwrap_or(0);
             all - u32::from(mine == Some(address) && all > 0)
         };
-        // An address set by hand stays as long as the name still has the one it replaced.
+        // An address set by hand stays as long as the name still has the one that it replaced.
         if own.is_some() && own != mine && mine.is_some_and(|mine| found.set.contains(&mine)) {
             return;
         }
-        // Nearly always the server has the best address already, and no comparison is needed.
+        // The server nearly always has the best address already, and then no comparison is needed.
         if let Some(own) = own.filter(|own| mine == Some(*own) && found.set.contains(own))
             && others(found, own) == 0
             && class(own, &settings.wishes) == found.best_class(&settings.wishes)
@@ -332,7 +332,7 @@ impl Followers {
         self.inherit(follower);
     }
 
-    /// Puts a server into maintenance because its name has no address any more, with the status as the cause.
+    /// Puts a server into maintenance because its name no longer has an address. The status is the cause.
     fn lose_address(&mut self, at: usize, turn: &EngineTurn<'_>) {
         self.list[at].taken = None;
         let follower = &self.list[at];
@@ -383,8 +383,8 @@ impl Followers {
         transition::inherit(&follower.backend.state, follower.server(), base::clock::now_ms(), &notify);
     }
 
-    /// Assigns the records of an SRV name to servers, separately in each backend: servers whose record is gone are freed, and
-    /// records without a server get a free one while there are any.
+    /// Assigns the records of an SRV name to servers, separately in each backend. Servers whose record no longer exists are freed,
+    /// and each record without a server gets a free one while there are any.
     fn take_services(&mut self, records: usize, services: &[ServiceRecord], turn: &mut EngineTurn<'_>) {
         let key = |host: &str, port: u16| (host.to_ascii_lowercase(), port);
         let wanted: HashSet<_> = services.iter().map(|service| key(&service.target, service.port)).collect();
@@ -426,7 +426,7 @@ impl Followers {
             self.list[at].record = Some((service.target.clone(), service.port));
         }
         let ignore = self.list[at].settings().is_some_and(|own| own.wishes.ignore_weight);
-        // Scales 0..=65535 to 0..=256, where only 0 becomes 0.
+        // Scales 0..=65535 to 0..=256, so that only 0 becomes 0.
         let weight = u32::from(service.weight).div_ceil(256).min(256);
         if !ignore && server.user_weight() != weight {
             server.set_weight(weight);
@@ -465,7 +465,7 @@ impl Followers {
         (self.callbacks.notify)(proxy, NOTICE, &text);
     }
 
-    /// Takes a server without a record out of use until it gets another one.
+    /// Takes a server without a record out of use until it gets another record.
     fn free(&mut self, at: usize, turn: &mut EngineTurn<'_>) {
         self.leave_host(at, turn);
         self.list[at].record = None;

@@ -155,7 +155,7 @@ impl ResolverMailbox {
         self.changed.notify_one();
     }
 
-    /// Calls the engine whenever it has something due.
+    /// Calls the engine whenever something in it is due.
     async fn watch(self: Rc<Self>) {
         let timer = Timer::new();
         loop {
@@ -200,7 +200,7 @@ impl ResolverWork {
             Some((resolution, false)) => {
                 self.waiting.entry(resolution).or_default().push((prefer, send));
             }
-            // Dropping the sender means that there is no address.
+            // When the sender is dropped, the receiver learns that there is no address.
             None => {}
         }
     }
@@ -217,7 +217,7 @@ impl ResolverWork {
                 Choice::Keep | Choice::Nothing => None,
             }
         });
-        // The caller may have gone away.
+        // The caller may no longer wait.
         let _ = send.send(address);
     }
 
@@ -228,7 +228,7 @@ impl ResolverWork {
             for output in out {
                 match output {
                     EngineOutput::Send { nameserver, id, bytes, stream } => {
-                        // The transports may be gone during shutdown.
+                        // During a shutdown, the transports may no longer exist.
                         if let Some(way) = self.ways.get_mut(nameserver) {
                             way.send(OutgoingQuestion { id, bytes }, stream);
                         }

@@ -1,4 +1,4 @@
-//! The sockets of one name server. Queries use one connected datagram socket; a stream connection, over TCP or a Unix socket, is
+//! The sockets of one name server. Queries use one connected datagram socket. A stream connection, over TCP or a Unix socket, is
 //! used if configured, and for answers that do not fit into a datagram. Both are opened for the first query; an idle connection is
 //! closed.
 
@@ -24,7 +24,7 @@ pub(crate) struct OutgoingQuestion {
 
 /// Receives answers, and queries that could not be sent.
 pub(crate) trait Hear {
-    /// Called with received bytes; `stream` if they came over a stream connection.
+    /// Called with received bytes; `stream` if a stream connection received them.
     fn received(&self, nameserver: usize, bytes: &[u8], stream: bool);
     /// Called for a query that was not sent.
     fn not_sent(&self, nameserver: usize, id: u16);
@@ -57,7 +57,7 @@ impl Ways {
 
     /// Sends a query.
     pub(crate) fn send(&self, question: OutgoingQuestion, stream: bool) {
-        // The tasks live as long as the thread, so this cannot fail before its end.
+        // The tasks run as long as the thread, so this cannot fail before the thread ends.
         let _ = if stream { self.stream.send(question) } else { self.datagrams.send(question) };
     }
 }
@@ -79,7 +79,7 @@ async fn datagram_way<H: Hear>(
     hear: Rc<H>,
     mut questions: UnboundedReceiver<OutgoingQuestion>,
 ) {
-    // One extra byte reveals an answer that is too big.
+    // If the extra byte is filled, the answer is too big.
     let mut buffer = vec![0; usize::from(size) + 1];
     let mut socket = None;
     loop {
@@ -91,7 +91,7 @@ async fn datagram_way<H: Hear>(
                     hear.received(nameserver, &buffer[..length], false);
                     continue;
                 }
-                // Nothing is listening there. The query times out; the socket remains usable.
+                // Nothing is listening there. The query times out, and the socket remains usable.
                 TransportEvent::Answer(Err(_)) => continue,
             },
         };
@@ -110,7 +110,8 @@ async fn datagram_way<H: Hear>(
     }
 }
 
-/// Sends a datagram. The kernel reports the refusal of an earlier datagram on the next send, which is then not done; it is retried.
+/// Sends a datagram. The kernel reports the refusal of an earlier datagram at the next send, which then sends nothing and is
+/// retried.
 async fn send_datagram(socket: &UdpSocket, bytes: &[u8]) -> bool {
     match socket.send(bytes).await {
         Ok(_) => true,
@@ -156,7 +157,7 @@ async fn stream_way<H: Hear + 'static>(
             },
             NameServerAddress::Ip(address) => match TcpStream::connect(address).await {
                 Ok(stream) => {
-                    // Works without TCP_NODELAY too.
+                    // The connection also works without TCP_NODELAY.
                     let _ = stream.set_nodelay(true);
                     converse(nameserver, stream, first, &hear, &mut questions).await;
                     true

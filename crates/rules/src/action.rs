@@ -20,7 +20,7 @@ use crate::reply::Reply;
 use crate::stage::Spoken;
 use crate::stage::{ScriptCall, Service};
 
-/// A constant number, or an expression for one.
+/// A constant number, or an expression that yields one.
 #[derive(Debug)]
 pub(crate) enum Number {
     Fixed(i64),
@@ -118,12 +118,12 @@ pub(crate) enum TableChange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TrackedCounter {
     pub(crate) element: u8,
-    /// Whether it is `gpc0`, `gpc1` or `gpt0`, rather than just that element of the array.
+    /// Whether this is `gpc0`, `gpc1` or `gpt0`, and not only that element of the array.
     pub(crate) is_named: bool,
     pub(crate) counter: u8,
 }
 
-/// A rule's action. Rules are scanned sequentially, so large variants are boxed to keep them all small.
+/// A rule's action. Rules are scanned sequentially, so large variants are boxed to keep all of them small.
 #[derive(Debug)]
 pub(crate) enum Action {
     Accept,
@@ -238,7 +238,7 @@ pub(crate) enum Action {
         filter: Arc<BandwidthFilter>,
         limit: Option<Box<Number>>,
         period: Option<Box<Number>>,
-        /// The key of a shared limit, and its table.
+        /// The key expression of a shared limit, and the table.
         shared: Option<Box<(Expression, Arc<Table>)>>,
     },
     Resolve {
@@ -250,7 +250,7 @@ pub(crate) enum Action {
     /// `lua.name`.
     Script(Arc<ScriptCall>),
     UseService(Service),
-    /// `send-spoe-group`: the number of the request among those of its proxy.
+    /// `send-spoe-group`: the number of the request among those of the proxy.
     SendSpoeGroup(usize),
     /// `mirror`.
     Mirror {

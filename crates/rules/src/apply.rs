@@ -30,18 +30,18 @@ pub(crate) enum Applied {
     Final(Final),
 }
 
-/// Executes the action if it only changes a variable, and returns whether it did: such actions need no exclusive access to the
+/// Executes the action if it only changes a variable, and returns whether it did. Such actions need no exclusive access to the
 /// stage, so that a sequence of them shares one view.
 #[inline]
 pub(crate) fn apply_to_variable(action: &Action, env: &Env<'_>) -> bool {
     match action {
         Action::SetVar { var, conditions, value } => {
-            // Used in place: moving a value costs more than setting the variable.
+            // Used in place, because moving a value costs more than setting the variable.
             match &value.eval(env) {
                 Some(value) if conditions.allow(env, var, value) => {
                     var.set(env, value);
                 }
-                // As in HAProxy this does not wait for bytes that may still arrive: another rule may do that.
+                // As in HAProxy, this does not wait for bytes that may still arrive; another rule can do that.
                 Some(_) | None => {}
             }
         }
@@ -174,7 +174,7 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
             if let Some(shared) = shared {
                 entry = tables::shared_entry(stage, &shared.0, &shared.1);
                 if entry.is_none() {
-                    // Without a key, or room for it, the limit is not shared.
+                    // Without a key, or without room for it, the limit is not shared.
                     return Applied::Next;
                 }
             }
@@ -325,7 +325,7 @@ fn apply_to_transaction(action: &Action, stage: &mut Stage<'_>) -> Applied {
     if done { Applied::Next } else { Applied::Failed }
 }
 
-/// Keeps the request's authority and `Host` in sync after a rule changed either.
+/// Keeps the request's authority and `Host` in sync after a rule has changed either of them.
 fn keep_host(request: &mut Head, action: &Action, bytes: &[u8]) {
     match action {
         Action::AddHeader { name, .. } => authority::target_follows(request, name, bytes),
@@ -462,7 +462,7 @@ pub(crate) fn replace_header(
     done
 }
 
-/// Replaces the matching values of a comma-separated line; returns whether any matched.
+/// Replaces the matching values of a comma-separated line. Returns whether a value matched.
 fn replace_values(line: &[u8], regex: &Regex, template: &[u8], out: &mut Vec<u8>) -> bool {
     let mut changed = false;
     let base = line.as_ptr() as usize;

@@ -1,9 +1,9 @@
-//! Keeps the authority of a target in absolute form and `Host` equal (RFC 9112, 3.2.2). When a rule changes one, the other is
-//! updated, as in HAProxy, since a server may read either.
+//! Keeps `Host` equal to the authority of a target in absolute form (RFC 9112, 3.2.2). As in HAProxy, when a rule changes one, the
+//! other is updated, because a server may use either.
 
 use http::{Head, KnownName, uri};
 
-/// Updates `Host` after a change of the target, if that has an authority.
+/// Updates `Host` after a change of the target, if the target has an authority.
 pub(crate) fn host_follows(head: &mut Head) {
     let authority = uri::split(head.target()).host_port().to_vec();
     let first = head.indices(&KnownName::Host.into()).next();
@@ -13,7 +13,7 @@ pub(crate) fn host_follows(head: &mut Head) {
     }
 }
 
-/// Updates the target's authority, if it has one, after the header `name` was set to `value`, if that is `Host`.
+/// Updates the target's authority, if it has one, after the header `name` was set to `value`, if that header is `Host`.
 pub(crate) fn target_follows(head: &mut Head, name: &[u8], value: &[u8]) {
     if !name.eq_ignore_ascii_case(b"host") {
         return;

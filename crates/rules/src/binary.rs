@@ -1,5 +1,6 @@
 //! Bulk changes of headers from one binary value: `add-headers-bin`, `set-headers-bin`, `del-headers-bin` (manual, 4.3). The value
-//! contains names and values, or only names, each preceded by its length, and ends with an empty name or at its end.
+//! contains names and values, or only names, each preceded by its length. The list ends with an empty name or at the end of the
+//! value.
 
 use diag::Diagnostic;
 use http::{Head, Name};
@@ -41,7 +42,7 @@ pub(crate) fn parse(context: &mut Context<'_, '_, '_>) -> Result<Action, Diagnos
     Ok(Action::BinaryHeaders { change, value: Box::new(value) })
 }
 
-/// Applies `packed` to `head`, within `limit` bytes; returns whether everything could be applied. Stops at malformed data.
+/// Applies `packed` to `head`, within `limit` bytes. Stops at malformed data. Returns whether everything could be applied.
 pub(crate) fn apply(change: &BinaryHeaders, head: &mut Head, mut packed: &[u8], limit: usize) -> bool {
     let mut done = true;
     while let Some(name) = take_text(&mut packed).filter(|name| !name.is_empty()) {

@@ -27,7 +27,7 @@ pub enum Ruleset {
 }
 
 impl Ruleset {
-    /// The keyword that begins its rules.
+    /// The keyword with which the rules of the set begin.
     pub fn name(self) -> &'static str {
         match self {
             Self::TcpConnection => "tcp-request connection",
@@ -40,12 +40,12 @@ impl Ruleset {
         }
     }
 
-    /// Whether its rules process HTTP messages.
+    /// Whether the rules of the set process HTTP messages.
     pub fn is_http(self) -> bool {
         matches!(self, Self::HttpRequest | Self::HttpResponse | Self::HttpAfterResponse)
     }
 
-    /// The place of expressions in its rules.
+    /// The place of expressions in the rules of the set.
     pub fn place(self) -> Place {
         match self {
             Self::TcpConnection => Place::TcpConnection,
@@ -79,11 +79,11 @@ pub struct ActionRow {
     pub sets: u8,
     /// A one-line description.
     pub doc: &'static str,
-    /// Parses its arguments.
+    /// Parses the arguments of the action.
     pub(crate) parse: Parse,
     /// Whether more characters may follow the name (`track-sc0`, `lua.name`).
     pub prefix: bool,
-    /// How completely it is supported.
+    /// How completely the action is supported.
     pub support: Support,
 }
 
@@ -165,7 +165,7 @@ impl<'w> Context<'_, 'w, '_> {
             .map_err(|error| Diagnostic::alert(format!("`{}`: {error}", word.text)).at(word.span))
     }
 
-    /// Takes a time, or an expression for milliseconds.
+    /// Takes a time, or an expression that yields milliseconds.
     pub(crate) fn time_or_expression(&mut self) -> Result<Number, Diagnostic> {
         let Some(word) = self.words.peek() else { return Err(self.usage("a time or an expression")) };
         if word.text.starts_with(|first: char| first.is_ascii_digit()) {
@@ -175,7 +175,7 @@ impl<'w> Context<'_, 'w, '_> {
         Ok(Number::Made(self.expression()?))
     }
 
-    /// Takes a time above 0, or an expression for milliseconds.
+    /// Takes a time above 0, or an expression that yields milliseconds.
     pub(crate) fn positive_time_or_expression(&mut self, rule: &str) -> Result<Number, Diagnostic> {
         let span = self.words.span();
         match self.time_or_expression()? {
@@ -186,7 +186,7 @@ impl<'w> Context<'_, 'w, '_> {
         }
     }
 
-    /// Takes a size, or an expression for bytes.
+    /// Takes a size, or an expression that yields bytes.
     pub(crate) fn size_or_expression(&mut self) -> Result<Number, Diagnostic> {
         let Some(word) = self.words.peek() else { return Err(self.usage("a size or an expression")) };
         if word.text.starts_with(|first: char| first.is_ascii_digit()) {

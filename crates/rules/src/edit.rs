@@ -15,11 +15,11 @@ use crate::authority;
 pub enum Edit<'a> {
     /// Adds a line.
     Add(Side, &'a [u8], &'a [u8]),
-    /// Replaces all lines of a name by one.
+    /// Replaces all lines with a name by one line.
     Set(Side, &'a [u8], &'a [u8]),
     /// Removes all lines of a name.
     Remove(Side, &'a [u8]),
-    /// Replaces the matches of an expression in the lines of a name, or in each of their values.
+    /// Replaces the matches of an expression in the lines with a name, or in each of their values.
     Replace {
         /// The message to change.
         side: Side,
@@ -27,7 +27,7 @@ pub enum Edit<'a> {
         name: &'a [u8],
         /// The expression to search for.
         regex: &'a Regex,
-        /// The replacement, with `\1` and so on.
+        /// The replacement, with references such as `\1`.
         with: &'a [u8],
         /// Whether comma-separated values are matched individually.
         each_value: bool,
@@ -65,7 +65,7 @@ impl Edit<'_> {
         }
     }
 
-    /// Applies the edit if the head stays within `limit` bytes; returns whether it did.
+    /// Applies the edit if the head stays within `limit` bytes. Returns whether it was applied.
     pub fn make(&self, transaction: &mut Transaction, limit: usize) -> bool {
         let side = self.side();
         let head = match side {
@@ -108,7 +108,7 @@ impl Edit<'_> {
         done
     }
 
-    /// Keeps the request's authority and `Host` in sync after either was changed.
+    /// Keeps the request's authority and `Host` in sync after either of them was changed.
     fn keep_host(&self, transaction: &mut Transaction) {
         let request = &mut transaction.request;
         match self {

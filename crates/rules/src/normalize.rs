@@ -4,7 +4,7 @@ use http::uri;
 
 use crate::action::Normalizer;
 
-/// Normalizes the target: returns `None` if it is already normalized; an error if it is malformed and the normalizer is strict.
+/// Normalizes the target. Returns `None` if it is already normalized, and an error if it is malformed and the normalizer is strict.
 pub(crate) fn normalize(target: &[u8], normalizer: Normalizer) -> Result<Option<Vec<u8>>, ()> {
     let parts = uri::split(target);
     let Some(pathq) = parts.pathq() else { return Ok(None) };
@@ -62,7 +62,7 @@ fn strip_dots(path: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Removes each `..` together with the segment before it; those that would leave the root stay unless `full` is set.
+/// Removes each `..` together with the preceding segment. Those that would leave the root are kept unless `full` is set.
 fn strip_dotdots(path: &[u8], full: bool) -> Vec<u8> {
     let mut kept: Vec<&[u8]> = Vec::new();
     let mut segments = path.split(|&byte| byte == b'/').peekable();

@@ -96,8 +96,8 @@ pub(crate) fn silent_drop(context: &mut Context<'_, '_, '_>) -> Parsed {
     Ok(Action::SilentDrop { rst_ttl })
 }
 
-/// Refuses a variable of a parent stream, which cannot be changed, and warns about a request variable before there is a request:
-/// HAProxy accepts such rules (as in the example at `concat` in its manual), and they have no effect.
+/// Refuses a variable of a parent stream, which cannot be changed. Warns about a request variable that is used before there is a
+/// request: HAProxy accepts such rules (as in the example at `concat` in its manual), but they have no effect.
 fn check_scope(context: &Context<'_, '_, '_>, var: &Var, name: &str, span: Span) -> Result<(), Diagnostic> {
     match var {
         Var::Parent => {
@@ -401,7 +401,7 @@ pub(crate) fn early_hint(context: &mut Context<'_, '_, '_>) -> Parsed {
     let name = rewrite::header_name(context)?;
     let value = context.format("a value", FormatFor::Header)?;
     if ["content-length", "transfer-encoding"].iter().any(|known| name.text.eq_ignore_ascii_case(known)) {
-        // HAProxy sends it silently, although RFC 9110 (15.2) rules it out: behaviour differs.
+        // HAProxy sends it without a warning, although RFC 9110 (15.2) forbids it, so the behaviour differs.
         let warning =
             Diagnostic::warning(format!("`{}` cannot be sent in a 103 response", name.text)).tolerated();
         context.scope.names.warn(warning.at(name.span).label("such a response has no body"));

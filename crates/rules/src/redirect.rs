@@ -35,7 +35,7 @@ enum Cookie {
 const CODES: [u16; 5] = [301, 302, 303, 307, 308];
 
 impl Redirect {
-    /// Whether it gives the whole location.
+    /// Whether the redirect specifies the whole location.
     pub(crate) fn is_location(&self) -> bool {
         self.form == LocationForm::Location
     }
@@ -43,7 +43,7 @@ impl Redirect {
     /// Compiles the words after `redirect`. The proxy keyword takes plain text, the rule (`formats`) log formats.
     ///
     /// # Errors
-    /// An unknown form, code or option; no target.
+    /// An unknown form, code or option, or a missing target.
     pub fn compile(words: &mut Words<'_>, scope: &Scope<'_>, formats: bool) -> Result<Self, Diagnostic> {
         let start = words.span();
         let (mut target, mut code, mut cookie) = (None, 302, None);
@@ -103,12 +103,12 @@ impl Redirect {
         Ok(Self { form, text, code, drop_query, append_slash, ignore_empty, keep_query, cookie })
     }
 
-    /// Whether its rule may be skipped (`ignore-empty`).
+    /// Whether the rule may be skipped (`ignore-empty`).
     pub(crate) fn may_pass(&self) -> bool {
         self.ignore_empty
     }
 
-    /// Whether its rule is skipped because the location is empty (`ignore-empty`).
+    /// Whether the rule is skipped because the location is empty (`ignore-empty`).
     pub(crate) fn is_void(&self, env: &Env<'_>) -> bool {
         if !self.ignore_empty || self.form != LocationForm::Location {
             return false;
@@ -176,7 +176,7 @@ impl Redirect {
             location.push(b'?');
             location.extend_from_slice(query);
         }
-        // Even after a query, as in HAProxy: the option is meant to be combined with `drop-query`.
+        // Added even after a query, as in HAProxy, because the option is meant to be combined with `drop-query`.
         if self.append_slash && location.last() != Some(&b'/') {
             location.push(b'/');
         }

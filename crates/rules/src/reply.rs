@@ -26,7 +26,7 @@ pub enum Content {
     Page,
     /// Only the status.
     Bare,
-    /// No response at all: the connection just ends (an empty error file).
+    /// No response: the connection is just closed (an empty error file).
     Nothing,
     /// A whole message, from an error file.
     Message(Arc<Page>),
@@ -68,7 +68,7 @@ pub struct Page {
     pub reason: Box<[u8]>,
     /// Whether it is an HTTP/1.0 message.
     pub is_old: bool,
-    /// Whether its connection must be closed: it says so, or has no length.
+    /// Whether the connection must be closed, because a header requires it or the length is missing.
     pub closes: bool,
     /// The headers, except `Connection`.
     pub headers: Vec<ReplyField>,
@@ -106,7 +106,7 @@ impl Page {
                     body: bytes[len..].into(),
                 })
             }
-            // HAProxy's number for a head without a final empty line.
+            // HAProxy's message for a head without a final empty line.
             Ok(ParseStatus::Partial) => Err("unable to parse headers (error offset: -2)".into()),
             Err(error) => Err(format!("unable to parse headers (error offset: {})", error.offset)),
         }
@@ -124,10 +124,10 @@ impl Reply {
         Self { status, content: Content::Page }
     }
 
-    /// The message of an error file for `status`; an empty file means that nothing is sent.
+    /// The message of an error file for `status`. An empty file means that nothing is sent.
     ///
     /// # Errors
-    /// A malformed message; the error names the file `path` and has no location.
+    /// A malformed message. The error names the file `path` and has no location.
     pub fn raw(status: u16, bytes: &[u8], path: &str) -> Result<Self, Diagnostic> {
         if bytes.is_empty() {
             return Ok(Self { status, content: Content::Nothing });
@@ -152,7 +152,7 @@ impl Reply {
     /// Compiles the words after `http-error`.
     ///
     /// # Errors
-    /// As [`compile`](Self::compile); the status is mandatory and must have an error page.
+    /// The errors of [`compile`](Self::compile). The status is mandatory and must have an error page.
     pub fn compile_error(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Self, Diagnostic> {
         let start = words.span();
         let mut parser = ReplyParser::new(words, scope);
@@ -171,7 +171,7 @@ impl Reply {
         parser.build(source, status, true)
     }
 
-    /// The status, if the response is only its page.
+    /// The status, if the response is only the error page of a status.
     pub fn bare_status(&self) -> Option<u16> {
         match self.content {
             Content::Page => Some(self.status),
@@ -179,11 +179,11 @@ impl Reply {
         }
     }
 
-    /// Compiles the words that describe a response, up to the condition. Without content a `refusal` sends the page for its status,
-    /// any other response only the status.
+    /// Compiles the words that describe a response, up to the condition. Without content, a `refusal` sends the error page of its
+    /// status, and any other response only the status.
     ///
     /// # Errors
-    /// An unknown word, a status that does not fit the other words, an unreadable file.
+    /// An unknown word, a status that does not fit the other words, or an unreadable file.
     pub fn compile(
         words: &mut Words<'_>,
         scope: &Scope<'_>,
@@ -195,7 +195,7 @@ impl Reply {
         parser.build(source, default, refusal)
     }
 
-    /// Builds the response: the head into `head`, the body onto `body`.
+    /// Builds the response: fills `head` and appends the body to `body`.
     pub fn render(&self, env: &Env<'_>, head: &mut Head, body: &mut Vec<u8>) {
         match &self.content {
             Content::Page | Content::Challenge(_) => page(self.status, head, body),
@@ -223,7 +223,7 @@ impl Reply {
                 for (name, format) in headers {
                     value.clear();
                     format.render(env, &mut value);
-                    // A header with an empty value is left out, as HAProxy does only here.
+                    // A header with an empty value is omitted, as in HAProxy, which only does this for such responses.
                     if !value.is_empty() {
                         head.append(name, &value);
                     }
@@ -254,7 +254,7 @@ fn page(status: u16, head: &mut Head, body: &mut Vec<u8>) {
     }
 }
 
-/// Adds a request for a user and password in `realm` to any response, in the header for its status.
+/// Adds to any response a request for a user and password in `realm`, in the header that belongs to the status.
 pub fn challenge(status: u16, realm: &str, head: &mut Head) {
     let name: &[u8] = if status == 407 { b"proxy-authenticate" } else { b"www-authenticate" };
     let value = format!("Basic realm=\"{realm}\"");
@@ -303,7 +303,7 @@ impl<'c, 'w, 's> ReplyParser<'c, 'w, 's> {
     fn read(&mut self) -> Result<ReplySource<'w>, Diagnostic> {
         let mut source = ReplySource::None;
         while let Some(word) = self.words.peek() {
-            // Any other word is an error of the rule, not of the reply.
+            // Any other word is an error in the rule, not in the reply.
             if !WORDS.contains(&word.text) {
                 break;
             }
@@ -425,7 +425,7 @@ impl<'c, 'w, 's> ReplyParser<'c, 'w, 's> {
             ReplySource::None if !self.headers.is_empty() => {
                 Content::Made { content_type: None, headers: self.headers, body: ReplyBody::Empty }
             }
-            // A refusal without further words, or only with the old `deny_status`, is the page for its status.
+            // A refusal without further words, or only with the old `deny_status`, is the error page of its status.
             ReplySource::None if refusal && !self.own_words && has_page(status) => Content::Page,
             ReplySource::None if refusal && !self.own_words => {
                 return Ok(Reply::page(self.with_page(default)?));

@@ -35,7 +35,7 @@ struct RuleStep {
 type Position = (&'static str, u32);
 
 impl Rule {
-    /// Whether no rule after it is ever evaluated: it ends the evaluation and has no condition.
+    /// Whether no rule after this one is ever evaluated, because this rule ends the evaluation and has no condition.
     pub fn ends_unconditionally(&self) -> bool {
         let ends = match &self.step.action {
             Action::Accept | Action::Deny(_) | Action::Tarpit(_) | Action::Return(_) | Action::Auth(_) => {
@@ -47,7 +47,7 @@ impl Rule {
         self.step.condition.is_none() && ends
     }
 
-    /// The capture slot that it fills.
+    /// The capture slot that the rule fills.
     pub fn capture_slot(&self) -> Option<CaptureSlot> {
         match self.step.action {
             Action::Capture { slot, .. } => Some(slot),
@@ -65,7 +65,7 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
-    /// Creates a set of these rules.
+    /// Creates a set of the given rules.
     pub fn new(rules: Vec<Rule>) -> Self {
         let (steps, positions) = rules.into_iter().map(|rule| (rule.step, rule.position)).unzip();
         Self { steps, positions }
@@ -88,7 +88,7 @@ impl RuleSet {
         self.steps.iter().any(|rule| matches!(rule.action, Action::SwitchMode(_)))
     }
 
-    /// Whether any rule marks packets (`set-fc-mark`, `set-bc-mark`), which requires a capability.
+    /// Whether a rule marks packets (`set-fc-mark`, `set-bc-mark`), which requires a capability.
     pub fn sets_marks(&self) -> bool {
         self.steps.iter().any(|rule| matches!(rule.action, Action::SetMark(_) | Action::SetServerMark(_)))
     }
@@ -98,7 +98,7 @@ impl RuleSet {
         self.steps.len()
     }
 
-    /// Runs the rules from number `start` on. The returned number is where to continue.
+    /// Runs the rules, starting with number `start`. The returned number is that of the rule with which to continue.
     pub fn run(&self, stage: &mut Stage<'_>, start: usize) -> (RuleOutcome, usize) {
         let mut strict = true;
         if let Some(transaction) = &mut stage.transaction {
@@ -116,7 +116,7 @@ impl RuleSet {
                 Ok(None) => return (RuleOutcome::Done, self.steps.len()),
                 Err(number) => {
                     self.wait_for(number, stage);
-                    // Starts over: the data that earlier rules looked for may have arrived by then.
+                    // Starts over, because the data that earlier rules were looking for may have arrived by then.
                     return (RuleOutcome::Wait, 0);
                 }
             };
@@ -160,9 +160,9 @@ impl RuleSet {
         }
     }
 
-    /// The first rule from number `start` on with a matching condition and an action that is not just a variable change; an error
-    /// is the number of a rule that must wait. Conditions change nothing, and variables can be set through the view, so one view
-    /// serves all of these rules.
+    /// The first rule, starting with number `start`, that has a matching condition and an action that does more than change a
+    /// variable. An error is the number of a rule that must wait. Conditions change nothing, and variables can be set through the
+    /// view, so one view is used for all of these rules.
     fn next_beyond_variables(&self, stage: &Stage<'_>, start: usize) -> Result<Option<usize>, usize> {
         let env = stage.env();
         for (number, rule) in self.steps.iter().enumerate().skip(start) {
@@ -179,7 +179,7 @@ impl RuleSet {
     }
 }
 
-/// Counts a failed rewrite for the frontend and its listener, and for the backend and server if known.
+/// Counts a failed rewrite for the frontend and its listener, and for the backend and server if they are known.
 fn count_failed_rewrite(stage: &Stage<'_>) {
     stage.session.frontend.frontend.mine().traffic.failed_rewrites.add(1);
     if let Some(listener) = stage.session.listener.mine() {
@@ -197,7 +197,8 @@ fn count_failed_rewrite(stage: &Stage<'_>) {
 /// Compiles the words of a rule after the set's name: action, arguments, condition.
 ///
 /// # Errors
-/// An unknown action (with the most similar one), an action not allowed in this set, and errors in its arguments or condition.
+/// An unknown action (with the most similar one), an action that is not allowed in this set, and errors in its arguments or
+/// condition.
 pub fn compile(set: Ruleset, words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Rule, Diagnostic> {
     let Some(word) = words.next() else {
         return Err(Diagnostic::alert(format!("`{0}` expects an action", set.name()))
@@ -236,7 +237,7 @@ pub fn compile_redirect(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Rule
 
 fn finish(action: Action, condition: Option<Condition>, scope: &Scope<'_>, span: diag::Span) -> Rule {
     let (file, line) = scope.names.position(span);
-    // File names are few and a plan lives about as long as the process, so they are never freed.
+    // File names are few and a plan exists about as long as the process, so they are never freed.
     let position = (intern(file), line);
     Rule { step: RuleStep { condition, action }, position }
 }

@@ -16,19 +16,20 @@ pub struct Stage<'a> {
     pub process: &'a Process,
     /// The client connection.
     pub session: &'a Session,
-    /// The request; `None` before there is one.
+    /// The request; `None` before a request exists.
     pub transaction: Option<&'a mut Transaction>,
     /// See [`Env::request_bytes`].
     pub request_bytes: &'a [u8],
     /// See [`Env::response_bytes`].
     pub response_bytes: &'a [u8],
-    /// The maximum size of a head after rewriting: the part of a buffer that its body leaves (`tune.bufsize`).
+    /// The maximum size of a head after rewriting: the part of a buffer that is not reserved for the body (`tune.bufsize`).
     pub longest_head: usize,
     /// See [`Env::sockets`].
     pub sockets: Option<&'a dyn sample::Sockets>,
     /// See [`Env::complete`].
     pub complete: bool,
-    /// Whether an entry counts the request as soon as a rule tracks it. For content rules it is counted once they have accepted it.
+    /// Whether an entry counts the request as soon as a rule tracks it. With content rules, the request is only counted once they
+    /// have accepted it.
     pub counts_requests: bool,
     /// The monotonic clock in milliseconds.
     pub now_ms: u64,
@@ -54,9 +55,9 @@ impl Stage<'_> {
 pub enum RuleOutcome {
     /// All rules were evaluated.
     Done,
-    /// A rule accepted the message: the rest of the set is skipped.
+    /// A rule accepted the message; the rest of the set is skipped.
     Accept,
-    /// A condition needs more bytes: run again from the same rule.
+    /// A condition needs more bytes. Run the set again from the same rule.
     Wait,
     /// The caller must do something before the next rule.
     Hold(Hold),
@@ -67,7 +68,7 @@ pub enum RuleOutcome {
 /// An operation that the caller performs before continuing.
 #[derive(Debug, Clone)]
 pub enum Hold {
-    /// Waits for this many bytes of the body (0: all of it), up to a time limit.
+    /// Waits for this number of body bytes (0: the whole body), up to a time limit.
     Body {
         /// Bytes.
         at_least: usize,
@@ -78,7 +79,7 @@ pub enum Hold {
     },
     /// Waits for the end of the client's TLS handshake.
     Handshake,
-    /// Pauses for that many milliseconds.
+    /// Pauses for this number of milliseconds.
     Pause(u64),
     /// Sends these bytes, a complete interim response.
     EarlyHint(Box<[u8]>),
@@ -87,7 +88,8 @@ pub enum Hold {
     /// Expects a NetScaler Client IP header first
     /// (`tcp-request connection expect-netscaler-cip layer4`).
     ExpectNetscaler,
-    /// Turns the connection into one of this server's, after the preamble and before the first request (`attach-srv`).
+    /// Turns the client connection into one of this server's connections, after the preamble and before the first request
+    /// (`attach-srv`).
     Attach {
         /// The server.
         server: Arc<state::Server>,
@@ -102,7 +104,7 @@ pub enum Hold {
     Log {
         /// The rule set.
         origin: LogOrigin,
-        /// `profile`: used instead of the loggers' profiles.
+        /// `profile`: used instead of the profiles of the loggers.
         profile: Option<Arc<LogProfile>>,
     },
     /// Runs a script function (`lua.name`).
@@ -116,15 +118,15 @@ pub enum Hold {
     },
     /// Stores the response in a cache, if permitted (`cache-store`).
     StoreInCache(Arc<cache::Store>),
-    /// Sends copies of a percentage of the requests to another backend (`mirror`), once the request is ready to be sent.
+    /// Sends copies of a percentage of the requests to another backend (`mirror`), when the request is ready to be sent.
     Mirror {
         /// The backend.
         backend: Arc<state::Proxy>,
         /// The percentage of requests.
         percent: u8,
     },
-    /// Sends messages to an SPOE agent and waits for its response (`send-spoe-group`): the number of the request among those of the
-    /// rule's proxy.
+    /// Sends messages to an SPOE agent and waits for the response (`send-spoe-group`). Holds the number of the request among those
+    /// of the rule's proxy.
     SendSpoeGroup(usize),
     /// Resolves a name and stores the address in a variable (`do-resolve`).
     Resolve {
@@ -134,7 +136,7 @@ pub enum Hold {
         name: Box<str>,
         /// The preferred address family.
         prefer: Option<Family>,
-        /// The variable, which is unchanged if there is no address.
+        /// The variable, which does not change if there is no address.
         var: Var,
     },
 }
@@ -146,7 +148,7 @@ pub struct ScriptCall {
     pub function: Arc<dyn sample::script::Function>,
     /// The words.
     pub words: Vec<Box<str>>,
-    /// Its name in logs.
+    /// The name in logs.
     pub shown: &'static str,
 }
 

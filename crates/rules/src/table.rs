@@ -36,7 +36,7 @@ impl ActionRow {
     }
 }
 
-/// All actions of HAProxy 3.5, and Weir's own.
+/// All actions of HAProxy 3.5, and the additional ones of Weir.
 #[rustfmt::skip]
 pub static ACTIONS: &[ActionRow] = &[
     // name arguments sets description
@@ -122,7 +122,7 @@ pub static ACTIONS: &[ActionRow] = &[
 
 ];
 
-/// The row of the action named by `word`, if `set` allows it.
+/// The row of the action named by `word`, if `set` allows the action.
 pub(crate) fn find(
     set: Ruleset,
     word: Word<'_>,
@@ -153,9 +153,9 @@ pub(crate) fn find(
     Ok(row)
 }
 
-/// The message for an action unknown in `set`; `got` is empty if none was given.
+/// The message for an action that is unknown in `set`. `got` is empty without a word.
 pub(crate) fn unknown(set: Ruleset, got: &str, near: Option<&str>, scope: &Scope<'_>) -> String {
-    // Scripts may add any actions; HAProxy's message lists only the built-in ones.
+    // Scripts may add any actions; HAProxy's message only lists the built-in ones.
     let allowed = ACTIONS.iter().filter(|row| row.sets & set as u8 != 0 && row.name != "lua.");
     let known: Vec<String> = allowed
         .map(|row| match (row.arguments.starts_with('('), row.prefix) {

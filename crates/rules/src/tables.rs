@@ -30,8 +30,8 @@ pub(crate) fn shared_entry(stage: &Stage<'_>, key: &Expression, table: &Arc<Tabl
     Some(Rc::new(tracked))
 }
 
-/// Tracks the entry of a key, unless that counter is already in use by the request or its connection: for the request, or for the
-/// connection if there is no request yet.
+/// Tracks the entry of a key, unless the request or its connection already uses the counter. The entry is tracked for the request,
+/// or for the connection if there is no request yet.
 pub(crate) fn track(stage: &mut Stage<'_>, counter: u8, key: &Expression, table: &Arc<Table>) -> Tracking {
     let number = usize::from(counter);
     let of_request = stage.transaction.as_ref().is_some_and(|own| own.trackers.get(number).is_some());

@@ -1,4 +1,4 @@
-//! HAProxy's wording of rule errors for the one-line form, which names the proxy and the rule. `rule::compile` applies it; the
+//! HAProxy's wording of rule errors for the one-line form, which contains the proxy and the rule. `rule::compile` applies it; the
 //! parsers create the texts.
 
 use diag::{Diagnostic, suggest};
@@ -9,11 +9,11 @@ use crate::reply::WORDS;
 
 /// The rule that contains an error.
 pub(crate) struct RulePlace<'a> {
-    /// Its rule set.
+    /// The rule set of the rule.
     pub(crate) set: Ruleset,
-    /// Its action, including parentheses, such as `set-var(txn.a)`.
+    /// The action of the rule, including parentheses, such as `set-var(txn.a)`.
     pub(crate) action: &'a str,
-    /// Its proxy.
+    /// The scope of the rule, which includes its proxy.
     pub(crate) scope: &'a Scope<'a>,
 }
 

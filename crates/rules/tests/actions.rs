@@ -10,7 +10,7 @@ use diag::Span;
 use rules::{Final, Hold, RuleOutcome, RuleSet, Ruleset, Stage};
 use sample::{Env, Scope, Words};
 
-/// Compiles lines of one set; `at` is the kind of their proxy.
+/// Compiles lines of one set. `at` is the kind of their proxy.
 fn compile(world: &World, set: Ruleset, lines: &[&str]) -> Result<RuleSet, String> {
     let mut rules = RuleSet::default();
     for line in lines {
@@ -281,7 +281,7 @@ fn failed_rewrites_are_errors_in_strict_mode() {
 #[test]
 fn heads_stay_within_their_room_and_failures_change_nothing() {
     let value = "x".repeat(50);
-    // The growth that each would cause beyond the room; the last ones shrink or replace existing lines.
+    // How much each action would exceed the room; the last ones shrink or replace existing lines.
     let cases = [
         (format!("add-header X-New {value}"), false),
         (format!("set-header X-New {value}"), false),
@@ -545,7 +545,7 @@ fn every_supported_action_has_an_accepted_example() {
         let sets = Ruleset::ALL.into_iter().filter(|set| row.sets & *set as u8 != 0);
         let mut errors = Vec::new();
         let taken = sets.clone().any(|set| {
-            // Some only exist on one side.
+            // Some actions only exist on one side.
             let mut world = World::new();
             world.files.insert("l", "");
             world.files.insert("m", "");

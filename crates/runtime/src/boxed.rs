@@ -1,12 +1,12 @@
-//! Boxes with reusable memory: short-lived values allocate nothing once warm.
+//! Boxes with reusable memory, so that short-lived values need no allocation once warm.
 
 use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
 
 use crate::pools::Pool;
 
-/// A boxed value whose memory can be returned to [`Boxes`]. As large as a `Box`, and as fast.
-// An array of one: its memory can be recovered as an empty `Vec`, which is impossible for a plain box without `unsafe`.
+/// A boxed value whose memory can be returned to [`Boxes`]. It has the size and speed of a `Box`.
+// The memory of a one-element array can be recovered as an empty `Vec`, which is impossible for a plain box without `unsafe`.
 #[derive(Debug)]
 pub struct Boxed<T>(Box<[T; 1]>);
 
@@ -50,7 +50,7 @@ impl<T> Default for Boxes<T> {
 }
 
 impl<T> Boxes<T> {
-    /// Boxes a value, in free memory if there is any.
+    /// Boxes a value, in reused memory if available.
     #[inline]
     pub fn put(&self, value: T) -> Boxed<T> {
         let free = self.free.borrow_mut().pop();
@@ -69,7 +69,7 @@ impl<T> Boxes<T> {
     #[inline]
     pub fn take_back(&self, boxed: Boxed<T>) {
         let mut memory = (boxed.0 as Box<[T]>).into_vec();
-        // Before the list is borrowed: the dropped value may use boxes itself.
+        // Done before the list is borrowed, because dropping the value may use the boxes.
         memory.clear();
         self.free.borrow_mut().push(memory);
     }

@@ -1,7 +1,7 @@
 //! Buffers borrowed from the worker's pool while bytes are in flight.
 //!
-//! A buffer's memory is zeroed once when it is allocated and then reused without clearing, so passing it to the kernel costs
-//! nothing and needs no `unsafe`. Two sizes: `tune.bufsize` for heads, and a larger one for bodies.
+//! The memory of a buffer is zeroed once when it is allocated, and then reused without clearing, so passing it to the kernel costs
+//! nothing and needs no `unsafe`. There are two sizes: `tune.bufsize` for heads, and a larger one for bodies.
 
 use std::cell::{Cell, RefCell};
 
@@ -12,18 +12,18 @@ pub const LARGE: usize = 64 * 1024;
 /// The number of free buffers of each size kept per worker.
 const KEEP: usize = 256;
 
-/// The number of large buffers in use per worker above which bodies get small ones: the memory held for many slow receivers stays
-/// in proportion to `tune.bufsize`, and the few fast ones lose nothing.
+/// The number of large buffers per worker that may be in use before bodies get small ones. This keeps the memory for many slow
+/// receivers in proportion to `tune.bufsize`; the few fast receivers are not affected.
 const LARGE_IN_USE: isize = 8;
 
-/// The additional allowance for reads of multiplexed connections, which hold a buffer for one turn only: buffers held by their
-/// streams do not affect these.
+/// Additional large buffers for reads of multiplexed connections. Such a read holds its buffer for one turn only, so it should not
+/// fail because streams hold buffers.
 const LARGE_FOR_FRAMES: isize = 4;
 
 /// One pool of one worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pool {
-    /// Its name.
+    /// The name of the pool.
     pub name: &'static str,
     /// The size of an item in bytes.
     pub size: usize,
@@ -37,14 +37,14 @@ thread_local! {
     static SMALL_SIZE: Cell<usize> = const { Cell::new(16 * 1024) };
     static SMALL_FREE: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
     static LARGE_FREE: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
-    /// The buffers of each size allocated here minus those freed here. A buffer dropped by another worker is subtracted there: only
-    /// the sum over all workers is meaningful.
+    /// The buffers of each size allocated by this worker minus those freed by it. A buffer that another worker drops is subtracted
+    /// there, so only the sum over all workers is meaningful.
     static MADE: Cell<[isize; 2]> = const { Cell::new([0; 2]) };
 }
 
 /// Counts allocations and frees of one size.
 fn count(large: bool, by: isize) {
-    // try_with: a buffer may be dropped while the thread is torn down.
+    // `try_with`, because a buffer may be dropped while the thread exits.
     let _ = MADE.try_with(|made| {
         let mut counts = made.get();
         counts[usize::from(large)] += by;
@@ -52,9 +52,8 @@ fn count(large: bool, by: isize) {
     });
 }
 
-/// Ends the calling task and its connection while memory is short. Buffers take most of the memory of
-/// a connection; the remaining memory serves the other allocations. The task unwinds without a report
-/// because the program is not at fault.
+/// Ends the calling task and its connection while memory is short. Buffers take most of the memory of a connection; the remaining
+/// memory is needed for other allocations. The task unwinds without a report, because this is not a bug.
 #[inline]
 fn refuse_in_shortage() {
     #[cold]
@@ -66,7 +65,7 @@ fn refuse_in_shortage() {
     }
 }
 
-/// The payload of a task's panic after a buffer was refused.
+/// The panic payload of a task that was refused a buffer.
 #[derive(Debug)]
 pub struct OutOfMemory;
 
@@ -85,7 +84,7 @@ pub fn small_size() -> usize {
     SMALL_SIZE.get()
 }
 
-/// Sets the calling worker's small buffer size (`tune.bufsize`). Called once before the first buffer is used.
+/// Sets the calling worker's small buffer size (`tune.bufsize`). Called once, before the first buffer is used.
 pub fn set_small_size(bytes: usize) {
     flush();
     SMALL_SIZE.set(bytes);
@@ -99,7 +98,8 @@ pub fn flush() {
     }
 }
 
-/// A window of filled bytes in a block of memory of less than 4 GiB. Returned to the pool of the thread that drops it.
+/// A range of filled bytes in a block of memory of less than 4 GiB. The memory is returned to the pool of the thread that drops the
+/// buffer.
 #[derive(Debug)]
 pub struct Buffer {
     data: Box<[u8]>,
@@ -128,7 +128,7 @@ impl Buffer {
         }))
     }
 
-    /// A buffer for a fast body: [`LARGE`] bytes, or a small one if many large ones are in use.
+    /// A buffer for a body: [`LARGE`] bytes, or a small one if many large ones are in use.
     #[inline]
     pub fn for_body() -> Self {
         Self::large_below(LARGE_IN_USE)
@@ -146,7 +146,7 @@ impl Buffer {
         if MADE.get()[1] - free < limit { Self::large() } else { Self::small() }
     }
 
-    /// A buffer of at least `bytes` bytes, from the pools if one of their sizes is large enough.
+    /// A buffer of at least `bytes` bytes, taken from a pool if one of the pool sizes is large enough.
     pub fn holding(bytes: usize) -> Self {
         if bytes <= SMALL_SIZE.get() {
             Self::small()
@@ -159,7 +159,7 @@ impl Buffer {
 
     /// A buffer of exactly `bytes` bytes, outside the pools.
     pub fn sized(bytes: usize) -> Self {
-        // A size that equals a pool's is counted there.
+        // A size that equals a pool's size is counted there.
         if bytes == LARGE || bytes == SMALL_SIZE.get() {
             count(bytes == LARGE, 1);
         }
@@ -205,7 +205,7 @@ impl Buffer {
         self.data.len()
     }
 
-    /// The free room after the filled bytes.
+    /// The free space after the filled bytes.
     #[inline]
     pub fn room(&mut self) -> &mut [u8] {
         &mut self.data[self.end as usize..]
@@ -217,7 +217,7 @@ impl Buffer {
         self.data.len() - self.end as usize
     }
 
-    /// Marks `n` bytes of the room as filled.
+    /// Marks the first `n` bytes of the free space as filled.
     #[inline]
     pub fn fill(&mut self, n: usize) {
         debug_assert!(n <= self.room_len());
@@ -240,7 +240,7 @@ impl Buffer {
         self.end = self.start + n.min(self.len()) as u32;
     }
 
-    /// Removes a range of filled bytes; those after it move up.
+    /// Removes a range of filled bytes and moves up the bytes after it.
     pub fn cut(&mut self, range: std::ops::Range<usize>) {
         let (from, to, end) = (range.start.min(self.len()), range.end.min(self.len()), self.len());
         self.filled_mut().copy_within(to..end, from);
@@ -253,7 +253,7 @@ impl Buffer {
         self.end = 0;
     }
 
-    /// Moves the filled bytes to the front, so that all free room follows them.
+    /// Moves the filled bytes to the front, so that all free space follows them.
     pub fn compact(&mut self) {
         if self.start > 0 {
             self.data.copy_within(self.start as usize..self.end as usize, 0);
@@ -262,7 +262,7 @@ impl Buffer {
         }
     }
 
-    /// Moves the filled bytes into a small buffer if they fit, and returns a larger one.
+    /// If the filled bytes fit into a small buffer, moves them there and returns the large one to the pool.
     pub fn shrink(&mut self) {
         let small = SMALL_SIZE.get();
         if self.capacity() > small && self.len() <= small {
@@ -272,7 +272,7 @@ impl Buffer {
         }
     }
 
-    /// Moves a few filled bytes into a buffer just large enough, and returns this one.
+    /// If the filled bytes take at most a quarter of the buffer, moves them into an allocation of about their size.
     pub fn pack(&mut self) {
         let wanted = self.len().next_multiple_of(256);
         if wanted * 4 <= self.capacity() {
@@ -291,13 +291,13 @@ impl Buffer {
         }
     }
 
-    /// Whether there is room for more, after moving the filled bytes to the front.
+    /// Moves the filled bytes to the front, and returns whether there is free space.
     pub fn has_room(&mut self) -> bool {
         self.compact();
         self.room_len() > 0
     }
 
-    /// Moves the filled bytes into a buffer of `bytes` bytes if this one is smaller; returns whether it was.
+    /// If this buffer has less than `bytes` bytes, moves the contents into a buffer of that size and returns `true`.
     pub fn enlarge(&mut self, bytes: usize) -> bool {
         if self.capacity() >= bytes {
             return false;
@@ -330,7 +330,7 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         let data = std::mem::take(&mut self.data);
         let size = data.len();
-        // try_with: a buffer may be dropped while the thread is torn down.
+        // `try_with`, because a buffer may be dropped while the thread exits.
         let keep = |free: &RefCell<Vec<Box<[u8]>>>| {
             let mut free = free.borrow_mut();
             if free.len() < KEEP {

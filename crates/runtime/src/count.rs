@@ -2,34 +2,34 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// A monotonic counter. One writer (the owner of its shard); readers sum.
+/// A monotonic counter with one writer, the owner of its shard. Readers sum the shards.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// Adds `n`. Only the owning worker may call this: it is a load and a store.
+    /// Adds `n`. Only the owning worker may call this, because it is a load and a store.
     #[inline]
     pub fn add(&self, n: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
-    /// The value as last written.
+    /// The last written value.
     #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 
-    /// Sets it back to zero (`clear counters`); an addition under way may survive it.
+    /// Resets the counter to zero (`clear counters`). A concurrent addition may undo the reset.
     pub fn clear(&self) {
         self.0.store(0, Relaxed);
     }
 
-    /// Overwrites the value. Only its sole writer may call this.
+    /// Overwrites the value. Only the sole writer may call this.
     pub fn put(&self, n: u64) {
         self.0.store(n, Relaxed);
     }
 
-    /// Raises it to `n` if lower. Only the owning worker may call this.
+    /// Raises the value to `n` if it is lower. Only the owning worker may call this.
     #[inline]
     pub fn raise(&self, n: u64) {
         if n > self.0.load(Relaxed) {
@@ -38,7 +38,7 @@ impl Count {
     }
 }
 
-/// The most recent value of a quantity. One writer.
+/// The latest value of a quantity, with one writer.
 #[derive(Debug, Default)]
 pub struct Latest(AtomicU32);
 
@@ -49,14 +49,14 @@ impl Latest {
         self.0.store(n, Relaxed);
     }
 
-    /// The value as last written.
+    /// The last written value.
     #[inline]
     pub fn get(&self) -> u32 {
         self.0.load(Relaxed)
     }
 }
 
-/// A value that goes up and down, with its maximum. One writer; readers sum.
+/// A value that can rise and fall, with its maximum. It has one writer; readers sum the shards.
 #[derive(Debug, Default)]
 pub struct Gauge {
     now: AtomicI64,
@@ -64,7 +64,7 @@ pub struct Gauge {
 }
 
 impl Gauge {
-    /// Increments it and updates the maximum; returns whether that is a new one.
+    /// Increments the value and updates the maximum. Returns whether a new maximum was reached.
     #[inline]
     pub fn up(&self) -> bool {
         let now = self.now.load(Relaxed) + 1;
@@ -76,13 +76,13 @@ impl Gauge {
         highest
     }
 
-    /// Decrements it.
+    /// Decrements the value.
     #[inline]
     pub fn down(&self) {
         self.now.store(self.now.load(Relaxed) - 1, Relaxed);
     }
 
-    /// The current value. A shard's own value may be negative for an instant; the sum is not.
+    /// The current value. The value of a single shard may be negative for a moment, but not the sum.
     pub fn get(&self) -> i64 {
         self.now.load(Relaxed)
     }
@@ -92,14 +92,14 @@ impl Gauge {
         self.max.load(Relaxed)
     }
 
-    /// Makes the maximum the current value.
+    /// Resets the maximum to the current value.
     pub fn clear_max(&self) {
         self.max.store(self.now.load(Relaxed), Relaxed);
     }
 }
 
-/// Events per second over a sliding second, as HAProxy's frequency counters: the events of the current second plus the share of the
-/// previous one that lies within the last 1,000 ms. One writer.
+/// Events per second over a sliding second, like HAProxy's frequency counters: the events of the current second, plus the part of
+/// the previous one that lies within the last 1,000 ms. It has one writer.
 #[derive(Debug, Default)]
 pub struct Rate {
     /// The second (of the monotonic clock) counted by `current`.
@@ -139,7 +139,7 @@ impl Rate {
         }
     }
 
-    /// Events in the second that ends at `now_ms`. Any thread may call it.
+    /// The number of events in the second that ends at `now_ms`. Any thread may call this.
     pub fn per_second(&self, now_ms: u64) -> u32 {
         let second = (now_ms / 1000) as u32;
         let last = self.second.load(Relaxed);

@@ -23,7 +23,7 @@ const KEPT: usize = 16 * 1024;
 #[derive(Debug)]
 pub struct Batch<M> {
     bytes: Vec<u8>,
-    /// Each datagram with the end of its payload in `bytes`.
+    /// The description of each datagram, with the end of its payload in `bytes`.
     entries: Vec<(M, usize)>,
 }
 
@@ -34,7 +34,7 @@ impl<M> Default for Batch<M> {
 }
 
 impl<M> Batch<M> {
-    /// The memory that a datagram of this length takes, in bytes.
+    /// The memory in bytes that a datagram of this length takes.
     #[must_use]
     pub const fn size_of(length: usize) -> usize {
         length + size_of::<(M, usize)>()
@@ -81,7 +81,7 @@ impl<M> Batch<M> {
         start..self.entries[at].1
     }
 
-    /// Number of datagrams at the front that take at most `room` bytes together.
+    /// Number of datagrams at the front that fit into `room` bytes.
     fn fitting(&self, room: usize) -> usize {
         let size_to = |at: usize| self.entries[at].1 + (at + 1) * Self::size_of(0);
         // Sizes grow with the position.
@@ -151,13 +151,13 @@ pub fn channel<M>(limit: usize) -> (Sender<M>, Receiver<M>) {
     (Sender(shared.clone()), Receiver(shared))
 }
 
-/// The sending end. Dropping it ends the receiver after the datagrams that wait.
+/// The sending end. When it is dropped, the receiver ends after the waiting datagrams.
 #[derive(Debug)]
 pub struct Sender<M>(Arc<ChannelShared<M>>);
 
 impl<M> Sender<M> {
-    /// Moves datagrams from the front of `batch` into the channel, as many as fit, and wakes the
-    /// receiver if it waits. The others stay in `batch`: all of them if the receiver is gone.
+    /// Moves datagrams from the front of `batch` into the channel, as many as fit, and wakes the receiver if it waits. The others
+    /// stay in `batch`; if the receiver is gone, all of them do.
     pub fn send(&self, batch: &mut Batch<M>) {
         let mut state = self.0.lock();
         if batch.is_empty() || state.is_closed {
@@ -174,7 +174,7 @@ impl<M> Sender<M> {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether the receiver has processed all datagrams that were sent, and waits for more or is gone.
+    /// Whether the receiver has processed all sent datagrams and waits for more, or is gone.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let state = self.0.lock();
@@ -194,8 +194,8 @@ impl<M> Drop for Sender<M> {
 pub struct Receiver<M>(Arc<ChannelShared<M>>);
 
 impl<M> Receiver<M> {
-    /// Replaces the contents of `batch` by all datagrams that wait, or waits for some. `false` once
-    /// the sender is gone and everything was received.
+    /// Replaces the contents of `batch` with all waiting datagrams; waits for one if necessary. Returns `false` once the sender is
+    /// gone and everything was received.
     pub fn poll_receive(&mut self, context: &Context<'_>, batch: &mut Batch<M>) -> Poll<bool> {
         batch.clear();
         let mut state = self.0.lock();
@@ -212,7 +212,7 @@ impl<M> Receiver<M> {
         Poll::Pending
     }
 
-    /// As [`poll_receive`](Self::poll_receive).
+    /// Like [`poll_receive`](Self::poll_receive).
     pub async fn receive(&mut self, batch: &mut Batch<M>) -> bool {
         poll_fn(|context| self.poll_receive(context, batch)).await
     }
@@ -234,7 +234,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts how often it is woken, and unparks the thread that made it.
+    /// Counts the wake-ups, and unparks the thread that created it.
     struct Bell(AtomicUsize, thread::Thread);
 
     impl Wake for Bell {
@@ -285,7 +285,7 @@ mod tests {
             let waker = bell().into();
             let context = Context::from_waker(&waker);
             let (mut accepted, mut kept) = (Vec::new(), Vec::new());
-            // In one batch, or in several that are appended.
+            // In one batch, or in several batches that are appended.
             for part in [&[[b'a'; 10], [b'b'; 10]][..], &[[b'c'; 10], [b'd'; 10], [b'e'; 10]]] {
                 let payloads: Vec<&[u8]> = part.iter().map(<[u8; 10]>::as_slice).collect();
                 let mut batch = batch(&payloads);

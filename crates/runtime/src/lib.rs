@@ -1,7 +1,7 @@
 //! Workers, mailboxes, lazy deadlines, per-thread counters and the buffer pool.
 //!
-//! One OS thread per worker, each with its own single-threaded tokio runtime and `!Send` tasks. Independent of the proxied
-//! protocols. Called by every crate above; `state` uses only [`shard`] and [`count`].
+//! Each worker is an OS thread with its own single-threaded tokio runtime and `!Send` tasks. This crate does not depend on the
+//! proxied protocols. All crates above it use it; `state` uses only [`shard`] and [`count`].
 
 #![forbid(unsafe_code)]
 

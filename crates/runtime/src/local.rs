@@ -1,7 +1,7 @@
 //! A worker's own handle to an object shared by all workers.
 //!
-//! Changing a reference count writes a cache line. If every request does so on the same few objects, that line moves between all
-//! cores. Holding one reference per worker, and counting its users there, leaves the shared count alone.
+//! Changing a reference count writes a cache line. If every request did so on the same few objects, that line would move between
+//! all cores. Instead, each worker holds one reference and counts its own users.
 
 use std::fmt;
 use std::ops::Deref;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::shared::note_write;
 
-/// A shared object held for this worker: clones are counted by this worker only.
+/// A reference of this worker to a shared object. Clones are only counted by this worker.
 pub struct Local<T>(Rc<LocalHold<T>>);
 
 struct LocalHold<T> {
@@ -24,7 +24,7 @@ impl<T> Drop for LocalHold<T> {
 }
 
 impl<T> Local<T> {
-    /// Takes a reference for this worker. Creating and dropping it write to the shared count.
+    /// Takes a reference for this worker. Creating and dropping it write the shared count.
     pub fn new(shared: Arc<T>) -> Self {
         note_write();
         Self(Rc::new(LocalHold { shared }))

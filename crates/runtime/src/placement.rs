@@ -21,13 +21,13 @@ pub enum Policy {
     None,
     /// Only the first NUMA node.
     FirstUsableNode,
-    /// A group per that many core complexes.
+    /// A group per this number of core complexes.
     Ccx(usize),
-    /// A group per that many clusters.
+    /// A group per this number of clusters.
     Cluster(usize),
-    /// By core complex, without clearly stronger cores.
+    /// By core complex, ignoring clearly stronger cores.
     Efficiency,
-    /// By core complex, without clearly weaker cores.
+    /// By core complex, ignoring clearly weaker cores.
     #[default]
     Performance,
     /// Only the smallest and weakest cluster.
@@ -37,9 +37,9 @@ pub enum Policy {
 /// `cpu-affinity`: the CPUs that each thread is bound to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Affinity {
-    /// All CPUs of its group; with `loose`, of all groups from the same list of CPUs.
+    /// All CPUs of the thread's group; with `loose`, the CPUs of all groups from the same list of CPUs.
     Group {
-        /// See above.
+        /// See the description of the variant.
         loose: bool,
     },
     /// All hardware threads of one core.
@@ -64,7 +64,7 @@ pub enum CpuSelector {
 /// A directive of `cpu-set`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpuRule {
-    /// Whether the named units stay (`only-…`) or go (`drop-…`).
+    /// Whether the named units are kept (`only-…`) or dropped (`drop-…`).
     pub only: bool,
     /// The kind of unit.
     pub part: CpuSelector,
@@ -130,7 +130,7 @@ impl NumberSet {
 /// A set of threads, of a group or of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadSet {
-    /// The groups; `None` numbers the threads over the whole process.
+    /// The groups. `None` if the threads are numbered over the whole process.
     pub groups: Option<NumberSet>,
     /// The threads.
     pub threads: NumberSet,
@@ -150,9 +150,9 @@ pub struct CpuMap {
 /// `thread-group`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GroupSettings {
-    /// Its threads, numbered from 1 over the process; `None` if it takes the remaining ones.
+    /// The threads of the group, numbered from 1 over the process. `None` if the group takes the remaining threads.
     pub threads: Option<(usize, usize)>,
-    /// Whether its workers poll without sleeping (Weir's own).
+    /// Whether the workers of the group poll without sleeping (a setting that HAProxy does not have).
     pub busy_polling: bool,
 }
 
@@ -190,7 +190,7 @@ pub struct Wishes {
 pub struct Placement {
     /// The workers of each group, counted from 0.
     pub groups: Vec<Range<usize>>,
-    /// The CPUs of each worker; `None` leaves it to the system.
+    /// The CPUs of each worker. `None` leaves the choice to the system.
     pub cpus: Vec<Option<Cpus>>,
     /// Whether each worker polls without sleeping.
     pub busy_polling: Vec<bool>,
@@ -204,8 +204,7 @@ impl Default for Placement {
 }
 
 impl Placement {
-    /// Places the workers. `allowed` are the CPUs that the process may use, inherited at its start. The second part of the result
-    /// are warnings.
+    /// Places the workers. `allowed` are the CPUs that the process may use, inherited at its start. Also returns warnings.
     ///
     /// # Errors
     /// The reason why the settings cannot be met.
@@ -253,7 +252,7 @@ impl Placement {
         self.groups.get(self.group_index(worker)).cloned().unwrap_or(0..self.workers())
     }
 
-    /// The workers named by any of `sets`; all workers if there are no sets.
+    /// The workers selected by any of `sets`; all workers if there are no sets.
     pub fn select(&self, sets: &[ThreadSet]) -> Vec<usize> {
         let named = |worker: usize, set: &ThreadSet| match set.groups {
             None => set.threads.has(worker + 1),
@@ -368,7 +367,7 @@ fn usable<'a>(topology: &'a Topology, allowed: &Cpus, wishes: &Wishes) -> Vec<&'
     usable
 }
 
-/// As many workers as `nbthread`, by default as many as CPUs; groups as configured, or by `max-threads-per-group`.
+/// Creates as many workers as `nbthread`, by default one per CPU, in groups as configured or according to `max-threads-per-group`.
 fn by_number(available: usize, wishes: &Wishes, warnings: &mut Vec<String>) -> Result<Placement, String> {
     let largest = wishes.largest_group();
     let mut threads = wishes.threads.unwrap_or_else(|| match wishes.groups {
@@ -405,7 +404,7 @@ fn by_number(available: usize, wishes: &Wishes, warnings: &mut Vec<String>) -> R
     Ok(Placement { groups: ranges, cpus: vec![None; threads], busy_polling: Vec::new() })
 }
 
-/// The threads of each group: the configured ones, and a fair share of the others.
+/// The threads of each group: the configured ones, and an equal share of the remaining ones.
 fn ranges(threads: usize, groups: usize, wishes: &Wishes) -> Result<Vec<Range<usize>>, String> {
     let own_range = |group: usize| wishes.group_settings.get(&(group + 1)).and_then(|own| own.threads);
     let mut taken = vec![false; threads];
@@ -498,7 +497,7 @@ fn by_policy(topology: &Topology, usable: &[&Cpu], wishes: &Wishes) -> Placement
     Placement { groups, cpus, busy_polling: Vec::new() }
 }
 
-/// The lists of CPUs that become groups under `policy`, with the cores of each list adjacent.
+/// The lists of CPUs that become groups under `policy`. The cores of each list are adjacent.
 fn sets<'a>(usable: &[&'a Cpu], policy: Policy) -> Vec<Vec<&'a Cpu>> {
     let clusters = |cpus: &[&'a Cpu]| by(cpus, |cpu| cpu.cluster);
     let strength = |cluster: &[&Cpu]| cluster.iter().map(|cpu| cpu.capacity).max().unwrap_or(0);
@@ -543,8 +542,8 @@ fn merge(sets: Vec<Vec<&Cpu>>, count: usize) -> Vec<Vec<&Cpu>> {
     sets.chunks(count.max(1)).map(<[_]>::concat).collect()
 }
 
-/// Drops clusters clearly weaker (below 80 %) than the next stronger one, or clearly stronger (above 125 %) than the next weaker
-/// one.
+/// Drops clusters that are clearly weaker than the next stronger one (below 80 %), or clearly stronger than the next weaker one
+/// (above 125 %).
 fn evict(clusters: Vec<Vec<&Cpu>>, weak: bool) -> Vec<Vec<&Cpu>> {
     let strength = |cluster: &Vec<&Cpu>| cluster.iter().map(|cpu| cpu.capacity).max().unwrap_or(0);
     let mut levels: Vec<u64> = clusters.iter().map(strength).collect();

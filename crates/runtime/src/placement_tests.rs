@@ -2,10 +2,10 @@
 
 use super::*;
 
-/// A complex: its node, and clusters as (cores, threads per core, capacity).
+/// A core complex: its node, and its clusters as (cores, threads per core, capacity).
 type Complex = (usize, &'static [(usize, usize, u64)]);
 
-/// Numbers CPUs as Linux does: the first threads of all cores, then the second threads.
+/// Numbers CPUs like Linux: the first threads of all cores, then the second threads.
 fn machine(complexes: &[Complex]) -> Topology {
     let mut cpus = Vec::new();
     let (mut core, mut cluster) = (0, 0);
@@ -240,7 +240,7 @@ fn later_cpu_maps_override_earlier_ones() {
     assert!(map(true, set("1", "all"), "0-63").check().is_ok());
     assert!(map(true, set("1", "odd"), "32-63").check().is_ok());
     assert!(map(true, set("1-2", "1-2"), "0-3").check().is_err());
-    // A set without threads is of groups, each of which starts at the first CPU.
+    // A set without threads consists of groups, each of which starts at the first CPU.
     assert!(map(true, set("1-2", "all"), "0-1").check().is_ok());
     let maps = vec![map(true, set("1-2", "all"), "0-1")];
     let wishes = Wishes { threads: Some(4), groups: Some(2), maps, ..Wishes::default() };

@@ -1,5 +1,5 @@
-//! The contents of the calling worker's pools, for `show pools`: buffers, and pools registered by other crates. Counted on
-//! allocation and free, not on every use.
+//! The contents of the calling worker's pools, for `show pools`: buffers, and pools registered by other crates. The counts are
+//! updated when memory is allocated and freed, not on every use.
 
 use std::cell::RefCell;
 

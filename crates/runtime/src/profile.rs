@@ -1,18 +1,18 @@
 //! Profiles the time of workers by kind of task (`set profiling tasks`; management manual, 9.3): the number of turns, their
-//! duration, and the waiting time before them. Only instrumented tasks are covered: those of requests, streams and checks.
+//! duration, and the waiting time before them. Only the tasks of requests, streams and checks are instrumented.
 
 use std::cell::RefCell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-/// Whether tasks are profiled. Written by the runtime socket and, before the workers start, by the configuration.
+/// Whether tasks are profiled. Written by a command of the runtime socket and, before the workers start, by the configuration.
 static ON: AtomicBool = AtomicBool::new(false);
-/// Whether requests are measured, for whatever reason: read once per request.
+/// Whether requests are measured, for profiling or for expressions. Read once per request.
 static MEASURED: AtomicBool = AtomicBool::new(false);
 /// Whether an expression of the configuration requires the measurements. Written before the workers start.
 static WANTED: AtomicBool = AtomicBool::new(false);
-/// The number of times profiling was started: data from earlier rounds is discarded.
+/// The number of times that profiling was started. Data from earlier rounds is discarded.
 static ROUND: AtomicU64 = AtomicU64::new(0);
 
 /// When profiling was last started and stopped.
@@ -23,7 +23,7 @@ static PERIOD: Mutex<(Option<Instant>, Option<Instant>)> = Mutex::new((None, Non
 pub struct Profile {
     /// The kind of task.
     pub name: &'static str,
-    /// How often such a task ran.
+    /// The number of turns of such tasks.
     pub calls: u64,
     /// Their total duration in ns.
     pub ns: u64,
@@ -47,9 +47,9 @@ pub fn is_on() -> bool {
     ON.load(Relaxed)
 }
 
-/// Starts a new round, or stops; the data remains until the next start.
+/// Starts a new round, or stops profiling. The data remains until the next start.
 pub fn switch(on: bool) {
-    // A panic here leaves complete instants behind.
+    // A panic while the lock is held leaves complete instants behind.
     let mut period = PERIOD.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let now = Instant::now();
     if on {
@@ -67,7 +67,7 @@ pub fn period() -> (Option<Instant>, Option<Instant>) {
     *PERIOD.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Turns the measurement of requests on for the lifetime of the process, since an expression needs it.
+/// Turns on the measurement of requests for the lifetime of the process, because an expression needs it.
 pub fn want_measures() {
     WANTED.store(true, Relaxed);
     MEASURED.store(true, Relaxed);

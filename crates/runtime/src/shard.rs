@@ -1,4 +1,4 @@
-//! Values with a copy per worker, each on its own cache lines, which readers sum.
+//! Values with a copy per worker, each on its own cache lines. Readers sum the copies.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -46,7 +46,7 @@ pub fn current_group() -> usize {
     GROUP.get()
 }
 
-/// Makes the calling thread worker `index`. Other threads would access the first worker's copy and must only read.
+/// Makes the calling thread worker `index`. Other threads access the first worker's copy and must only read it.
 pub fn enter_worker(index: usize) {
     WORKER.set(index);
 }
@@ -57,7 +57,7 @@ pub fn current_worker() -> usize {
     WORKER.get()
 }
 
-/// Two cache lines, since adjacent-line prefetch pairs them on x86.
+/// A value on two cache lines that contain nothing else, because x86 prefetches adjacent lines in pairs.
 #[repr(align(128))]
 #[derive(Debug, Default)]
 pub struct Padded<T>(pub T);
@@ -86,8 +86,8 @@ impl<T: Default> Default for Sharded<T> {
 }
 
 impl<T: Default> Sharded<T> {
-    /// The copy with the values of other processes, created if necessary. Written only by the thread that reads them from those
-    /// processes.
+    /// The copy with the values of other processes, created if necessary. Only the thread that reads the values from those
+    /// processes may write it.
     pub fn keep_others(&self) -> &T {
         self.others.get_or_init(Box::default)
     }
@@ -99,7 +99,7 @@ impl<T> Sharded<T> {
     pub fn mine(&self) -> &T {
         let index = current_worker();
         debug_assert!(index < self.shards.len(), "made before the number of workers was known");
-        // A thread that is not a worker reads the first copy; an index past the end cannot happen after startup.
+        // A thread that is not a worker uses the first copy. An index past the end cannot occur after startup.
         &self.shards.get(index).unwrap_or(&self.shards[0]).0
     }
 
@@ -108,7 +108,7 @@ impl<T> Sharded<T> {
         self.shards.iter().map(|padded| &padded.0)
     }
 
-    /// The copies of the workers, plus the values of other processes if known: the basis of displayed sums.
+    /// The copies of the workers, plus the values of other processes if known. Statistics show their sum.
     pub fn with_others(&self) -> impl Iterator<Item = &T> + Clone {
         self.all().chain(self.others.get().map(Box::as_ref))
     }

@@ -1,9 +1,9 @@
-//! Writes to values shared by several workers: plain relaxed atomics, with the writes counted in debug builds.
+//! Values shared by several workers: plain relaxed atomics. Debug builds count their writes.
 //!
-//! A write to a cache line last written by another core costs a transfer of that line, and transfers of one line are serialized
-//! whatever the number of cores. So the number of such writes per request shows how a proxy scales with its threads; a test counts
-//! them (`crates/proxy/tests/shared_writes.rs`), including those to reference counts by [`Local`](crate::Local). Values written by
-//! a single worker belong into [`Sharded`](crate::Sharded) instead. These atomics impose no ordering.
+//! Writing to a cache line that another core wrote last costs a transfer of that line, and transfers of one line are serialized,
+//! whatever the number of cores. The number of such writes per request therefore shows how a proxy scales with its threads. A test
+//! counts them (`crates/proxy/tests/shared_writes.rs`), including writes to reference counts by [`Local`](crate::Local). Values
+//! written by a single worker belong in [`Sharded`](crate::Sharded) instead. These atomics impose no ordering.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -31,11 +31,11 @@ pub trait Shared {
     fn add(&self, value: Self::Number) -> Self::Number;
     /// Subtracts; returns the previous value.
     fn sub(&self, value: Self::Number) -> Self::Number;
-    /// Sets the value. Writes only if it differs: reading a line is cheaper than owning it.
+    /// Sets the value. Writes only if the value changes, because reading a line is cheaper than owning it.
     fn put(&self, value: Self::Number);
-    /// Raises the value to at least `value`. Writes only if it is lower.
+    /// Raises the value to at least `value`. Writes only if the current value is lower.
     fn raise(&self, value: Self::Number);
-    /// Adds one unless the value is `limit` or above; returns the previous value, or the one that was too high.
+    /// Adds one unless the value has reached `limit`. Returns the previous value, or as an error the value that was too high.
     #[allow(clippy::missing_errors_doc)]
     fn take_below(&self, limit: Self::Number) -> Result<Self::Number, Self::Number>;
 }

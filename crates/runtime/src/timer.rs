@@ -1,8 +1,8 @@
 //! Lazy deadlines: moving a deadline is a store, not a timer operation.
 //!
-//! A connection owns one [`Timer`] for its whole life and moves it with every phase. The worker's [`Wheel`] holds the earliest
-//! instant set since the timer last fired; when that passes, the timer is compared with its actual deadline and rescheduled if it
-//! moved. The resolution is one millisecond.
+//! A connection owns one [`Timer`] for its whole life and moves it in every phase. The worker's [`Wheel`] holds the earliest
+//! instant set since the timer last fired. When that instant passes, the timer is compared with its actual deadline, and
+//! rescheduled if the deadline has moved. The resolution is one millisecond.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -21,7 +21,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::wheel::Wheel;
 
-/// "Never", as a deadline.
+/// A deadline that never passes.
 pub const NEVER: u64 = u64::MAX;
 
 pub use base::clock::{now_ms, now_us, start as epoch};
@@ -34,9 +34,9 @@ struct TimerSlot {
 #[derive(Default)]
 struct Timers {
     slots: Slab<TimerSlot>,
-    /// When to check each slot that has a deadline: never later than the deadline.
+    /// When to check each slot that has a deadline. This is never later than the deadline.
     wheel: Wheel,
-    /// When the driver will wake up on its own.
+    /// When the driver will next wake up by itself.
     driver_at: u64,
     driver: Option<Waker>,
 }
@@ -115,7 +115,7 @@ impl Timer {
         TIMERS.with_borrow(|timers| timers.slots[self.slot as usize].deadline)
     }
 
-    /// Ready once the deadline has passed; otherwise the task is woken then.
+    /// Ready once the deadline has passed. Until then, the task is registered to be woken at that time.
     #[inline]
     pub fn poll_expired(&self, context: &mut Context<'_>) -> Poll<()> {
         TIMERS.with_borrow_mut(|timers| {
@@ -148,7 +148,7 @@ impl Timer {
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        // try_with: a task may be dropped while the thread is torn down.
+        // `try_with`, because a task may be dropped while the thread exits.
         let _ = TIMERS.try_with(|timers| {
             let mut timers = timers.borrow_mut();
             timers.slots.try_remove(self.slot as usize);
@@ -171,7 +171,7 @@ pub struct Elapsed;
 /// Waits for `future`, at most for `limit`.
 ///
 /// # Errors
-/// The limit expired first.
+/// The limit expired.
 pub async fn timeout<F: Future>(limit: Duration, future: F) -> Result<F::Output, Elapsed> {
     timeout_at(now_ms().saturating_add(limit.as_millis() as u64), future).await
 }
@@ -179,7 +179,7 @@ pub async fn timeout<F: Future>(limit: Duration, future: F) -> Result<F::Output,
 /// Waits for `future`, at most until `deadline`, in ms of [`now_ms`].
 ///
 /// # Errors
-/// The deadline expired first.
+/// The deadline expired.
 pub async fn timeout_at<F: Future>(deadline: u64, future: F) -> Result<F::Output, Elapsed> {
     let timer = Timer::new();
     timer.set(deadline);
@@ -191,8 +191,8 @@ pub async fn timeout_at<F: Future>(deadline: u64, future: F) -> Result<F::Output
     .await
 }
 
-/// The kernel timer that wakes the worker for its earliest deadline. The reactor handles it like any other descriptor, so that a
-/// turn without a deadline neither reads a clock nor computes a sleep time.
+/// The kernel timer that wakes the worker for its earliest deadline. The reactor handles it like any other descriptor, so a turn in
+/// which no deadline expires neither reads a clock nor computes a sleep time.
 #[derive(Debug)]
 pub struct Alarm(OwnedFd);
 
@@ -206,8 +206,8 @@ impl Alarm {
         Ok(Self(timerfd_create(TimerfdClockId::Monotonic, flags)?))
     }
 
-    /// Sets `alarm` to fire when millisecond `at` of [`now_ms`] is over: that clock truncates, so a deadline set within a
-    /// millisecond would otherwise expire up to one too early.
+    /// Sets `alarm` to fire when millisecond `at` of [`now_ms`] is over. The clock truncates, so a deadline that was set within a
+    /// millisecond would otherwise expire up to one millisecond too early.
     fn set(alarm: &OwnedFd, at: u64) -> io::Result<()> {
         // To the kernel zero means never.
         let us = at.saturating_add(1).saturating_mul(1000).saturating_sub(now_us()).max(1);
@@ -227,7 +227,7 @@ pub async fn drive(alarm: Alarm) -> io::Result<()> {
     let watched = AsyncFd::with_interest(alarm.0, Interest::READABLE)?;
     let mut armed = NEVER;
     poll_fn(|context| {
-        // The next expiry is a new edge: the descriptor need not be read.
+        // The next expiry is a new edge, so the descriptor need not be read.
         while let Poll::Ready(ready) = watched.poll_read_ready(context) {
             ready?.clear_ready();
             armed = NEVER;

@@ -1,7 +1,7 @@
 //! The kernel's description of the machine's CPUs: sockets, NUMA nodes, caches, cores and their capacity.
 //!
-//! Reads `/sys/devices/system` once at startup and decides nothing: [`placement`](crate::placement) does. Tests pass in recorded
-//! trees. Called when the global section is resolved.
+//! This module reads `/sys/devices/system` once at startup; [`placement`](crate::placement) makes decisions based on it. Tests pass
+//! in recorded trees. Called when the global section is resolved.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,14 +11,14 @@ use std::sync::OnceLock;
 
 use rustix::thread::CpuSet;
 
-/// CPU numbers as used by the kernel, from 0.
+/// CPU numbers of the kernel, from 0.
 pub type Cpus = BTreeSet<usize>;
 
 /// The highest CPU number that threads can be bound to.
 pub const MAX_CPU: usize = CpuSet::MAX_CPU - 1;
 
-/// A hardware thread and its place in the machine. All numbers except `id` and `node` are assigned here, from 0, over the whole
-/// machine.
+/// A hardware thread and its position in the machine. All numbers except `id` and `node` are assigned by this module, from 0, over
+/// the whole machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cpu {
     /// The kernel's number.
@@ -31,7 +31,7 @@ pub struct Cpu {
     pub cluster: usize,
     /// The core.
     pub core: usize,
-    /// Its index among the hardware threads of its core.
+    /// The index among the hardware threads of the core.
     pub thread: usize,
     /// The capacity as reported by the kernel, in arbitrary units; 0 if unknown.
     pub capacity: u64,
@@ -56,7 +56,7 @@ struct Raw {
     capacity: u64,
 }
 
-/// This machine, read once.
+/// The topology of this machine, read once.
 pub fn machine() -> &'static Topology {
     static MACHINE: OnceLock<Topology> = OnceLock::new();
     MACHINE.get_or_init(|| Topology::read(Path::new("/sys/devices/system")))
@@ -71,7 +71,7 @@ pub fn allowed() -> Cpus {
 /// Binds the calling thread to `cpus`.
 ///
 /// # Errors
-/// The system's error: none of them is online, or permitted.
+/// The system's error, if none of them is online or permitted.
 pub fn bind(cpus: &Cpus) -> io::Result<()> {
     let mut set = CpuSet::new();
     for cpu in cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU) {
@@ -117,8 +117,8 @@ fn number(path: &Path) -> Option<usize> {
 }
 
 impl Topology {
-    /// Reads the tree under `root`, usually `/sys/devices/system`. Without any information each CPU of
-    /// [`std::thread::available_parallelism`] becomes a core.
+    /// Reads the tree under `root`, usually `/sys/devices/system`. If it has no information, each CPU of
+    /// [`std::thread::available_parallelism`] is treated as a core.
     pub fn read(root: &Path) -> Self {
         let online = read(&root.join("cpu/online")).map(|text| parse_list(&text)).unwrap_or_default();
         let nodes = nodes(root);
@@ -156,7 +156,7 @@ impl Topology {
     }
 }
 
-/// Within 5 % of each other.
+/// Whether two capacities are within 5 % of each other.
 fn are_alike(left: u64, right: u64) -> bool {
     left.abs_diff(right) * 20 <= left.max(right)
 }
@@ -212,8 +212,8 @@ fn last_cache(cache: &Path) -> Option<usize> {
     best.map(|(_, first)| first)
 }
 
-/// The capacity of a CPU: the scheduler's value if available (ARM), else the nominal performance from the firmware, else the
-/// maximum frequency.
+/// The capacity of a CPU: the scheduler's value if available (ARM), otherwise the nominal performance from the firmware, otherwise
+/// the maximum frequency.
 fn capacity(cpu: &Path) -> u64 {
     ["cpu_capacity", "acpi_cppc/nominal_perf", "cpufreq/cpuinfo_max_freq"]
         .iter()

@@ -1,6 +1,6 @@
-//! Limits long steps to one per poll of the sockets: steps of a task that may keep the worker busy for long, such as the RSA
-//! signature in a TLS handshake, run one at a time. So a short request waits for at most one of them, however many are pending.
-//! Used by client handshakes, and by tasks with more work than fits in a turn.
+//! Limits long steps to one per poll of the sockets. Steps that may keep the worker busy for long, such as the RSA signature in a
+//! TLS handshake, run one at a time. A short request therefore waits for at most one of them, however many are pending. Used by
+//! client handshakes, and by tasks with more work than fits into a turn.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -9,11 +9,11 @@ use std::task::{Context, Poll, Waker};
 
 use crate::timer::now_us;
 
-/// The duration of a long step in µs: several times that of a request.
+/// The minimum duration of a long step in µs: several times that of a request.
 const LONG: u64 = 100;
 
-/// Schedules the task to be polled again after the worker has polled its sockets and run the ready tasks. A task that wakes itself
-/// instead is run up to 61 times before the next poll of the sockets.
+/// Schedules the task to be polled again after the worker has polled its sockets and run the ready tasks. A task that only wakes
+/// itself is run up to 61 times before the next poll of the sockets.
 pub fn yield_turn(context: &Context<'_>) {
     yield_for(context.waker());
 }
@@ -28,7 +28,7 @@ struct TurnQueue {
     waiting: VecDeque<(u64, Waker)>,
     /// The last number assigned.
     last: u64,
-    /// Whether the latest step was long. Always true while any task waits.
+    /// Whether the latest step was long. Always true while a task waits.
     is_closed: bool,
 }
 
@@ -37,7 +37,7 @@ thread_local! {
 }
 
 impl TurnQueue {
-    /// Wakes the first task, immediately or (`later`) after the worker's next poll of its sockets.
+    /// Wakes the first task: immediately, or with `later` after the worker's next poll of its sockets.
     fn wake_first(&self, later: bool) {
         let Some((_, waker)) = self.waiting.front() else { return };
         if later {
@@ -47,7 +47,7 @@ impl TurnQueue {
         }
     }
 
-    /// Whether the task with that number may proceed; otherwise it is queued and gets a number.
+    /// Whether the task with that number may proceed. Otherwise the task is queued and gets a number.
     fn admits(&mut self, number: &mut Option<u64>, waker: &Waker) -> bool {
         if let Some(own) = number {
             if self.waiting.front().is_some_and(|(first, _)| first == own) {
@@ -74,13 +74,14 @@ impl TurnQueue {
 /// A task's position among those with long steps.
 #[derive(Debug, Default)]
 pub struct Turn {
-    /// Its number in the queue.
+    /// The number of the task in the queue.
     number: Option<u64>,
 }
 
 impl Turn {
-    /// Runs `step`. After a long step of this or another task it is postponed until the worker has polled its sockets, served the
-    /// ready ones, and run earlier waiting tasks: returns `Pending`, and wakes the task then.
+    /// Runs `step`. After a long step of this or another task, `step` is postponed until the worker has polled its sockets, served
+    /// the ready ones, and run the tasks that were waiting earlier. In that case this returns `Pending`, and the task is woken at
+    /// that time.
     pub fn poll<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -106,7 +107,7 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         let Some(number) = self.number else { return };
-        // try_with: the thread may be torn down.
+        // `try_with`, because the thread may be exiting.
         let _ = QUEUE.try_with(|queue| {
             let mut queue = queue.borrow_mut();
             let was_first = queue.waiting.front().is_some_and(|(first, _)| *first == number);
@@ -150,7 +151,7 @@ mod tests {
                     order.borrow_mut().push(name.to_string());
                 }));
             }
-            // Other work of the worker, woken after each poll of the sockets.
+            // Represents other work of the worker; woken after each poll of the sockets.
             let other = order.clone();
             tasks.push(tokio::task::spawn_local(async move {
                 for _ in 0..3 {

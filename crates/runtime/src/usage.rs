@@ -1,5 +1,5 @@
-//! The load of the workers, and the cost so far of the current request: for expressions that use them (`cpu_usage_thr`,
-//! `cpu_ns_tot` and others). Nothing is measured otherwise.
+//! The load of the workers, and the cost so far of the current request, for expressions that use them (`cpu_usage_thr`,
+//! `cpu_ns_tot` and others). Without such expressions, nothing is measured.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -13,7 +13,7 @@ use crate::shard;
 use crate::timer::now_us;
 use crate::worker;
 
-/// How long a sample of the workers is valid: long enough between two samples for the busy share to be meaningful.
+/// The time for which a sample of the workers is valid. It is long enough for the busy share between two samples to be meaningful.
 const FRESH: Duration = Duration::from_millis(100);
 
 /// The calling worker's last sample of all workers.
@@ -34,7 +34,7 @@ thread_local! {
 pub enum Of {
     /// The calling worker.
     Worker,
-    /// The mean of its group.
+    /// The mean of the worker's group.
     Group,
     /// The mean of all workers.
     Process,
@@ -60,11 +60,12 @@ pub fn percent(of: Of) -> u8 {
 /// The assumed duration of a waiting task's turn, in µs.
 const A_TURN: u64 = 20;
 
-/// The number of tasks waiting on the calling worker, measured as the waiting time of a task for two of its turns, in units of 20
-/// µs. Takes as long.
+/// The number of tasks waiting on the calling worker. It is derived from the time that a task waits for two of its turns, in units
+/// of 20 µs, and takes that time.
 pub async fn load() -> u32 {
     let begun = now_us();
-    // Twice: tasks that yielded are woken together, the last one first, so that those that yielded before this one run in between.
+    // Two turns are needed: tasks that yielded are woken together, the last one first, so the tasks that yielded before this one
+    // run between its two turns.
     for _ in 0..2 {
         tokio::task::yield_now().await;
     }
@@ -88,7 +89,7 @@ fn mean(percent: impl Iterator<Item = u8>) -> u8 {
     (sum / u32::max(count, 1)) as u8
 }
 
-/// The time a task spent in its turns.
+/// The turns of a task, and the time spent in them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Turns {
     /// The number of turns.
@@ -155,7 +156,7 @@ impl Measured {
         Self { name, ..Self::default() }
     }
 
-    /// Runs one turn of the task, which must use the context passed to `turn` for its wake-up.
+    /// Runs one turn of the task. To be woken, the task must use the context passed to `turn`.
     pub fn poll<R>(&mut self, context: &Context<'_>, turn: impl FnOnce(&mut Context<'_>) -> R) -> R {
         let new = || Arc::new(Alarm(Mutex::new((context.waker().clone(), None))));
         let alarm = self.alarm.get_or_insert_with(new);
@@ -184,7 +185,7 @@ pub fn watched<F: Future>(name: &'static str, mut future: Pin<Box<F>>) -> impl F
     })
 }
 
-/// The time spent so far by the current task, including this turn; `None` outside measured tasks.
+/// The turns of the current task so far, including the current one; `None` outside measured tasks.
 pub fn turns() -> Option<Turns> {
     let mut turns = TURNS.get();
     let now = turns.since.take()?.elapsed();

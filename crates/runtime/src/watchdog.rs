@@ -1,8 +1,8 @@
-//! Watches the workers from outside: a worker that is awake but does not respond is blocked by one task, which delays everything
-//! else on it (`warn-blocked-traffic-after`, configuration manual, 3.1).
+//! Watches the workers from a separate thread: if a worker is awake but does not respond, a task blocks it and delays everything
+//! else on the worker (`warn-blocked-traffic-after`, configuration manual, 3.1).
 //!
-//! The cost to workers is a store before and after each turn of a named task, and an occasional response while they are awake. Idle
-//! workers are not woken.
+//! The cost for workers is a store before and after each turn of a named task, and an occasional response while they are awake.
+//! Idle workers are not woken.
 
 use std::io;
 use std::sync::OnceLock;
@@ -14,24 +14,24 @@ use tokio::sync::Notify;
 
 use crate::shard::{self, Padded};
 
-/// How long an entirely idle process is left alone.
+/// The interval between two looks at an entirely idle process.
 const IDLE: Duration = Duration::from_secs(1);
-/// A worker without progress for this long is blocked, whether it computes or waits for the system.
+/// A worker that makes no progress for this long is blocked, whether it computes or waits for the system.
 const TOO_LONG: Duration = Duration::from_secs(1);
-/// The interval at which a continuing blockage is reported again.
+/// The interval at which a blockage that continues is reported again.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The subject of a named task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskName {
-    /// A request or stream of a frontend: the frontend's index among the proxies, and the session number.
+    /// A request or stream of a frontend, with the frontend's index among the proxies and the session number.
     Stream {
         /// The frontend's index.
         proxy: u32,
         /// The last 24 bits of the session number.
         session: u32,
     },
-    /// A check of a server: the backend's index among the proxies.
+    /// A check of a server, with the backend's index among the proxies.
     Check {
         /// The backend's index.
         proxy: u32,
@@ -60,7 +60,7 @@ struct Watched {
     question: Notify,
     /// The number of responses. Written by the worker.
     answers: Padded<AtomicU64>,
-    /// The thread ID; 0 while it is not running. Written by the worker.
+    /// The thread ID; 0 while the worker is not running. Written by the worker.
     thread: AtomicI32,
     /// The runtime's metrics, once it is running.
     metrics: OnceLock<RuntimeMetrics>,
@@ -69,7 +69,8 @@ struct Watched {
 static WATCHED: OnceLock<Vec<Watched>> = OnceLock::new();
 
 impl Watched {
-    /// The number of times the worker went to sleep and woke up: odd while it sleeps, and before it starts.
+    /// The number of times the worker went to sleep plus the number of wake-ups. It is odd while the worker sleeps, and before it
+    /// starts.
     fn rounds(&self) -> u64 {
         self.metrics.get().map_or(1, |metrics| metrics.worker_park_unpark_count(0))
     }
@@ -100,7 +101,7 @@ impl TaskName {
     }
 }
 
-/// Runs a turn of a task, with its name visible to the watchdog.
+/// Runs a turn of a task, and makes the task's name visible to the watchdog.
 #[inline]
 pub fn during<R>(task: TaskName, turn: impl FnOnce() -> R) -> R {
     let Some(watched) = WATCHED.get().and_then(|all| all.get(shard::current_worker())) else { return turn() };
@@ -122,7 +123,7 @@ pub(crate) fn prepare(workers: usize) {
     let _ = WATCHED.set((0..workers).map(|_| one()).collect());
 }
 
-/// Responds to probes on worker `index`, for its lifetime.
+/// Responds to probes on worker `index`, as long as the worker runs.
 pub(crate) async fn answer(index: usize) {
     let Some(watched) = WATCHED.get().and_then(|all| all.get(index)) else { return };
     let _ = watched.metrics.set(Handle::current().metrics());
@@ -133,7 +134,7 @@ pub(crate) async fn answer(index: usize) {
     }
 }
 
-/// Worker `index` ends: it is not probed any more.
+/// Marks worker `index` as ended, so that it is not probed any more.
 pub(crate) fn leave(index: usize) {
     if let Some(watched) = WATCHED.get().and_then(|all| all.get(index)) {
         watched.thread.store(0, Relaxed);
@@ -143,9 +144,9 @@ pub(crate) fn leave(index: usize) {
 /// The CPU time used by a thread of this process, by thread ID.
 pub type CpuTime = fn(i32) -> Option<Duration>;
 
-/// Starts the watchdog: `tell` is called on a separate thread for each worker that one task has kept computing for longer than
-/// `limit`, or that is blocked otherwise for a second, and again every second while that lasts. A worker that the system did not
-/// schedule is not blocked.
+/// Starts the watchdog. A separate thread calls `tell` for each worker that one task has kept computing for longer than `limit`, or
+/// that has otherwise been blocked for a second, and again every second as long as the blockage lasts. A worker that the system did
+/// not schedule is not considered blocked.
 ///
 /// # Errors
 /// No thread could be created.
@@ -200,7 +201,7 @@ fn watch(limit: Duration, cpu_time: CpuTime, report: &dyn Fn(HeldWorker)) {
 }
 
 impl PendingProbe {
-    /// How long the worker, which has used `cpu` time so far, has been blocked, if that should be reported.
+    /// How long the worker has been blocked, if that should be reported. `cpu` is the CPU time that the worker has used so far.
     fn is_worth_a_word(&self, limit: Duration, cpu: Duration) -> Option<Duration> {
         if self.reported_at.is_some_and(|reported_at| reported_at.elapsed() < AGAIN) {
             return None;

@@ -1,16 +1,17 @@
-//! A hierarchical timing wheel of numbered entries: insertion, moving and removal take constant time. It stores instants in ms;
-//! [`crate::timer`] gives them a meaning.
+//! A hierarchical timing wheel of numbered entries. Insertion, moving and removal take constant time. The wheel stores instants in
+//! ms, which [`crate::timer`] interprets.
 //!
-//! Level 0 has a slot per millisecond for the next 64, each level above one for 64 times as long. An entry is on the level of the
-//! highest base-64 digit in which its instant differs from the present; when its slot begins, it moves down.
+//! Level 0 has a slot for each of the next 64 milliseconds; the slots of each further level are 64 times as long. An entry is on
+//! the level of the highest base-64 digit in which its instant differs from the present. When its slot begins, the entry moves to a
+//! lower level.
 
 const BITS: u32 = 6;
 const SLOTS: usize = 1 << BITS;
-/// 64⁷ ms are 139 years: entries further ahead are checked again then.
+/// 64⁷ ms are 139 years. Entries further ahead are checked again at that time.
 const LEVELS: usize = 7;
 const FURTHEST: u64 = (1 << (BITS as usize * LEVELS)) - 1;
 const NONE: u32 = u32::MAX;
-/// Replaces a level: the entry is in no slot.
+/// The level of an entry that is in no slot.
 const NOWHERE: u8 = u8::MAX;
 
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +28,7 @@ const FREE: WheelLink = WheelLink { at: 0, previous: NONE, next: NONE, level: NO
 /// Entries by due time.
 #[derive(Debug)]
 pub(crate) struct Wheel {
-    /// The present: everything due before was returned.
+    /// The present. All entries due before this were returned.
     now: u64,
     /// A bit for each non-empty slot.
     occupied: [u64; LEVELS],
@@ -55,7 +56,7 @@ impl Wheel {
             self.links.resize(entry as usize + 1, FREE);
         }
         self.remove(entry);
-        // Overdue entries are due immediately; those too far ahead are checked at the furthest instant.
+        // Overdue entries are due immediately. Entries too far ahead are checked at the furthest instant.
         let when = at.clamp(self.now, self.now | FURTHEST);
         let differ = (self.now ^ when) | (SLOTS as u64 - 1);
         let level = ((u64::BITS - 1 - differ.leading_zeros()) / BITS) as usize;
@@ -90,17 +91,17 @@ impl Wheel {
         }
     }
 
-    /// The first non-empty slot: its level, its number and its beginning.
+    /// The first non-empty slot: its level, number and start.
     fn earliest(&self) -> Option<(usize, usize, u64)> {
         let level = self.occupied.iter().position(|slots| *slots != 0)?;
-        // Slots in the past are empty: nothing on a level is further ahead than one rotation.
+        // Slots in the past are empty, because nothing on a level is further ahead than one rotation.
         let slot = self.occupied[level].trailing_zeros() as usize;
         let shift = BITS as usize * level;
         let turn = self.now >> shift >> BITS << BITS;
         Some((level, slot, (turn | slot as u64) << shift))
     }
 
-    /// The next instant to check: nothing is due before.
+    /// The next instant to check. No entry is due before it.
     pub(crate) fn next(&self) -> Option<u64> {
         self.earliest().map(|(_, _, begins)| begins.max(self.now))
     }
@@ -180,7 +181,7 @@ mod tests {
                 for (entry, at) in &model {
                     prop_assert_eq!(wheel.at(*entry), Some(*at));
                 }
-                // It never sleeps past a due entry, and the next instant is never in the past.
+                // The wheel never sleeps past a due entry, and the next instant is never in the past.
                 let due = model.values().min();
                 prop_assert_eq!(wheel.next().is_some(), due.is_some());
                 prop_assert!(wheel.next().unwrap_or(0) <= due.copied().unwrap_or(0).max(now));

@@ -1,6 +1,7 @@
 //! Worker threads and their mailboxes.
 //!
-//! Work moves between workers only as messages: a closure posted into a worker's mailbox and run there in a separate turn.
+//! Work moves between workers only as messages: a closure is posted to a worker's mailbox, and the worker runs it in a separate
+//! turn.
 
 use std::io;
 use std::sync::OnceLock;
@@ -18,7 +19,7 @@ use crate::timer;
 use crate::topology::{self, Cpus};
 use crate::watchdog;
 
-/// A mailbox message: run once, on the worker's thread.
+/// A mailbox message, which runs once, on the worker's thread.
 pub type WorkerMessage = Box<dyn FnOnce() + Send>;
 
 struct Mailboxes {
@@ -41,7 +42,7 @@ static MAILBOXES: OnceLock<Mailboxes> = OnceLock::new();
 pub struct WorkerPlacement {
     /// The index of its group.
     pub group: usize,
-    /// The CPUs it is bound to; `None` leaves it to the system.
+    /// The CPUs to which the worker is bound; `None` leaves the choice to the system.
     pub cpus: Option<Cpus>,
     /// Whether it polls without sleeping.
     pub busy_polling: bool,
@@ -52,7 +53,7 @@ pub struct WorkerPlacement {
 pub struct Activity {
     /// The number of its tasks: connections, listeners, checks.
     pub tasks: usize,
-    /// Tasks and wake-ups sent by other threads and not taken yet.
+    /// Tasks and wake-ups that other threads have sent and the worker has not taken yet.
     pub queued: usize,
     /// The time it was busy since its start, excluding busy polling.
     pub busy: Duration,
@@ -62,7 +63,7 @@ pub struct Activity {
     pub messages: u64,
 }
 
-/// The receiving ends of all mailboxes, for [`spawn`] in order.
+/// The receiving ends of all mailboxes. [`spawn`] takes them in order.
 pub struct Inboxes(std::vec::IntoIter<UnboundedReceiver<WorkerMessage>>);
 
 /// Creates `count` mailboxes. Called once at startup; a second call fails.
@@ -85,8 +86,8 @@ pub fn prepare(count: usize) -> io::Result<Inboxes> {
     Ok(Inboxes(receivers.into_iter()))
 }
 
-/// Posts `message` to worker `index`; returns whether that worker is still running. It counts as one write to shared memory,
-/// whatever the channel and the allocator do.
+/// Posts `message` to worker `index`. Returns whether that worker is still running. Counted as one write to shared memory, whatever
+/// the channel and the allocator do.
 pub fn post(index: usize, message: impl FnOnce() + Send + 'static) -> bool {
     note_write();
     MAILBOXES
@@ -122,14 +123,14 @@ pub fn activity(index: usize) -> Activity {
     }
 }
 
-/// Lets busy-polling workers sleep again: a process that only waits for its last connections leaves the CPU to its successor.
+/// Lets busy-polling workers sleep again. A process that only waits for its last connections leaves the CPU to its successor.
 pub fn end_busy_polling() {
     if let Some(boxes) = MAILBOXES.get() {
         boxes.polling.store(false, Relaxed);
     }
 }
 
-/// Counts a connection for worker `index` while it exists.
+/// Counts a connection for worker `index` as long as the guard exists.
 #[derive(Debug)]
 pub struct ConnectionGuard(u32);
 
@@ -162,8 +163,8 @@ impl Drop for ConnectionGuard {
 }
 
 impl Inboxes {
-    /// Starts the next worker: a thread named `weir/INDEX`, placed by `place`, that runs `main` and its mailbox until `main` ends.
-    /// Returns once the worker has its reactor, or the error that prevented it.
+    /// Starts the next worker: a thread named `weir/INDEX`, placed according to `place`, which runs `main` and its mailbox until
+    /// `main` ends. Returns when the worker has its reactor, or with the error that prevented it.
     pub fn spawn<F, Fut>(
         &mut self,
         index: usize,
@@ -203,7 +204,7 @@ impl Inboxes {
 
 fn runtime() -> io::Result<LocalRuntime> {
     Builder::new_current_thread()
-        // Time is kept by `timer`: tokio's timer would read the clock in each turn.
+        // `timer` keeps the time: tokio's timer would read the clock in each turn.
         .enable_io()
         .max_blocking_threads(4)
         .event_interval(61)
@@ -228,7 +229,7 @@ fn run<F, Fut>(
     runtime.block_on(async move {
         tokio::task::spawn_local(async move {
             if let Err(error) = timer::drive(alarm).await {
-                // A worker without deadlines cannot work reliably.
+                // Without deadlines, a worker cannot work reliably.
                 to_standard_error(&format!("worker {index}: cannot create a timer: {error}\n"));
                 std::process::abort();
             }
@@ -248,7 +249,8 @@ fn run<F, Fut>(
     });
 }
 
-/// A task that is always ready: the reactor and the timers are polled after each round of the other tasks, without sleeping.
+/// A task that is always ready, so that the worker polls the reactor and the timers after each round of the other tasks without
+/// sleeping.
 async fn poll_busily(going: &AtomicBool) {
     while going.load(Relaxed) {
         tokio::task::yield_now().await;

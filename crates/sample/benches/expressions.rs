@@ -31,7 +31,7 @@ const FETCHES: &[&str] = &[
     "capture.req.uri",
 ];
 
-/// Each follows the fetch that produces its input; the fetch's own cost is measured above.
+/// Each converter follows the fetch that produces its input. The cost of the fetch itself is measured above.
 const CONVERTERS: &[&str] = &[
     "int(42),add(1)",
     "int(42),div(7)",

@@ -1,5 +1,4 @@
-//! ACLs (manual, 7.1 and 7.4): a criterion with its patterns, the ACLs of a proxy by name, and the
-//! predefined ones.
+//! ACLs (manual, 7.1 and 7.4): criteria with their patterns, the ACLs of a proxy by name, and the predefined ACLs.
 
 mod keywords;
 mod patterns;
@@ -87,10 +86,10 @@ impl Criterion {
         Ok(Self { expression, expects, fixed, words: View::of_acl(list), views: views.into() })
     }
 
-    /// Whether a pattern matches `value`, which is cast first if its type requires it.
+    /// Whether a pattern matches `value`. The value is cast first if its type requires it.
     #[inline]
     fn accepts(&self, value: Value<'_>) -> bool {
-        // Matched in place: a value is moved only if it must be cast.
+        // The value is matched in place and only moved if it must be cast.
         if fits(&value, self.expects) {
             self.matches(&value)
         } else {
@@ -98,7 +97,7 @@ impl Criterion {
         }
     }
 
-    /// Like [`Self::accepts`] for a string; no value is built if only the line's own patterns are consulted.
+    /// Like [`Self::accepts`], for a string. No value is built if only the line's own patterns are used.
     #[inline]
     fn accepts_text(&self, text: &[u8]) -> bool {
         if self.expects == Type::Str
@@ -110,7 +109,7 @@ impl Criterion {
         self.accepts(Value::str(text))
     }
 
-    /// The line's own patterns, unless the runtime socket changed them.
+    /// The line's own patterns, unless the runtime socket has changed them.
     #[inline]
     fn unchanged(&self) -> Option<&Entries> {
         let list = self.words.list();
@@ -216,8 +215,8 @@ pub(crate) fn warn(acl: &Acl, name: Option<&str>, span: Span, scope: &Scope<'_>)
     }
 }
 
-/// The criteria of `acl` that are evaluated at `scope`'s place. Response rules see only times and counters of the request: criteria
-/// on its contents never match there (see [`warn`]), as in HAProxy.
+/// The criteria of `acl` that are evaluated at `scope`'s place. As in HAProxy, response rules only see times and counters of the
+/// request: criteria about the request's contents never match there (see [`warn`]).
 pub(crate) fn tested(acl: Acl, scope: &Scope<'_>) -> Acl {
     if !matches!(scope.place, Place::HttpResponse | Place::TcpResponseContent) {
         return acl;
@@ -234,7 +233,7 @@ pub(crate) fn tested(acl: Acl, scope: &Scope<'_>) -> Acl {
     acl.iter().filter(is_tested).cloned().collect()
 }
 
-/// Whether patterns accept `value` without a cast: it has the expected type, or one that compares the same way.
+/// Whether patterns accept `value` without a cast, because it has the expected type or one that compares in the same way.
 #[inline]
 fn fits(value: &Value<'_>, expects: Type) -> bool {
     match expects {
@@ -276,7 +275,7 @@ fn criterion(
     if method.is_none() {
         expression.take_converters(words, scope)?;
     }
-    // After a converter only the result's type counts.
+    // After a converter, only the type of the result matters.
     let method = match method {
         Some(method) if !expression.has_converters() => Some(method),
         _ => MatchMethod::implied_by(expression.gives()),
@@ -309,7 +308,7 @@ fn check_groups(
     }
 }
 
-/// Compiles the words after `acl`, the name and the criterion, for [`crate::Acls::add`].
+/// Compiles the words after `acl`: the name and the criterion, for [`crate::Acls::add`].
 ///
 /// # Errors
 /// The name is missing or not allowed, or the criterion is invalid.

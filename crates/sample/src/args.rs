@@ -1,7 +1,7 @@
-//! Arguments of fetches and converters: one parser for all, with the quoting rules of the manual's section 2.2.
+//! Arguments of fetches and converters: one parser for all of them, with the quoting rules of the manual's section 2.2.
 //!
-//! The keyword tables declare each argument's kind; at startup the texts are resolved to numbers, names, proxies, variables and so
-//! on.
+//! The keyword tables declare the kind of each argument. At startup, the texts are resolved to numbers, names, proxies, variables
+//! and so on.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -33,15 +33,15 @@ pub enum ArgKind {
     Mask4,
     /// IPv6 prefix length.
     Mask6,
-    /// A frontend; without argument the current proxy.
+    /// A frontend. Without the argument, the current proxy.
     Frontend,
-    /// A backend; without argument the current proxy.
+    /// A backend. Without the argument, the current proxy.
     Backend,
     /// `backend/server`, or a server of the current backend.
     Server,
     Userlist,
     Variable,
-    /// A number, or the name of a variable holding one (`add(txn.x)`).
+    /// A number, or the name of a variable that holds one (`add(txn.x)`).
     IntOrVariable,
     /// Text, or a variable if it looks like a variable's name.
     StrOrVariable,
@@ -136,7 +136,7 @@ pub trait Prepared: std::any::Any + std::fmt::Debug + Send + Sync {}
 pub struct Args(pub Box<[Arg]>);
 
 impl Args {
-    /// Keeps the arguments; trailing omitted ones are dropped to save memory.
+    /// Stores the arguments. Omitted arguments at the end are dropped to save memory.
     pub fn new(mut args: Vec<Arg>) -> Self {
         while let Some(Arg::Missing) = args.last() {
             args.pop();
@@ -191,7 +191,7 @@ impl Args {
         }
     }
 
-    /// The argument at `index` as a server, if that exists at the moment.
+    /// The argument at `index` as a server, if the server currently exists.
     pub fn server(&self, index: usize) -> Option<Arc<Server>> {
         match self.get(index) {
             Arg::Server(proxy, name) => proxy.server(name),
@@ -215,7 +215,7 @@ impl Args {
         }
     }
 
-    /// The argument at `index` in the form that its row prepared.
+    /// The argument at `index` in the prepared form.
     pub fn prepared<T: Prepared>(&self, index: usize) -> Option<&T> {
         match self.get(index) {
             Arg::Prepared(prepared) => (&**prepared as &dyn std::any::Any).downcast_ref(),
@@ -232,8 +232,8 @@ pub fn text_of(arg: &Arg) -> &[u8] {
     }
 }
 
-/// Splits the contents of the parentheses at commas and resolves quotes and escapes. `text` begins after the opening parenthesis;
-/// the second value is the number of bytes up to and including the closing one, `None` if it is missing.
+/// Splits the contents of the parentheses at commas, and resolves quotes and escapes. `text` begins after the opening parenthesis.
+/// The second value is the number of bytes up to and including the closing parenthesis, or `None` if it is missing.
 pub fn split(text: &str) -> (Vec<String>, Option<usize>) {
     let mut args = Vec::new();
     let mut current: Vec<u8> = Vec::new();
@@ -265,7 +265,7 @@ pub fn split(text: &str) -> (Vec<String>, Option<usize>) {
                     current.push(*escaped);
                     at += 1;
                 }
-                // Not an escape at this level: it belongs to the argument, e.g. to a regular expression.
+                // Not an escape at this level: the backslash belongs to the argument, for example to a regular expression.
                 _ => current.push(b'\\'),
             },
             b',' if !single && !double => finish(&mut current, &mut args),
@@ -280,7 +280,7 @@ pub fn split(text: &str) -> (Vec<String>, Option<usize>) {
     (args, None)
 }
 
-/// Resolves the texts by the row's specification. The error is the end of a sentence that begins with the keyword.
+/// Resolves the texts according to the row's specification. The error is the end of a sentence that begins with the keyword.
 pub fn resolve(texts: &[String], specs: &[Spec], scope: &Scope<'_>) -> Result<Vec<Arg>, String> {
     // Empty parentheses mean no argument, unless a text is expected.
     let texts = if specs.is_empty() && matches!(texts, [text] if text.is_empty()) { &[] } else { texts };
@@ -318,7 +318,7 @@ fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// Whether an omitted argument of this kind means the current proxy or its table.
+/// Whether an omitted argument of this kind stands for the current proxy or its table.
 fn is_own_without_name(kind: ArgKind) -> bool {
     names_current_proxy(kind) || kind == ArgKind::Table
 }
@@ -401,7 +401,7 @@ fn mask6(text: &str) -> Option<Ipv6Addr> {
     text.parse().ok()
 }
 
-/// Records that the configuration refers to a server, which keeps it from being deleted.
+/// Records that the configuration refers to a server, so that the server cannot be deleted.
 fn refer(proxy: Arc<Proxy>, name: &str) -> Result<Arg, String> {
     let Some(server) = proxy.server(name) else {
         return Err(format!("there is no server `{name}` in `{}`", proxy.name));

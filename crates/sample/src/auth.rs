@@ -59,8 +59,8 @@ pub struct Userlist {
     users: HashMap<Box<str>, User>,
     /// All groups, including empty ones.
     groups: HashSet<Box<str>>,
-    /// The last accepted password per user: crypt(3) is slow on purpose, and clients send the same password with every request.
-    /// Entries live as long as the plan.
+    /// The last accepted password per user. crypt(3) is slow on purpose, and clients send the same password with every request.
+    /// Entries are kept as long as the plan.
     accepted: Mutex<HashMap<Box<str>, Box<[u8]>>>,
 }
 
@@ -85,7 +85,7 @@ impl Userlist {
         self.groups.iter().map(|name| &**name)
     }
 
-    /// Adds a user; returns false if the name was taken.
+    /// Adds a user. Returns false if the name already exists.
     pub fn add_user(&mut self, name: &str, password: Option<Password>, groups: Vec<Box<str>>) -> bool {
         let free = !self.users.contains_key(name);
         if free {
@@ -94,7 +94,7 @@ impl Userlist {
         free
     }
 
-    /// Adds a user to a group (`group … users …`); returns false if the user does not exist.
+    /// Adds a user to a group (`group … users …`). Returns false if the user does not exist.
     pub fn join(&mut self, user: &str, group: &str) -> bool {
         let Some(user) = self.users.get_mut(user) else { return false };
         if !user.groups.iter().any(|other| &**other == group) {
@@ -144,7 +144,7 @@ pub(crate) fn same(left: &[u8], right: &[u8]) -> bool {
 pub fn basic(header: &[u8]) -> Option<(String, Vec<u8>)> {
     use base64::Engine;
     use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
-    // Padding is optional: some clients leave it out.
+    // Padding is optional, because some clients omit it.
     const LENIENT: GeneralPurpose = GeneralPurpose::new(
         &base64::alphabet::STANDARD,
         GeneralPurposeConfig::new().with_decode_padding_mode(base64::engine::DecodePaddingMode::Indifferent),

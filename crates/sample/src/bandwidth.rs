@@ -1,15 +1,16 @@
 //! Bandwidth limits: the filters that proxies declare (`filter bwlim-in`, `filter bwlim-out`; configuration manual, 9.7) and the
-//! per-stream settings of rules (`set-bandwidth-limit`). Pure data; `proxy` does the throttling.
+//! settings of rules for each stream (`set-bandwidth-limit`). This module only holds data; `proxy` delays the bytes.
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use state::table::{DataType, Table, Tracked};
 
-/// A limit shared by several streams: a key in a stick table, with the byte rate of that entry as the measure.
+/// A limit that several streams share: a key of a stick table, and the byte rate of the key's entry, which is compared with the
+/// limit.
 #[derive(Debug)]
 pub struct SharedLimit {
-    /// The key expression; rules compile it.
+    /// The key expression, which rules compile.
     pub key: Box<str>,
     /// The stick table.
     pub table: Arc<Table>,
@@ -20,24 +21,24 @@ pub struct SharedLimit {
 pub struct BandwidthFilter {
     /// The filter's name.
     pub name: Box<str>,
-    /// Whether it limits data from the client (`bwlim-in`) rather than data to it.
+    /// Whether the filter limits data from the client (`bwlim-in`) instead of data to the client.
     pub upload: bool,
     /// `default-limit`, or the shared `limit`, in bytes per period.
     pub limit: u64,
     /// `default-period`, or the period of the table's rate, in milliseconds.
     pub period_ms: u64,
-    /// `min-size`: the smallest amount sent at a time, except at the end.
+    /// `min-size`: the minimum amount to send at a time, except at the end.
     pub min_size: u64,
-    /// The filter's position among its proxy's filters in its direction; `None` if `filter-sequence` leaves it out.
+    /// The filter's position among the filters of its proxy in its direction; `None` if `filter-sequence` omits it.
     pub place: Option<u16>,
-    /// The proxy that declares it, by its number in the plan.
+    /// The proxy that declares the filter, by its number in the plan.
     pub proxy: usize,
     /// The shared limit; `None` if each stream has its own.
     pub shared: Option<Arc<SharedLimit>>,
 }
 
 impl BandwidthFilter {
-    /// The stick table's rate that counts its bytes.
+    /// The rate in the stick table that counts the filter's bytes.
     pub fn rate(&self) -> DataType {
         if self.upload { DataType::BytesInRate } else { DataType::BytesOutRate }
     }
@@ -52,7 +53,7 @@ pub struct BandwidthLimit {
     pub limit: u64,
     /// The period in milliseconds, more than 0.
     pub period_ms: u64,
-    /// The stick table entry that shares the limit.
+    /// The stick table entry of the shared limit.
     pub entry: Option<Rc<Tracked>>,
 }
 
@@ -67,8 +68,8 @@ pub fn enable(limits: &mut Vec<BandwidthLimit>, own: BandwidthLimit) {
     }
 }
 
-/// Builds a stream's limit from a rule's settings; those that are `None` or zero default to the filter's. `entry` is the shared
-/// limit's table entry.
+/// Builds a stream's limit from a rule's settings. Settings that are `None` or zero default to those of the filter. `entry` is the
+/// table entry of a shared limit.
 pub fn asked(
     filter: &Arc<BandwidthFilter>,
     limit: Option<i64>,

@@ -1,4 +1,4 @@
-//! Conditions (manual, 7.2): ACLs joined by AND, OR and negation, behind `if` and `unless`.
+//! Conditions (manual, 7.2), which follow `if` and `unless`: ACLs joined by AND, OR and negation.
 
 use diag::Diagnostic;
 
@@ -13,13 +13,13 @@ use crate::word_cursor::{Word, Words};
 pub enum Test {
     /// The condition does not hold.
     No,
-    /// Undecided until more bytes arrive.
+    /// Not decided until more bytes arrive.
     Wait,
-    /// The condition holds.
+    /// The condition is true.
     Yes,
 }
 
-/// A condition: alternatives, each a list of terms that must all hold.
+/// A condition: alternatives, each of which is a list of terms that must all be true.
 #[derive(Debug)]
 pub struct Condition {
     alternatives: Box<[Box<[Term]>]>,
@@ -38,7 +38,7 @@ impl Condition {
         Self::parse(words, scope, false)
     }
 
-    /// Compiles a trailing `if …` or `unless …`; returns `None` if no word is left. Other words are an error.
+    /// Compiles an `if …` or `unless …` at the end of a line. Returns `None` if no word is left. Other words are an error.
     pub fn compile_optional(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Option<Self>, Diagnostic> {
         let Some(word) = words.peek() else { return Ok(None) };
         match word.text {

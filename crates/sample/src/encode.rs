@@ -1,7 +1,7 @@
 //! Encodes log format items as JSON (RFC 8259) and CBOR (RFC 8949): `+json`, `+cbor` and the types of `%(name:type)` (manual,
 //! 8.2.6). Called by [`crate::format`].
 //!
-//! The output is well-formed for any input from clients: invalid UTF-8 becomes U+FFFD in JSON and a byte string in CBOR.
+//! The output is well-formed for any input from clients: invalid UTF-8 becomes U+FFFD in JSON, and a byte string in CBOR.
 
 use std::borrow::Cow;
 
@@ -58,13 +58,13 @@ pub enum Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// A string; the empty one counts as missing, as in text logs.
+    /// A string. An empty string counts as missing, as in text logs.
     pub fn text(bytes: impl Into<Cow<'a, [u8]>>) -> Self {
         let bytes = bytes.into();
         if bytes.is_empty() { Self::Null } else { Self::Text(bytes) }
     }
 
-    /// A number in text form; the plus sign of a value that is still growing is dropped.
+    /// A number in text form. The plus sign of a value that is still growing is dropped.
     pub fn number(text: Vec<u8>) -> Self {
         match parse_int(&text) {
             Some(number) => Self::Int(number),
@@ -72,7 +72,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The value of an expression, cast to the format's type as converters cast their input; `Null` if the cast fails.
+    /// The value of an expression, cast to the format's type in the same way as the input of converters. `Null` if the cast fails.
     pub fn of(value: Option<Value<'a>>, wanted: Option<ItemType>) -> Self {
         let value = match (wanted, value) {
             // All bytes, including those after a NUL.
@@ -95,7 +95,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Casts an alias's value to the format's type; its strings remain strings.
+    /// Casts the value of an alias to the format's type. Strings remain strings.
     pub fn cast(self, wanted: Option<ItemType>) -> Self {
         match (wanted, self) {
             (Some(ItemType::Str), Self::Int(value)) => Self::Text(value.to_string().into_bytes().into()),
@@ -120,7 +120,7 @@ pub(crate) fn json_text(bytes: &[u8], out: &mut Vec<u8>) {
             '\n' => out.extend_from_slice(b"\\n"),
             '\r' => out.extend_from_slice(b"\\r"),
             '\t' => out.extend_from_slice(b"\\t"),
-            // Escapes C1 controls and separators as well, so that a log line stays a single line in every viewer.
+            // C1 controls and separators are escaped as well, so that a log line stays a single line in every viewer.
             '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' => {
                 out.extend_from_slice(format!("\\u{:04x}", u32::from(character)).as_bytes());
             }
@@ -164,10 +164,10 @@ mod major {
 
 /// Starts a map of indefinite length.
 pub(crate) const CBOR_MAP: u8 = 0xbf;
-/// Ends an indefinite-length item.
+/// The end of an indefinite-length item.
 pub(crate) const CBOR_BREAK: u8 = 0xff;
 
-/// Writes the head of a data item, its major type and a number, in the shortest form.
+/// Writes the head of a data item (its major type and a number) in the shortest form.
 fn cbor_head(major: u8, number: u64, out: &mut Vec<u8>) {
     let bytes = number.to_be_bytes();
     match number {

@@ -1,10 +1,10 @@
 //! How a stream and its connections ended, in the notation of `term_events`: the events of each layer in order.
 //!
-//! Only the reason for the stream's end and the fate of both connections are stored; the layers' events are derived on demand. A
-//! letter names the layer: the connection (`f`), its protocol (`m`), the protocol's stream (`e`), the proxy's stream (`s`); upper
-//! case is the server side. A digit names the event: closed locally (1), closed by the peer (2), read error (3), write error (4),
-//! premature end (5) or error (6) within the message, timeout (7), intercepted by a rule (8), invalid message (9), internal error
-//! (A). For a connection 7 also means refused.
+//! Only the reason for the stream's end and the fate of both connections are stored; the events of the layers are derived when
+//! needed. A letter names the layer: the connection (`f`), its protocol (`m`), the protocol's stream (`e`), the proxy's stream
+//! (`s`). Upper case is the server side. A digit names the event: closed locally (1), closed by the peer (2), read error (3), write
+//! error (4), premature end (5) or error (6) within the message, timeout (7), intercepted by a rule (8), invalid message (9),
+//! internal error (A). For a connection, 7 also means refused.
 
 use crate::value::Scratch;
 
@@ -53,7 +53,7 @@ pub enum StreamEnd {
     BadResponse,
     ServerTimeout,
     Refused,
-    // Tunnels closed in both directions, by the side that closed first.
+    // Tunnels that were closed in both directions, by the side that closed first.
     TunnelByClient,
     TunnelByServer,
     TunnelClientReset,
@@ -73,7 +73,7 @@ pub enum ConnectionOutcome {
     /// There was no connection.
     #[default]
     None,
-    /// In use, or kept for other requests.
+    /// The connection is in use, or kept for other requests.
     Kept,
     /// Closed locally.
     Closed,
@@ -92,7 +92,7 @@ pub struct Ending {
     pub server: ConnectionOutcome,
 }
 
-/// The events of the seven layers, without those caused by the final close of a connection.
+/// The events of the seven layers, without the events that the final close of a connection causes.
 struct EndingRow(StreamEnd, [&'static str; 7]);
 
 #[rustfmt::skip]
@@ -147,7 +147,7 @@ const ROWS: &[EndingRow] = &[
 ];
 
 impl Ending {
-    /// The events as `{f,m,e,s,E,M,F}`. TCP streams have no multiplexed protocol, so those layers see only their close.
+    /// The events as `{f,m,e,s,E,M,F}`. TCP streams have no multiplexed protocol, so for those layers only the close is shown.
     pub(crate) fn events(self, is_http: bool) -> Scratch {
         let layers = ROWS.iter().find(|row| row.0 == self.end).map_or([""; 7], |row| row.1);
         let mut text = Scratch::default();
@@ -181,7 +181,7 @@ impl Ending {
         };
         let closing = ["f1", "m1", "e1", "", "E1", "M1", "F1"].get(index).copied();
         let Some(closing) = closing.filter(|_| closed) else { return };
-        // A broken connection is not closed again; the layer that saw the first close shows it.
+        // A broken connection is not closed again. The layer that saw the first close shows it.
         let broke = matches!(index, 0 | 6) && events.ends_with('3');
         let is_reported = events.as_bytes().chunks(2).any(|event| event == closing.as_bytes());
         if !broke && (!is_reported || !is_http && is_stream) {

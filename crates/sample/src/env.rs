@@ -1,4 +1,4 @@
-//! The view of the world that expressions are evaluated in.
+//! The data in which expressions are evaluated.
 
 use std::cell::Cell;
 
@@ -10,7 +10,7 @@ use crate::slots::Slots;
 use crate::socket::TcpFacts;
 use crate::transaction::Transaction;
 
-/// The data that an expression reads. Built for one evaluation and dropped before anything is modified.
+/// The data that an expression reads. Created for one evaluation, and dropped before anything is modified.
 pub struct Env<'a> {
     /// The process state.
     pub process: &'a Process,
@@ -18,14 +18,14 @@ pub struct Env<'a> {
     pub session: Option<&'a Session>,
     /// The request; `None` before the stream exists.
     pub transaction: Option<&'a Transaction>,
-    /// Bytes received from the client but not forwarded: in HTTP mode the received part of the body, without chunk framing; in TCP
-    /// mode raw bytes.
+    /// Bytes received from the client but not forwarded. In HTTP mode, this is the received part of the body without chunk framing;
+    /// in TCP mode, raw bytes.
     pub request_bytes: &'a [u8],
     /// Bytes received from the server but not forwarded.
     pub response_bytes: &'a [u8],
-    /// Whether the bytes are final: end of stream, full buffer or delay expired.
+    /// Whether the bytes are final: the stream has ended, the buffer is full or the delay has expired.
     pub complete: bool,
-    /// Set by a fetch if more bytes may change its result. The caller may then wait.
+    /// Set by a fetch if further bytes may change its result. The caller may then wait.
     pub may_change: Cell<bool>,
     /// Monotonic time in milliseconds.
     pub now_ms: u64,
@@ -33,7 +33,7 @@ pub struct Env<'a> {
     pub log_origin: LogOrigin,
     /// Access to the connections' sockets, if any.
     pub sockets: Option<&'a dyn Sockets>,
-    /// A health check's variables; `None` elsewhere.
+    /// The variables of a health check; `None` elsewhere.
     pub check_vars: Option<&'a Slots>,
 }
 
@@ -74,7 +74,7 @@ impl<'a> Env<'a> {
         transaction.early_id.get_or_make(|id| format.write(self, id))
     }
 
-    /// An environment with only the process: for startup, and as the base of the others.
+    /// An environment that only has the process, for startup and as the basis of others.
     pub fn new(process: &'a Process, now_ms: u64) -> Self {
         Self {
             process,
@@ -91,12 +91,12 @@ impl<'a> Env<'a> {
         }
     }
 
-    /// An environment with a session and its request.
+    /// An environment with a session and its transaction.
     pub fn of(process: &'a Process, session: &'a Session, transaction: &'a Transaction, now_ms: u64) -> Self {
         Self { session: Some(session), transaction: Some(transaction), ..Self::new(process, now_ms) }
     }
 
-    /// Reports that more bytes of a connection might change the result, so that the caller waits for them. HTTP messages are
+    /// Reports that further bytes of a connection may change the result, so that the caller waits for them. HTTP messages are
     /// evaluated as a whole and never wait.
     pub(crate) fn want_bytes(&self, wanted: bool) {
         let is_http = self.transaction.is_some_and(|transaction| transaction.is_http);

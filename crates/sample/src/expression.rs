@@ -46,7 +46,7 @@ impl Expression {
         self.fetch.late
     }
 
-    /// Compiles an expression from `words`: one word, and the following words that are converters.
+    /// Compiles an expression from `words`: one word, and the following words if they are converters.
     pub fn compile(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Self, Diagnostic> {
         let Some(word) = words.next() else {
             return Err(Diagnostic::alert("expected a sample expression").at(words.end()));
@@ -93,8 +93,8 @@ impl Expression {
         Ok(expression)
     }
 
-    /// Compiles the expression at the start of `text` without checking its place, and returns where it ends. The caller checks the
-    /// rest of the text and the place.
+    /// Compiles the expression at the start of `text` without checking its place. Returns where the expression ends. The caller
+    /// checks the rest of the text and the place.
     pub fn begin(text: &str, span: Span, scope: &Scope<'_>) -> Result<(Self, usize), Diagnostic> {
         let mut parser = Parser { text, at: 0, span, scope };
         let (fetch, args) = parser.fetch()?;
@@ -104,7 +104,7 @@ impl Expression {
         Ok((Self { fetch, args, steps: steps.into(), gives }, end))
     }
 
-    /// Compiles `text`, converters only, to be applied to a log line: [`Env::request_bytes`] as text.
+    /// Compiles `text`, which only has converters that are applied to a log line ([`Env::request_bytes`] as text).
     pub fn of_message(text: &str, span: Span, scope: &Scope<'_>) -> Result<Self, Diagnostic> {
         let mut parser = Parser { text, at: 0, span, scope };
         let mut steps = Vec::new();
@@ -135,7 +135,7 @@ impl Expression {
             )))
     }
 
-    /// Whether it reads raw connection bytes (manual, 7.3.5), which HTTP messages do not have.
+    /// Whether the expression reads raw connection bytes (manual, 7.3.5), which HTTP messages do not have.
     pub(crate) fn reads_bytes(&self) -> bool {
         const PREFIXES: &[&str] = &[
             "payload",
@@ -154,17 +154,17 @@ impl Expression {
         PREFIXES.iter().any(|prefix| self.fetch.name.starts_with(prefix))
     }
 
-    /// The type of its values; `Any` if it is only known at evaluation.
+    /// The type of the values; `Any` if it is only known at evaluation.
     pub fn gives(&self) -> Type {
         self.gives
     }
 
-    /// The places where its fetch may be used.
+    /// The places at which the fetch may be used.
     pub(crate) fn columns(&self) -> Columns {
         self.fetch.columns
     }
 
-    /// The name of its fetch.
+    /// The name of the fetch.
     pub fn name(&self) -> &'static str {
         self.fetch.name
     }
@@ -174,13 +174,13 @@ impl Expression {
         !self.steps.is_empty()
     }
 
-    /// Evaluates to a single value; of several (headers, cookies) the fetch's default, usually the last.
+    /// Evaluates to a single value. If there are several (headers, cookies), this is the fetch's default, usually the last one.
     #[inline]
     pub fn eval<'a>(&'a self, env: &'a Env<'a>) -> Option<Value<'a>> {
         self.next(env, &mut Cursor::once())
     }
 
-    /// Appends the value as text to `out`; returns whether there was one.
+    /// Appends the value as text to `out`. Returns whether there was a value.
     pub fn eval_into(&self, env: &Env<'_>, out: &mut Vec<u8>) -> bool {
         let value = self.eval(env);
         if let Some(value) = &value {
@@ -189,13 +189,13 @@ impl Expression {
         value.is_some()
     }
 
-    /// The shortcut for testing all values: the fetch's function and arguments, if the fetch has one and no converter follows.
+    /// The shortcut for testing all values: the function and arguments of the fetch, if the fetch has one and no converter follows.
     #[inline]
     pub(crate) fn any(&self) -> Option<(Any, &Args)> {
         self.fetch.any.filter(|_| self.steps.is_empty()).map(|any| (any, &self.args))
     }
 
-    /// The userlist if the expression returns its group names unchanged.
+    /// The userlist, if the expression returns its group names unchanged.
     pub(crate) fn gives_groups_of(&self) -> Option<&Userlist> {
         match self.args.get(0) {
             Arg::Userlist(list) if self.fetch.name == "http_auth_group" && self.steps.is_empty() => {
@@ -205,10 +205,10 @@ impl Expression {
         }
     }
 
-    /// The value at `cursor`, which afterwards shows whether more may follow.
+    /// The value at `cursor`. After the call, `cursor` shows whether more values may follow.
     #[inline]
     pub fn next<'a>(&'a self, env: &'a Env<'a>, cursor: &mut Cursor) -> Option<Value<'a>> {
-        // Values are large enough for unnecessary moves to be measurable; most expressions have no converter.
+        // Values are so large that unnecessary moves are measurable, and most expressions have no converter.
         if self.steps.is_empty() {
             return (self.fetch.run)(env, &self.args, cursor);
         }
@@ -252,7 +252,7 @@ fn trailing(text: &str, at: usize, span: Span) -> Diagnostic {
         .help("separate converters with commas, and quote arguments that contain a parenthesis or a comma")
 }
 
-/// The span of a part of a word if the word appears verbatim in the file (no quotes or escapes).
+/// The span of a part of a word if the word appears verbatim in the file (without quotes or escapes).
 fn part(text: &str, span: Span, start: usize, end: usize) -> Span {
     if span.len() == text.len() { span.part(start, end) } else { span }
 }
@@ -266,7 +266,7 @@ impl Parser<'_, '_> {
         Diagnostic::alert(message).at(part(self.text, self.span, start, self.at.max(start + 1)))
     }
 
-    /// Reads a keyword, up to a parenthesis, a comma, a blank or the bracket that ends a log format item.
+    /// Reads a keyword, which ends at a parenthesis, a comma, a blank or the bracket that ends a log format item.
     fn keyword(&mut self) -> &str {
         let rest = &self.text[self.at..];
         let length = rest.find(['(', ')', ',', ' ', '\t', ']']).unwrap_or(rest.len());
@@ -333,7 +333,7 @@ impl Parser<'_, '_> {
     }
 
     fn converters(&mut self, mut gives: Type, steps: &mut Vec<ConverterStep>) -> Result<Type, Diagnostic> {
-        // At the start of a word there is no comma before the first converter.
+        // At the start of a word, no comma precedes the first converter.
         let mut first = self.at == 0;
         loop {
             if !first {

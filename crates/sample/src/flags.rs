@@ -9,15 +9,15 @@ pub(crate) struct Flags {
     pub quote: bool,
     /// `+X`: numbers and addresses in hexadecimal.
     pub hex: bool,
-    /// `+E`: `"`, `\` and `]` behind a backslash.
+    /// `+E`: a backslash before `"`, `\` and `]`.
     pub escape: bool,
     /// Prints `-` for a missing value.
     pub dash: bool,
     /// Control characters as `%XX`.
     pub percent: bool,
-    /// Bytes are not escaped: `+bin`, or a property of the format's use.
+    /// Bytes are not escaped, because of `+bin` or the purpose of the format.
     pub bin: bool,
-    /// `+bin` was given: CBOR is not written in hexadecimal.
+    /// `+bin` was given, so CBOR is not written in hexadecimal.
     pub raw: bool,
     /// `+json` or `+cbor`: the encoding of named items, or of a single item's value.
     pub encoding: Encoding,

@@ -13,7 +13,7 @@ use crate::flags::{Flags, quoted, write_bytes};
 use crate::scope::Scope;
 use crate::value::{Type, Value};
 
-/// The use of a format, which determines blanks, the placeholder for missing values, and escaping.
+/// The purpose of a format, which determines the treatment of blanks, the placeholder for missing values, and escaping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FormatFor {
     /// A log line: blanks are merged, `-` stands for a missing value.
@@ -26,7 +26,7 @@ pub enum FormatFor {
     Uri,
     /// A response body: escaped like a header.
     Body,
-    /// Anything else (`set-var-fmt`): bytes are not escaped.
+    /// Any other text (`set-var-fmt`): bytes are not escaped.
     Text,
 }
 
@@ -43,7 +43,7 @@ enum FormatPart {
 #[derive(Debug)]
 pub struct Format {
     parts: Box<[FormatPart]>,
-    /// The encoding of the whole format; only named items are written then.
+    /// The encoding of the whole format. If it is set, only named items are written.
     encoding: Encoding,
     /// `+bin` for the whole format.
     raw: bool,
@@ -60,7 +60,7 @@ pub const CLF_LOG: &str = "%{+Q}o %{-Q}ci - - [%trg] %r %ST %B \"\" \"\" %cp %ms
 /// The log format of `option tcplog clf`.
 pub const TCP_CLF_LOG: &str = "%{+Q}o %{-Q}ci - - [%T] \"TCP \" 000 %B \"\" \"\" %cp %ms %ft %b %s %Th %Tw %Tc %Tt %U %ts-- %ac %fc %bc %sc %rc %sq %bq \"\" \"\" ";
 
-/// The format of TLS key logs (NSS key log format): `side` is `fc` for client connections, `bc` for server connections.
+/// The format of TLS key logs (NSS key log format). `side` is `fc` for client connections, `bc` for server connections.
 pub fn keylog(side: &str) -> String {
     const LINES: [(&str, &str); 8] = [
         ("CLIENT_RANDOM", "session_key,hex"),
@@ -90,7 +90,7 @@ struct Compiler<'a, 's> {
     span: Span,
     scope: &'a Scope<'s>,
     merge_blanks: bool,
-    /// Whether `+Q` skips expressions: in headers and URIs HAProxy quotes only aliases.
+    /// Whether `+Q` does not apply to expressions: in headers and URIs, HAProxy only quotes aliases.
     unquoted: bool,
     /// Flags set by `%o` for all following items.
     flags: Flags,
@@ -144,7 +144,7 @@ impl Format {
         Self { parts: parts.into(), encoding: Encoding::Plain, raw: false }
     }
 
-    /// The text, if nothing in it depends on the request.
+    /// The text, if no part of it depends on the request.
     pub fn as_constant(&self) -> Option<&[u8]> {
         match &*self.parts {
             [] => Some(b""),
@@ -407,7 +407,7 @@ impl Compiler<'_, '_> {
         Ok(inner)
     }
 
-    /// `+bin` only applies to a whole format (manual, 8.2.6).
+    /// Removes `+bin`, which only applies to a whole format (manual, 8.2.6).
     fn without_bin(&self, mut item: Description) -> Description {
         (item.flags.bin, item.flags.raw) = (self.flags.bin, self.flags.raw);
         item

@@ -1,5 +1,5 @@
-//! A sequence of strings, each preceded by its length in the variable-length encoding of the SPOP specification: written by
-//! `req.hdrs_bin`, read by the actions on binary headers.
+//! A sequence of strings, each preceded by its length in the variable-length encoding of the SPOP specification. `req.hdrs_bin`
+//! writes such sequences, and the actions on binary headers read them.
 
 use base::varint;
 

@@ -1,7 +1,7 @@
 //! Values, fetches, converters, ACLs, variables and log formats.
 //!
-//! [`Session`] and [`Transaction`] represent a connection and a request as data; [`Env`] is the view of them that compiled
-//! expressions read. `rules` modifies them, `proxy` drives them over sockets.
+//! [`Session`] and [`Transaction`] represent a connection and a request as data. [`Env`] is the view of them that compiled
+//! expressions read. `rules` modifies them, and `proxy` drives them over sockets.
 
 #![forbid(unsafe_code)]
 

@@ -1,16 +1,16 @@
-//! Limits on the memory of variables (`tune.vars.*-max-size`), and the accounting for them.
+//! Limits on the memory of variables (`tune.vars.*-max-size`), and its accounting.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use crate::value::Value;
 
-/// The maximum size of variables in bytes (`tune.vars.*-max-size`), 0 for no limit. Wider scopes include the narrower ones.
+/// The maximum size of variables in bytes (`tune.vars.*-max-size`); 0 for no limit. Wider scopes include the narrower ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VariableLimits {
     /// `global`: all variables of the process.
     pub all: usize,
-    /// `proc`: all variables too.
+    /// `proc`: also all variables of the process.
     pub process: usize,
     /// `sess`: the variables of a session and its transaction.
     pub session: usize,
@@ -25,12 +25,12 @@ pub struct VariableLimits {
 /// The overhead in bytes counted per variable.
 pub(crate) const ENTRY: usize = 64;
 
-/// The limits in force; without limits nothing is counted.
+/// The limits in force. Without limits, nothing is counted.
 static LIMITS: OnceLock<VariableLimits> = OnceLock::new();
 static LIMITED: AtomicBool = AtomicBool::new(false);
 /// Whether a limit applies to all workers together.
 static LIMITED_TOGETHER: AtomicBool = AtomicBool::new(false);
-/// The total size of all variables. Written by every worker, but only while such a limit is set.
+/// The total size of all variables. Every worker writes it, but only if such a limit is set.
 pub(crate) static HELD: AtomicUsize = AtomicUsize::new(0);
 
 /// Sets the limits once, before the first variable is set.

@@ -1,4 +1,4 @@
-//! Expressions compiled and evaluated at once for the runtime socket (`set var`). Called by `control` only.
+//! Expressions that are compiled and evaluated at once, for the runtime socket (`set var`). Only called by `control`.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::value::Value;
 use crate::vars::Variables;
 use crate::word_cursor::{Word, Words};
 
-/// At run time only variables can be named.
+/// Name lookup at run time, at which only variables can be named.
 struct Nameless;
 
 impl Names for Nameless {
@@ -45,7 +45,7 @@ pub enum Written {
     Format,
 }
 
-/// Sets the process variable `name` (with `proc.`) to the value of `words`; an expression without a value changes nothing. Returns
+/// Sets the process variable `name` (with `proc.`) to the value of `words`. An expression without a value changes nothing. Returns
 /// an error message if the name or the words are invalid.
 pub fn set_variable(
     process: &Process,

@@ -1,10 +1,10 @@
-//! The points where log lines are made (`%OG`, manual 8.2.6), and the steps of a `log-profile` that select them.
+//! The points at which log lines are created (`%OG`, manual 8.2.6), and the steps of a `log-profile` that select them.
 
-/// The point at which a line is made.
+/// The point at which a line is created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[allow(missing_docs)]
 pub enum LogOrigin {
-    /// Not set: formats that do not produce a log line.
+    /// Not set, for formats that do not produce a log line.
     #[default]
     Unspecified,
     SessionError,
@@ -51,13 +51,13 @@ impl LogOrigin {
         ORIGINS.iter().find(|(origin, ..)| *origin == self).map_or("unspec", |(_, name, _)| name)
     }
 
-    /// Whether the line is written before the response is sent, when the request has no duration yet.
+    /// Whether the line is written before the response is sent, when the duration of the request is not known yet.
     pub(crate) fn precedes_response(self) -> bool {
         let others = [Self::Connect, Self::TcpResponseContent, Self::HttpResponse, Self::HttpAfterResponse];
         self.precedes_routing() || others.contains(&self)
     }
 
-    /// Whether the line is written before a backend is chosen: until then rule processing counts towards `%TR`.
+    /// Whether the line is written before a backend is chosen. Until then, rule processing counts towards `%TR`.
     pub(crate) fn precedes_routing(self) -> bool {
         matches!(self, Self::Accept | Self::TcpRequestContent | Self::Request | Self::HttpRequest)
     }
@@ -66,9 +66,9 @@ impl LogOrigin {
 /// The log lines that an entry of a profile applies to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LogStep {
-    /// Lines made at that point.
+    /// Lines created at that point.
     At(LogOrigin),
-    /// All lines without an entry of their own.
+    /// All lines without their own entry.
     Any,
 }
 

@@ -1,6 +1,6 @@
-//! `log-profile` sections: overrides for log lines by the point where they are made (manual, 8.3.5).
+//! `log-profile` sections: overrides for log lines by the point at which they are created (manual, 8.3.5).
 //!
-//! `config` parses the sections, `rules` refers to them in `do-log`, `proxy` consults them before a line goes to a logger.
+//! `config` parses the sections, `rules` refers to them in `do-log`, and `proxy` applies them before a line is sent to a logger.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use crate::scope::Names;
 /// A profile's overrides for the lines of one step (`on`).
 #[derive(Debug, Default)]
 pub struct LogOverride {
-    /// `drop`: no line.
+    /// `drop`: no line is written.
     pub drop: bool,
-    /// `format`: instead of the proxy's.
+    /// `format`: used instead of the proxy's format.
     pub format: Option<Format>,
-    /// `sd`: instead of the proxy's structured data.
+    /// `sd`: used instead of the proxy's structured data.
     pub structured: Option<Format>,
 }
 
 /// A `log-profile` section.
 #[derive(Debug, Default)]
 pub struct LogProfile {
-    /// Its name.
+    /// The name of the profile.
     pub name: Box<str>,
     /// `log-tag`.
     pub tag: Option<Box<str>>,
@@ -31,7 +31,7 @@ pub struct LogProfile {
 }
 
 impl LogProfile {
-    /// The overrides for lines made at `origin`.
+    /// The overrides for lines created at `origin`.
     pub fn at(&self, origin: LogOrigin) -> Option<&LogOverride> {
         let of = |step: LogStep| self.steps.iter().find(|(own, _)| *own == step).map(|(_, own)| own);
         of(LogStep::At(origin)).or_else(|| of(LogStep::Any))

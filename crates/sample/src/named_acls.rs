@@ -1,4 +1,4 @@
-//! ACLs by name, as expressions see them: a list of tests. `acl` compiles the tests.
+//! ACLs by name, as expressions use them: lists of tests. `acl` compiles the tests.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -9,24 +9,24 @@ use crate::place::Columns;
 
 /// Results of a test. AND and OR of results are the bitwise operations.
 pub(crate) const FAIL: u8 = 0;
-/// Undecided: more bytes may change the result.
+/// Not decided: further bytes may change the result.
 pub(crate) const MISS: u8 = 1;
 /// Matched.
 pub(crate) const PASS: u8 = 3;
 
 /// One compiled line of an ACL.
 pub trait AclTest: Debug + Send + Sync {
-    /// Tests the values of its expression until one matches: [`FAIL`], [`MISS`] or [`PASS`].
+    /// Tests the values of the expression until one matches. Returns [`FAIL`], [`MISS`] or [`PASS`].
     fn test(&self, env: &Env<'_>) -> u8;
-    /// The name of its fetch.
+    /// The name of the fetch.
     fn keyword(&self) -> &'static str;
-    /// The places in which its fetch may be used.
+    /// The places at which the fetch may be used.
     fn columns(&self) -> Columns;
-    /// Whether its fetch reads the bytes of a connection (manual, 7.3.5).
+    /// Whether the fetch reads the bytes of a connection (manual, 7.3.5).
     fn reads_bytes(&self) -> bool;
 }
 
-/// An ACL: the tests declared under one name. It matches if one of them does.
+/// An ACL: the tests declared under one name. The ACL matches if one of them does.
 pub type Acl = Arc<[Arc<dyn AclTest>]>;
 
 /// An ACL of one test.
@@ -36,7 +36,7 @@ pub(crate) fn single(test: impl AclTest + 'static) -> Acl {
 
 /// A condition given as an argument: `acl(…)`, `when(acl,…)`.
 pub trait Predicate: Debug + Send + Sync {
-    /// Whether it holds. An undecided result counts as false.
+    /// Whether the condition is true. An undecided result counts as false.
     fn holds(&self, env: &Env<'_>) -> bool;
 }
 

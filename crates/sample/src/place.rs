@@ -1,6 +1,6 @@
-//! The places of expressions, and those where a fetch may be used: the 22 columns of `-dKsmp` as bits.
+//! The places of expressions, and the places at which a fetch may be used: the 22 columns of `-dKsmp` as bits.
 
-/// The place of an expression, which decides which fetches may be used (the columns of `-dKsmp`).
+/// The place of an expression, which determines which fetches may be used (the columns of `-dKsmp`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
 pub enum Place {
@@ -114,7 +114,7 @@ impl Columns {
     }
 }
 
-/// Whether `hdr`, `payload` and the like refer to the response at this place.
+/// Whether fetches such as `hdr` and `payload` refer to the response at this place.
 pub fn is_response(place: Place) -> bool {
     matches!(place, Place::TcpResponseContent | Place::HttpResponse | Place::Check)
 }

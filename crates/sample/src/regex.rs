@@ -1,8 +1,8 @@
-//! Regular expressions: compiled once, matched against bytes without Unicode, compatible with HAProxy's PCRE patterns.
+//! Regular expressions, compiled once, matched against bytes without Unicode, and compatible with HAProxy's PCRE patterns.
 //!
-//! The linear-time `regex` crate handles every pattern that it can. Constructs that only PCRE supports (look-around,
-//! back-references, possessive quantifiers) go to PCRE2, with a limit on the work of one match. In lists with many expressions each
-//! is stored as [`Lean`], which takes a few kilobytes instead of tens but matches more slowly.
+//! The linear-time `regex` crate handles every pattern that it supports. Patterns with constructs that only PCRE supports
+//! (look-around, back-references, possessive quantifiers) use PCRE2, with a limit on the work of one match. In lists with many
+//! expressions, each is stored as [`Lean`], which takes a few kilobytes instead of tens but matches more slowly.
 
 mod dialect;
 mod line_end;
@@ -33,7 +33,7 @@ enum RegexEngine {
     Backtracking(Box<pcre2::bytes::Regex>),
 }
 
-/// The limit of a match in PCRE2's backtracking steps, beyond which it counts as no match.
+/// The limit of a match in PCRE2's backtracking steps. If it is exceeded, the expression does not match.
 const MATCH_LIMIT: u32 = 100_000;
 
 /// PCRE2's major and minor version, and whether its JIT is available.
@@ -41,7 +41,7 @@ pub fn pcre2_version() -> ((u32, u32), bool) {
     (pcre2::version(), pcre2::is_jit_available())
 }
 
-/// Compiles `pattern` with PCRE2, if that accepts it.
+/// Compiles `pattern` with PCRE2, if PCRE2 accepts it.
 fn backtracking(pattern: &str, ignore_case: bool) -> Option<Box<pcre2::bytes::Regex>> {
     let limited = format!("(*LIMIT_MATCH={MATCH_LIMIT}){pattern}");
     let regex =
@@ -99,8 +99,8 @@ impl Regex {
         true
     }
 
-    /// Replaces the first or all matches by `template`; `None` if nothing matched. As in HAProxy an empty match skips one byte, and
-    /// may directly follow another match.
+    /// Replaces the first match or all matches by `template`; `None` if nothing matched. As in HAProxy, an empty match skips one
+    /// byte, and may directly follow another match.
     pub fn replace(&self, bytes: &[u8], template: &[u8], all: bool) -> Option<Scratch> {
         let mut out: Option<Scratch> = None;
         let mut at = 0;
@@ -120,8 +120,7 @@ impl Regex {
         Some(out)
     }
 
-    /// Appends the text before the first match from `at` on and its replacement to `out`; returns the
-    /// end of the match.
+    /// Appends to `out` the text before the first match at or after `at`, and the replacement. Returns the end of the match.
     fn replace_at(
         &self,
         bytes: &[u8],
@@ -136,7 +135,7 @@ impl Regex {
             Some(end)
         };
         match &self.0 {
-            // Captures cost memory: skip them if the template has no references.
+            // Captures cost memory, so they are skipped if the template has no references.
             RegexEngine::Linear(regex, end)
                 if before_line_end(bytes, *end).is_none() && memchr::memchr(b'\\', template).is_none() =>
             {
@@ -166,7 +165,7 @@ impl Regex {
     }
 }
 
-/// A compiled regular expression of a large list: it stores only the program; the scratch memory of a match is shared per thread.
+/// A compiled regular expression of a large list. It only stores the program; all matches on a thread share scratch memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Lean(LeanEngine);
 
@@ -198,7 +197,7 @@ impl Lean {
         }
     }
 
-    /// Runs the program over `bytes`; captures go to `slots`, as far as there is room.
+    /// Runs the program over `bytes`. Captures are stored in `slots` if there is room.
     fn run(regex: &BoundedBacktracker, bytes: &[u8], slots: &mut [Option<NonMaxUsize>]) -> bool {
         let input = Input::new(bytes);
         if bytes.len() <= regex.max_haystack_len() {
@@ -208,7 +207,7 @@ impl Lean {
                 regex.try_search_slots(cache, &input, slots).is_ok_and(|found| found.is_some())
             });
         }
-        // Texts too long for the backtracker's visited set take the slower engine, which is rare.
+        // Texts that are too long for the backtracker's visited set use the slower engine, which is rare.
         let Ok(general) = PikeVM::new_from_nfa(regex.get_nfa().clone()) else { return false };
         general.search_slots(&mut general.create_cache(), &input, slots).is_some()
     }
@@ -254,7 +253,7 @@ impl Lean {
     }
 }
 
-/// Expands HAProxy's references: a backslash and one digit; `\xNN` is a byte, any other escaped byte stands for itself.
+/// Expands HAProxy's references: a backslash and one digit. `\xNN` is a byte; any other escaped byte represents itself.
 fn expand<'m>(group: impl Fn(usize) -> Option<&'m [u8]>, template: &[u8], out: &mut Vec<u8>) {
     let mut rest = template.iter().copied().enumerate();
     while let Some((at, byte)) = rest.next() {
@@ -286,7 +285,7 @@ fn hex_byte(digits: &[u8]) -> Option<u8> {
     u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// Several regular expressions, matched together if all are linear, otherwise one after another.
+/// Several regular expressions, matched together if all are linear, otherwise one after the other.
 #[derive(Clone, Debug)]
 pub struct RegexSet(Set);
 
@@ -343,7 +342,7 @@ impl RegexSet {
         }
     }
 
-    /// The first pattern that looks for the end and matches before a final line end.
+    /// The first pattern that looks for the end of the text and matches before a final line end.
     fn before_line_end(set: &regex::bytes::RegexSet, ends: &[bool], bytes: &[u8]) -> Option<usize> {
         let before = bytes.strip_suffix(b"\n")?;
         set.matches(before).iter().find(|at| ends.get(*at).copied().unwrap_or(false))
@@ -367,7 +366,7 @@ fn explain(pattern: &str, error: &regex::Error) -> String {
         regex::Error::CompiledTooBig(limit) => {
             format!("the regular expression `{pattern}` is too large: it would take more than {limit} bytes")
         }
-        // The last line has the cause; the lines before it draw an underline, which the diagnostic draws itself.
+        // The last line has the cause. The lines before it draw an underline, which the diagnostic draws itself.
         other => {
             let text = other.to_string();
             let cause = text.lines().last().unwrap_or_default().trim_start_matches("error: ");

@@ -44,11 +44,12 @@ pub trait Names {
         let _ = name;
         None
     }
-    /// Reads a file named in the configuration (error files, keys), relative to the working directory. Always an error at run time.
+    /// Reads a file named in the configuration (error files, keys), relative to the working directory. Always returns an error at
+    /// run time.
     fn read_file(&self, path: &str) -> Result<Vec<u8>, String> {
         Err(format!("`{path}`: files cannot be read at run time"))
     }
-    /// Reads a pattern file. These are often large and read once, so the caller owns the bytes and no copy is cached.
+    /// Reads a pattern file. Such files are often large and read once, so the caller owns the bytes and no copy is cached.
     fn read_patterns(&self, path: &str) -> Result<Vec<u8>, String> {
         self.read_file(path)
     }
@@ -66,7 +67,7 @@ pub trait Names {
     fn certificates(&self) -> Arc<crate::keys::Certificates> {
         Arc::default()
     }
-    /// All proxies, for names only known at run time; built once and shared.
+    /// All proxies, for names that are only known at run time. Built once and shared.
     fn directory(&self) -> Option<Arc<Directory>> {
         None
     }
@@ -75,10 +76,10 @@ pub trait Names {
         let _ = name;
         None
     }
-    /// Registers a rule of the proxy being compiled that sends an engine's message group, and returns the group's number.
+    /// Registers a rule of the proxy being compiled that sends a message group of an engine, and returns the number of the group.
     ///
     /// # Errors
-    /// The engine or group does not exist; the message lists the known ones.
+    /// The engine or group does not exist. The message lists the existing ones.
     fn spoe_group(
         &self,
         engine: crate::Word<'_>,
@@ -137,12 +138,12 @@ pub trait Names {
     /// # Errors
     /// An ACL does not exist.
     fn predicate(&self, names: Vec<String>, scope: &Scope<'_>) -> Result<Box<dyn Predicate>, String>;
-    /// Looks up a function registered by a script.
+    /// Looks up a function that a script has registered.
     fn script(&self, used: crate::script::Use, name: &str) -> Option<Arc<dyn crate::script::Function>> {
         let _ = (used, name);
         None
     }
-    /// The names of all such functions, for suggestions.
+    /// The names of all functions that scripts have registered, for suggestions.
     fn script_names(&self, used: crate::script::Use) -> Vec<Box<str>> {
         let _ = used;
         Vec::new()
@@ -170,11 +171,11 @@ pub struct Scope<'a> {
     pub acls: &'a Acls,
     /// The proxy; `None` in `global`.
     pub proxy: Option<&'a Arc<Proxy>>,
-    /// Its mode.
+    /// The mode of the proxy.
     pub mode: Mode,
     /// The place of the expression.
     pub place: Place,
-    /// Whether it is inherited from a `defaults` section, which has no servers.
+    /// Whether the expression is inherited from a `defaults` section, which has no servers.
     pub inherited: bool,
 }
 
@@ -189,7 +190,7 @@ impl Scope<'_> {
         match self.place {
             Place::TcpConnection => Columns(1),
             Place::TcpSession => Columns(1 << 1),
-            // In HTTP mode the request head has been received by then.
+            // In HTTP mode, the request head was already received at this place.
             Place::TcpRequestContent if self.mode == Mode::Http => Columns(of(2, 6).0 | of(3, 7).0),
             Place::TcpRequestContent => of(2, 6),
             Place::HttpRequest => of(3, 7),

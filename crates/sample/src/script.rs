@@ -1,6 +1,6 @@
-//! Functions registered by scripts, as seen by the configuration.
+//! Functions registered by scripts, as the configuration uses them.
 //!
-//! `script_functions` makes them available in expressions; the crate `lua` runs them.
+//! `script_functions` makes them available in expressions, and the crate `lua` runs them.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -25,7 +25,7 @@ pub struct FunctionFacts<'a> {
     pub sets: &'a [String],
     /// The number of words an action takes.
     pub words: usize,
-    /// Whether it is an HTTP service.
+    /// Whether the function is an HTTP service.
     pub is_http: bool,
 }
 

@@ -13,7 +13,7 @@ use crate::scope::Scope;
 use crate::script::Function;
 use crate::value::{Type, Value};
 
-/// The function, passed as the first argument to the rows below.
+/// The function, which is the first argument of the rows below.
 #[derive(Debug)]
 pub(crate) struct ScriptFunction(pub(crate) Arc<dyn Function>);
 
@@ -31,8 +31,8 @@ fn texts<'t, 'a>(args: &'a Args, room: &'t mut [&'a [u8]; 8]) -> &'t [&'a [u8]] 
     &room[..given.len().min(room.len())]
 }
 
-/// The fetch for script functions; its first argument is the function. Without an explicit method its values are matched as
-/// strings, whatever their type, as in HAProxy.
+/// The fetch for script functions; its first argument is the function. As in HAProxy, its values are matched as strings if no
+/// method is specified, whatever their type.
 pub(crate) static FETCH: Fetch = fetch::row(
     "lua.",
     &MOST,
@@ -131,7 +131,7 @@ impl CalledConvert {
         Ok(Self { row, args: Args::new(args) })
     }
 
-    /// Converts `value`, which is cast to the input type first.
+    /// Converts `value`, which is first cast to the input type.
     pub fn apply<'a>(&'a self, value: Value<'a>, env: &'a Env<'a>) -> Option<Value<'a>> {
         self.row.apply(value.cast(self.row.takes)?, &self.args, env)
     }

@@ -1,5 +1,4 @@
-//! A client connection as data. Made by `proxy` when a connection is accepted; read by expressions
-//! and logs.
+//! A client connection as data. `proxy` creates it when a connection is accepted; expressions and logs read it.
 
 use runtime::Local;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -16,7 +15,7 @@ pub enum Endpoint {
     Ip(SocketAddr),
     /// A UNIX or abstract socket, socket pair, or inherited descriptor, none of which has an address.
     Local,
-    /// There is no client, as for requests made by the proxy itself (SPOE, checks).
+    /// There is no client, as for requests that the proxy itself makes (SPOE, checks).
     Absent,
 }
 
@@ -60,10 +59,10 @@ pub struct Tlv {
     pub value: Box<[u8]>,
 }
 
-/// Data that only some connections have.
+/// Data that only few connections have.
 #[derive(Debug, Default)]
 struct SeldomNeeded {
-    /// The connection's own addresses, if rules gave the session different ones.
+    /// The connection's own addresses, if rules have set different ones for the session.
     own: Cell<Option<Ends>>,
     /// The TLVs of a PROXY protocol header.
     tlvs: OnceCell<Vec<Tlv>>,
@@ -78,11 +77,11 @@ struct SeldomNeeded {
 pub struct Ends {
     /// The client's address.
     pub source: Endpoint,
-    /// Our address.
+    /// The local address.
     pub destination: Endpoint,
 }
 
-/// A client connection during its whole life. It is shared by all of its requests, so everything that changes is in cells.
+/// A client connection from accept to close. All of its requests share it, so everything that changes is in cells.
 #[derive(Debug)]
 pub struct Session {
     source: Cell<Endpoint>,
@@ -96,7 +95,7 @@ pub struct Session {
     pub accepted_wall_us: u64,
     /// Monotonic clock at accept, in µs (`runtime::timer::now_us`).
     pub accepted_us: u64,
-    /// When the handshakes (PROXY protocol) were complete, on the same clock. `%Th` is the difference.
+    /// When the handshakes (PROXY protocol) were complete, on the same clock. `%Th` is the difference to the time of accept.
     pub ready_us: Cell<u64>,
     /// The frontend.
     pub frontend: Local<state::Proxy>,
@@ -104,15 +103,15 @@ pub struct Session {
     pub listener: Local<state::Listener>,
     /// The number of requests started on this connection.
     pub requests: Cell<u32>,
-    /// Its major HTTP version (`fc_http_major`).
+    /// The major HTTP version (`fc_http_major`).
     pub http_major: Cell<u8>,
     /// The number of tolerated protocol violations (`fc_glitches`).
     pub glitches: Cell<u32>,
     /// The process-wide connection number (`show sess`).
     pub id: u64,
-    /// Variables of scope `sess`, once one is set.
+    /// Variables of scope `sess`. Created when the first one is set.
     pub vars: OnceCell<Box<Slots>>,
-    /// The log level set by `set-log-level` in a `tcp-request` rule; `Some(None)` for silent.
+    /// The log level that `set-log-level` has set in a `tcp-request` rule; `Some(None)` for silent.
     pub log_level: Cell<Option<Option<u8>>>,
 }
 
@@ -121,7 +120,7 @@ pub struct Session {
 pub struct Accepted {
     /// Both addresses.
     pub ends: Ends,
-    /// Wall clock, in µs since the UNIX epoch.
+    /// The wall clock time, in µs since the UNIX epoch.
     pub wall_us: u64,
     /// Monotonic clock, in µs.
     pub us: u64,
@@ -157,13 +156,13 @@ impl Session {
         }
     }
 
-    /// The client's address: as accepted, as given by the PROXY protocol, or as changed by `set-src`.
+    /// The client's address: as accepted, as specified by the PROXY protocol, or as changed by `set-src`.
     #[inline]
     pub fn source(&self) -> Endpoint {
         self.source.get()
     }
 
-    /// The address the client connected to; changed by a PROXY header and `set-dst`.
+    /// The address to which the client connected. A PROXY header and `set-dst` change it.
     #[inline]
     pub fn destination(&self) -> Endpoint {
         self.destination.get()
@@ -212,7 +211,7 @@ impl Session {
         self.own().map_or(self.destination(), |own| own.destination)
     }
 
-    /// Whether there is a client connection; requests made by the proxy itself have none.
+    /// Whether there is a client connection. Requests that the proxy itself makes have none.
     pub fn is_connected(&self) -> bool {
         self.connection_source() != Endpoint::Absent
     }

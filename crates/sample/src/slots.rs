@@ -11,7 +11,7 @@ use crate::value::{Scratch, Value};
 #[derive(Debug, Default)]
 pub struct Slots {
     own: RefCell<Own>,
-    /// The total size, counted only while limits are in force.
+    /// The total size, which is only counted while limits are in force.
     held: Cell<usize>,
 }
 
@@ -19,14 +19,14 @@ pub struct Slots {
 #[derive(Debug, Default)]
 struct Own {
     slots: Vec<VariableSlot>,
-    /// The strings of all slots, each preceded by its length and capacity; replaced strings remain as gaps.
+    /// The strings of all slots, each preceded by its length and capacity. Replaced strings leave gaps.
     texts: Vec<u8>,
-    /// The bytes of `texts` that no slot refers to.
+    /// The number of bytes in `texts` to which no slot refers.
     waste: usize,
 }
 
-/// A variable in eight bytes: with thousands of variables an access costs the cache lines it touches. Three bits are the kind, the
-/// others the value or its offset in the texts. All zero is unset.
+/// A variable in eight bytes. With thousands of variables, the cost of an access depends on the cache lines that it touches. Three
+/// bits are the kind, the others the value or its offset in the texts. If all bits are zero, the variable is not set.
 #[derive(Clone, Copy, Debug, Default)]
 struct VariableSlot(u64);
 
@@ -81,13 +81,13 @@ impl VariableSlot {
         }))
     }
 
-    /// Whether it is set and holds its value inline.
+    /// Whether the slot is set and contains its value.
     #[inline]
     fn is_plain(self) -> bool {
         matches!(self.0 & 7, 1..=3)
     }
 
-    /// The offset of its text, if it has one.
+    /// The offset of the text, if the slot has one.
     #[inline]
     fn start(self) -> Option<usize> {
         (self.0 & 4 != 0).then_some((self.0 >> 3) as usize)
@@ -184,7 +184,7 @@ impl Own {
         if self.waste > self.texts.len() / 2 + KEPT_CAPACITY {
             self.tidy();
         }
-        // Rounded up, so that small growth fits in place.
+        // Rounded up, so that a slightly larger value also fits.
         let room = bytes.len().next_multiple_of(8);
         let start = self.texts.len();
         self.texts.extend_from_slice(&length);
@@ -194,7 +194,7 @@ impl Own {
         self.slots[index] = VariableSlot::at(kind, start);
     }
 
-    /// Compacts the texts: a session may live long and set its variables often.
+    /// Compacts the texts, because a session may exist for a long time and set its variables often.
     #[cold]
     fn tidy(&mut self) {
         let mut texts = Vec::with_capacity(self.texts.len() - self.waste);
@@ -229,8 +229,8 @@ impl Slots {
         self.own.borrow().get(slot)
     }
 
-    /// Overwrites `slot` if both its old and new values are inline (a number, a boolean or an IPv4 address): the accounted size
-    /// does not change. Returns whether that was possible.
+    /// Overwrites `slot` if both the old and the new value fit into it (a number, a boolean or an IPv4 address), so that the
+    /// accounted size does not change. Returns whether this was possible.
     #[inline]
     pub(crate) fn replace(&self, slot: u32, value: &Value<'_>) -> bool {
         let Some(new) = VariableSlot::of(value) else { return false };

@@ -1,5 +1,5 @@
-//! Kernel metrics of connections, and the errors of failed ones. `proxy`, which owns the sockets, queries the kernel on demand;
-//! this module only defines the results.
+//! Kernel metrics of connections, and the errors of failed connections. `proxy`, which owns the sockets, queries the kernel on
+//! demand; this module only defines the results.
 
 use std::io;
 
@@ -24,7 +24,7 @@ pub struct TcpFacts {
     pub reordering: u32,
 }
 
-/// The reason for a connection's failure, numbered as in the manual's table at `fc_err_str`. 0 is no error.
+/// The reason for a connection's failure, with the number in the manual's table at `fc_err_str`. 0 stands for no error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ConnectionError(pub u8);
 
@@ -49,7 +49,7 @@ impl ConnectionError {
     pub const NO_PORTS: Self = Self(9);
     /// The source address is in use.
     pub const ADDRESS_IN_USE: Self = Self(10);
-    /// The client closed before it sent its PROXY header.
+    /// The client closed the connection before it sent its PROXY header.
     pub const PROXY_EMPTY: Self = Self(11);
     /// The connection broke before the PROXY header.
     pub const PROXY_ABORT: Self = Self(12);
@@ -63,19 +63,19 @@ impl ConnectionError {
     pub const PROXY_INVALID: Self = Self(16);
     /// The PROXY header names an unknown protocol.
     pub const PROXY_PROTOCOL: Self = Self(17);
-    /// The client closed before it sent its NetScaler Client IP header.
+    /// The client closed the connection before it sent its NetScaler Client IP header.
     pub const NETSCALER_EMPTY: Self = Self(18);
     /// The connection broke before the NetScaler header.
     pub const NETSCALER_ABORT: Self = Self(19);
     /// The NetScaler header did not arrive in time.
     pub const NETSCALER_TIMEOUT: Self = Self(20);
-    /// The client closed in the middle of the header, or the header is too short for its contents.
+    /// The client closed the connection in the middle of the header, or the header is too short for its contents.
     pub const NETSCALER_TRUNCATED: Self = Self(21);
     /// The magic number is wrong.
     pub const NETSCALER_MAGIC: Self = Self(22);
     /// The NetScaler header names an unknown protocol.
     pub const NETSCALER_PROTOCOL: Self = Self(23);
-    /// The client closed before its first TLS message.
+    /// The client closed the connection before its first TLS message.
     pub const TLS_EMPTY: Self = Self(24);
     /// The connection broke during the TLS handshake.
     pub const TLS_ABORT: Self = Self(25);
@@ -89,7 +89,7 @@ impl ConnectionError {
     pub const SOCKS4_RECEIVE: Self = Self(40);
     /// The SOCKS4 proxy refused the request.
     pub const SOCKS4_DENY: Self = Self(41);
-    /// The SOCKS4 proxy closed without a response.
+    /// The SOCKS4 proxy closed the connection without a response.
     pub const SOCKS4_ABORT: Self = Self(42);
     /// Connection refused.
     pub const REFUSED: Self = Self(46);
@@ -118,7 +118,7 @@ impl ConnectionError {
         }
     }
 
-    /// Its name in one word; empty for no error.
+    /// The name of the error, as one word; empty for no error.
     pub fn name(self) -> &'static str {
         ERRORS.get(usize::from(self.0)).map_or("", |(name, _)| name)
     }
@@ -129,7 +129,7 @@ impl ConnectionError {
     }
 }
 
-/// Names and messages by number, in HAProxy's wording because log parsers depend on them.
+/// Names and messages by number. They have HAProxy's wording, because log parsers depend on it.
 #[rustfmt::skip]
 const ERRORS: &[(&str, &str)] = &[
     ("",                 "Success"),

@@ -25,11 +25,11 @@ pub(crate) enum Fact {
     Trackers,
 }
 
-/// The storage of counters and tags: the arrays, or the older single fields, which alias the arrays' first elements.
+/// The storage of counters and tags: the arrays, or the older single fields, which are aliases of the arrays' first elements.
 const GPC: [(DataType, DataType); 2] =
     [(DataType::Gpc0, DataType::Gpc0Rate), (DataType::Gpc1, DataType::Gpc1Rate)];
 
-/// The counter that a keyword refers to: `gpc0` and `gpc1` may be elements of the arrays, an array element is nothing else.
+/// The counter to which a keyword refers. `gpc0` and `gpc1` may be elements of the arrays; an array element is only that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Element {
     /// `gpc0`, `gpc1`, `gpt0`.
@@ -67,12 +67,12 @@ impl Element {
 }
 
 impl Fact {
-    /// Whether it changes the entry, which is then created if necessary.
+    /// Whether the keyword changes the entry, which is then created if necessary.
     pub(crate) fn changes(self) -> bool {
         matches!(self, Self::Increment | Self::Clear)
     }
 
-    /// The field's value in an entry; `None` if the table does not store it.
+    /// The value of the field in an entry; `None` if the table does not store it.
     pub(crate) fn of(self, view: &EntryValues<'_>, element: Element, now_ms: u64) -> Option<i64> {
         let get = |(data, element)| view.get(data, element, now_ms);
         let value = match self {
@@ -95,7 +95,8 @@ impl Fact {
     }
 }
 
-/// Adds to a counter and its rate, if they are stored; returns the counter, or else the rate's events in the current period.
+/// Adds to a counter and its rate, if the table stores them. Returns the counter; if the table only has the rate, its events in the
+/// current period.
 pub fn increment(view: &EntryValues<'_>, element: Element, amount: u32, now_ms: u64) -> Option<i64> {
     let add = |(data, number)| view.add(data, number, u64::from(amount), now_ms);
     let rate = add(element.rate(view));
@@ -113,7 +114,7 @@ pub fn tag(view: &EntryValues<'_>, element: Element, value: u32, now_ms: u64) {
     }
 }
 
-/// The fields available as keywords, indexed by the number that their functions are instantiated with.
+/// The fields available as keywords. The index is the number with which their functions are instantiated.
 pub(crate) const FACTS: [Fact; 24] = [
     Fact::BytesRate(DataType::BytesInRate),
     Fact::BytesRate(DataType::BytesOutRate),

@@ -1,7 +1,7 @@
 //! Counting in tracked stick table entries (`track-sc0` …; configuration manual, 4.3 and 7.3), and table keys.
 //!
-//! A request's own trackers take precedence; for counters that it does not use, those of its connection apply. Rules start
-//! tracking, request processing counts (`proxy`), expressions read.
+//! A request's own trackers take precedence. For counters that the request does not use, those of its connection apply. Rules start
+//! tracking, request processing counts (`proxy`), and expressions read.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use crate::tracked::HeldEntries;
 pub use crate::tracked::{CountedEvent, DEFAULT_COUNTERS, MOST_COUNTERS, Trackers, count};
 use crate::value::{Type, Value};
 
-/// Counts `event` in every entry that a request and its connection track.
+/// Counts `event` in every entry that a request or its connection tracks.
 #[inline]
 pub fn note(session: &Session, of_request: &Trackers, event: CountedEvent, now_ms: u64) {
     let of_session = session.trackers();
@@ -24,8 +24,8 @@ pub fn note(session: &Session, of_request: &Trackers, event: CountedEvent, now_m
     note_in(of_session, of_request, event, now_ms);
 }
 
-/// Counts a request in every entry that it and its connection track, after the frontend's content rules accepted it.
-/// [`Trackers::count_request`] counts it in entries tracked later.
+/// Counts a request in every entry that the request or its connection tracks, after the frontend's content rules have accepted it.
+/// [`Trackers::count_request`] counts it in entries that are tracked later.
 #[inline]
 pub fn note_request(session: &Session, of_request: &mut Trackers, now_ms: u64) {
     let of_session = session.trackers();
@@ -58,7 +58,7 @@ fn note_in(of_session: Option<&HeldEntries>, of_request: &Trackers, event: Count
     }
 }
 
-/// Passes the entry tracked by counter `number` to `look`: the request's, or else the connection's.
+/// Passes the entry that counter `number` tracks to `look`: the request's, otherwise the connection's.
 pub fn with<R>(env: &Env<'_>, number: usize, look: impl FnOnce(EntryValues<'_>) -> R) -> Option<R> {
     if let Some(view) = env.transaction.and_then(|transaction| transaction.trackers.get(number)) {
         return Some(look(view));
@@ -67,7 +67,7 @@ pub fn with<R>(env: &Env<'_>, number: usize, look: impl FnOnce(EntryValues<'_>) 
     held.get(number).map(look)
 }
 
-/// The type that a table's keys are cast to.
+/// The type to which a table's keys are cast.
 pub fn key_type(kind: KeyType) -> Type {
     match kind {
         KeyType::Ip4 => Type::Ip4,

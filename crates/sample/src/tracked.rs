@@ -13,11 +13,11 @@ pub const DEFAULT_COUNTERS: u32 = 3;
 /// The maximum of `tune.stick-counters`.
 pub const MOST_COUNTERS: u32 = 100;
 
-/// A tracked entry, which counts one more connection until it is dropped.
+/// A tracked entry, which has one more connection until the tracker is dropped.
 #[derive(Debug)]
 struct Tracker {
     tracked: Tracked,
-    /// Whether the request was counted in it.
+    /// Whether the request was counted in the entry.
     has_request: bool,
 }
 
@@ -29,10 +29,10 @@ impl Drop for Tracker {
     }
 }
 
-/// The entries tracked by a connection or a request, by counter number. Takes a single null pointer if nothing is tracked.
+/// The entries that a connection or a request tracks, by counter number. A single null pointer if nothing is tracked.
 #[derive(Debug, Default)]
 pub struct Trackers(
-    // Doubly boxed, so that it is one pointer if nothing is tracked.
+    // Boxed twice, so that it is one pointer if nothing is tracked.
     #[allow(clippy::box_collection)] Option<Box<Vec<Option<Tracker>>>>,
 );
 
@@ -54,7 +54,8 @@ impl Trackers {
         self.0.as_ref().map_or(0, |all| all.len())
     }
 
-    /// Starts to track a key's entry, which counts a connection. Returns the tracked entry; `None` if the table is full.
+    /// Starts to track the entry of a key, in which a connection is counted. Returns the tracked entry; `None` if the table is
+    /// full.
     pub fn begin(
         &mut self,
         number: usize,
@@ -76,7 +77,7 @@ impl Trackers {
         Some(view)
     }
 
-    /// Counts the request in every entry where it was not counted yet.
+    /// Counts the request in every entry in which it was not counted yet.
     pub fn count_request(&mut self, now_ms: u64) {
         for tracker in self.0.iter_mut().flat_map(|all| all.iter_mut()).flatten() {
             if !std::mem::replace(&mut tracker.has_request, true) {

@@ -1,6 +1,6 @@
-//! A request with its response, or a TCP stream, as data: expressions read it, rules change it, logs report it.
+//! A request with its response, or a TCP stream, as data: expressions read it, rules change it, and logs report it.
 //!
-//! Reused between the requests of a connection: [`Transaction::reset`] keeps the memory.
+//! The data is reused for the next request on a connection: [`Transaction::reset`] keeps the memory.
 
 use runtime::Local;
 use std::cell::RefCell;
@@ -26,19 +26,19 @@ pub enum Cause {
     Client = b'C',
     /// The server aborted or refused.
     Server = b'S',
-    /// The proxy ended it: a rule, an invalid message, a limit.
+    /// The proxy ended the stream, because of a rule, an invalid message or a limit.
     Proxy = b'P',
-    /// Answered by the proxy itself (redirect, return, statistics).
+    /// The proxy itself answered (redirect, return, statistics).
     Local = b'L',
     /// A resource was exhausted.
     Resource = b'R',
     /// An internal error.
     Internal = b'I',
-    /// The server went down and `on-marked-down shutdown-sessions` ended it.
+    /// The server went down, and `on-marked-down shutdown-sessions` ended the stream.
     Down = b'D',
-    /// The active servers came up and `on-marked-up` ended this backup's session.
+    /// The active servers came up, and `on-marked-up` ended this stream at a backup server.
     Up = b'U',
-    /// An administrator ended it.
+    /// An administrator ended the stream.
     Killed = b'K',
     /// The client timed out.
     ClientTimeout = b'c',
@@ -89,7 +89,7 @@ impl Default for Termination {
 }
 
 impl Termination {
-    /// Sets the first cause; consequences do not overwrite it.
+    /// Sets the cause if none is set yet, so that consequences do not overwrite the first cause.
     pub fn set(&mut self, cause: Cause, phase: Phase) {
         if self.cause == Cause::None {
             self.cause = cause;
@@ -101,11 +101,11 @@ impl Termination {
 /// Timestamps of a stream in µs of the monotonic clock, 0 for "not reached".
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Times {
-    /// When the stream began to wait for its request: accept for the first one, the end of the previous one for others.
+    /// When the stream began to wait for its request: at accept for the first request, at the end of the previous one for others.
     pub idle_from: u64,
     /// When the first byte of the request arrived.
     pub started: u64,
-    /// The same in wall clock time, in µs since the UNIX epoch: the date in logs.
+    /// The same time of the wall clock, in µs since the UNIX epoch: the date in logs.
     pub started_wall: u64,
     /// When the request head was complete.
     pub request: u64,
@@ -119,7 +119,7 @@ pub struct Times {
     pub closed: u64,
 }
 
-/// A part of the request line or of a head kept for the logs, in [`Transaction::kept`].
+/// A part of the request line or of a head that is kept for the logs, as a range of [`Transaction::kept`].
 pub type LoggedPart = Option<(u32, u32)>;
 
 /// A slot for a captured value, in the request or the response.
@@ -171,7 +171,7 @@ pub enum Hedged {
 /// One request and its response, or one TCP stream.
 #[derive(Debug)]
 pub struct Transaction {
-    /// The request head; in TCP mode the parsed part of it.
+    /// The request head. In TCP mode, the part of it that was parsed.
     pub request: Head,
     /// The response head; empty until it arrives.
     pub response: Head,
@@ -179,27 +179,27 @@ pub struct Transaction {
     pub is_http: bool,
     /// In TCP mode: whether the first bytes are an HTTP request.
     pub first_bytes: FirstBytes,
-    /// Whether there is a response head, from the server or made by a rule.
+    /// Whether there is a response head, from the server or created by a rule.
     pub has_response: bool,
-    /// The backend, once chosen.
+    /// The backend, after it was chosen.
     pub backend: Option<Local<state::Proxy>>,
-    /// The server, once chosen.
+    /// The server, after it was chosen.
     pub server: Option<Local<Server>>,
-    /// The addresses of the server connection: ours and theirs (`bc_src`, `bc_dst`).
+    /// The local and the remote address of the server connection (`bc_src`, `bc_dst`).
     pub server_ends: Option<(Endpoint, Endpoint)>,
     /// The compression algorithm of the response, by its configuration name.
     pub compressed: Option<&'static str>,
-    /// The cache store that the response came from.
+    /// The cache store from which the response came.
     pub cache: Option<Arc<cache::Store>>,
-    /// TLS details of the server connection, even of one that failed in its handshake.
+    /// TLS details of the server connection, even if its handshake failed.
     pub server_tls: Option<Arc<tls::Details>>,
     /// The tracked stick table entries.
     pub trackers: Trackers,
     /// Bandwidth limits enabled by rules.
     pub bandwidth: Vec<BandwidthLimit>,
-    /// The client's stream, if its connection is multiplexed.
+    /// The stream on the client's connection, if that is multiplexed.
     pub client_stream: Option<StreamFacts>,
-    /// The server's stream, if its connection is multiplexed.
+    /// The stream on the server's connection, if that is multiplexed.
     pub server_stream: Option<StreamFacts>,
     /// The number of requests sent over the server connection, including this one.
     pub server_uses: u32,
@@ -241,13 +241,13 @@ pub struct Transaction {
     pub request_captures: Vec<LoggedPart>,
     /// `capture response header`, one entry per slot.
     pub response_captures: Vec<LoggedPart>,
-    /// Values captured by converters, which only have shared access to the transaction. The last one per slot counts.
+    /// Values captured by converters, which only have shared access to the transaction. The last value of a slot is used.
     pub late_captures: RefCell<Vec<(CaptureSlot, Box<[u8]>)>>,
     /// `capture cookie`: from the client, from the server.
     pub cookie_captures: [LoggedPart; 2],
     /// The unique ID, once generated.
     pub unique_id: LoggedPart,
-    /// The unique ID if a rule used it before the request was sent.
+    /// The unique ID, if a rule used it before the request was sent.
     pub early_id: crate::early_id::EarlyId,
     /// Variables in the `txn` scope.
     pub txn_vars: Slots,
@@ -255,11 +255,11 @@ pub struct Transaction {
     pub req_vars: Slots,
     /// Variables in the `res` scope.
     pub res_vars: Slots,
-    /// The log level set by a rule: `Some(None)` for silent.
+    /// The log level that a rule has set; `Some(None)` for silent.
     pub log_level: Option<Option<u8>>,
     /// The rule that ended the evaluation: its file and line (`last_rule_file`, `last_rule_line`).
     pub last_rule: Option<(&'static str, u32)>,
-    /// The rule being waited for (`waiting_entity`); it remains set if the wait ends in an error.
+    /// The rule for which the stream waits (`waiting_entity`). It remains set if the wait ends in an error.
     pub waiting_rule: Option<(&'static str, u32)>,
     /// `set-priority-class`, and `set-priority-offset` in ms.
     pub priority: (i32, i32),
@@ -267,7 +267,7 @@ pub struct Transaction {
     pub timeouts: [Option<u32>; 6],
     /// `set-retries`.
     pub max_retries: Option<u32>,
-    /// The source address, if changed by `set-src` on this stream.
+    /// The source address, if `set-src` changed it on this stream.
     pub source: Option<Endpoint>,
     /// The destination address, if changed by `set-dst`.
     pub destination: Option<Endpoint>,
@@ -277,12 +277,12 @@ pub struct Transaction {
     pub server_tos: Option<u32>,
     /// Whether the request must not be sent twice (`disable-l7-retry`).
     pub no_replay: bool,
-    /// Whether the client treats us as a forward proxy (`option http-use-proxy-header`, absolute targets).
+    /// Whether the client uses Weir as a forward proxy (`option http-use-proxy-header`, absolute targets).
     pub to_proxy: bool,
     /// Process-wide number of the stream (`%rt`).
     pub id: u64,
-    /// Whether the log line is written before the end of the transfer (`option logasap`, or no late part in the format): counters
-    /// and times get a `+`.
+    /// Whether the log line is written before the end of the transfer (`option logasap`, or no late part in the format). Counters
+    /// and times then get a `+`.
     pub logged_early: bool,
 }
 
@@ -374,7 +374,7 @@ impl Default for Transaction {
 }
 
 impl Transaction {
-    /// Parses everything a TCP stream's client has sent so far as an HTTP request, so that content rules can use request fetches
+    /// Parses all that the client of a TCP stream has sent so far as an HTTP request, so that content rules can use request fetches
     /// (manual, 7.3.6).
     pub fn look_at(&mut self, bytes: &[u8]) {
         if self.is_http || self.first_bytes == FirstBytes::Request {
@@ -399,9 +399,9 @@ impl Transaction {
         }
     }
 
-    /// Resets it for the next request; the memory is kept.
+    /// Resets the transaction for the next request; the memory is kept.
     pub fn reset(&mut self) {
-        // Every field is listed, so that the compiler reports a forgotten one.
+        // Every field is listed, so that the compiler reports a missing one.
         let Self {
             request,
             response,
@@ -525,7 +525,7 @@ impl Transaction {
         Some((start, self.kept.len() as u32))
     }
 
-    /// Captures `text` in `slot`, truncated to the slot's length; without such a slot in `frontend` nothing happens.
+    /// Captures `text` in `slot`, truncated to the slot's length. Does nothing if `frontend` has no such slot.
     pub fn capture(&mut self, frontend: &state::Proxy, slot: CaptureSlot, text: &[u8]) {
         let Some(length) = slot.length(frontend) else { return };
         let kept = self.keep(&text[..text.len().min(length)]);
@@ -549,7 +549,7 @@ impl Transaction {
         }
     }
 
-    /// Whether any value was captured from the message of `slot`, or a capture was attempted.
+    /// Whether a value was captured from the message of `slot`, or a capture was attempted.
     pub fn captures_any(&self, slot: CaptureSlot) -> bool {
         let same = |other: &CaptureSlot| std::mem::discriminant(other) == std::mem::discriminant(&slot);
         let late =

@@ -1,6 +1,6 @@
 //! The values of fetches and converters: types, and HAProxy's casts between them (manual, 7.1).
 //!
-//! Bytes are borrowed from the request wherever possible. New ones are written into [`Scratch`] buffers from a per-thread free
+//! Bytes are borrowed from the request wherever possible. New bytes are written into [`Scratch`] buffers from a per-thread free
 //! list, so a warm evaluation does not allocate.
 
 use std::cell::RefCell;
@@ -11,7 +11,7 @@ use std::ops::{Deref, DerefMut};
 /// The type of a value, as declared in the tables of fetches and converters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Type {
-    /// Unknown before evaluation (variables); as an input type, any.
+    /// Unknown before evaluation (variables). As an input type, any type.
     Any,
     /// A converter's output type: the same as its input.
     Same,
@@ -77,7 +77,7 @@ thread_local! {
     static FREE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A byte buffer from the thread's free list; dropping it returns it.
+/// A byte buffer from the thread's free list. Dropping it returns the buffer to the list.
 pub struct Scratch(Vec<u8>);
 
 impl Scratch {
@@ -102,7 +102,7 @@ impl Default for Scratch {
 }
 
 impl Drop for Scratch {
-    // Short, so that it is inlined into drops of values, most of which have no buffer.
+    // Short, so that it is inlined where values are dropped, most of which have no buffer.
     #[inline]
     fn drop(&mut self) {
         if self.0.capacity() > 0 {
@@ -117,7 +117,7 @@ fn give_back(mut buffer: Vec<u8>) {
         return;
     }
     buffer.clear();
-    // A thread being torn down has no list; the buffer is then freed.
+    // A thread that is exiting has no list; the buffer is freed then.
     let _ = FREE.try_with(|free| {
         if let Ok(mut free) = free.try_borrow_mut()
             && free.len() < KEPT_BUFFERS
@@ -185,7 +185,7 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// The bytes for modification; borrowed ones are copied first.
+    /// The bytes for modification. Borrowed bytes are copied first.
     pub fn into_scratch(self) -> Scratch {
         match self {
             Self::Borrowed(bytes) => Scratch::copy(bytes),
@@ -265,7 +265,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The bytes, if it is text, bytes or a method.
+    /// The bytes, if the value is text, bytes or a method.
     #[inline]
     pub fn bytes(&self) -> Option<&[u8]> {
         match self {
@@ -274,7 +274,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Casts the value to `to` by HAProxy's rules; `None` if this value cannot be cast.
+    /// Casts the value to `to` by HAProxy's rules. `None` if this value cannot be cast.
     pub fn cast(self, to: Type) -> Option<Self> {
         match to {
             Type::Any | Type::Same => Some(self),
@@ -330,7 +330,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// As an IPv6 address; an IPv4 one is mapped.
+    /// As an IPv6 address. An IPv4 address is mapped.
     pub fn to_ip6(&self) -> Option<Ipv6Addr> {
         match self.to_addr()? {
             IpAddr::V4(v4) => Some(v4.to_ipv6_mapped()),
@@ -365,7 +365,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// Appends it as text. Binary values are appended unchanged.
+    /// Appends the value as text. Binary values are appended unchanged.
     pub fn write_text(&self, out: &mut Vec<u8>) {
         use std::io::Write;
         // Writing to a vector cannot fail.
@@ -484,7 +484,7 @@ fn leading_ip4(bytes: &[u8]) -> Option<Ipv4Addr> {
     parts.next().is_none().then(|| octets.into())
 }
 
-/// The IPv4 address embedded in an IPv6 one: mapped, compatible or 6to4.
+/// The IPv4 address embedded in an IPv6 address: mapped, compatible or 6to4.
 pub fn embedded_ip4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let octets = address.octets();
     let tail = Ipv4Addr::new(octets[12], octets[13], octets[14], octets[15]);

@@ -1,7 +1,7 @@
-//! Variables (manual, 2.8): names become slots when the plan is resolved, so reading one is an index operation.
+//! Variables (manual, 2.8). Names become slots when the plan is resolved, so reading a variable is an index operation.
 //!
-//! Variables of scope `sess`, `txn`, `req`, `res` and `check` live in the [`Slots`] of their owners, those of `proc` in `process`.
-//! `names` maps names to slots. This module reads and sets variables of either kind within the limits of `tune.vars`.
+//! Variables of scope `sess`, `txn`, `req`, `res` and `check` are in the [`Slots`] of their owners, those of `proc` in `process`.
+//! `names` maps names to slots. This module reads and sets variables of both kinds within the limits of `tune.vars`.
 
 mod conditions;
 mod names;
@@ -34,17 +34,17 @@ pub enum VarScope {
 /// A resolved variable.
 #[derive(Clone, Debug)]
 pub enum Var {
-    /// A slot in the owner of that scope.
+    /// A slot of the owner of that scope.
     Slot(VarScope, u32),
     /// A process-wide variable.
     Process(Arc<ProcessVariable>),
-    /// A scope of a parent stream (`psess`, `ptxn` …), which never exists, so the variable is never set.
+    /// A scope of a parent stream (`psess`, `ptxn` …). Parent streams do not exist, so the variable is never set.
     Parent,
 }
 
 impl Var {
-    /// Its current value.
-    #[inline(always)] // else its value is moved once more
+    /// The current value.
+    #[inline(always)] // otherwise the value is moved once more
     pub fn get(&self, env: &Env<'_>) -> Option<Value<'static>> {
         match self {
             Self::Slot(scope, slot) => slots(*scope, env)?.get(*slot),
@@ -53,7 +53,7 @@ impl Var {
         }
     }
 
-    /// Sets it; returns whether its scope exists here and its limits allow the value.
+    /// Sets the variable. Returns whether its scope exists here and its limits allow the value.
     #[inline]
     pub fn set(&self, env: &Env<'_>, value: &Value<'_>) -> bool {
         let Self::Slot(scope, slot) = self else { return self.set_shared(env, value) };
@@ -73,7 +73,7 @@ impl Var {
         true
     }
 
-    /// Unsets it.
+    /// Unsets the variable.
     pub fn unset(&self, env: &Env<'_>) {
         match self {
             Self::Slot(scope, slot) => {
@@ -102,7 +102,7 @@ fn set_within(slots: &Slots, scope: VarScope, slot: u32, env: &Env<'_>, value: &
     true
 }
 
-/// Whether replacing `old` bytes by `new` stays within the limits of a scope and of the wider ones.
+/// Whether replacing `old` bytes by `new` bytes stays within the limits of a scope and of the wider scopes.
 fn fits(limits: &VariableLimits, env: &Env<'_>, scope: VarScope, old: usize, new: usize) -> bool {
     let with = |held: usize| (held + new).saturating_sub(old);
     let of = |scope| slots(scope, env).map_or(0, |slots| slots.held());

@@ -6,9 +6,9 @@ use diag::Span;
 /// One word.
 #[derive(Clone, Copy, Debug)]
 pub struct Word<'a> {
-    /// Its text, with quotes and escapes resolved.
+    /// The text of the word, with quotes and escapes resolved.
     pub text: &'a str,
-    /// Its location.
+    /// The location of the word.
     pub span: Span,
 }
 

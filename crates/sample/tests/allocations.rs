@@ -29,7 +29,7 @@ const FORMATS: &[&str] = &[
     "%ci:%cp [%tr] %ft %b/%s %TR/%Tw/%Tc/%Tr/%Ta %ST %B %CC %CS %tsc %ac/%fc/%bc/%sc/%rc %sq/%bq %hr %hs %{+Q}r",
 ];
 
-/// The bytes and calls allocated by a second run of `run`; the first one warms caches.
+/// The bytes and calls allocated by a second run of `run`; the first run warms caches.
 fn allocated(mut run: impl FnMut()) -> usize {
     run();
     run();
@@ -39,7 +39,7 @@ fn allocated(mut run: impl FnMut()) -> usize {
     change.allocations + change.reallocations
 }
 
-// A single test, because the counter is process-wide.
+// There is only one test, because the counter is process-wide.
 #[test]
 fn warm_evaluation_does_not_allocate() {
     let mut world = everyday::world();

@@ -1,11 +1,11 @@
-//! Digests and HMACs by OpenSSL's names, and base64 as HAProxy reads it. The expected values come from HAProxy 3.5 with OpenSSL
+//! Digests and HMACs by OpenSSL's names, and base64 as decoded by HAProxy. The expected values come from HAProxy 3.5 with OpenSSL
 //! 3.0.
 
 mod common;
 
 use common::World;
 
-/// A name, the first bytes of the digest of `abc`, and of its HMAC with a key of 150 `k` bytes if it has one.
+/// A name, the first bytes of the digest of `abc`, and those of the HMAC with a key of 150 `k` bytes, if there is one.
 #[rustfmt::skip]
 const DIGESTS: &[(&str, &str, &str)] = &[
     ("md5", "900150983CD24FB0D6963F7D", "19A1719D935B6A4D9323177A"),

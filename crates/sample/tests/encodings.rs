@@ -35,7 +35,7 @@ fn entry<'m>(map: &'m [(Cbor, Cbor)], key: &str) -> &'m Cbor {
     found.map(|(_, value)| value).expect("the key")
 }
 
-/// The form of client bytes in logs: unprintable bytes, and some printable ones, become `#` and two digits.
+/// How logs show client bytes: unprintable bytes, and some printable ones, become `#` and two digits.
 fn shown(bytes: &[u8], more: &str) -> String {
     let forbidden =
         |byte: &u8| !(32..127).contains(byte) || b"\"#".contains(byte) || more.as_bytes().contains(byte);

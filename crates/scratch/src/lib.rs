@@ -1,5 +1,5 @@
-//! Directories for test files: each is new, has a unique name in the system's temporary directory, and is removed when its value is
-//! dropped. A panicking test keeps its directories and prints their paths. Used only by tests.
+//! Directories for test files. Each is new, has a unique name in the system's temporary directory, and is removed when its value is
+//! dropped. If a test panics, its directories stay and their paths are printed. Used only by tests.
 
 #![forbid(unsafe_code)]
 
@@ -10,10 +10,10 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A directory, or a file in it, which is removed when this is dropped.
+/// A directory, or a file in it. Dropping the value removes it.
 ///
-/// It derefs to the path of the directory, or of the file that [`Scratch::file`] named. The value
-/// must live as long as the path is used.
+/// The value derefs to the path of the directory, or of the file that [`Scratch::file`] named. It must exist as long as the path is
+/// used.
 #[derive(Debug)]
 #[must_use = "the directory is removed when the value is dropped"]
 pub struct Scratch {

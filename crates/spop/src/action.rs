@@ -1,4 +1,4 @@
-//! Actions, which agents answer with (SPOE, 3.4).
+//! Actions, with which agents answer (SPOE, 3.4).
 
 use crate::data::{Data, read_text};
 
@@ -22,18 +22,18 @@ pub enum Scope {
 pub enum Action<'a> {
     /// Sets a variable.
     Set {
-        /// Its scope.
+        /// The scope of the variable.
         scope: Scope,
-        /// Its name, without the prefix of the engine.
+        /// The name of the variable, without the prefix of the engine.
         name: &'a [u8],
-        /// Its value.
+        /// The value of the variable.
         value: Data<'a>,
     },
     /// Unsets a variable.
     Unset {
-        /// Its scope.
+        /// The scope of the variable.
         scope: Scope,
-        /// Its name, without the prefix of the engine.
+        /// The name of the variable, without the prefix of the engine.
         name: &'a [u8],
     },
 }

@@ -1,10 +1,10 @@
-//! A connection to an agent, without its socket: the handshake, the queries in progress, and how it ends.
+//! A connection to an agent, without its socket: the handshake, the queries in progress, and the ways in which it ends.
 //!
 //! The caller owns the socket and the clock. On each turn it reads once, calls [`Connection::receive`] in a loop until it returns
 //! no event, and sends everything in [`Connection::output`] with one write.
 //!
-//! A query keeps its slot until the caller releases it, even after its answer has arrived: the caller's table is indexed by slot,
-//! and the next query could otherwise overwrite an answer that was not read yet. The late answer to a released query is discarded,
+//! A query keeps its slot until the caller releases it, even after its answer has arrived. The caller's table is indexed by slot,
+//! so the next query could otherwise overwrite an answer that was not read yet. The late answer to a released query is discarded,
 //! because stream ids are not reused.
 
 #[cfg(test)]
@@ -16,16 +16,16 @@ use crate::frame::{FIN, Frame, LENGTH, kind};
 use crate::hello::{AgentHello, Goodbye, Offer};
 use crate::status::Status;
 
-/// Bytes of pending output from which on queries have to wait.
+/// The number of pending bytes of output from which queries must wait.
 const OUTPUT: usize = 64 * 1024;
 
-/// Buffer capacity that is kept for output and input while a connection is in use.
+/// The buffer capacity that is kept for output and input while a connection is in use.
 const KEPT: usize = 16 * 1024;
 
 /// After this many abandoned queries in a row, without a single frame from the agent in between, no more are sent.
 const PATIENCE: u32 = 3;
 
-/// Maximum number of slots of one connection, including those of answers that were not read yet.
+/// The maximum number of slots of one connection, including those of answers that were not read yet.
 const PLACES: usize = 256;
 
 /// The options configured for connections to an agent.
@@ -33,7 +33,7 @@ const PLACES: usize = 256;
 pub struct Config {
     /// The largest frame size offered, in bytes without the length field.
     pub frame_size: u32,
-    /// Whether pipelining is offered: several queries at a time.
+    /// Whether pipelining (several queries at a time) is offered.
     pub pipelining: bool,
     /// Maximum number of concurrent queries with pipelining.
     pub most: u16,
@@ -49,7 +49,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// Returns the slot: small, dense, and reused after the release; an index for the caller's own table.
+    /// Returns the slot, which is small, dense, reused after the release, and can be an index of a table of the caller.
     #[must_use]
     pub fn index(self) -> usize {
         self.slot.into()
@@ -58,7 +58,7 @@ impl Key {
     /// Returns the stream id used in frames.
     #[must_use]
     pub fn stream(self) -> u32 {
-        // Odd, as in HAProxy.
+        // Stream ids are odd, as in HAProxy.
         self.number.wrapping_mul(2).wrapping_sub(1)
     }
 }
@@ -73,14 +73,14 @@ pub enum Event {
         /// The question.
         key: Key,
     },
-    /// A query exceeds the agent's frame size: it was not sent.
+    /// The query exceeds the agent's frame size and was not sent.
     TooBig {
         /// The question.
         key: Key,
     },
 }
 
-/// The connection is unusable; [`Connection::status`] has the reason. Remaining output must still be sent.
+/// The connection is unusable; [`Connection::status`] has the reason. The remaining output must still be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closed;
 
@@ -96,7 +96,7 @@ pub enum Refusal {
 /// The state of a connection.
 #[derive(Debug)]
 enum State {
-    /// The agent's HELLO has not arrived; the first query waits for it.
+    /// The agent's HELLO has not arrived, and the first query waits for it.
     Greeting(Option<Box<[u8]>>),
     /// Queries can be sent.
     Open(AgentHello),
@@ -117,7 +117,7 @@ enum End {
 struct Place {
     /// The query's number; 0 if the slot is free.
     number: u32,
-    /// Whether the outcome was reported: no further event names the query.
+    /// Whether the outcome was reported, so that no further event names the query.
     is_settled: bool,
 }
 
@@ -135,7 +135,7 @@ pub struct Connection {
     total: u32,
     /// Number of queries abandoned since the agent's last frame.
     unheard: u32,
-    /// The frame being received, with its length field.
+    /// The frame that is being received, with its length field.
     input: Vec<u8>,
     /// Set when the frame is complete and was reported: the start of its payload.
     payload_start: Option<usize>,
@@ -163,7 +163,7 @@ impl Connection {
         }
     }
 
-    /// Returns the maximum number of concurrent queries: one until the agent has answered the handshake.
+    /// Returns the maximum number of concurrent queries; one until the agent has answered the handshake.
     #[must_use]
     pub fn most(&self) -> usize {
         match &self.state {
@@ -184,8 +184,8 @@ impl Connection {
         self.most().saturating_sub(self.live).min(PLACES.saturating_sub(self.held))
     }
 
-    /// Returns whether no more queries are sent: the agent still owes an answer to an abandoned query and would have to send that
-    /// first, or it has been silent about several.
+    /// Returns whether no more queries are sent, because the agent has not answered an abandoned query and would have to answer
+    /// that first, or because it has not responded to several queries.
     #[must_use]
     pub fn is_stuck(&self) -> bool {
         self.unheard >= if self.most() > 1 { PATIENCE } else { 1 }
@@ -203,7 +203,7 @@ impl Connection {
         self.held
     }
 
-    /// Returns why the connection has ended; before that, the status to report if the socket closes now.
+    /// Returns why the connection has ended. Before that, returns the status to report if the socket closes now.
     #[must_use]
     pub fn status(&self) -> Status {
         match self.state {
@@ -242,7 +242,7 @@ impl Connection {
         Ok(key)
     }
 
-    /// Returns the number of the next query, from 1 to `u32::MAX >> 1`: [`Key::stream`] doubles it.
+    /// Returns the number of the next query, from 1 to `u32::MAX >> 1`, because [`Key::stream`] doubles it.
     fn next_number(&self) -> u32 {
         self.total % (u32::MAX >> 1) + 1
     }
@@ -267,7 +267,7 @@ impl Connection {
         self.places.get_mut(key.index()).filter(|place| place.number == key.number)
     }
 
-    /// Marks the query as settled; its slot stays taken until the caller has read the outcome.
+    /// Marks the query as settled. Its slot stays in use until the caller has read the outcome.
     fn settle(&mut self, key: Key) {
         if let Some(place) = self.place(key)
             && !std::mem::replace(&mut place.is_settled, true)
@@ -365,7 +365,7 @@ impl Connection {
 
     /// Sends the query that waited for the handshake.
     fn ask_first(&mut self, first: Option<Box<[u8]>>, hello: AgentHello) -> Event {
-        // Before the handshake there is at most one.
+        // Before the handshake there is at most one query.
         let (Some(first), Some(key)) = (first, self.waiting().next()) else { return Event::Ready };
         if fits(&first, key, hello.frame_size) {
             notify(&first, key, self.output.end());
@@ -396,7 +396,7 @@ impl Connection {
         Closed
     }
 
-    /// Ends the connection regularly, with a DISCONNECT frame in the output.
+    /// Ends the connection normally, with a DISCONNECT frame in the output.
     pub fn finish(&mut self) {
         self.close(Status::NORMAL, Status::IO);
     }
@@ -443,7 +443,7 @@ fn dismissed(payload: &[u8]) -> End {
     }
 }
 
-/// The frame id: each stream has exactly one frame.
+/// The frame id. Each stream has exactly one frame.
 const FRAME: u64 = 1;
 
 /// Returns whether messages fit in a frame of that size.

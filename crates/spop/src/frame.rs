@@ -6,9 +6,9 @@ use crate::data::read_number;
 
 /// Frame types.
 pub mod kind {
-    /// Our HELLO.
+    /// The HELLO that this side sends.
     pub const HAPROXY_HELLO: u8 = 1;
-    /// Our DISCONNECT.
+    /// The DISCONNECT that this side sends.
     pub const HAPROXY_DISCONNECT: u8 = 2;
     /// Messages for the agent.
     pub const NOTIFY: u8 = 3;
@@ -20,7 +20,7 @@ pub mod kind {
     pub const ACK: u8 = 103;
 }
 
-/// The flag of a payload's last frame; all frames have it, because payloads are not fragmented.
+/// The flag of a payload's last frame. All frames have it, because payloads are not fragmented.
 pub(crate) const FIN: u32 = 1;
 
 /// Size of the length field.
@@ -29,9 +29,9 @@ pub(crate) const LENGTH: usize = 4;
 /// A frame without its length field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Its [type](kind).
+    /// The [type](kind) of the frame.
     pub kind: u8,
-    /// Its flags.
+    /// The flags of the frame.
     pub flags: u32,
     /// The stream id.
     pub stream: u64,

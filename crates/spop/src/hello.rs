@@ -9,7 +9,7 @@ use crate::status::Status;
 const VERSION: &[u8] = b"2.0";
 const PIPELINING: &[u8] = b"pipelining";
 
-/// Our HELLO.
+/// The HELLO that this side sends.
 #[derive(Debug, Clone, Copy)]
 pub struct Offer<'a> {
     /// The largest frame, in bytes without the length field.
@@ -44,7 +44,7 @@ impl Offer<'_> {
     }
 }
 
-/// The agent's HELLO: the agreed options.
+/// The agent's HELLO, with the agreed options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AgentHello {
     /// The largest frame, in bytes without the length field.
@@ -57,7 +57,7 @@ impl AgentHello {
     /// Parses the payload of an agent that was offered frames of up to `most` bytes.
     ///
     /// # Errors
-    /// The status for the violation.
+    /// The status that describes the violation.
     pub fn read(mut payload: &[u8], most: u32) -> Result<Self, Status> {
         let (mut version, mut frame_size, mut pipelining) = (false, None, None);
         while !payload.is_empty() {
@@ -90,7 +90,7 @@ impl AgentHello {
     }
 }
 
-/// A DISCONNECT of either side.
+/// The DISCONNECT of either side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Goodbye<'a> {
     /// The status code.
@@ -119,7 +119,7 @@ impl<'a> Goodbye<'a> {
         Ok(goodbye)
     }
 
-    /// Appends our own DISCONNECT frame.
+    /// Appends the DISCONNECT frame of this side.
     pub(crate) fn write(status: Status, out: &mut Vec<u8>) {
         let mut items = Vec::with_capacity(64);
         write_text(&mut items, b"status-code");

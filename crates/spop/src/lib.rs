@@ -2,8 +2,8 @@
 //! (HAProxy's doc/SPOE.txt, chapter 3).
 //!
 //! [`Data`] are typed values, [`Frame`] the transport units, [`Offer`] and [`AgentHello`] the handshake, [`Messages`] the queries
-//! to an agent, [`Actions`] its answers. [`Connection`] tracks the queries in progress. Callers: `proxy`; `config` and `health` for
-//! `option spop-check`.
+//! to an agent, [`Actions`] its answers. [`Connection`] tracks the queries in progress. Called by `proxy`, and by `config` and
+//! `health` for `option spop-check`.
 
 #![forbid(unsafe_code)]
 

@@ -16,10 +16,10 @@ pub struct Messages {
     parts: Vec<Range<usize>>,
 }
 
-/// Maximum size of the fields before the messages in a frame: type, flags, stream id and frame id.
+/// The maximum size of the fields before the messages in a frame: type, flags, stream id and frame id.
 const HEAD: usize = 16;
 
-/// Maximum number of arguments of a message: the count is one byte.
+/// The maximum number of arguments of a message: the count is one byte.
 pub(crate) const MOST_ARGUMENTS: usize = 255;
 
 impl Messages {
@@ -54,7 +54,7 @@ impl Messages {
         is_added
     }
 
-    /// Shortens such values, the last one first, until the messages fit in a frame of that size, as far as possible.
+    /// Shortens these values, the last one first, until the messages fit in a frame of that size, as far as possible.
     pub fn fit(&mut self, frame_size: u32) {
         let most = (frame_size as usize).saturating_sub(HEAD);
         while self.bytes.len() > most {

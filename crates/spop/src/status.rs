@@ -38,9 +38,9 @@ impl Status {
     pub const NO_FRAME_SIZE: Self = Self(6);
     /// A handshake lacks `capabilities`.
     pub const NO_CAPABILITIES: Self = Self(7);
-    /// The agent speaks another version.
+    /// The agent uses another version.
     pub const BAD_VERSION: Self = Self(8);
-    /// The agent wants frames that are too large, or too small.
+    /// The agent requests frames that are too large, or too small.
     pub const BAD_FRAME_SIZE: Self = Self(9);
     /// A payload is fragmented.
     pub const FRAGMENTED: Self = Self(10);

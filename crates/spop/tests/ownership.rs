@@ -1,4 +1,4 @@
-//! Every answer reaches the query it belongs to, in whatever order queries are sent, answered, read and cancelled.
+//! Every answer reaches the query to which it belongs, in whatever order queries are sent, answered, read and cancelled.
 
 use proptest::prelude::*;
 use spop::{Config, Connection, Event, Frame, Key, kind};
@@ -15,7 +15,7 @@ enum Step {
     Repeat(usize, usize),
     /// A client reads its answer, if it has arrived.
     Read(usize),
-    /// A client gives up, whether its answer has arrived or not.
+    /// A client abandons its query, whether the answer has arrived or not.
     Cancel(usize),
 }
 
@@ -37,7 +37,7 @@ const HELLO: &[u8] =
 /// A connection with the caller's table and its agent.
 struct Side {
     connection: Connection,
-    /// Answers that arrived and were not read, by slot.
+    /// The answers that have arrived and were not read, by slot.
     table: Vec<Option<Vec<u8>>>,
     /// Notifications that the agent has not acknowledged: stream and payload.
     open: Vec<(u64, Vec<u8>)>,

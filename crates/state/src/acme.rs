@@ -12,7 +12,7 @@ pub const EVENTS: &str = "dpapi";
 pub struct Order {
     /// The name of the certificate.
     pub certificate: Box<str>,
-    /// The name of its `acme` section.
+    /// The name of the order's `acme` section.
     pub section: Box<str>,
     inner: Mutex<OrderInner>,
 }
@@ -21,11 +21,11 @@ pub struct Order {
 struct OrderInner {
     /// Whether an order is in progress.
     runs: bool,
-    /// When the next one begins, if known.
+    /// When the next order begins, if known.
     scheduled: Option<i64>,
     /// Whether an immediate order was requested.
     wanted: bool,
-    /// The names with challenges that the runtime socket has not reported as ready.
+    /// The names whose challenges were not reported as ready on the runtime socket.
     waits: Vec<Box<str>>,
     /// The task to wake on changes.
     waker: Option<Waker>,
@@ -36,7 +36,7 @@ struct OrderInner {
 pub struct OrderStatus {
     /// Whether an order is in progress.
     pub runs: bool,
-    /// When the next one begins.
+    /// When the next order begins.
     pub scheduled: Option<i64>,
 }
 
@@ -57,7 +57,7 @@ impl Order {
         OrderStatus { runs: inner.runs, scheduled: inner.scheduled }
     }
 
-    /// Requests a new certificate now. `false` if an order is in progress.
+    /// Requests a new certificate now. Returns `false` if an order is in progress.
     pub fn renew(&self) -> bool {
         let mut inner = self.lock();
         if inner.runs || inner.wanted {
@@ -68,7 +68,7 @@ impl Order {
         true
     }
 
-    /// Marks the challenge of a name as ready; returns how many others are pending, or `None` if this one is not pending.
+    /// Marks the challenge of a name as ready. Returns how many other challenges are pending, or `None` if this one is not pending.
     pub fn challenge_ready(&self, name: &str) -> Option<usize> {
         let mut inner = self.lock();
         let before = inner.waits.len();
@@ -87,14 +87,14 @@ impl Order {
         (inner.runs, inner.wanted, inner.scheduled) = (true, false, None);
     }
 
-    /// Ends it. The next one begins at `scheduled`.
+    /// Ends the order. The next order begins at `scheduled`.
     pub fn end(&self, scheduled: Option<i64>) {
         let mut inner = self.lock();
         (inner.runs, inner.scheduled) = (false, scheduled);
         inner.waits.clear();
     }
 
-    /// Sets the names with challenges to be reported as ready by the runtime socket.
+    /// Sets the names whose challenges must be reported as ready on the runtime socket.
     pub fn wait_for(&self, names: Vec<Box<str>>) {
         self.lock().waits = names;
     }

@@ -1,4 +1,4 @@
-//! A server's address, and the callback for a possibly outdated one. Both are part of [`crate::server`].
+//! The address of a server, and the callback for an address that may be outdated. Both are part of [`crate::server`].
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// The address for connections to the server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ServerAddress {
-    /// TCP. Port 0 keeps the port that the client connected to.
+    /// TCP. Port 0 stands for the port to which the client connected.
     Ip(SocketAddr),
     /// A UNIX stream socket.
     Unix(PathBuf),
@@ -17,20 +17,20 @@ pub enum ServerAddress {
         /// Whether the address has the full length.
         padded: bool,
     },
-    /// A name that is not resolved: connecting is impossible.
+    /// A name that was not resolved, so connecting is impossible.
     Unresolved,
-    /// None: clients provide the server's connections (`rhttp@`).
+    /// No address, because clients provide the server's connections (`rhttp@`).
     Reverse,
 }
 
 impl ServerAddress {
-    /// Whether it is the unspecified address, which means the client's destination.
+    /// Whether the address is unspecified, which stands for the client's destination.
     pub(crate) fn is_unspecified(&self) -> bool {
         matches!(self, Self::Ip(address) if address.ip().is_unspecified())
     }
 }
 
-/// The callback for a server address that may be outdated, callable from any thread.
+/// The callback for a server address that may be outdated. It may be called from any thread.
 pub struct Doubt(pub(crate) Box<dyn Fn() + Send + Sync>);
 
 impl std::fmt::Debug for Doubt {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::counters::clear_shards;
 use crate::{Process, Proxy, Server};
 
-/// `clear counters` for one server: highest values, or with `all` everything counted.
+/// `clear counters` for one server: resets maxima, or with `all` all counters.
 pub fn server(server: &Server, all: bool) {
     clear_shards(&server.counters, all);
     server.served_max.store(server.serving(), Relaxed);
@@ -21,7 +21,7 @@ pub fn server(server: &Server, all: bool) {
     }
 }
 
-/// `clear counters` for one proxy with its listeners and servers.
+/// `clear counters` for one proxy, including its listeners and servers.
 pub fn proxy(proxy: &Proxy, all: bool) {
     clear_shards(&proxy.frontend, all);
     clear_shards(&proxy.backend, all);
@@ -44,7 +44,7 @@ pub fn proxy(proxy: &Proxy, all: bool) {
     proxy.servers.load().iter().for_each(|own| server(own, all));
 }
 
-/// `clear counters` for the process: its highest rates. Totals of the process are never reset, as in HAProxy.
+/// `clear counters` for the process: resets its maximum rates. As in HAProxy, totals of the process are never reset.
 pub fn process(process: &Process) {
     for shard in process.counters.all() {
         shard.connection_rate.clear_max();

@@ -39,7 +39,7 @@ pub struct Traffic {
     pub denied_responses: Count,
     /// Request errors (`ereq`).
     pub request_errors: Count,
-    /// Rewrites that failed for lack of room (`wrew`).
+    /// Rewrites that failed because of a lack of room (`wrew`).
     pub failed_rewrites: Count,
     /// Bytes received without being copied through the process (`h1_spliced_bytes_in`).
     pub spliced_in: Count,
@@ -51,7 +51,7 @@ pub struct Traffic {
     pub responses: Responses,
 }
 
-/// HTTP/2 counters (`h2_*`), towards clients in frontends, towards servers in backends.
+/// HTTP/2 counters (`h2_*`): of client connections for frontends, of server connections for backends.
 #[derive(Debug, Default)]
 pub struct Multiplexed {
     /// HEADERS frames received.
@@ -113,7 +113,7 @@ pub struct FrontendCounters {
     pub traffic: Traffic,
     /// HTTP/2 counters.
     pub h2: Multiplexed,
-    /// Log lines of its streams (`%lc`).
+    /// Log lines of the frontend's streams (`%lc`).
     pub log_lines: Count,
     /// Total number of connections (`conn_tot`).
     pub connections_total: Count,
@@ -123,7 +123,7 @@ pub struct FrontendCounters {
     pub denied_connections: Count,
     /// Sessions refused by `tcp-request session` rules (`dses`).
     pub denied_sessions: Count,
-    /// Bytes without a server (`reqbout`, `resbin`).
+    /// Bytes that were not exchanged with a server (`reqbout`, `resbin`).
     pub unrelayed: Unrelayed,
     /// TCP sessions that rules upgraded to HTTP/1 (`h1sess`).
     pub switched: Count,
@@ -139,7 +139,7 @@ pub struct FrontendCounters {
     pub cached: Cached,
 }
 
-/// Bytes between clients and this process that did not come from or go to a server.
+/// Bytes between clients and this process that were neither received from nor sent to a server.
 #[derive(Debug, Default)]
 pub struct Unrelayed {
     /// Bytes received.
@@ -157,14 +157,14 @@ pub struct ListenerCounters {
     pub denied_connections: Count,
     /// Sessions refused by rules.
     pub denied_sessions: Count,
-    /// Bytes without a server (`reqbout`, `resbin`).
+    /// Bytes that were not exchanged with a server (`reqbout`, `resbin`).
     pub unrelayed: Unrelayed,
 }
 
 /// One worker's counters of a backend or a server, which have the same columns.
 #[derive(Debug, Default)]
 pub struct BackendCounters {
-    /// The common counters; for servers, `sessions` only counts requests in progress that are counted separately.
+    /// The common counters. For servers, `sessions` only counts the requests in progress that each worker counts separately.
     pub traffic: Traffic,
     /// HTTP/2 counters.
     pub h2: Multiplexed,
@@ -198,16 +198,17 @@ pub struct BackendCounters {
     pub places: LimitPlaces,
     /// This worker's current idle connections (`srv_icur`).
     pub idle: Gauge,
-    /// Those without a second request yet (`idle_conn_cur`): reuse is riskier, since they may not survive.
+    /// Idle connections that have not served a second request yet (`idle_conn_cur`). Reusing them is riskier, because servers may
+    /// close them.
     pub idle_unproven: Gauge,
-    /// Number of concurrent connections that the worker expects to need (`need_conn_est`); all workers expect the same for the
-    /// server.
+    /// The number of concurrent connections that the worker expects to need (`need_conn_est`). The expectation of all workers is
+    /// for the whole server.
     pub needed: Latest,
     /// Sums of the times of the last 1,024 requests, in ms (`qtime`, `ctime`, `rtime`, `ttime`).
     pub times: AverageTimes,
 }
 
-/// Slots of a limit that a worker keeps. Only the worker adds and takes them one by one; others take all of them at once when they
+/// Slots of a limit that a worker keeps. Only the worker adds or takes single slots. Other workers take all of them at once if they
 /// find no other slot.
 #[derive(Debug, Default)]
 pub struct LimitPlaces(AtomicU32);
@@ -216,11 +217,11 @@ impl LimitPlaces {
     /// Takes a slot, if there is one.
     #[inline]
     pub fn take(&self) -> bool {
-        // Usually there is none, or no contention.
+        // Usually there is no slot, or no contention.
         self.0.load(Relaxed) > 0 && self.0.fetch_update(Relaxed, Relaxed, |kept| kept.checked_sub(1)).is_ok()
     }
 
-    /// Keeps one more slot.
+    /// Adds a slot.
     #[inline]
     pub fn keep(&self) {
         self.0.fetch_add(1, Relaxed);
@@ -235,15 +236,15 @@ impl LimitPlaces {
 /// One worker's counters of a server.
 pub type ServerCounters = BackendCounters;
 
-/// Sliding sums over the last 1,024 requests, computed like HAProxy's averages: each new value replaces one 1,024th of the sum.
-/// Milliseconds.
+/// Sliding sums over the last 1,024 requests, computed like HAProxy's averages: each new value replaces one 1,024th of the sum. In
+/// milliseconds.
 #[derive(Debug, Default)]
 pub struct AverageTimes {
     queue: SlidingSum,
     connect: SlidingSum,
     response: SlidingSum,
     total: SlidingSum,
-    /// The maximum of each: queue, connect, response, total (`qtime_max` …).
+    /// The maximum of each time: queue, connect, response, total (`qtime_max` …).
     pub max: [Count; 4],
 }
 
@@ -259,18 +260,18 @@ impl AverageTimes {
         }
     }
 
-    /// Returns the averages: queue, connect, response, total, in ms; zeros before the first request.
+    /// Returns the averages in ms: queue, connect, response, total. All are zero before the first request.
     pub fn averages(&self) -> [u64; 4] {
         [&self.queue, &self.connect, &self.response, &self.total].map(SlidingSum::average)
     }
 }
 
-/// All monotonic counters of an object, in a fixed order, used to reset them and to share them with other processes.
+/// All monotonic counters of an object, in a fixed order. Used to reset the counters and to share them with other processes.
 pub trait Totals {
-    /// Appends them to `all`.
+    /// Appends the counters to `all`.
     fn add_to<'c>(&'c self, all: &mut Vec<&'c Count>);
 
-    /// Returns all of them.
+    /// Returns all counters.
     fn totals(&self) -> Vec<&Count> {
         let mut all = Vec::with_capacity(64);
         self.add_to(&mut all);
@@ -374,7 +375,7 @@ impl Totals for BackendCounters {
     }
 }
 
-/// Resets one object's counters: highest values only, or everything except gauges.
+/// Resets the counters of one object: only maxima, or everything except gauges.
 pub(crate) trait Clear {
     fn clear(&self, all: bool);
 }
@@ -462,12 +463,12 @@ pub fn total<T>(shards: &Sharded<T>, of: impl Fn(&T) -> u64) -> u64 {
     shards.all().map(of).sum()
 }
 
-/// The same, including other processes that share their counters: the value to show.
+/// Like [`total`], but includes other processes that share their counters. This is the value to show.
 pub fn total_of_all<T>(shards: &Sharded<T>, of: impl Fn(&T) -> u64) -> u64 {
     shards.with_others().map(of).sum()
 }
 
-/// Sums a signed value over all workers; a negative sum is a momentary race.
+/// Sums a signed value over all workers. The sum may be negative for a moment because of concurrent updates.
 pub fn current<T>(shards: &Sharded<T>, of: impl Fn(&T) -> i64) -> u64 {
     shards.all().map(of).sum::<i64>().max(0) as u64
 }

@@ -29,7 +29,7 @@ pub struct Captured {
     pub session: u64,
     /// Number of bytes dropped before the start of the buffer.
     pub offset: u64,
-    /// The offending byte within `bytes`.
+    /// The index of the invalid byte in `bytes`.
     pub position: usize,
     /// The content of the buffer.
     pub bytes: Vec<u8>,
@@ -58,7 +58,7 @@ impl Errors {
         use_it(&mut self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
-    /// Keeps `captured` as the last message of proxy `id`, and numbers it.
+    /// Stores `captured` as the last invalid message of proxy `id`, and numbers it.
     pub fn capture(&self, id: u32, response: bool, mut captured: Captured) {
         self.with(|inner| {
             captured.event = inner.events;

@@ -1,7 +1,7 @@
-//! Events of servers and of ordered certificates, delivered to subscribed scripts (`core.event_sub`).
+//! Events of servers and of ordered certificates, for scripts that subscribe to them (`core.event_sub`).
 //!
-//! Called by the code that changes a server's state. Without subscribers this costs a test of one word. A subscriber receives an
-//! event on the thread where it occurred, and must not block there.
+//! The code that changes a server's state publishes the events. Without subscribers, this costs one comparison. A subscriber
+//! receives an event on the thread on which it occurred, and must not block there.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -17,15 +17,15 @@ use crate::{Proxy, Server};
 pub enum ServerEventKind {
     /// A server was added.
     Added = 1,
-    /// It was removed.
+    /// The server was removed.
     Removed = 2,
-    /// It went down.
+    /// The server went down.
     Down = 4,
-    /// It came up.
+    /// The server came up.
     Up = 8,
-    /// Its state changed.
+    /// The state of the server changed.
     State = 16,
-    /// Its administrative state changed.
+    /// The administrative state of the server changed.
     Admin = 32,
     /// The result of a check changed.
     Check = 64,
@@ -50,11 +50,11 @@ pub struct ServerEvent {
     pub server: Box<str>,
     /// The server's id within its backend.
     pub id: u32,
-    /// Distinguishes it from earlier servers with its name and id.
+    /// Distinguishes the server from earlier servers with the same name and id.
     pub revision: u32,
-    /// Its backend's name.
+    /// The name of the server's backend.
     pub proxy: Box<str>,
-    /// Its backend's id.
+    /// The id of the server's backend.
     pub proxy_id: u32,
     /// The data specific to the kind.
     pub about: About,
@@ -89,13 +89,13 @@ pub struct Record {
 /// The data specific to a kind of event.
 #[derive(Debug, Clone, PartialEq)]
 pub enum About {
-    /// None.
+    /// No further information.
     Nothing,
-    /// [`ServerEventKind::State`].
+    /// For [`ServerEventKind::State`].
     State(StateChange),
-    /// [`ServerEventKind::Admin`].
+    /// For [`ServerEventKind::Admin`].
     Admin(AdminChange),
-    /// [`ServerEventKind::Check`].
+    /// For [`ServerEventKind::Check`].
     Check(Checked),
 }
 
@@ -108,7 +108,7 @@ pub struct StateChange {
     pub old: Operational,
     /// The new state.
     pub new: Operational,
-    /// Queued requests that may go elsewhere now.
+    /// The number of queued requests that may now use another server.
     pub requeued: u32,
 }
 
@@ -126,30 +126,30 @@ pub enum StateCause {
 /// A change of a server's administrative state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdminChange {
-    /// The cause as text; empty for none.
+    /// The cause as text; empty if there is none.
     pub cause: String,
     /// The previous state.
     pub old: Admin,
     /// The new state.
     pub new: Admin,
-    /// Queued requests that may go elsewhere now.
+    /// The number of queued requests that may now use another server.
     pub requeued: u32,
 }
 
 /// The result of a check.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checked {
-    /// Whether it comes from the agent.
+    /// Whether the result is from the agent.
     pub by_agent: bool,
-    /// Its status (`L4OK`, `L7STS` …).
+    /// The status of the check (`L4OK`, `L7STS` …).
     pub status: &'static str,
     /// The meaning of the status, as text.
     pub meaning: &'static str,
-    /// Whether it is a success.
+    /// Whether the check succeeded.
     pub is_success: bool,
-    /// Whether the server announces that it is about to stop.
+    /// Whether the server announces that it will stop soon.
     pub is_conditional: bool,
-    /// How long it took, in ms; `None` if it was not measured.
+    /// The duration of the check in ms; `None` if it was not measured.
     pub duration_ms: Option<u64>,
     /// The layer's code, if any.
     pub code: Option<i32>,
@@ -201,7 +201,7 @@ fn all() -> MutexGuard<'static, Vec<Subscription>> {
     ALL.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Subscribes `who` to these kinds, for all servers or for one, as long as it lives.
+/// Subscribes `who` to these kinds, for all servers or for one, as long as `who` exists.
 pub fn subscribe(kinds: u32, server: Option<&Arc<Server>>, who: &Arc<dyn Subscriber>) {
     let mut all = all();
     all.push(Subscription { kinds, server: server.map(Arc::downgrade), who: Arc::downgrade(who) });
@@ -234,7 +234,7 @@ fn publish(proxy: &Proxy, server: &Server, kind: ServerEventKind, about: About) 
     };
     let who: Vec<_> = all().iter().filter(|own| wants(own)).filter_map(|own| own.who.upgrade()).collect();
     if who.is_empty() {
-        // Scripts end with their plan.
+        // Scripts are dropped together with their plan.
         return note_wanted(&mut all());
     }
     let event = Arc::new(ServerEvent {
@@ -250,7 +250,7 @@ fn publish(proxy: &Proxy, server: &Server, kind: ServerEventKind, about: About) 
     who.iter().for_each(|who| who.take(&event));
 }
 
-/// Reports an event of an ordered certificate: a record must be set, or it is new.
+/// Reports an event of an ordered certificate: a DNS record must be set, or there is a new certificate.
 pub fn ordered(certificate: &str, record: impl FnOnce() -> Option<Record>) {
     if !are_wanted(ServerEventKind::Deploy as u32 | ServerEventKind::Certified as u32) {
         return;
@@ -264,7 +264,7 @@ pub fn ordered(certificate: &str, record: impl FnOnce() -> Option<Record>) {
     who.iter().for_each(|who| who.take_order(&event));
 }
 
-/// Returns a server's state as shown in events: in maintenance it is down.
+/// Returns a server's state as shown in events. In maintenance, a server is shown as down.
 pub fn shown(server: &Server) -> Operational {
     if server.admin().in_maintenance() { Operational::Stopped } else { server.operational() }
 }

@@ -1,7 +1,7 @@
-//! Attempts beyond the first of a backend's requests: retries limited by `retry-budget`, and hedges made by `hedge`.
+//! Attempts beyond the first of a backend's requests: retries limited by `retry-budget`, and hedges (`hedge`).
 //!
-//! This module only holds the state: `balance::budget` and `balance::hedge` decide. Written by request tasks, and only if a backend
-//! uses one of the two; read by the runtime socket.
+//! This module only holds the state; `balance::budget` and `balance::hedge` make the decisions. Request tasks write the state, but
+//! only if a backend uses one of these features. The runtime socket reads it.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -29,12 +29,12 @@ pub struct ExtraCounters {
     pub hedges_over_budget: Count,
     /// Hedges for which no other server had room.
     pub hedges_without_server: Count,
-    /// How long first attempts take to be answered.
+    /// The time until first attempts are answered.
     pub times: Spread,
 }
 
 impl Clear for ExtraCounters {
-    /// The times are kept, because `hedge` depends on them.
+    /// The times are not cleared, because `hedge` depends on them.
     fn clear(&self, all: bool) {
         if all {
             let counts = [
@@ -56,16 +56,16 @@ impl Clear for ExtraCounters {
 pub struct ExtraAttempts {
     /// The workers' counters.
     pub counters: Sharded<ExtraCounters>,
-    /// The number of current extra attempts. Written when one begins and when its request ends.
+    /// The number of current extra attempts. Updated when one begins and when its request ends.
     pub in_flight: AtomicU32,
-    /// Those started within the last second.
+    /// The extra attempts that started within the last second.
     pub recent: Window,
-    /// When `hedge` waits, and how many hedges it may make. Locked by a request about to hedge; if the lock is taken, it does not
-    /// hedge.
+    /// When `hedge` makes a hedge, and how many it may make. A request that is about to hedge takes the lock. If the lock is not
+    /// free, the request does not hedge.
     pub pace: Mutex<Pace>,
     /// The delay before a hedge, in µs; 0 while there is too little data. Written by the request that computes it.
     pub delay_us: AtomicU64,
-    /// When the delay is to be computed again, in ms of the monotonic clock. Written by the request that does it.
+    /// When to compute the delay again, in ms of the monotonic clock. Written by the request that computes the delay.
     pub due_ms: AtomicU64,
 }
 
@@ -91,7 +91,7 @@ impl BackendLoad {
 /// The data for `hedge`.
 #[derive(Debug, Default)]
 pub struct Pace {
-    /// Recent times, with older ones faded.
+    /// Recent times. Older ones have less weight.
     pub recent: Histogram,
     /// All times at the last update.
     pub before: Histogram,
@@ -101,7 +101,7 @@ pub struct Pace {
     pub requests: u64,
 }
 
-/// The current second, and the number of events in it and in the previous one.
+/// The current second, the number of events in it, and the number in the previous second.
 #[derive(Debug, Default)]
 pub struct Window(AtomicU64);
 
@@ -109,7 +109,7 @@ pub struct Window(AtomicU64);
 const MOST: u64 = (1 << 20) - 1;
 
 impl Window {
-    /// Returns the second of `now_ms`, the events of the previous one, and its own so far.
+    /// Returns the second of `now_ms`, the number of events in the previous second, and the number in this second so far.
     fn unpack(word: u64, now_ms: u64) -> (u64, u64, u64) {
         let second = (now_ms / 1000) & 0xff_ffff;
         let (then, previous, current) = (word >> 40, (word >> 20) & MOST, word & MOST);
@@ -120,8 +120,8 @@ impl Window {
         }
     }
 
-    /// Returns the events within the second that ends at `now_ms`: those of the current second, and of the previous one the
-    /// proportional share.
+    /// Returns the number of events within the second that ends at `now_ms`: those of the current second, plus the proportional
+    /// share of the previous one.
     pub fn count(&self, now_ms: u64) -> u64 {
         let (_, previous, current) = Self::unpack(self.0.load(Relaxed), now_ms);
         Self::within(previous, current, now_ms)
@@ -131,7 +131,7 @@ impl Window {
         current + (previous * (1000 - now_ms % 1000)).div_ceil(1000)
     }
 
-    /// Counts one more event at `now_ms`, unless there were `limit` or more.
+    /// Counts one more event at `now_ms`, unless `limit` is reached.
     pub fn take(&self, now_ms: u64, limit: u64) -> bool {
         note_write();
         let taken = self.0.fetch_update(Relaxed, Relaxed, |word| {

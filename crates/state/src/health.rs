@@ -1,6 +1,6 @@
 //! A server's health state from checks and agents, and requests from real traffic to the checks (`observe`).
 //!
-//! Written by the checking task and by the runtime socket; read by the statistics. Part of [`crate::Server`].
+//! Part of [`crate::Server`]. The checking task and the runtime socket write the state; statistics read it.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
@@ -10,9 +10,9 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 /// A server's health check state (`check_status`, `check_code`, `check_duration`, …).
 #[derive(Debug, Default)]
 pub struct Health {
-    /// The counter for `rise` and `fall`: 0 to rise + fall - 1, up from `rise` on.
+    /// The counter for `rise` and `fall`: 0 to rise + fall - 1. The server is up if the value is at least `rise`.
     pub level: AtomicU32,
-    /// Checks needed to come up.
+    /// The number of successful checks needed to come up.
     pub rise: AtomicU32,
     /// Failures needed to go down.
     pub fall: AtomicU32,
@@ -24,23 +24,23 @@ pub struct Health {
     pub observed: AtomicU32,
     /// Whether a check is in progress (`* ` before the status).
     pub running: AtomicBool,
-    /// Whether checks are configured, so that `enable health` may turn them on.
+    /// Whether checks are configured, so that `enable health` can turn them on.
     pub configured: AtomicBool,
-    /// The address for checks or the agent: `addr` or `agent-addr` from the configuration, or as set by the runtime socket; `None`
-    /// for the server's own address.
+    /// The address for checks or the agent: `addr` or `agent-addr` of the configuration, or an address set on the runtime socket.
+    /// `None` for the server's own address.
     pub address: ArcSwapOption<IpAddr>,
-    /// The port, from the same sources; 0 for the server's own.
+    /// The port for checks or the agent, from the configuration or the runtime socket; 0 for the server's own port.
     pub port: AtomicU32,
-    /// The text to send to an agent first (`agent-send`), from the same sources.
+    /// The text to send to an agent first (`agent-send`), from the configuration or the runtime socket.
     pub send: ArcSwapOption<Box<[u8]>>,
     /// Consecutive errors in real traffic (`observe`).
     pub errors: AtomicU32,
-    /// `init-state`: the initial level, which is also used after maintenance; 0 for none, otherwise one more than the level.
+    /// `init-state`: the initial level, which is also used after maintenance. 0 for none, otherwise one more than the level.
     /// Written when the checks start.
     initial: AtomicU32,
     /// The last error in real traffic, as a number of [`Trouble`].
     trouble: AtomicU8,
-    /// The pending demand of the traffic; see [`Health::demand`].
+    /// The pending demand from the traffic; see [`Health::demand`].
     demand: AtomicU8,
     waiting: std::sync::Mutex<Option<std::task::Waker>>,
     /// The last result as shown in the statistics (`L4OK`, `L7STS` …), and its explanation.
@@ -55,16 +55,16 @@ pub enum Demand {
     FastInter = 1,
     /// Count a failed check.
     FailCheck = 2,
-    /// Count failed checks until the server is one failure from going down.
+    /// Count failed checks, but leave the server one failure away from going down.
     SuddenDeath = 3,
     /// Mark the server down.
     MarkDown = 4,
-    /// The server was removed: end the checks.
+    /// The server was removed, so the checks must end.
     End = 5,
 }
 
 impl Health {
-    /// Makes the checking task, on any worker, do something now.
+    /// Makes the checking task, which may be on any worker, act now.
     pub fn demand(&self, demand: Demand) {
         self.demand.store(demand as u8, Relaxed);
         let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -73,7 +73,7 @@ impl Health {
         }
     }
 
-    /// Ready with the pending demand; otherwise the checking task is woken for the next one.
+    /// Ready if a demand is pending. Otherwise the checking task is woken by the next demand.
     pub fn poll_demand(&self, context: &mut std::task::Context<'_>) -> std::task::Poll<Demand> {
         let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let demand = match self.demand.swap(0, Relaxed) {
@@ -90,8 +90,7 @@ impl Health {
         std::task::Poll::Ready(demand)
     }
 
-    /// Ready once the checks must end; other demands are left for [`Health::poll_demand`]. The checking task is woken by any
-    /// demand.
+    /// Ready once the checks must end. Other demands are left for [`Health::poll_demand`]; every demand wakes the checking task.
     pub fn poll_end(&self, context: &mut std::task::Context<'_>) -> std::task::Poll<()> {
         let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if self.demand.load(Relaxed) == Demand::End as u8 {
@@ -111,12 +110,12 @@ impl Health {
         self.initial.load(Relaxed).checked_sub(1)
     }
 
-    /// Records the outcome of an exchange or connection (`observe`): a success resets the error count, the `limit`-th consecutive
+    /// Records the outcome of an exchange or connection (`observe`). A success resets the error count; the `limit`-th consecutive
     /// error demands `action`.
     #[inline]
     pub fn observe(&self, seen: Result<(), Trouble>, limit: u32, action: Demand) {
         let Err(trouble) = seen else {
-            // Read first: it is nearly always zero, and then the cache line stays shared.
+            // The count is read first: it is nearly always zero, and without a write the cache line stays shared.
             if self.errors.load(Relaxed) != 0 {
                 self.errors.store(0, Relaxed);
             }
@@ -129,7 +128,7 @@ impl Health {
         }
     }
 
-    /// Resets the error count; returns the count that led to a demand, and the last error.
+    /// Resets the error count. Returns the count that caused a demand, and the last error.
     pub fn take_errors(&self) -> (u32, Trouble) {
         let trouble = TROUBLES.iter().find(|trouble| **trouble as u8 == self.trouble.load(Relaxed));
         (self.errors.swap(0, Relaxed), trouble.copied().unwrap_or(Trouble::Connection))
@@ -158,7 +157,7 @@ const TROUBLES: [Trouble; 6] =
     [Trouble::Connection, Trouble::Status, Trouble::Body, Trouble::Read, Trouble::Timeout, Trouble::Head];
 
 impl Trouble {
-    /// Returns its name in messages.
+    /// Returns the name of the error in messages.
     pub fn text(self) -> &'static str {
         match self {
             Self::Connection => "L4 unsuccessful connection",
@@ -174,11 +173,11 @@ impl Trouble {
 /// The result of one check.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct CheckResult {
-    /// `L4OK`, `L7STS`, `UNK` …; empty before the first.
+    /// `L4OK`, `L7STS`, `UNK` …; empty before the first check.
     pub status: &'static str,
     /// The layer's code (HTTP status, exit status), if any.
     pub code: Option<i32>,
-    /// How long it took, in ms.
+    /// The duration of the check in ms.
     pub duration_ms: u64,
     /// A description for people.
     pub description: String,

@@ -1,17 +1,17 @@
 //! Histograms of durations: one counter per quarter of an octave, from 64 µs to more than a minute.
 //!
-//! A [`Spread`] has a single writer, a worker, and only grows until it is reset. Readers add those of all workers into a
-//! [`Histogram`], and subtract an earlier one. Written if a backend uses outlier ejection or hedging; read by `balance` and the
-//! runtime socket.
+//! A [`Spread`] has a single writer, a worker, and only grows until it is reset. Readers add the spreads of all workers into a
+//! [`Histogram`], and subtract an earlier histogram. Written if a backend uses outlier ejection or hedging; `balance` and the
+//! runtime socket read them.
 
 use std::array;
 
 use runtime::Count;
 
-/// The number of counters: four for each of 21 octaves, and one for anything longer.
+/// The number of counters: four for each of 21 octaves, and one for longer durations.
 const BUCKETS: usize = 85;
 
-/// The end of the first bucket, in µs.
+/// The upper end of the first bucket, in µs.
 const FIRST_US: u64 = 64;
 
 /// One worker's counts.
@@ -87,7 +87,7 @@ impl Histogram {
         self.0.iter_mut().zip(&other.0).for_each(|(own, other)| *own += other);
     }
 
-    /// Halves all counts, so that older durations count less.
+    /// Halves all counts, so that older durations have less weight.
     pub fn fade(&mut self) {
         self.0.iter_mut().for_each(|count| *count /= 2);
     }
@@ -97,8 +97,8 @@ impl Histogram {
         self.0.iter().sum()
     }
 
-    /// Returns the duration below which a share of `quantile` (0 to 1) lies, in µs; the error is at most an eighth. `None` if it is
-    /// empty.
+    /// Returns the duration in µs below which a share of `quantile` (0 to 1) of the durations lies. The error is at most an eighth.
+    /// `None` if the histogram is empty.
     pub fn quantile(&self, quantile: f64) -> Option<f64> {
         let total = self.total();
         let wanted = quantile.clamp(0.0, 1.0) * total as f64;

@@ -1,18 +1,18 @@
 //! A server's response latency: an average that follows peaks at once and decays over time.
 //!
-//! Updated by request tasks when a response begins or an attempt fails, read by the balancer (`balance peak-ewma`) on every pick.
-//! Relaxed atomics: of two simultaneous updates one may be lost, which does not matter for an average.
+//! Request tasks update it when a response begins or an attempt fails, and the balancer (`balance peak-ewma`) reads it on every
+//! pick. The atomics are relaxed: one of two simultaneous updates may be lost, which does not matter for an average.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The average latency of a server.
 #[derive(Debug, Default)]
 pub struct Latency {
-    /// The average and the time of its last update, in one word. The upper half is the time in units of 64 µs (it wraps after 76
-    /// hours, which at worst gives one old average too much weight), the lower half is µs as a float. 0 if nothing was measured
-    /// yet. Negative if the last attempt was a failure.
+    /// The average and the time of its last update, in one word. The upper half is the time in units of 64 µs, which wraps after 76
+    /// hours; at worst, this gives one old average too much weight. The lower half is the average in µs, as a float. 0 if nothing
+    /// was measured yet. Negative if the last attempt failed.
     average: AtomicU64,
-    /// Start of the period in which the server has had requests, in the same units.
+    /// Start of the period in which the server has had requests continuously, in the same units.
     busy_since: AtomicU32,
 }
 
@@ -21,18 +21,18 @@ pub struct Latency {
 pub enum AttemptOutcome {
     /// The server responded.
     Good,
-    /// It failed, or responded with an error of its own.
+    /// The attempt failed, or the server responded with an error.
     Bad,
 }
 
-/// An average that has hardly changed is not written again for this long, in units of 64 µs (about a millisecond): other workers
-/// read its cache line on every pick, and decay is small over such a short time. Silence counts from then on.
+/// If the average has hardly changed, it is not written again for this time, in units of 64 µs (about a millisecond). Other workers
+/// read the cache line on every pick, and the decay is small over such a short time. Silence counts from the end of this time.
 const GRACE: u32 = 16;
 
-/// How much above the average a response time must be to be written at once.
+/// The factor by which a response time must exceed the average to be written at once.
 const PEAK: f32 = 1.0 + 1.0 / 16.0;
 
-/// The maximum average: a quarter of an hour.
+/// The maximum average: 15 minutes.
 const MOST_US: f32 = 900e6;
 
 impl Latency {
@@ -42,21 +42,22 @@ impl Latency {
         (word != 0).then(|| ((word >> 32) as u32, average.abs(), average < 0.0))
     }
 
-    /// Returns the share left at `now` of a value written at `then`, both in units of 64 µs.
+    /// Returns the share that is left at `now` of a value written at `then`, both in units of 64 µs.
     fn share_left(then: u32, now: u32, decay_us: u32) -> f32 {
         let elapsed = since(then, now);
         if elapsed == 0 {
             return 1.0;
         }
-        // The inverse of the first terms of the series of e^x: within 2 % up to x = 1, at the cost of a division.
+        // The inverse of the first terms of the series of e^x, which is within 2 % up to x = 1 and only costs a division.
         let x = elapsed as f32 * 64.0 / decay_us.max(1) as f32;
         1.0 / (1.0 + x * (1.0 + x * (0.5 + x / 6.0)))
     }
 
-    /// Records a response time of `taken_us`. A peak replaces the average at once; a faster response lowers it in proportion to the
-    /// time since the last one, over `decay_us`. A failure counts like a response that took `decay_us`, in the same proportion, so
-    /// that the average grows with the failure rate: a server that fails fast looks slow. A second consecutive failure also doubles
-    /// it, up to `decay_us`: a server with nothing but failures is detected within a few requests.
+    /// Records a response time of `taken_us`. A peak replaces the average at once. A faster response lowers the average in
+    /// proportion to the time since the last response, over `decay_us`. A failure counts like a response that took `decay_us`, in
+    /// the same proportion, so that the average grows with the failure rate and a server that fails fast appears slow. A second
+    /// consecutive failure also doubles the average, up to `decay_us`, so that a server that only fails is detected within a few
+    /// requests.
     pub fn record(&self, now_us: u64, taken_us: u64, answer: AttemptOutcome, decay_us: u32) {
         let sample = match answer {
             AttemptOutcome::Good => taken_us as f32,
@@ -67,8 +68,8 @@ impl Latency {
         let (at, average) = match Self::unpack(self.average.load(Relaxed)) {
             None => (now, sample),
             Some((_, average, _)) if !bad && sample > average * PEAK => (now, sample),
-            // The first response after the grace period stands for all of it; of the others only a change between success and
-            // failure matters.
+            // The first response after the grace period represents the whole period. Of the other responses, only a change between
+            // success and failure matters.
             Some((then, average, failed)) if since(then, now) < GRACE && !(bad && failed) => {
                 if bad == failed {
                     return;
@@ -82,19 +83,19 @@ impl Latency {
                 (now, if bad && failed { blend.max((2.0 * average).min(sample)) } else { blend })
             }
         };
-        // Never zero, even for an unmeasurably short time, because zero means that nothing was measured.
+        // Never zero, even for an immeasurably short time, because zero means that nothing was measured.
         let average = average.clamp(1.0, MOST_US);
         let average = if bad { -average } else { average };
         runtime::shared::note_write();
         self.average.store(u64::from(at) << 32 | u64::from(average.to_bits()), Relaxed);
     }
 
-    /// Records that an idle server got a request: from now on its silence counts.
+    /// Records that an idle server got a request. From now on, its silence counts.
     #[inline]
     pub fn begin(&self, now_us: u64) {
         let now = (now_us >> 6) as u32;
         let answered = (self.average.load(Relaxed) >> 32) as u32;
-        // A start of silence within the grace period is accurate enough.
+        // If silence began within the grace period, the recorded time is accurate enough.
         let lately = |then: u32| now.wrapping_sub(then) < GRACE;
         if !lately(answered) && !lately(self.busy_since.load(Relaxed)) {
             runtime::shared::note_write();
@@ -104,8 +105,8 @@ impl Latency {
 
     /// Returns the expected response time at `now_us`, in µs. `None` before the first response.
     ///
-    /// For an idle server the average decays over time, so that one that was slow is tried again. A busy server may have stopped
-    /// responding: its response will take at least as long as it has been silent.
+    /// The average of an idle server decays over time, so that a server that was slow is tried again. A busy server may have
+    /// stopped responding, so the result is at least the time that it has been silent.
     #[inline]
     pub fn read(&self, now_us: u64, decay_us: u32, busy: bool) -> Option<f32> {
         let (then, average, _) = Self::unpack(self.average.load(Relaxed))?;
@@ -114,18 +115,18 @@ impl Latency {
             return Some(average * Self::share_left(then, now, decay_us));
         }
         let silent = since(then, now).min(since(self.busy_since.load(Relaxed), now));
-        // The decay while it was idle.
+        // The decay while the server was idle.
         let left = Self::share_left(then, now.wrapping_sub(silent), decay_us);
         Some((average * left).max(silent.saturating_sub(GRACE) as f32 * 64.0))
     }
 
-    /// Resets everything: the server came up again, and may be a different one.
+    /// Resets everything, because the server came up again and may be a different one.
     pub fn forget(&self) {
         self.average.store(0, Relaxed);
     }
 }
 
-/// Returns the time from `then` to `now`, which may be negative if another thread has read the clock slightly later.
+/// Returns the time from `then` to `now`. It may be negative if another thread has read the clock slightly later.
 #[inline]
 fn since(then: u32, now: u32) -> u32 {
     (now.wrapping_sub(then) as i32).max(0) as u32

@@ -1,12 +1,12 @@
-//! Copies of other backends' requests for a backend (`http-request mirror`).
+//! Copies of requests that other backends send to this backend (`http-request mirror`).
 //!
-//! Written by request tasks, and only if a rule names the backend; read by the runtime socket.
+//! Request tasks write the counters, but only if a rule names the backend. The runtime socket reads them.
 
 use runtime::{Count, Sharded};
 
 use crate::counters::{self, Clear};
 
-/// One worker's counters of the copies for a backend.
+/// One worker's counters of the copies sent to a backend.
 #[derive(Debug, Default)]
 pub struct MirrorCounters {
     /// Copies sent.
@@ -15,9 +15,9 @@ pub struct MirrorCounters {
     pub answered: Count,
     /// Copies that failed: no server, no connection, no response.
     pub failed: Count,
-    /// Copies not made because the limit of concurrent ones was reached.
+    /// Copies that were not made because the limit of concurrent copies was reached.
     pub dropped: Count,
-    /// Copies with a truncated body: the backend was too slow, or the request itself ended.
+    /// Copies whose body was truncated, because the backend was too slow or the original request ended.
     pub cut: Count,
 }
 

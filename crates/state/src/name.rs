@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwapOption;
 
-/// Names set at run time. Each is leaked once, so that readers need not hold a reference.
+/// Names set at run time. Each name is leaked once, so that readers need not hold a reference.
 static GIVEN: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
 
 /// A name that dereferences to `str` and may be replaced while others read it.
@@ -23,7 +23,7 @@ impl ServerName {
             self.given.store(None);
             return;
         }
-        // A panic during an insertion left the other names intact.
+        // After a panic during an insertion, the other names are still intact.
         let mut given = GIVEN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let given = given.get_or_insert_default();
         let kept = given.get(name).copied().unwrap_or_else(|| {

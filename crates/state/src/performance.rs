@@ -1,8 +1,8 @@
 //! A server's performance, if its backend ejects outliers (`outlier-ejection`): the outcomes of attempts, and the resulting trust
 //! in the server.
 //!
-//! This module only holds the state: `balance::outliers` decides. The backend's picker writes the outcomes, the judging task writes
-//! the rest; the runtime socket reads.
+//! This module only holds the state; `balance::outliers` makes the decisions. The backend's picker writes the outcomes, and the
+//! task that judges servers writes the rest. The runtime socket reads both.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
@@ -18,7 +18,7 @@ use crate::histogram::{Histogram, Spread};
 pub struct Outcomes {
     /// Attempts that failed.
     failed: Count,
-    /// How long successful attempts took.
+    /// The duration of successful attempts.
     answered: Spread,
 }
 
@@ -36,7 +36,7 @@ impl Clear for Outcomes {
 pub struct Totals {
     /// Attempts that failed.
     pub failed: u64,
-    /// How long successful attempts took.
+    /// The duration of successful attempts.
     pub answered: Histogram,
 }
 
@@ -63,7 +63,7 @@ pub enum EjectionCause {
     Errors,
     /// Too high a failure rate.
     ErrorRate,
-    /// Its responses take much longer than those of its peers.
+    /// The server's responses take much longer than those of its peers.
     Latency,
 }
 
@@ -84,15 +84,15 @@ impl EjectionCause {
 /// A server's ejection state. Times are in ms of the monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OutlierState {
-    /// It gets its full share.
+    /// The server gets its full share.
     #[default]
     Full,
-    /// It gets no requests as long as other servers are available.
+    /// The server gets no requests as long as other servers are available.
     Ejected {
         /// The end of the ejection.
         until: u64,
     },
-    /// Its share grows step by step.
+    /// The server's share grows step by step.
     Recovering {
         /// The start of the recovery.
         since: u64,
@@ -102,13 +102,13 @@ pub enum OutlierState {
 /// The history of a server's ejections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EjectionRecord {
-    /// Its current state.
+    /// The current state of the server.
     pub standing: OutlierState,
-    /// Ejections in quick succession: each makes the next one longer.
+    /// The number of ejections in quick succession. Each one makes the next ejection longer.
     pub in_a_row: u32,
-    /// Since when it has been back without being rewarded for it.
+    /// Since when the server has been back in service without a reduction of `in_a_row`.
     pub calm_since: u64,
-    /// Consecutive intervals in which it was too slow.
+    /// The number of consecutive intervals in which the server was too slow.
     pub slow: u32,
     /// The last cause.
     pub cause: Option<EjectionCause>,
@@ -120,9 +120,9 @@ pub struct EjectionRecord {
 #[derive(Debug)]
 pub struct Performance {
     outcomes: Sharded<Outcomes>,
-    /// Consecutive failed attempts. Written by every worker with a failure, and with the first success after one.
+    /// Consecutive failed attempts. Any worker writes it on a failure, and on the first success after a failure.
     failed_in_a_row: AtomicU32,
-    /// The effective share of its weight, in percent. Written by the judging task.
+    /// The effective share of the server's weight, in percent. Written by the task that judges servers.
     trust: AtomicU32,
     /// Locked briefly by the judging task and by the runtime socket.
     record: Mutex<EjectionRecord>,
@@ -147,7 +147,7 @@ impl Performance {
         self.failed_in_a_row.put(0);
     }
 
-    /// Records the duration of an abandoned attempt: its response would have taken longer.
+    /// Records the duration of an abandoned attempt, whose response would have taken longer.
     pub fn given_up(&self, us: u64) {
         self.outcomes.mine().answered.add(us);
     }
@@ -163,7 +163,7 @@ impl Performance {
         self.failed_in_a_row.load(Relaxed)
     }
 
-    /// Resets that number.
+    /// Resets the number of consecutive failures.
     pub fn forgive(&self) {
         self.failed_in_a_row.put(0);
     }
@@ -176,25 +176,25 @@ impl Performance {
         }
     }
 
-    /// Resets the counters of attempts and ejections (`clear counters all`); the ejection state is kept. The current interval
+    /// Resets the counters of attempts and ejections (`clear counters all`), but not the ejection state. The current interval then
     /// misses the earlier attempts.
     pub(crate) fn clear(&self) {
         clear_shards(&self.outcomes, true);
         self.record().ejections = [0; 3];
     }
 
-    /// Returns the effective share of its weight, in percent: 0 while it is ejected.
+    /// Returns the effective share of the server's weight, in percent; 0 while the server is ejected.
     #[inline]
     pub fn trust(&self) -> u32 {
         self.trust.load(Relaxed)
     }
 
-    /// Sets that share; returns whether it changed.
+    /// Sets the effective share of the weight. Returns whether it changed.
     pub(crate) fn set_trust(&self, percent: u32) -> bool {
         self.trust.swap(percent.min(100), Relaxed) != percent.min(100)
     }
 
-    /// Returns the history of its ejections.
+    /// Returns the history of the server's ejections.
     pub fn record(&self) -> MutexGuard<'_, EjectionRecord> {
         self.record.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }

@@ -22,11 +22,11 @@ pub struct ProcessCounters {
     pub session_rate: Rate,
     /// TLS connections of clients per second (`SslRate`).
     pub tls_rate: Rate,
-    /// Those with a full key exchange (`SslFrontendKeyRate`).
+    /// Accepted TLS connections per second with a full key exchange (`SslFrontendKeyRate`).
     pub client_key_rate: Rate,
     /// TLS connections to servers per second with a full key exchange (`SslBackendKeyRate`).
     pub server_key_rate: Rate,
-    /// Accepted connections that took the last slot (`MaxconnReached`).
+    /// Accepted connections that used the last free slot (`MaxconnReached`).
     pub maxconn_reached: Count,
     /// Log messages that could not be sent (`DroppedLogs`).
     pub dropped_logs: Count,
@@ -47,7 +47,7 @@ pub struct ProcessCounters {
 }
 
 impl ProcessCounters {
-    /// The unit of `bytes_out_rate` in bytes, so that one second's bytes fit into its number.
+    /// The unit of `bytes_out_rate` in bytes, so that the bytes of one second fit into the counter.
     const RATE_UNIT: u64 = 32;
 
     /// Converts bytes to units of `bytes_out_rate`.
@@ -65,14 +65,15 @@ impl ProcessCounters {
 /// One worker's counts of health checks and agents (`show activity`).
 #[derive(Debug, Default)]
 pub struct CheckCounters {
-    /// The checks waiting or running on this worker. Written by any worker: one that hands a check over counts it here at once. It
-    /// has its own cache line, which rarely changes: every check that wakes reads those of all workers.
+    /// The checks that wait or run on this worker. Any worker may write it: a worker that hands over a check counts it here at
+    /// once. The value has its own cache line, which rarely changes, because every check that wakes reads the values of all
+    /// workers.
     present: Padded<AtomicU32>,
     /// Checks started (`check_started`).
     pub started: Count,
-    /// Those taken over from another worker (`check_adopted`).
+    /// Checks taken over from another worker (`check_adopted`).
     pub adopted: Count,
-    /// Those in progress (`check_running`).
+    /// Checks in progress (`check_running`).
     pub running: Gauge,
 }
 
@@ -92,7 +93,7 @@ impl CheckCounters {
         self.present.0.take_below(limit).is_ok()
     }
 
-    /// Uncounts a check that leaves or ends.
+    /// Uncounts a check that moves away or ends.
     pub fn leave(&self) {
         self.present.sub(1);
     }
@@ -105,28 +106,30 @@ pub struct Process {
     pub counters: Sharded<ProcessCounters>,
     /// Health checks and agents.
     pub checks: Sharded<CheckCounters>,
-    /// Current connections of all frontends (`CurrConns`). Written at accept and close; separate from the limits, which every
-    /// request reads.
+    /// Current connections of all frontends (`CurrConns`). Written at accept and close, and therefore separate from the limits,
+    /// which every request reads.
     pub connections: Padded<AtomicU32>,
-    /// Current connections to servers, used and idle. Written when one is opened or closed; also separate from the limits.
+    /// Current connections to servers, in use and idle. Written when one is opened or closed, and therefore also separate from the
+    /// limits.
     pub server_connections: Padded<AtomicU32>,
-    /// Streams that client connections may currently have beyond one each; counted with `tune.streams-elasticity`, when such a
-    /// connection begins and ends.
+    /// The number of streams that client connections may currently have in addition to one each. With `tune.streams-elasticity`,
+    /// counted when such a connection begins and ends.
     pub extra_streams: Padded<AtomicU64>,
     /// Current connections with peers (`ConnectedPeers`). Written by the workers of `peers` sections.
     pub connected_peers: AtomicU32,
-    /// Those with a completed handshake (`ActivePeers`).
+    /// Peer connections with a completed handshake (`ActivePeers`).
     pub active_peers: AtomicU32,
-    /// Number of descriptors in use from which no connection is kept idle (`tune.pool-low-fd-ratio`); 0 for no limit.
+    /// The number of descriptors in use at which no more connections are kept idle (`tune.pool-low-fd-ratio`); 0 for no limit.
     pub idle_from_fds: AtomicU32,
-    /// Number from which idle connections are closed to make room (`tune.pool-high-fd-ratio`); 0 for no limit.
+    /// The number of descriptors in use at which idle connections are closed to make room (`tune.pool-high-fd-ratio`); 0 for no
+    /// limit.
     pub crowded_from_fds: AtomicU32,
-    /// The limit on client connections (`Maxconn`); written by `set maxconn global`.
+    /// The limit on client connections (`Maxconn`). Written by `set maxconn global`.
     pub maxconn: AtomicU32,
     /// The limit at startup (`Hard_maxconn`).
     pub hard_maxconn: AtomicU32,
-    /// The limit on client connections after the memory limit was hit, 0 for none: it rises again slowly. Written by the thread
-    /// that watches for shortages.
+    /// The limit on client connections after a memory shortage, which slowly rises again; 0 for none. Written by the thread that
+    /// watches for shortages.
     pub accepted_in_shortage: AtomicU32,
     /// `maxconnrate`, 0 for none.
     pub connection_limit: AtomicU32,
@@ -140,16 +143,16 @@ pub struct Process {
     pub held_up: AtomicU32,
     /// Whether a soft stop has begun (`Stopping`).
     pub stopping: AtomicBool,
-    /// Whether connections are being closed: a soft stop after its grace period.
+    /// Whether connections are being closed: a soft stop is in progress and its grace period is over.
     pub closing: AtomicBool,
-    /// The duration of that in ms (`close-spread-time`).
+    /// The time in ms over which connections are closed (`close-spread-time`).
     pub close_window: AtomicU64,
-    /// The end of that, in ms of the monotonic clock; the maximum value means never.
+    /// When all connections will have been closed, in ms of the monotonic clock. The maximum value means never.
     pub close_until: AtomicU64,
-    /// The sequence of streams (`%rt`), if something reads it. Written by every worker with each request then, and with each
-    /// connection of the runtime socket.
+    /// The sequence number of streams (`%rt`), if the configuration uses it. In that case, every worker writes it with each
+    /// request; connections of the runtime socket always do.
     pub streams: AtomicU64,
-    /// Number of runtime socket connections so far. Written when one is accepted.
+    /// The number of runtime socket connections so far. Written when one is accepted.
     pub commanded: AtomicU64,
     /// The last malformed messages.
     pub errors: Errors,

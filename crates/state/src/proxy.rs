@@ -46,18 +46,18 @@ impl Mode {
 pub enum Admission {
     /// Listening.
     Open = 0,
-    /// `disable frontend`: sockets are kept, but not accepting.
+    /// `disable frontend`: sockets are kept, but accept no connections.
     Paused = 1,
     /// `shutdown frontend`, or a soft stop: sockets are closed.
     Stopped = 2,
 }
 
-/// A server in any backend that tracks a server of this one.
+/// A server in any backend that tracks a server of this backend.
 #[derive(Debug)]
 pub(crate) struct Tracker {
     /// The server of this backend.
     pub(crate) tracked: Weak<Server>,
-    /// The backend of the server that tracks it.
+    /// The backend of the tracking server.
     pub(crate) backend: Weak<Proxy>,
     /// The tracking server.
     pub(crate) server: Weak<Server>,
@@ -66,42 +66,43 @@ pub(crate) struct Tracker {
 /// A proxy.
 #[derive(Debug)]
 pub struct Proxy {
-    /// `id`: unique in the process, starting at 2 for the first proxy as in HAProxy.
+    /// `id`: unique in the process. As in HAProxy, the first proxy has id 2.
     pub id: u32,
     /// Whether the id is configured explicitly; set once, by the configuration.
     pub forced_id: AtomicBool,
-    /// Its configuration. Written by a reload.
+    /// The configuration of the proxy. Written by a reload.
     configured: ArcSwap<ProxySeed>,
-    /// Its name.
+    /// The name of the proxy.
     pub name: Box<str>,
     /// The kind of traffic.
     pub mode: Mode,
-    /// Whether it is a frontend.
+    /// Whether the proxy is a frontend.
     pub is_frontend: bool,
-    /// Whether it is a backend.
+    /// Whether the proxy is a backend.
     pub is_backend: bool,
     /// Counters of the frontend's side.
     pub frontend: Sharded<FrontendCounters>,
     /// Counters of the backend's side.
     pub backend: Sharded<BackendCounters>,
-    /// The frontend's current connections. Written at accept and close by every worker; separate from data that requests read.
+    /// The frontend's current connections. Every worker writes it at accept and close, so it is separate from data that requests
+    /// read.
     pub connections: Padded<AtomicU32>,
     /// Maximum number of concurrent connections (`smax` of the frontend).
     pub connections_max: AtomicU32,
-    /// The frontend's `maxconn`; written by `set maxconn frontend`.
+    /// The frontend's `maxconn`. Written by `set maxconn frontend`.
     pub maxconn: AtomicU32,
-    /// `rate-limit sessions`, 0 for none; `set rate-limit` is process-wide.
+    /// `rate-limit sessions`; 0 for none. `set rate-limit` is process-wide.
     pub session_limit: AtomicU32,
     /// The number of requests at which the backend is fully loaded (`fullconn`), at least 1. Written once, at startup.
     pub fullconn: AtomicU32,
     admission: AtomicU8,
     /// Requests waiting for any server.
     pub queue: Queue,
-    /// The backend's servers, in configuration order. Replaced as a whole when a server is added or removed.
+    /// The backend's servers, in configuration order. The list is replaced as a whole when a server is added or removed.
     pub servers: ArcSwap<Vec<Arc<Server>>>,
-    /// The servers that track one of these; written by `tracking`.
+    /// The servers that track a server of this backend. Written by `tracking`.
     pub(crate) trackers: Mutex<Vec<Tracker>>,
-    /// The listeners of its frontend.
+    /// The listeners of the frontend.
     pub listeners: ArcSwap<Vec<Arc<Listener>>>,
     /// Whether the backend is down (no usable server), for transition messages.
     pub down: AtomicBool,
@@ -111,34 +112,35 @@ pub struct Proxy {
     pub last_session: AtomicU64,
     /// Times the backend went down.
     pub downs: AtomicU32,
-    /// Timeouts in ms, 0 for none: client, server, tunnel, connect, queue, tarpit. Written when a plan is resolved, for
+    /// Timeouts in ms: client, server, tunnel, connect, queue, tarpit; 0 for none. Written when a plan is resolved. Read by
     /// `fe_client_timeout` and the other timeout fetches.
     pub timeouts: [AtomicU32; 6],
     /// `retries`. Written when a plan is resolved.
     pub retries: AtomicU32,
     /// `default_backend` (`fe_defbe`). Written when a plan is resolved.
     pub default_backend: ArcSwapOption<Box<str>>,
-    /// The FastCGI application of its servers (`use-fcgi-app`). Written when a plan is resolved.
+    /// The FastCGI application of the servers (`use-fcgi-app`). Written when a plan is resolved.
     pub application: ArcSwapOption<Application>,
-    /// `guid`; set once, by the configuration.
+    /// `guid`. Set once, by the configuration.
     pub guid: OnceLock<Box<str>>,
-    /// The engine id by which agents identify queries from here (SPOE). Set where it is created; empty for configured proxies.
+    /// The engine id by which agents identify queries of this proxy (SPOE). Set at creation; empty for configured proxies.
     pub engine_id: OnceLock<Box<str>>,
-    /// Whether the configuration refers to this backend, so that it cannot be removed. Set while the configuration is read.
+    /// Whether the configuration refers to this backend, so that the backend cannot be removed. Set while the configuration is
+    /// read.
     pub referenced: AtomicBool,
     /// The maximum length of each capture slot, for requests and responses. Set while the configuration is read.
     pub capture_lengths: ArcSwapOption<[Box<[usize]>; 2]>,
-    /// Whether it was removed at run time (`del backend`). Written by the runtime socket.
+    /// Whether the proxy was removed at run time (`del backend`). Written by the runtime socket.
     pub removed: AtomicBool,
-    /// `be-unpublished`, `unpublish backend`: ignored by other proxies' rules. Written by the runtime socket.
+    /// `be-unpublished`, `unpublish backend`: whether rules of other proxies ignore this backend. Written by the runtime socket.
     pub unpublished: AtomicBool,
     /// Whether cookies are derived from the servers' addresses (`cookie … dynamic`). Written by the runtime socket.
     pub dynamic_cookies: AtomicBool,
     /// `dynamic-cookie-key`. Written by the runtime socket.
     pub dynamic_key: ArcSwapOption<Box<str>>,
-    /// The state of extra attempts of its requests, if anything limits or makes them.
+    /// The state of extra attempts of the backend's requests, if a setting limits or enables them.
     extra: OnceLock<Box<ExtraAttempts>>,
-    /// The counters of request copies for this backend, if a rule sends any.
+    /// The counters of request copies sent to this backend, if a rule sends any.
     mirror: OnceLock<Box<Mirror>>,
 }
 
@@ -156,13 +158,13 @@ pub struct Application {
 pub struct ProxySeed {
     /// `id`.
     pub id: u32,
-    /// Its name.
+    /// The name of the proxy.
     pub name: Box<str>,
     /// `mode`.
     pub mode: Mode,
-    /// Whether it is a frontend.
+    /// Whether the proxy is a frontend.
     pub is_frontend: bool,
-    /// Whether it is a backend.
+    /// Whether the proxy is a backend.
     pub is_backend: bool,
     /// `maxconn`, 0 for the process's limit.
     pub maxconn: u32,
@@ -173,7 +175,7 @@ pub struct ProxySeed {
 }
 
 impl Proxy {
-    /// Returns the key for deriving cookies from the servers' addresses; `None` if they are not.
+    /// Returns the key for deriving cookies from the servers' addresses; `None` if cookies are not derived.
     pub fn cookie_key(&self) -> Option<Arc<Box<str>>> {
         self.dynamic_cookies.load(Relaxed).then(|| self.dynamic_key.load_full()).flatten()
     }
@@ -183,17 +185,17 @@ impl Proxy {
         self.extra.get().map(Box::as_ref)
     }
 
-    /// Returns the same, creating it if necessary.
+    /// Returns the state of extra attempts, creating it if necessary.
     pub fn keep_extra(&self) -> &ExtraAttempts {
         self.extra.get_or_init(Box::default)
     }
 
-    /// Returns the counters of request copies for this backend, if they exist.
+    /// Returns the counters of request copies sent to this backend, if they exist.
     pub fn mirror(&self) -> Option<&Mirror> {
         self.mirror.get().map(Box::as_ref)
     }
 
-    /// Returns the same, creating them if necessary.
+    /// Returns the counters of request copies sent to this backend, creating them if necessary.
     pub fn keep_mirror(&self) -> &Mirror {
         self.mirror.get_or_init(Box::default)
     }
@@ -242,7 +244,7 @@ impl Proxy {
         }
     }
 
-    /// Whether it can be kept for a new plan's proxy: nothing has changed that is fixed.
+    /// Whether the proxy can be kept for a new plan, because no property that is fixed has changed.
     pub fn may_become(&self, seed: &ProxySeed) -> bool {
         let own = self.configured.load();
         let same = (self.id, &self.name, self.mode) == (seed.id, &seed.name, seed.mode)
@@ -250,13 +252,13 @@ impl Proxy {
         same && own.disabled == seed.disabled && !self.removed.load(Relaxed)
     }
 
-    /// Returns its configuration.
+    /// Returns the configuration of the proxy.
     pub fn configured(&self) -> Arc<ProxySeed> {
         self.configured.load_full()
     }
 
-    /// Applies the settings of a new plan: a setting with an unchanged configuration keeps its current value, even if it was
-    /// changed at run time.
+    /// Applies the settings of a new plan. A setting whose configuration is unchanged keeps its current value, even if the value
+    /// was changed at run time.
     pub fn renew(&self, seed: ProxySeed) {
         let old = self.configured.load_full();
         if old.maxconn != seed.maxconn {
@@ -266,7 +268,7 @@ impl Proxy {
             self.session_limit.store(seed.session_limit, Relaxed);
         }
         self.referenced.store(false, Relaxed);
-        // The new plan adds its own.
+        // The new plan adds its own trackers.
         self.trackers.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.configured.store(Arc::new(seed));
     }
@@ -280,7 +282,7 @@ impl Proxy {
         }
     }
 
-    /// Sets whether connections are accepted, and wakes listeners to check it.
+    /// Sets whether connections are accepted, and wakes the listeners to check it.
     pub fn set_admission(&self, admission: Admission) {
         self.admission.store(admission as u8, Relaxed);
         for listener in self.listeners.load().iter() {
@@ -298,7 +300,7 @@ impl Proxy {
         taken.is_ok()
     }
 
-    /// Releases a connection slot; listeners waiting to accept are woken if the frontend was full.
+    /// Releases a connection slot. If the frontend was full, listeners that wait to accept are woken.
     pub fn disconnect(&self) {
         let before = self.connections.sub(1);
         if before == self.maxconn.load(Relaxed) {
@@ -318,7 +320,7 @@ impl Proxy {
         found.cloned()
     }
 
-    /// Returns how many servers can take requests: active ones, and backups.
+    /// Returns how many servers can take requests: the number of active ones, and the number of backups.
     pub fn usable(&self) -> (u32, u32) {
         self.servers.load().iter().filter(|server| server.effective_weight() > 0).fold(
             (0, 0),
@@ -354,9 +356,9 @@ pub struct Listener {
     pub name: Box<str>,
     /// The address as bound, for the statistics.
     pub address: Box<str>,
-    /// The bind's own `maxconn`, 0 for none.
+    /// The `maxconn` of the `bind` line; 0 for none.
     pub maxconn: u32,
-    /// Derived from `guid-prefix`; set once, by the configuration.
+    /// Derived from `guid-prefix`. Set once, by the configuration.
     pub guid: OnceLock<Box<str>>,
     /// Current connections.
     pub connections: AtomicU32,
@@ -364,7 +366,7 @@ pub struct Listener {
     pub counters: OnceLock<Sharded<ListenerCounters>>,
     /// Tasks waiting until accepting is allowed again.
     waiting: Mutex<Vec<std::task::Waker>>,
-    /// How often they were woken and cleared. Written under that lock.
+    /// How often the waiting tasks were woken. Written while the lock of `waiting` is held.
     wakes: AtomicU32,
 }
 
@@ -384,7 +386,7 @@ impl Listener {
         }
     }
 
-    /// Creates the listener for sessions that no listener accepted: they take no slots in any limit.
+    /// Creates the listener for sessions that no listener accepted. They take no slots of any limit.
     pub fn placeholder() -> Self {
         Self::new(0, "".into(), "".into(), 0)
     }
@@ -402,7 +404,7 @@ impl Listener {
         self.id == 0
     }
 
-    /// Enables its counters (`option socket-stats`). Called while the configuration is read.
+    /// Enables the listener's counters (`option socket-stats`). Called while the configuration is read.
     pub fn count(&self) {
         self.counters.get_or_init(Sharded::default);
     }
@@ -413,7 +415,7 @@ impl Listener {
         self.counters.get().map(Sharded::mine)
     }
 
-    /// Registers the accepting task, to be woken by [`wake`](Self::wake); returns a number for
+    /// Registers the accepting task, which [`wake`](Self::wake) then wakes. Returns a number for
     /// [`is_registered`](Self::is_registered).
     pub fn wait(&self, waker: std::task::Waker) -> u32 {
         note_write();
@@ -424,7 +426,7 @@ impl Listener {
         self.wakes.load(Relaxed)
     }
 
-    /// Whether the registration with this `number` is still valid; takes no lock.
+    /// Whether the registration with this `number` is still valid. Takes no lock.
     #[inline]
     pub fn is_registered(&self, number: u32) -> bool {
         self.wakes.load(Relaxed) == number

@@ -1,13 +1,13 @@
-//! Requests waiting for a server or a backend, in order of priority class, then of their (offset) arrival.
+//! Requests waiting for a server or a backend, in order of priority class, then of their arrival, adjusted by the priority offset.
 //!
-//! Protected by a mutex, and used only when a limit is reached: never on the path of a request that need not wait.
+//! The queue is protected by a mutex. It is only used when a limit is reached, never by requests that need not wait.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::Waker;
 
-/// The service order: class, then arrival in ms shifted by the offset, then order of arrival.
+/// The order in which requests are served: class, then arrival in ms adjusted by the offset, then order of arrival.
 type QueueKey = (i32, i64, u64);
 
 #[derive(Debug, Default)]
@@ -20,11 +20,11 @@ struct QueueEntry {
 #[derive(Debug, Default)]
 pub struct Queue {
     waiting: Mutex<QueueEntry>,
-    /// The number of waiting requests, readable without the lock.
+    /// The number of waiting requests, which can be read without the lock.
     length: AtomicU32,
     /// The maximum number of waiting requests (`qmax`).
     pub max: AtomicU32,
-    /// How many requests got a slot from the queue; the base of `%sq` and `%bq`.
+    /// How many requests got a slot from the queue. The basis of `%sq` and `%bq`.
     pub served: AtomicU64,
 }
 
@@ -55,8 +55,8 @@ impl Queue {
         result
     }
 
-    /// Joins the queue; `waker` is woken when it is this ticket's turn to try. Returns the ticket and the number of tickets before
-    /// it. `limit` 0 means none; `None` if the queue is full.
+    /// Joins the queue. `waker` is woken when it is this ticket's turn to try. Returns the ticket and the number of tickets before
+    /// it, or `None` if the queue is full. `limit` 0 means no limit.
     pub fn enter(&self, class: i32, date_ms: i64, limit: u32, waker: Waker) -> Option<(Ticket, u32)> {
         self.with(|waiting| {
             if limit > 0 && waiting.entries.len() >= limit as usize {
@@ -70,7 +70,7 @@ impl Queue {
         })
     }
 
-    /// Leaves the queue, after being served or giving up; returns whether the ticket was still in it.
+    /// Leaves the queue, after being served or giving up. Returns whether the ticket was still in the queue.
     pub fn leave(&self, ticket: Ticket) -> bool {
         self.with(|waiting| waiting.entries.remove(&ticket.0).is_some())
     }
@@ -80,7 +80,7 @@ impl Queue {
         self.with(|waiting| waiting.entries.first_key_value().is_some_and(|(key, _)| *key == ticket.0))
     }
 
-    /// Wakes the first in the queue to try for a slot; it stays in the queue until it leaves.
+    /// Wakes the first request in the queue to try for a slot. The request stays in the queue until it leaves.
     pub fn wake_first(&self) {
         if !self.is_empty() {
             let first =
@@ -91,7 +91,7 @@ impl Queue {
         }
     }
 
-    /// Wakes all to choose again, because a server came up or went down.
+    /// Wakes all requests, which choose a server again, because a server came up or went down.
     pub fn wake_all(&self) {
         if !self.is_empty() {
             let all: Vec<Waker> = self.with(|waiting| waiting.entries.values().cloned().collect());

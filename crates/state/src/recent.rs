@@ -1,14 +1,14 @@
 //! The number of events in about the last second, in one word that any thread may write.
 //!
-//! Coarser than [`runtime::count::Rate`] and without an owner: of two simultaneous events one may be lost. The balancer compares
-//! two servers by it if their loads are equal (`balance random`); it is not shown anywhere.
+//! This is less precise than [`runtime::count::Rate`] and has no owner: one of two simultaneous events may be lost. If the loads of
+//! two servers are equal, the balancer compares these numbers (`balance random`). They are not shown anywhere.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Up to this many events per second are counted individually; beyond that, about as many are sampled.
+/// Up to this many events per second are counted individually. Beyond that, about this many are sampled.
 const EXACT: u64 = 64;
 
-/// The current second, and the number of events in it and in the previous one, both up to 65,535.
+/// The current second, the number of events in it, and the number in the previous second; both at most 65,535.
 #[derive(Debug, Default)]
 pub struct Recent(AtomicU64);
 
@@ -23,8 +23,8 @@ impl Recent {
         }
     }
 
-    /// Counts one event. Above the limit, a random sample counts for the others: readers on other cores keep the cache line, and
-    /// two servers can still be compared.
+    /// Counts one event. Above the limit, a random sample represents all events. Readers on other cores then keep the cache line,
+    /// and two servers can still be compared.
     #[inline]
     pub fn tick(&self, now_us: u64) {
         let second = (now_us / 1_000_000) as u32;
@@ -38,8 +38,8 @@ impl Recent {
         self.0.store(u64::from(second) << 32 | previous << 16 | current, Relaxed);
     }
 
-    /// Returns the events within the second that ends at `now_us`: those of the current second, and of the previous one the
-    /// proportional share.
+    /// Returns the number of events within the second that ends at `now_us`: those of the current second, plus the proportional
+    /// share of the previous one.
     #[inline]
     pub fn per_second(&self, now_us: u64) -> u64 {
         let (current, previous) = self.counts((now_us / 1_000_000) as u32);

@@ -1,6 +1,6 @@
 //! Name server counters (`show resolvers`, `show stat domain resolvers`; management manual, 9.3 and 9.1).
 //!
-//! Written by the one worker that sends queries, read by the runtime socket.
+//! The worker that sends the queries writes them; the runtime socket reads them.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use runtime::count::Count;
 /// A `resolvers` section.
 #[derive(Debug)]
 pub struct ResolversSection {
-    /// Its name.
+    /// The name of the section.
     pub name: Box<str>,
-    /// Its name servers, in order.
+    /// The name servers, in order.
     pub nameservers: Vec<NameServer>,
 }
 
@@ -27,9 +27,9 @@ impl ResolversSection {
 /// A name server.
 #[derive(Debug)]
 pub struct NameServer {
-    /// Its name.
+    /// The name of the name server.
     pub name: Box<str>,
-    /// Its counters.
+    /// The counters of the name server.
     pub counters: Counters,
 }
 
@@ -46,17 +46,17 @@ pub struct Counters {
     pub update: Count,
     /// Answers with an alias.
     pub cname: Count,
-    /// Aliases that lead nowhere.
+    /// Aliases without an address.
     pub cname_error: Count,
     /// Empty answers.
     pub any_err: Count,
     /// The name does not exist.
     pub nx: Count,
-    /// No answer in time.
+    /// Queries without an answer in time.
     pub timeout: Count,
-    /// The server refused to answer.
+    /// Answers that refuse the query.
     pub refused: Count,
-    /// Any other error.
+    /// Answers with any other error.
     pub other: Count,
     /// Responses that do not match the query.
     pub invalid: Count,
@@ -69,7 +69,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Returns every counter with its name in `show resolvers`; the statistics call the second `send_error`.
+    /// Returns every counter with its name in `show resolvers`. The statistics call the second one `send_error`.
     pub fn named(&self) -> [(&'static str, u64); 15] {
         [
             ("sent", self.sent.get()),

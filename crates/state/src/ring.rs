@@ -1,10 +1,10 @@
 //! Rings (configuration manual, 12.5): the latest messages of a stream, in bounded memory.
 //!
-//! Any thread writes; each reader has its own position. An *attached* reader (a server that must get every message) keeps its
-//! messages from being overwritten: a full ring then rejects new ones, which are counted. Other readers miss messages that are
-//! overwritten before they read them. Nothing here does I/O: a [`Mirror`] may.
+//! Any thread may write; each reader has its own position. The messages of an *attached* reader (a server that must get every
+//! message) are not overwritten: if the ring is full, new messages are rejected and counted. Other readers miss messages that are
+//! overwritten before they read them. Rings do no I/O; only a [`Mirror`] may.
 //!
-//! Writing takes a lock for the time of a copy. It is the only lock that a request may encounter, and only when its log line goes
+//! Writing takes a lock for the duration of a copy. It is the only lock that a request may encounter, and only if its log line goes
 //! to a ring.
 
 use std::collections::VecDeque;
@@ -20,37 +20,37 @@ pub fn footprint(length: usize) -> usize {
     LENGTH + length
 }
 
-/// Keeps a copy of a ring elsewhere (`backing-file`).
+/// A copy of a ring in another place (`backing-file`).
 pub trait Mirror: Send {
-    /// Takes one message.
+    /// Writes one message.
     fn write(&mut self, message: &[u8]);
 }
 
-/// The prefix of the process's own messages (`format` of a ring); logs have their own headers.
+/// The prefix of messages that the process itself writes (`format` of a ring). Log lines have their own headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Stamp {
-    /// None.
+    /// No prefix.
     #[default]
     None,
     /// The level.
     Level,
     /// The time.
     Time,
-    /// Both.
+    /// Level and time.
     LevelAndTime,
 }
 
 /// A ring.
 pub struct Ring {
-    /// Its name.
+    /// The name of the ring.
     pub name: Box<str>,
-    /// `description`: the name if not configured.
+    /// `description`; the name if not configured.
     pub description: Box<str>,
-    /// `maxlen`: maximum message size in bytes; writers truncate longer messages.
+    /// `maxlen`: maximum message size in bytes. Writers truncate longer messages.
     pub max_length: usize,
     /// The prefix of messages that are not logs.
     pub stamp: Stamp,
-    /// `size`, in bytes: each message takes four more.
+    /// `size`, in bytes. Each message takes four additional bytes.
     size: usize,
     messages: Mutex<RingMessages>,
     /// Rejected messages. Written by the writers.
@@ -60,7 +60,7 @@ pub struct Ring {
 #[derive(Default)]
 struct RingMessages {
     bytes: VecDeque<u8>,
-    /// The position of the first byte: the number of bytes that have left the ring.
+    /// The position of the first byte, which is the number of bytes that have left the ring.
     first: u64,
     /// The positions of attached readers.
     attached: Vec<Option<u64>>,
@@ -105,23 +105,23 @@ impl Ring {
         self.dropped.load(Relaxed)
     }
 
-    /// Keeps a copy in `mirror` from now on.
+    /// Sets `mirror` to receive a copy of all messages from now on.
     pub fn set_mirror(&self, mirror: Box<dyn Mirror>) {
         self.lock().mirror = Some(mirror);
     }
 
-    /// Messages are appended in one step, so the state is valid even if the lock is poisoned.
+    /// Locks the messages. They are appended in one step, so they are valid even if the lock is poisoned.
     fn lock(&self) -> MutexGuard<'_, RingMessages> {
         self.messages.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Appends a message, overwriting the oldest if there is no room. Returns `false` if it was rejected and counted: an attached
-    /// reader still needs the oldest, or it is longer than the ring.
+    /// Appends a message, overwriting the oldest ones if there is no room. Returns `false` if the message was rejected and counted:
+    /// an attached reader still needs the oldest message, or the message is longer than the ring.
     pub fn write(&self, message: &[u8]) -> bool {
         let need = LENGTH + message.len();
         let mut messages = self.lock();
         if messages.bytes.capacity() == 0 {
-            // The whole memory is allocated with the first message: it never grows, and an unused ring costs nothing.
+            // The whole memory is allocated with the first message, so it never grows, and an unused ring costs nothing.
             messages.bytes.reserve_exact(self.size);
         }
         if need > self.size || !messages.make_room(need, self.size) {
@@ -142,7 +142,7 @@ impl Ring {
 }
 
 impl RingMessages {
-    /// Drops the oldest messages until `need` bytes fit into `size`; `false` if an attached reader needs one of them.
+    /// Drops the oldest messages until `need` bytes fit into `size`. Returns `false` if an attached reader still needs one of them.
     fn make_room(&mut self, need: usize, size: usize) -> bool {
         while self.bytes.len() + need > size {
             if self.attached.contains(&Some(self.first)) {
@@ -168,9 +168,9 @@ impl RingMessages {
 /// A reader with a position in a ring.
 pub struct RingReader {
     ring: Arc<Ring>,
-    /// The position of the next message; a position that has left the ring means the oldest.
+    /// The position of the next message. A position that has left the ring stands for the oldest message.
     at: u64,
-    /// Its index among the attached readers.
+    /// The index of this reader among the attached readers.
     attached: Option<usize>,
 }
 
@@ -186,7 +186,7 @@ impl RingReader {
         Self { ring: ring.clone(), at, attached: None }
     }
 
-    /// Creates a reader that starts with the oldest message and misses none: see the head of this file.
+    /// Creates an attached reader, which starts with the oldest message and misses none.
     pub fn attach(ring: &Arc<Ring>) -> Self {
         let mut messages = ring.lock();
         let at = messages.first;
@@ -200,8 +200,8 @@ impl RingReader {
         Self { ring: ring.clone(), at, attached: Some(place) }
     }
 
-    /// Calls `each` with the next messages: the first, and more until `limit` bytes are reached; returns the position after them,
-    /// for [`advance`](Self::advance).
+    /// Calls `each` with the next messages: at least one, and more until `limit` bytes are reached. Returns the position after
+    /// them, for [`advance`](Self::advance).
     pub fn peek(&self, limit: usize, mut each: impl FnMut(&[u8])) -> u64 {
         let messages = self.ring.lock();
         let mut offset = self.at.saturating_sub(messages.first) as usize;
@@ -216,7 +216,7 @@ impl RingReader {
             } else if start >= front.len() {
                 each(&back[start - front.len()..end - front.len()]);
             } else {
-                // The one message that wraps around the end of the memory.
+                // The single message that wraps around the end of the memory.
                 whole.clear();
                 whole.extend_from_slice(&front[start..]);
                 whole.extend_from_slice(&back[..end - front.len()]);
@@ -228,7 +228,7 @@ impl RingReader {
         messages.first + offset as u64
     }
 
-    /// Moves to `position`: earlier messages may leave the ring.
+    /// Moves to `position`, after which earlier messages may leave the ring.
     pub fn advance(&mut self, position: u64) {
         self.at = position;
         if let Some(place) = self.attached {

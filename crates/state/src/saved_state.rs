@@ -1,16 +1,16 @@
-//! Server states as printed by `show servers state` and kept in files across restarts (management manual, 9.3): parses the lines of
-//! version 1. The users interpret the columns: `init-addr last` while the configuration is resolved, and the code that restores the
-//! states.
+//! Server states as printed by `show servers state` and saved in files across restarts (management manual, 9.3): parses the lines
+//! of version 1. The callers interpret the columns: `init-addr last` while the configuration is resolved, and the code that
+//! restores the states.
 
 use std::collections::HashMap;
 
-/// The number of columns in the first release of version 1; later ones were appended.
+/// The number of columns in the first release of version 1. Further columns were appended later.
 const FEWEST: usize = 20;
 
-/// Why a text is unusable as a whole: a line is only trusted if all lines are intact.
+/// Why a text is unusable as a whole. Lines are only trusted if all of them are intact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
-    /// It does not begin with a known version.
+    /// The text does not begin with a known version.
     Version,
     /// The line with this number, counted after the version, has too few columns, or no line end.
     Line(usize),
@@ -52,18 +52,18 @@ pub enum StateFileColumn {
 pub struct SavedServer<'a>(Vec<&'a str>);
 
 impl<'a> SavedServer<'a> {
-    /// Returns the value of a column; empty for columns unknown to the writer.
+    /// Returns the value of a column. It is empty for columns that the writer did not know.
     pub fn get(&self, column: StateFileColumn) -> &'a str {
         self.0.get(column as usize).copied().unwrap_or_default()
     }
 
-    /// Returns the value of a column, unless it is empty (`-`).
+    /// Returns the value of a column, unless the value is missing (`-`).
     pub fn word(&self, column: StateFileColumn) -> Option<&'a str> {
         Some(self.get(column)).filter(|word| !matches!(*word, "-" | ""))
     }
 }
 
-/// Indexes rows by the names of backend and server; the first row for a server counts.
+/// Indexes rows by the names of backend and server. If there are several rows for a server, the first one is used.
 pub fn by_name<'a>(rows: Vec<SavedServer<'a>>) -> HashMap<(&'a str, &'a str), SavedServer<'a>> {
     let mut found = HashMap::with_capacity(rows.len());
     for row in rows {

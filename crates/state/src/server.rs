@@ -1,7 +1,7 @@
 //! The current state of a server: address, weight, administrative and operational state, load and counters.
 //!
-//! Written by the runtime socket and by health checks through the methods here; read by request tasks on every pick. Each value on
-//! that path is a single atomic. The requests being served are counted in [`places`].
+//! The runtime socket and health checks write it through the methods of this module; request tasks read it on every pick. Each
+//! value on that path is a single atomic. [`places`] counts the requests that are being served.
 
 mod places;
 mod renew;
@@ -30,7 +30,7 @@ use crate::server_load::CountedLoad;
 use rise::{Marked, Starter};
 pub use secured::Secured;
 
-/// Process-wide number of server changes that matter to balancers: as long as it is unchanged, a balancer need not check the
+/// Process-wide number of server changes that matter to balancers. As long as it does not change, a balancer need not check the
 /// versions of its servers. Written by every change of a server's state, weight or limit.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
@@ -40,21 +40,21 @@ pub fn changes() -> u64 {
     CHANGES.load(Acquire)
 }
 
-/// Why a server is administratively held back. A set of flags, shown by `show servers state` as one number (management manual,
-/// `srv_admin_state`).
+/// Why a server is administratively out of service. A set of flags, which `show servers state` shows as one number (management
+/// manual, `srv_admin_state`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Admin(pub u32);
 
 impl Admin {
     /// `set server … state maint`.
     pub const FORCED_MAINT: u32 = 0x01;
-    /// In maintenance because the tracked server is.
+    /// In maintenance because the tracked server is in maintenance.
     pub const INHERITED_MAINT: u32 = 0x02;
-    /// Configured as `disabled`: marks the origin of the maintenance, and outlives it.
+    /// Configured as `disabled`. This marks the origin of the maintenance, and remains when the maintenance ends.
     pub const CONFIGURED_MAINT: u32 = 0x04;
     /// `set server … state drain`.
     pub const FORCED_DRAIN: u32 = 0x08;
-    /// Draining because the tracked server is.
+    /// Draining because the tracked server is draining.
     pub const INHERITED_DRAIN: u32 = 0x10;
     /// In maintenance because its name does not resolve.
     pub const RESOLUTION_MAINT: u32 = 0x20;
@@ -82,7 +82,7 @@ impl Admin {
 pub enum Operational {
     /// Down.
     Stopped = 0,
-    /// Up, its weight still rising (`slowstart`).
+    /// Up, with a weight that is still rising (`slowstart`).
     Starting = 1,
     /// Up.
     Running = 2,
@@ -90,7 +90,7 @@ pub enum Operational {
     Stopping = 3,
 }
 
-/// The counter that counts a request while a server serves it.
+/// The counter that includes a request while a server serves it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "the request is counted until it leaves"]
 pub enum Tally {
@@ -98,11 +98,11 @@ pub enum Tally {
     Shared,
     /// The worker's own count.
     Own,
-    /// The worker's own count, in one of the slots of a limit.
+    /// The worker's own count. The request also has one of the slots of a limit.
     Place,
 }
 
-/// The port offset that means none.
+/// The port offset that stands for "no offset".
 const NOT_MAPPED: i32 = i32::MAX;
 
 /// One server of a backend.
@@ -110,47 +110,48 @@ const NOT_MAPPED: i32 = i32::MAX;
 pub struct Server {
     /// `id`, unique within the backend.
     pub id: u32,
-    /// Whether the id is configured explicitly; set by the configuration.
+    /// Whether the id is configured explicitly. Set by the configuration.
     pub forced_id: AtomicBool,
-    /// Its configuration. Written by a reload.
+    /// The configuration of the server. Written by a reload.
     configured: ArcSwap<ServerSeed>,
-    /// Its name.
+    /// The name of the server.
     pub name: ServerName,
-    /// The name of its backend.
+    /// The name of the server's backend.
     pub proxy: Box<str>,
-    /// Whether it is used only when no other server is up (`backup`).
+    /// Whether the server is only used if no other server is up (`backup`).
     pub backup: bool,
-    /// The connection limit (`maxconn`), 0 for none; written through [`Server::set_maxconn`].
+    /// The connection limit (`maxconn`), 0 for none. Written through [`Server::set_maxconn`].
     pub maxconn: AtomicU32,
     /// The lower limit under low load (`minconn`).
     pub minconn: u32,
     /// Queue limit (`maxqueue`), 0 for none.
     pub maxqueue: u32,
-    /// The current address for connections; written through [`Server::set_address`].
+    /// The current address for connections. Written through [`Server::set_address`].
     pub address: ArcSwap<ServerAddress>,
-    /// How often the address changed: connections opened before the last change are outdated. Written with each change.
+    /// How often the address changed. Connections that were opened before the last change are outdated. Written with each change.
     moves: AtomicU32,
     /// Whether connections use TLS: a [`Secured`]. Written by an operator.
     secured: AtomicU8,
-    /// Whether the address is the unspecified one, which means the client's destination. Written with the address.
+    /// Whether the address is the unspecified one, which stands for the client's destination. Written with the address.
     unspecified: AtomicBool,
-    /// The host name that the address was resolved from, if any; written through [`Server::set_fqdn`].
+    /// The host name from which the address was resolved, if any. Written through [`Server::set_fqdn`].
     pub fqdn: ArcSwapOption<Box<str>>,
-    /// The name of the SRV records for name, port and weight; set once, by the configuration.
+    /// The name of the SRV records for name, port and weight. Set once, by the configuration.
     pub srv_record: OnceLock<Box<str>>,
-    /// `guid`; set once, by the configuration.
+    /// `guid`. Set once, by the configuration.
     pub guid: OnceLock<Box<str>>,
-    /// Whether its connections are distinguished by a name in requests (`pool-conn-name`, `sni`); set by the configuration.
+    /// Whether the server's connections are distinguished by a name in requests (`pool-conn-name`, `sni`). Set by the
+    /// configuration.
     pub names_connections: AtomicBool,
-    /// Whether its name is resolved at run time (`resolvers`); set by the configuration.
+    /// Whether the server's name is resolved at run time (`resolvers`). Set by the configuration.
     pub resolved: AtomicBool,
-    /// Called if connections to its address fail, to resolve its name again.
+    /// Called to resolve the name again if connections to the server's address fail.
     doubt: ArcSwapOption<Doubt>,
-    /// Called to raise its weight when it comes up, if `slowstart` is configured.
+    /// Called to raise the weight when the server comes up, if `slowstart` is configured.
     pub(crate) starter: ArcSwapOption<Starter>,
-    /// Called when it goes up or down, if the configuration requires an action then.
+    /// Called when the server goes up or down, if the configuration specifies an action for this.
     pub(crate) marked: ArcSwapOption<Marked>,
-    /// The port from the configuration or an SRV record, used once the server has an address.
+    /// The port from the configuration or an SRV record. Used once the server has an address.
     pub service_port: AtomicU32,
     /// The offset to the client's destination port (`addr:+8`); [`NOT_MAPPED`] for a fixed port.
     port_offset: AtomicI32,
@@ -158,60 +159,60 @@ pub struct Server {
     initial_weight: AtomicU32,
     /// The weight set by an administrator or agent, 0 to 256.
     weight: AtomicU32,
-    /// 0 to 100: the effective share of the weight during `slowstart`.
+    /// The effective share of the weight during `slowstart`, 0 to 100.
     ramp: AtomicU32,
     admin: AtomicU32,
     operational: AtomicU8,
     /// Incremented with every change that matters to a balancer.
     pub version: AtomicU64,
-    /// The order in which servers last came up (`balance sticky`): 0 for those that were never down.
+    /// The order in which servers last came up (`balance sticky`); 0 for servers that were never down.
     pub turn: AtomicU64,
-    /// The requests being served: see [`serving`](Self::serving). Written by every worker that picks this server, when a request
-    /// starts and ends. If requests are counted separately, the slots of the limit taken by workers, used or kept: written when a
-    /// worker takes or returns one.
+    /// The requests being served; see [`serving`](Self::serving). Every worker that picks this server writes it when a request
+    /// starts and ends. If requests are counted separately, it is the number of slots of the limit that workers have taken, whether
+    /// used or kept, and is written when a worker takes or returns a slot.
     pub served: CountedLoad,
-    /// Whether requests are counted in each worker's own `counters`: if nothing compares servers by their number, the sum is rarely
-    /// needed. Set by the balancer when it is created.
+    /// Whether each worker counts its requests in its own `counters`. This is done if servers are not compared by their number of
+    /// requests, because the sum is then rarely needed. Set by the balancer when it is created.
     pub counts_apart: AtomicBool,
-    /// Whether a limit was set while requests were counted separately: they count against it until they end.
+    /// Whether a limit was set while requests were counted separately. These requests count against the limit until they end.
     limited_late: AtomicBool,
-    /// Whether it was added at run time.
+    /// Whether the server was added at run time.
     pub dynamic: AtomicBool,
-    /// Distinguishes it from earlier servers with its name and id: the number of times a server was added after others had been
-    /// removed, up to this one. Set when it is added at run time.
+    /// Distinguishes the server from earlier servers with the same name and id: the number of times, up to this server, that a
+    /// server was added after others had been removed. Set when the server is added at run time.
     pub revision: AtomicU32,
-    /// Whether it was removed: it can no longer be found, and code that still refers to its index sees it in maintenance.
+    /// Whether the server was removed. It can no longer be found, and code that still refers to its index sees it in maintenance.
     pub removed: AtomicBool,
-    /// Whether the configuration refers to it (`track`, `use-server`, expressions), so that it must not be removed.
+    /// Whether the configuration refers to the server (`track`, `use-server`, expressions), so that it must not be removed.
     pub referenced: AtomicBool,
     /// Requests waiting for this server.
     pub queue: Queue,
-    /// The server that it tracks; written by `tracking`.
+    /// The server that this one tracks. Written by `tracking`.
     pub(crate) tracked: ArcSwapOption<Server>,
     /// Counters.
     pub counters: Sharded<ServerCounters>,
-    /// The maximum number of concurrent requests (`smax`). If they are counted separately, the maximum of the sums seen: it is
-    /// checked whenever a worker reaches a new maximum.
+    /// The maximum number of concurrent requests (`smax`). If requests are counted separately, this is the highest observed sum; it
+    /// is computed whenever a worker reaches a new maximum.
     pub served_max: AtomicU32,
     /// Whether health checks run.
     pub checked: AtomicBool,
     /// Check results.
     pub health: Health,
-    /// Whether the agent is asked.
+    /// Whether the agent is queried.
     pub agent_checked: AtomicBool,
-    /// Agent check results: level 1 unless the agent reported down.
+    /// The state from agent checks: level 1 unless the agent reported the server as down.
     pub agent: Health,
     /// When the state last changed, in ms of the monotonic clock.
     pub changed_at: AtomicU64,
     /// When a session last ended, in ms; 0 for never.
     pub last_session: AtomicU64,
-    /// How often it went down.
+    /// How often the server went down.
     pub downs: AtomicU32,
     /// Total downtime in ms before `changed_at`.
     pub down_ms: AtomicU64,
-    /// How often its weight started to rise (`slowstart`).
+    /// How often the weight started to rise (`slowstart`).
     pub(crate) rises: AtomicU32,
-    /// Its performance, if its backend ejects outliers.
+    /// The server's performance, if its backend ejects outliers.
     performance: OnceLock<Box<Performance>>,
 }
 
@@ -220,9 +221,9 @@ pub struct Server {
 pub struct ServerSeed {
     /// `id`.
     pub id: u32,
-    /// Its name.
+    /// The name of the server.
     pub name: Box<str>,
-    /// The name of its backend.
+    /// The name of the server's backend.
     pub proxy: Box<str>,
     /// `backup`.
     pub backup: bool,
@@ -243,7 +244,7 @@ pub struct ServerSeed {
 }
 
 impl Server {
-    /// Creates a server in its configured state: up until a check fails.
+    /// Creates a server in its configured state, which is up until a check fails.
     pub fn new(seed: ServerSeed) -> Arc<Self> {
         let port = match &seed.address {
             ServerAddress::Ip(address) => address.port(),
@@ -309,18 +310,18 @@ impl Server {
         })
     }
 
-    /// Returns its performance, once it is [measured](Self::measure).
+    /// Returns the server's performance, once it is [measured](Self::measure).
     #[inline]
     pub fn performance(&self) -> Option<&Performance> {
         self.performance.get().map(Box::as_ref)
     }
 
-    /// Starts measuring its performance. Called by its balancer if it ejects outliers.
+    /// Starts measuring the server's performance. Called by a balancer that ejects outliers.
     pub fn measure(&self) -> &Performance {
         self.performance.get_or_init(Box::default)
     }
 
-    /// Sets the effective share of its weight for outlier ejection, in percent: 0 while it is ejected.
+    /// Sets the effective share of the server's weight for outlier ejection, in percent; 0 while the server is ejected.
     pub fn set_trust(&self, percent: u32) {
         if self.measure().set_trust(percent) {
             self.touch();
@@ -356,7 +357,7 @@ impl Server {
         self.initial_weight.load(Relaxed)
     }
 
-    /// Whether it accepts connections: running and not in maintenance. A draining server is usable for persistent sessions.
+    /// Whether the server accepts connections: it is running and not in maintenance. A draining server accepts persistent sessions.
     #[inline]
     pub fn is_up(&self) -> bool {
         !self.admin().in_maintenance() && self.operational() != Operational::Stopped
@@ -371,48 +372,48 @@ impl Server {
         self.queue.wake_all();
     }
 
-    /// Sets the host name; the resolver is responsible for resolving it.
+    /// Sets the host name. The resolver is responsible for resolving it.
     pub fn set_fqdn(&self, name: Option<&str>) {
         self.fqdn.store(name.map(|name| Arc::new(Box::from(name))));
     }
 
-    /// Sets the callback for failed connections to its address; the last one counts.
+    /// Sets the callback for failed connections to the server's address, replacing any earlier callback.
     pub fn on_doubt(&self, notify: impl Fn() + Send + Sync + 'static) {
         self.doubt.store(Some(Arc::new(Doubt(Box::new(notify)))));
     }
 
-    /// Reports that connecting to its address failed: its name may have another one by now (manual, 5.3.1).
+    /// Reports that connecting to the server's address failed. The name may have a different address by now (manual, 5.3.1).
     pub fn doubt_address(&self) {
         if let Some(doubt) = self.doubt.load_full() {
             (doubt.0)();
         }
     }
 
-    /// Returns how often the address changed, or the server left service. If read before the address, it tells whether a connection
-    /// may still be used.
+    /// Returns how often the address changed or the server left service. If this is read before the address, it shows later whether
+    /// a connection may still be used.
     #[inline]
     pub fn moves(&self) -> u32 {
         self.moves.load(Acquire)
     }
 
-    /// Whether its address is the unspecified one: connections then go to the client's destination.
+    /// Whether the server's address is the unspecified one. Connections then go to the client's destination.
     #[inline]
     pub fn is_unspecified(&self) -> bool {
         self.unspecified.load(Relaxed)
     }
 
-    /// Returns the port for a resolved address, 0 for the client's own.
+    /// Returns the port for a resolved address; 0 stands for the port of the client's destination.
     pub fn port(&self) -> u16 {
         self.service_port.load(Relaxed) as u16
     }
 
-    /// Returns the offset to the client's destination port, if that is used.
+    /// Returns the offset to the client's destination port, if an offset is configured.
     #[inline]
     pub fn port_offset(&self) -> Option<i32> {
         Some(self.port_offset.load(Relaxed)).filter(|offset| *offset != NOT_MAPPED)
     }
 
-    /// Sets the offset; call it before [`set_address`](Self::set_address), which ends the use of older connections.
+    /// Sets the offset. Call this before [`set_address`](Self::set_address), after which older connections are not used any more.
     pub fn set_port_offset(&self, offset: Option<i32>) {
         self.port_offset.store(offset.unwrap_or(NOT_MAPPED), Relaxed);
     }
@@ -428,7 +429,7 @@ impl Server {
         self.touch();
     }
 
-    /// Ends the use of current connections, once they are idle.
+    /// Marks current connections as outdated, so that they are not used again once they are idle.
     pub fn outdate(&self) {
         self.moves.fetch_add(1, Release);
     }
@@ -444,7 +445,7 @@ impl Server {
         self.admin.store(new, Relaxed);
         match (Admin(old).in_maintenance(), Admin(new).in_maintenance()) {
             (true, false) => self.begin_anew(),
-            // Without checks it would never come back.
+            // Without checks, the server would never come back.
             (false, true) if was_up && !self.health.configured.load(Relaxed) => {
                 self.health.level.store(0, Relaxed);
             }
@@ -454,7 +455,7 @@ impl Server {
         true
     }
 
-    /// Enables checks again; until the first one, the server has its initial state (`init-state`).
+    /// Enables checks again. Until the first check, the server has its initial state (`init-state`).
     pub fn enable_checks(&self, now_ms: u64) {
         let was_up = self.is_up();
         self.checked.store(true, Relaxed);
@@ -464,8 +465,8 @@ impl Server {
         }
     }
 
-    /// Returns the value for this server in cookies made with `key` (`dynamic-cookie-key`): HAProxy's hash of key, address and port
-    /// in four bytes, so that mixed clusters agree. `None` for a server without an IP address.
+    /// Returns the value for this server in cookies that are derived with `key` (`dynamic-cookie-key`): HAProxy's hash of key,
+    /// address and port in four bytes, so that HAProxy and Weir can share cookies. `None` for a server without an IP address.
     pub fn dynamic_cookie(&self, key: &str) -> Option<String> {
         let ServerAddress::Ip(address) = &**self.address.load() else { return None };
         let mut seed = key.as_bytes().to_vec();
@@ -522,7 +523,7 @@ impl Server {
 
     fn touch(&self) {
         self.version.fetch_add(1, Relaxed);
-        // After the change itself: a reader of the count sees the change.
+        // Incremented after the change itself, so that a reader of the count sees the change.
         CHANGES.fetch_add(1, Release);
     }
 }

@@ -1,7 +1,7 @@
-//! The state of a server that request tasks write while they use it: requests, connections, and response latency.
+//! The part of a server's state that request tasks write: requests, connections, and response latency.
 //!
-//! It is separate from the rest of the server, and consecutively created servers have theirs in contiguous memory: a balancer that
-//! compares random servers then finds most of them in the cache, however many there are.
+//! It is separate from the rest of the server. Servers that are created consecutively have this state in contiguous memory, so a
+//! balancer that compares random servers finds most of it in the cache, even with many servers.
 
 use std::ops::Deref;
 use std::sync::atomic::AtomicU32;
@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex};
 use crate::latency::Latency;
 use crate::recent::Recent;
 
-/// It has its own cache lines: every worker that uses the server writes it on each request.
+/// The load has its own cache lines, because every worker that uses the server writes it on each request.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct ServerLoad {
     pub(crate) count: AtomicU32,
-    /// Current connections, used and idle. Written when one is opened or closed.
+    /// Current connections, in use and idle. Written when one is opened or closed.
     pub open: AtomicU32,
     /// Response latency. Written by request tasks if the balancing algorithm uses it.
     pub latency: Latency,
@@ -38,7 +38,7 @@ const CHUNK: usize = 64;
 #[derive(Debug)]
 struct Chunk([ServerLoad; CHUNK]);
 
-/// The slot of one [`ServerLoad`] in its chunk, which lives as long as one of its members.
+/// The slot of one [`ServerLoad`] in its chunk. The chunk is kept as long as one of its slots is in use.
 #[derive(Debug, Clone)]
 pub struct ServerLoadSlot {
     chunk: Arc<Chunk>,
@@ -54,8 +54,9 @@ impl Deref for ServerLoadSlot {
     }
 }
 
-/// The loads of several servers, by index. Consecutively created servers, such as a backend's, are found by arithmetic on a list of
-/// chunks small enough to stay in the L1 cache: a list of slots would cost one more cache line per lookup.
+/// The loads of several servers, by index. Loads of consecutively created servers, such as those of a backend, are located by
+/// computing their position in a list of chunks, which is small enough to stay in the L1 cache. A list of slots would cost one more
+/// cache line per lookup.
 #[derive(Debug)]
 pub struct LoadGroup {
     chunks: Box<[Arc<Chunk>]>,
@@ -63,7 +64,7 @@ pub struct LoadGroup {
     offset: usize,
     /// The number of consecutive servers.
     run: usize,
-    /// The others: servers added later.
+    /// The loads of the other servers, which were added later.
     rest: Box<[ServerLoadSlot]>,
 }
 
@@ -103,12 +104,12 @@ impl std::ops::Index<usize> for LoadGroup {
     }
 }
 
-/// A server's own [`ServerLoad`], also held by its balancers.
+/// A server's own [`ServerLoad`], which its balancers also hold.
 #[derive(Debug, Clone)]
 pub struct CountedLoad(pub ServerLoadSlot);
 
 impl Default for CountedLoad {
-    /// Takes the next slot of the chunk being filled. Called once per server, at startup or by the runtime socket.
+    /// Takes the next slot of the current chunk. Called once per server, at startup or by the runtime socket.
     fn default() -> Self {
         static FILLING: Mutex<Option<ServerLoadSlot>> = Mutex::new(None);
         let mut filling = FILLING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -1,7 +1,7 @@
-//! The connections served by a worker, for `show sess` and `shutdown session`: each worker has its own register.
+//! The connections of a worker, for `show sess` and `shutdown session`. Each worker has its own register.
 //!
-//! `proxy` registers a connection at accept, updates its cells with plain stores and removes it at close. `control` reads and kills
-//! by posting a closure to each worker. Nothing here is shared between threads.
+//! `proxy` registers a connection at accept, updates its cells with plain stores, and removes it at close. `control` reads and
+//! kills connections by posting a closure to each worker. No data is shared between threads.
 
 use std::cell::{Cell, RefCell};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -35,7 +35,7 @@ pub enum Activity {
 }
 
 impl Activity {
-    /// Returns it as one word.
+    /// Returns the activity as one word.
     pub fn name(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
@@ -49,14 +49,14 @@ impl Activity {
     }
 }
 
-/// A connection. Its cells are written by the task that serves it.
+/// A connection. The task that serves it writes its cells.
 pub struct SessionEntry {
-    /// Unique in the process; shown in hexadecimal.
+    /// The number of the session, unique in the process. Shown in hexadecimal.
     pub id: u64,
     /// The frontend that accepted it.
     pub frontend: Local<Proxy>,
     ends: Ends,
-    /// When it was accepted, in ms of the monotonic clock.
+    /// When the connection was accepted, in ms of the monotonic clock.
     pub since_ms: u64,
     /// The current activity.
     pub activity: Cell<Activity>,
@@ -66,27 +66,27 @@ pub struct SessionEntry {
     pub bytes_in: Cell<u64>,
     /// Bytes to the client.
     pub bytes_out: Cell<u64>,
-    /// The time of its last activity, in ms.
+    /// When the connection was last active, in ms.
     pub active_ms: Cell<u64>,
     /// The descriptor of the client's connection, or -1.
     pub client_fd: Cell<i32>,
     /// The descriptor of the connection to the server, or -1.
     pub server_fd: Cell<i32>,
-    /// The number of its stream on the client's connection, 0 if there are no streams.
+    /// The stream ID on the client's connection; 0 if the protocol has no streams.
     pub client_stream: Cell<u32>,
-    /// The same for the server's connection.
+    /// The stream ID on the server's connection; 0 if the protocol has no streams.
     pub server_stream: Cell<u32>,
     backend: Cell<Option<Local<Proxy>>>,
     server: Cell<Option<Local<Server>>>,
     killed: Cell<Option<Kill>>,
-    /// The request line, if kept for logs: lent by the register for the duration of the request.
+    /// The request line, if it is kept for logs. Its memory belongs to the register and is used until the request ends.
     request_line: Cell<Option<Box<RequestLine>>>,
-    /// Its index in the register.
+    /// The index of the entry in the register.
     index: u32,
     waker: Cell<Option<Waker>>,
 }
 
-/// The client's and our address, in minimal space: there is an entry for every idle connection.
+/// The client's and the local address, in as little space as possible, because there is an entry for every idle connection.
 #[derive(Debug)]
 enum Ends {
     V4(SocketAddrV4, SocketAddrV4),
@@ -121,7 +121,7 @@ impl Ends {
     }
 }
 
-/// Inspects the content of a cell by taking it out temporarily.
+/// Reads the content of a cell by taking it out temporarily.
 fn peek<T, R>(cell: &Cell<Option<T>>, look: impl FnOnce(&mut Option<T>) -> R) -> R {
     let mut value = cell.take();
     let result = look(&mut value);
@@ -138,7 +138,7 @@ impl std::fmt::Debug for SessionEntry {
     }
 }
 
-/// Why a connection is killed; becomes the termination flag of its log line.
+/// Why a connection is killed. Determines the termination flag of the log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kill {
     /// `shutdown session` (`K`).
@@ -150,7 +150,7 @@ pub enum Kill {
 }
 
 impl SessionEntry {
-    /// Sets the backend that serves the request. Setting the same one again only costs a comparison.
+    /// Sets the backend that serves the request. Setting the same backend again only costs a comparison.
     pub fn set_backend(&self, backend: &Local<Proxy>) {
         peek(&self.backend, |own| {
             if !own.as_ref().is_some_and(|own| Arc::ptr_eq(own.shared(), backend.shared())) {
@@ -168,7 +168,7 @@ impl SessionEntry {
         });
     }
 
-    /// Keeps a copy of the request line for `show sess`.
+    /// Stores a copy of the request line for `show sess`.
     pub fn note_request_line(&self, line: &[u8]) {
         let mut own = self.request_line.take().unwrap_or_else(|| REGISTER.with_borrow_mut(Register::lend));
         own.0.clear();
@@ -176,7 +176,7 @@ impl SessionEntry {
         self.request_line.set(Some(own));
     }
 
-    /// Called when the request is over: releases the memory of its line.
+    /// Called when the request is over. Releases the memory of the request line.
     #[inline]
     pub fn forget_request_line(&self) {
         if let Some(line) = self.request_line.take() {
@@ -184,12 +184,12 @@ impl SessionEntry {
         }
     }
 
-    /// Returns whether it must end, and why. A stream asks between its steps.
+    /// Returns whether the connection must end, and why. A stream checks this between its steps.
     pub fn killed(&self) -> Option<Kill> {
         self.killed.get()
     }
 
-    /// Ready when it must end; otherwise the task is woken then.
+    /// Ready if the connection must end. Otherwise the task is woken when this happens.
     pub fn poll_killed(&self, context: &mut Context<'_>) -> Poll<Kill> {
         if let Some(kill) = self.killed.get() {
             return Poll::Ready(kill);
@@ -234,7 +234,7 @@ impl SessionEntry {
     }
 }
 
-/// Memory for a request line. Boxed, since there is an entry for every idle connection.
+/// The memory for a request line. Boxed, because there is an entry for every idle connection.
 #[derive(Default)]
 struct RequestLine(Vec<u8>);
 
@@ -243,7 +243,7 @@ const LONGEST_LINE: usize = 1024;
 
 #[cold]
 fn give_back(line: Box<RequestLine>) {
-    // try_with: a task may be dropped during thread exit.
+    // `try_with`, because a task may be dropped during thread exit.
     let _ = REGISTER.try_with(|register| {
         let mut register = register.borrow_mut();
         if register.lines.len() < SPARE {
@@ -252,12 +252,12 @@ fn give_back(line: Box<RequestLine>) {
     });
 }
 
-/// A copy of an entry at one time; may be sent to other threads.
+/// A copy of an entry at one time, which may be sent to other threads.
 #[derive(Debug, Clone)]
 #[allow(missing_docs, reason = "the fields of Entry")]
 pub struct Snapshot {
     pub id: u64,
-    /// The worker that serves it.
+    /// The worker that serves the connection.
     pub worker: usize,
     pub frontend: Arc<Proxy>,
     pub backend: Option<Arc<Proxy>>,
@@ -274,7 +274,7 @@ pub struct Snapshot {
     pub requests: u32,
     pub bytes_in: u64,
     pub bytes_out: u64,
-    /// Whether it was killed.
+    /// Whether the connection was killed.
     pub killed: bool,
     /// The request line, if requested and kept.
     pub request_line: Option<Box<[u8]>>,
@@ -286,7 +286,7 @@ struct Register {
     free: Vec<u32>,
     /// Memory of removed entries, for reuse.
     spare: Vec<Rc<SessionEntry>>,
-    /// The same for request lines.
+    /// The spare memory for request lines.
     #[expect(clippy::vec_box, reason = "an entry holds the box, which moves without an allocation")]
     lines: Vec<Box<RequestLine>>,
     next: u64,
@@ -301,7 +301,7 @@ impl Register {
         self.lines.pop().unwrap_or_default()
     }
 
-    /// Creates an entry in spare memory, if there is any.
+    /// Creates an entry, in spare memory if available.
     fn entry(
         &mut self,
         source: Option<SocketAddr>,
@@ -324,14 +324,14 @@ thread_local! {
     static REGISTER: RefCell<Register> = RefCell::default();
 }
 
-/// A registered connection; dropping it removes it from the register.
+/// A registered connection. Dropping it removes the connection from the register.
 #[derive(Debug)]
 pub struct RegisteredSession {
     entry: Rc<SessionEntry>,
 }
 
 impl RegisteredSession {
-    /// Returns the entry, to watch for its end while another one replaces it.
+    /// Returns the entry, to detect that it must end while another entry replaces it.
     pub fn watched(&self) -> Rc<SessionEntry> {
         self.entry.clone()
     }
@@ -348,7 +348,7 @@ impl Deref for RegisteredSession {
 impl Drop for RegisteredSession {
     fn drop(&mut self) {
         self.forget_request_line();
-        // try_with: a task may be dropped during thread exit.
+        // `try_with`, because a task may be dropped during thread exit.
         let _ = REGISTER.try_with(|register| {
             let mut register = register.borrow_mut();
             let entry = register.entries[self.index as usize].take();
@@ -356,7 +356,7 @@ impl Drop for RegisteredSession {
             if register.spare.len() < SPARE
                 && let Some(entry) = entry
             {
-                // Drops its references, and makes sure that it is not woken.
+                // Drops the entry's references, and makes sure that the entry is not woken any more.
                 entry.backend.take();
                 entry.server.take();
                 entry.waker.take();
@@ -413,7 +413,7 @@ pub fn list(wanted: impl Fn(&Snapshot) -> bool) -> Vec<Snapshot> {
     })
 }
 
-/// Returns the same with their request lines.
+/// Like `list`, including the request lines.
 pub fn list_with_lines(wanted: impl Fn(&Snapshot) -> bool) -> Vec<Snapshot> {
     let line = |entry: &Rc<SessionEntry>| {
         peek(&entry.request_line, |own| own.as_ref().map(|own| own.0.as_slice().into()))
@@ -427,7 +427,7 @@ pub fn list_with_lines(wanted: impl Fn(&Snapshot) -> bool) -> Vec<Snapshot> {
 
 /// Kills the calling worker's connections that `wanted` accepts; returns their number.
 pub fn kill(why: Kill, wanted: impl Fn(&Snapshot) -> bool) -> usize {
-    // Collected first: the register must not be borrowed while tasks are woken.
+    // Collected first, because the register must not be borrowed while tasks are woken.
     let entries: Vec<Rc<SessionEntry>> = REGISTER.with_borrow(|register| {
         register.entries.iter().flatten().filter(|entry| wanted(&entry.snapshot())).cloned().collect()
     });

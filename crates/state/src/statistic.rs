@@ -1,4 +1,4 @@
-//! Individual statistics by name: provided by the crate `statistics`, read by scripts.
+//! Individual statistics by name. The crate `statistics` provides them, and scripts read them.
 
 /// The owner of a statistic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

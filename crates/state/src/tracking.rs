@@ -1,7 +1,7 @@
-//! Servers that follow the state of another one (manual, 5.2 `track`).
+//! Servers that follow the state of another server (manual, 5.2 `track`).
 //!
-//! A server refers to the server that it tracks; the backend of the tracked server has the list of trackers. Written when a
-//! configuration is resolved and when a server is added at run time, read when the state of a server changes.
+//! A server refers to the server that it tracks, and the backend of the tracked server has the list of trackers. Written when a
+//! configuration is resolved and when a server is added at run time; read when the state of a server changes.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
@@ -32,7 +32,8 @@ impl Proxy {
         true
     }
 
-    /// Returns the servers that track `tracked`, with their backends. The one declared last comes first, as in HAProxy's messages.
+    /// Returns the servers that track `tracked`, with their backends. As in HAProxy's messages, the server that was declared last
+    /// comes first.
     pub fn trackers(&self, tracked: &Server) -> Vec<(Arc<Self>, Arc<Server>)> {
         let trackers = self.trackers.lock().unwrap_or_else(PoisonError::into_inner);
         trackers
@@ -56,7 +57,7 @@ impl Server {
         self.tracked.load_full()
     }
 
-    /// Returns the server at the end of the chain, which is the one that is checked; `None` if this one tracks none.
+    /// Returns the server at the end of the chain, which is the one that is checked. `None` if this server tracks none.
     pub fn watched(&self) -> Option<Arc<Self>> {
         let mut last = self.tracked()?;
         while let Some(next) = last.tracked() {

@@ -12,16 +12,16 @@ use crate::proxy::Admission;
 use crate::server::Operational;
 use crate::{Admin, Proxy, Server, events};
 
-/// A message: syslog level (0 emerg, 1 alert, 5 notice) and text.
+/// A message: the syslog level (0 emerg, 1 alert, 5 notice) and the text.
 pub type Note = (u8, String);
 
-/// Emergency: a backend without servers.
+/// Emergency: a backend has lost its last server.
 pub const EMERGENCY: u8 = 0;
 /// A server went down.
 pub const ALERT: u8 = 1;
 /// A frontend was paused, resumed or stopped.
 pub const WARNING: u8 = 4;
-/// Any other change.
+/// Notice: any other change.
 pub const NOTICE: u8 = 5;
 /// The level of individual check results.
 pub const INFO: u8 = 6;
@@ -36,7 +36,7 @@ impl Server {
     }
 }
 
-/// Returns the message for a change of a proxy's admission from `from`; `None` if it is unchanged.
+/// Returns the message for a change of a proxy's admission from `from`; `None` if it has not changed.
 pub fn admitted(proxy: &Proxy, from: Admission) -> Option<String> {
     let name = &proxy.name;
     match (from, proxy.admission()) {
@@ -61,11 +61,11 @@ pub fn online(proxy: &Proxy) -> (usize, usize) {
     (count(false), count(true))
 }
 
-/// Updates whether the backend can serve; returns a message if it lost its last server. Called after every change of a server's
-/// state or weight: requests queued for the backend then look for room.
+/// Updates whether the backend can serve requests. Returns a message if it has lost its last server. Called after every change of a
+/// server's state or weight, after which requests in the backend's queue look for a slot.
 pub fn refresh_backend(proxy: &Proxy, now_ms: u64) -> Option<Note> {
     let down = proxy.total_weight() == 0 && !proxy.servers.load().is_empty();
-    // Each one that finds room, or has nothing to wait for, wakes the next.
+    // Each request that finds a slot, or has nothing to wait for, wakes the next one.
     proxy.queue.wake_first();
     if proxy.down.swap(down, Relaxed) == down {
         return None;
@@ -85,12 +85,12 @@ pub fn subject(server: &Server) -> String {
     format!("{kind} {}/{}", server.proxy, server.name)
 }
 
-/// Returns the message for a server that is no longer usable: `event` such as `is DOWN`, `why` such as `, reason: …` or empty;
-/// `requeued` is the number of queued requests that go elsewhere.
+/// Returns the message for a server that is no longer usable. `event` is, for example, `is DOWN`; `why` is `, reason: …` or empty;
+/// `requeued` is the number of queued requests that are sent to other servers.
 pub fn left(proxy: &Proxy, server: &Server, event: &str, why: &str, requeued: u32) -> String {
     let (active, backup) = online(proxy);
     let on_backup = if active == 0 && backup > 0 { " Running on backup." } else { "" };
-    // Without any server no request stays queued.
+    // Without any server, no request stays queued.
     let (requeued, waiting) = match (active + backup, proxy.queue.len()) {
         (0, waiting) => (requeued + waiting, 0),
         (_, waiting) => (requeued, waiting),
@@ -109,7 +109,7 @@ pub fn left(proxy: &Proxy, server: &Server, event: &str, why: &str, requeued: u3
 pub fn joined(proxy: &Proxy, server: &Server, event: &str, why: &str, requeued: u32) -> String {
     let (active, backup) = online(proxy);
     let on_backup = if active == 0 && backup > 0 { " Running on backup." } else { "" };
-    // Without any server no request stays queued.
+    // Without any server, no request stays queued.
     let (requeued, waiting) = match (active + backup, proxy.queue.len()) {
         (0, waiting) => (requeued + waiting, 0),
         (_, waiting) => (requeued, waiting),
@@ -125,8 +125,8 @@ pub fn joined(proxy: &Proxy, server: &Server, event: &str, why: &str, requeued: 
 /// Receives a message: the backend, the syslog level, the text.
 pub type NotifyFn<'a> = &'a dyn Fn(&Proxy, u8, &str);
 
-/// Sets and clears administrative flags of a server of `proxy`, notifies `tell`, and passes the change on to the trackers of the
-/// server. `via` is the origin of the change (` via be/s1`, ` (DNS timeout status)`), or empty. Returns whether anything changed.
+/// Sets and clears administrative flags of a server of `proxy`, notifies `tell`, and applies the change to the server's trackers.
+/// `via` is the origin of the change (` via be/s1`, ` (DNS timeout status)`), or empty. Returns whether anything changed.
 pub fn administer(
     proxy: &Proxy,
     server: &Server,
@@ -152,7 +152,7 @@ pub fn administer(
         (true, false) => leave_maintenance(server, now_ms),
         _ => {}
     }
-    // A tracker's cause is that of the tracked server.
+    // The cause for a tracker is that of the tracked server.
     let cause = Some(via).filter(|via| !via.starts_with(" via ")).unwrap_or_default().trim_start();
     events::administered(proxy, server, before, requeued, cause);
     events::moved(proxy, server, shown, requeued, || events::StateCause::Admin(cause.to_owned()));
@@ -180,7 +180,7 @@ pub fn decide(
     decide_via(proxy, server, state, (why, ""), now_ms, notify);
 }
 
-/// For a tracker, the message has the tracked server's name, ` via be/s1`, instead of the reason.
+/// Like `decide`. For a tracker, the message has the name of the tracked server (` via be/s1`) instead of the reason.
 fn decide_via(
     proxy: &Proxy,
     server: &Server,
@@ -192,7 +192,7 @@ fn decide_via(
     let (shown, requeued) = (events::shown(server), server.queue.len());
     let was = server.operational();
     let changed = match (was, state) {
-        // Its weight is rising already.
+        // The weight is already rising.
         (Operational::Starting, Operational::Running) => false,
         (Operational::Stopped, Operational::Running) => server.come_up(now_ms),
         _ => server.set_operational(state, now_ms),
@@ -221,13 +221,13 @@ fn decide_via(
     }
 }
 
-/// After maintenance a server is up until its next check fails, unless `init-state` sets its initial state; a tracker takes the
-/// state of the tracked server.
+/// Sets the state after maintenance: a server is up until its next check fails, unless `init-state` sets its initial state. A
+/// tracker takes the state of the tracked server.
 pub fn leave_maintenance(server: &Server, now_ms: u64) {
     let checked = server.checked.load(Relaxed);
     let state = match server.tracked() {
         Some(tracked) => tracked.operational(),
-        // Its initial state has been set already.
+        // The initial state was already set.
         None if checked && server.health.initial().is_some() => return,
         None => Operational::Running,
     };
@@ -240,7 +240,7 @@ pub fn leave_maintenance(server: &Server, now_ms: u64) {
     };
 }
 
-/// Passes maintenance and draining of `tracked`, a server of `backend`, on to its trackers.
+/// Applies maintenance and draining of `tracked`, a server of `backend`, to its trackers.
 pub fn inherit(backend: &Proxy, tracked: &Server, now_ms: u64, notify: NotifyFn<'_>) {
     let admin = tracked.admin();
     let (mut set, mut clear) = (0, 0);
@@ -258,13 +258,13 @@ pub fn inherit(backend: &Proxy, tracked: &Server, now_ms: u64, notify: NotifyFn<
 /// A change of administrative flags.
 #[derive(Debug, Clone, Copy)]
 struct Administrative<'a> {
-    /// The flags before.
+    /// The flags before the change.
     before: Admin,
-    /// The flags now.
+    /// The flags after the change.
     after: Admin,
-    /// Whether the server was operationally down before.
+    /// Whether the server was operationally down before the change.
     was_down: bool,
-    /// Number of requests in its queue.
+    /// The number of requests in the server's queue.
     requeued: u32,
     /// ` via be/s1` when inherited from a tracked server.
     via: &'a str,
@@ -326,7 +326,7 @@ fn administrative(proxy: &Proxy, server: &Server, change: &Administrative<'_>) -
 }
 
 /// Returns the email alert level of a message about a server that was logged at `level` (manual, 4.2 `email-alert level`). `None`
-/// for messages without an email: an operator's changes except draining, and messages that are not about a server.
+/// for messages that cause no email: an operator's changes except draining, and messages that are not about a server.
 pub fn email_level(level: u8, text: &str) -> Option<u8> {
     if text.starts_with("Health check for ") || text.starts_with("Agent check for ") {
         return Some(INFO);
@@ -340,7 +340,7 @@ pub fn email_level(level: u8, text: &str) -> Option<u8> {
     (is("is DOWN") || is("is UP") || is("enters drain state")).then_some(level)
 }
 
-/// Returns the level for a server going down: lower if it takes no new clients anyway.
+/// Returns the level for a server that goes down. The level is lower if the server takes no new clients anyway.
 pub fn down_level(server: &Server, was: Operational) -> u8 {
     if was == Operational::Stopping || server.admin().draining() { NOTICE } else { ALERT }
 }
@@ -397,7 +397,7 @@ pub(crate) mod tests {
         (backend(), server("a", false), server("b", false))
     }
 
-    /// An administrative change of a server, or of its tracker, and the messages about the two.
+    /// An administrative change of a server, or of its tracker, and the messages about both.
     #[rustfmt::skip]
     const CHANGES: &[(&str, u32, u32, &[&str])] = &[
         ("a", Admin::FORCED_MAINT, 0, &["a is going DOWN for maintenance", "t is going DOWN for maintenance via be/a"]),

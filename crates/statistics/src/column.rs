@@ -1,4 +1,4 @@
-//! The columns of the statistics in the order of the management manual's 9.1, and a row of values. `stat` fills the values in;
+//! The columns of the statistics in the order of the management manual's 9.1, and a row of values. `stat` fills in the values;
 //! every output reads them.
 
 use state::Proxy;
@@ -174,7 +174,7 @@ columns! {
     h1_spliced_bytes_out "MCPV" "Total number of bytes sent using kernel splicing"
 }
 
-/// The kind of object in a row; the number is column `type`.
+/// The kind of object in a row. The number is the value of the column `type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ObjectKind {
     Frontend = 0,
@@ -184,7 +184,7 @@ pub(crate) enum ObjectKind {
 }
 
 impl ObjectKind {
-    /// The column's description for rows of this kind: the nature of some columns depends on the object.
+    /// The description of the column for rows of this kind: the nature of some columns depends on the object.
     pub(crate) fn describe(self, position: usize, column: &StatColumn) -> StatColumn {
         const ACT: usize = C::act as usize;
         const BCK: usize = C::bck as usize;
@@ -228,7 +228,7 @@ impl ObjectRow {
         row.put(C::sid, id);
         row.put(C::type_, kind as u32);
         row.put(C::mode, proxy.mode.name());
-        // Nothing uses TLS here.
+        // Nothing uses TLS in these objects.
         for column in [
             C::ssl_sess,
             C::ssl_reused_sess,

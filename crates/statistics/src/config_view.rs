@@ -74,7 +74,7 @@ pub struct ConfigView {
     pub description: Option<String>,
     /// All proxies that are not `disabled`, in the order of the configuration.
     pub proxies: Vec<ProxyView>,
-    /// The names of `disabled` backends; commands report that they are disabled.
+    /// The names of `disabled` backends. Commands that name one report that it is disabled.
     pub disabled_backends: Vec<String>,
     /// Runtime sockets.
     pub sockets: Vec<SocketView>,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// A metric of Weir's own: object, name without `weir_` and the object, type, description, labels.
+/// A metric that HAProxy does not have: object, name without `weir_` and the object, type, description, labels.
 pub(crate) type DescribedMetric = (&'static str, String, &'static str, &'static str, &'static [&'static str]);
 
 /// A value of a statistic.
@@ -96,7 +96,7 @@ impl StatValue {
         }
     }
 
-    /// Appends the value for JSON. Numbers beyond 2^53 are exact here; readers may round them.
+    /// Appends the value for JSON. Numbers beyond 2^53 are written exactly; readers may round them.
     pub(crate) fn write_json(&self, out: &mut String) {
         match self {
             Self::Str(text) => write_json_string(text, out),
@@ -146,7 +146,7 @@ impl StatColumn {
         if tags[0] == b'M' && matches!(tags[1], b'C' | b'R') { 'P' } else { 'V' }
     }
 
-    /// Appends `tags:type:value` and, if asked, the description: the end of a typed line.
+    /// Appends `tags:type:value` and the description if requested: the end of a typed line.
     pub(crate) fn write_typed(&self, value: &StatValue, describe: bool, out: &mut String) {
         let _ = write!(out, ":{}{}:{}:", &self.tags[..3], self.persistence(), value.kind());
         value.write(out);

@@ -14,7 +14,7 @@ const fn row(name: &'static str, tags: &'static str, text: &'static str) -> Stat
     StatColumn { name, tags, text }
 }
 
-/// Positions are part of the interface: an unavailable field is left out, but keeps its number.
+/// Positions are part of the interface: an unavailable field is left out, but its number stays reserved.
 #[rustfmt::skip]
 pub(crate) const FIELDS: &[StatColumn] = &[
     row("Name",                        "POS", "Product name"),
@@ -101,7 +101,7 @@ pub(crate) const FIELDS: &[StatColumn] = &[
     row("NbThreadGroups",              "CGS", "Number of started thread groups (global.thread-groups)"),
 ];
 
-/// The values, by name; for features that do not exist here they are zero, as in a process that never used them. With `precise`,
+/// The values, by name. Values of features that Weir does not have are zero, as in a process that never used them. With `precise`,
 /// times have fractions (`float`).
 pub(crate) fn values(statistics: &Statistics, precise: bool) -> Vec<(usize, StatValue)> {
     let view = statistics.view();
@@ -224,13 +224,13 @@ pub(crate) fn values(statistics: &Statistics, precise: bool) -> Vec<(usize, Stat
     FIELDS.iter().map(|field| value(field.name)).enumerate().filter(|(_, v)| *v != StatValue::Empty).collect()
 }
 
-/// The percentage of `connections` without one of the `keys` new keys.
+/// The percentage of `connections` that did not need one of the `keys` new keys.
 fn reused(connections: u32, keys: u32) -> u32 {
     let share = (u64::from(keys) * 100 + u64::from(connections) / 2).checked_div(connections.into());
     share.map_or(0, |share| 100 - share.min(100) as u32)
 }
 
-/// A 32-bit value, as long as it fits.
+/// The number as a 32-bit value if it fits, otherwise as a larger one.
 fn narrow(number: u64) -> StatValue {
     u32::try_from(number).map_or(StatValue::U64(number), StatValue::U32)
 }
@@ -261,7 +261,7 @@ fn cpu_ms() -> u64 {
     ticks * 10
 }
 
-/// The share of the workers' time since the last call that was not spent on a CPU.
+/// The share of time since the last call in which the workers used no CPU.
 fn idle_percent(statistics: &Statistics, now: u64) -> u32 {
     let cpu = cpu_ms();
     let mut seen = statistics.cpu_seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

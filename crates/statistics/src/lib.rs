@@ -1,11 +1,10 @@
 //! The statistics of the process and of its proxies, servers and listeners, in every format.
 //!
-//! Holds the columns of `show stat` and the fields of `show info` with their CSV, typed and JSON
-//! formats (management manual, 9.1 and 9.2), the statistics page, the Prometheus exporter, and the
-//! counters that outlive a process or are shared between processes. Reads `state`, changes only
-//! counters (when they are restored or shared), and never calls the data path. The configuration
-//! is a [`ConfigView`], replaced at each reload. Called by `control` (commands) and by the
-//! binary, which hands the page and the exporter to `proxy` as functions.
+//! Contains the columns of `show stat` and the fields of `show info` with their CSV, typed and JSON formats (management manual, 9.1
+//! and 9.2), the statistics page, the Prometheus exporter, and the counters that outlive a process or are shared between processes.
+//! Reads `state`, changes only counters (when they are restored or shared), and never calls the data path. The configuration is a
+//! [`ConfigView`], replaced at each reload. Called by `control` (commands) and by the binary, which passes the page and the
+//! exporter to `proxy` as functions.
 
 #![forbid(unsafe_code)]
 

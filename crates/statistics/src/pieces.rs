@@ -92,7 +92,7 @@ impl Iterator for StatPieces {
     }
 }
 
-/// The number of columns before the `-` that ends those present in every version; protocol columns follow it.
+/// The number of columns before the `-` that ends those present in every version; the columns of protocols follow it.
 pub(crate) const COMMON_COLUMNS: usize = C::cache_hint_hits as usize + 1;
 
 /// The title line of CSV.

@@ -1,4 +1,4 @@
-//! The process described by the statistics: its counters, the current configuration, and facts known only to the binary.
+//! The process that the statistics describe: its counters, the current configuration, and facts known only to the binary.
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -33,11 +33,11 @@ pub struct Statistics {
     pub started_ms: u64,
     /// Current connections to the runtime socket. Written by the runtime socket.
     pub commanders: AtomicU32,
-    /// Patterns in list versions that are prepared but not committed yet. Written by the runtime socket.
+    /// Patterns in list versions that are prepared but not committed yet. Updated by the runtime socket.
     pub waiting_patterns: AtomicU64,
     /// CPU time and instant of the last `show info`, for `Idle_pct`.
     pub(crate) cpu_seen: Mutex<(u64, u64)>,
-    /// Counters shared with other processes (`shm-stats-file`); set once.
+    /// Counters shared with other processes (`shm-stats-file`). Set once.
     sharing: OnceLock<Arc<SharedCounters>>,
     view: ArcSwap<ConfigView>,
 }
@@ -87,7 +87,7 @@ impl Statistics {
 
     /// Replaces the view after a reload.
     pub fn replace(&self, view: ConfigView) {
-        // Removed objects count until now.
+        // The counts of removed objects up to this moment are included.
         self.refresh_counters();
         self.view.store(Arc::new(view));
     }

@@ -1,5 +1,5 @@
-//! The Prometheus exporter (`http-request use-service prometheus-exporter`): the statistics as metrics, with the names used by
-//! dashboards for HAProxy. A pure function, like the statistics page.
+//! The Prometheus exporter (`http-request use-service prometheus-exporter`): the statistics as metrics, with the names that
+//! dashboards for HAProxy use. A pure function, like the statistics page.
 
 mod listing;
 mod query;
@@ -69,7 +69,7 @@ const SCOPES: &[(&str, ObjectKind)] = &[
     ("server", ObjectKind::Server),
 ];
 
-/// Responds to a scrape with GET or HEAD. The parameters are those of HAProxy's exporter: `scope=global|frontend|listener|
+/// Answers a scrape with GET or HEAD. The parameters are those of HAProxy's exporter: `scope=global|frontend|listener|
 /// backend|server|resolver`, `metrics=`, `no-maint`, `desc-labels`, `extra-counters`. Pieces of the body may be empty.
 pub fn respond(statistics: &Arc<Statistics>, request: &PageRequest<'_>) -> PageResponse {
     let headers =
@@ -213,7 +213,7 @@ fn write_help(out: &mut String, object: &str, name: &str, text: &str, kind: &str
 struct MetricRow {
     kind: ObjectKind,
     labels: String,
-    /// `None` if an object of this kind never has the value; empty if it only has none at present.
+    /// The values: `None` if an object of this kind never has the value, empty if it only has none at present.
     values: Box<[Option<StatValue>]>,
     /// For a backend with servers.
     servers: Tally,
@@ -230,9 +230,9 @@ struct Exporter {
     servers: Tally,
     /// The descriptions of proxies, if requested.
     descriptions: HashMap<Box<str>, Box<str>>,
-    /// The kind, metric and row at which to continue.
+    /// The kind, the metric and the row at which to continue.
     at: (usize, usize, usize),
-    /// Whether the current metric is written: it is requested, and an object of the kind has it.
+    /// Whether the current metric is written: it is requested, and an object of this kind has it.
     shown: bool,
 }
 
@@ -249,7 +249,7 @@ impl Iterator for Exporter {
                     self.rows = None;
                     break;
                 };
-                // A backend's row follows those of its servers.
+                // A backend's row follows the rows of its servers.
                 let servers = match row.kind {
                     ObjectKind::Backend => std::mem::take(&mut self.servers),
                     _ => Tally::default(),
@@ -276,7 +276,7 @@ impl Iterator for Exporter {
                 }
             };
             self.shown = self.wanted.metric(object(kind), metric.name) && self.found.iter().any(has);
-            // Several metrics may share a name and differ in a label: their help is written once.
+            // Several metrics may share a name and differ in a label. Their help text is written once.
             let first = index == 0 || self.metrics[index - 1].name != metric.name;
             if self.shown && first {
                 let text = COLUMNS[metric.column].text;
@@ -329,7 +329,7 @@ fn keep(
 /// The value of a metric for an object.
 fn value(row: &ObjectRow, metric: &Metric, is_http: bool) -> Option<StatValue> {
     let own = || row.values[metric.column].clone();
-    // Without checks nothing is known; before a result, the value is 0.
+    // Without checks nothing is known. Before the first result, the value is 0.
     let of = |result: C| match (row.get(result), own()) {
         (StatValue::Empty, _) => None,
         (_, StatValue::Empty) => Some(StatValue::U32(0)),
@@ -350,7 +350,7 @@ fn write_sample(out: &mut String, metric: &Metric, found: &MetricRow, value: &St
     let mut text = String::new();
     value.write(&mut text);
     if *value == StatValue::Empty && !matches!(metric.form, As::Status | As::Check) {
-        // Other objects of the same kind have this value, but not this one.
+        // Other objects of the same kind have this value, but this one does not.
         text.push_str("NaN");
     }
     // Writing into a String cannot fail.
@@ -395,7 +395,7 @@ fn write_states(out: &mut String, name: &str, labels: &str, states: &[&str], pre
     }
 }
 
-/// The possible states of an object kind, and the one that matches a status.
+/// The possible states of an object of this kind, and the state that matches a status.
 fn states(kind: ObjectKind, status: &str) -> (&'static [&'static str], &'static str) {
     match kind {
         ObjectKind::Frontend => (&["DOWN", "UP"], if status == "STOP" { "DOWN" } else { "UP" }),

@@ -23,12 +23,12 @@ pub struct Show {
     pub legends: bool,
     /// The current time in ms of the monotonic clock.
     pub(crate) now: u64,
-    /// The process's connection limit, shown for proxies without one.
+    /// The connection limit of the process, shown for proxies that have none.
     pub(crate) maxconn: u32,
 }
 
 impl Show {
-    /// Settings for rows read now. Refreshes counters shared by other processes.
+    /// The settings for rows that are read now. Refreshes counters shared by other processes.
     pub fn now(statistics: &Statistics, legends: bool) -> Self {
         statistics.refresh_counters();
         Self { legends, now: now_ms(), maxconn: statistics.process.maxconn.load(Relaxed) }
@@ -199,7 +199,7 @@ fn rates<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffi
     row.put(C::rate_max, max.max(rate));
 }
 
-/// The status of a frontend; whether it is full is shown by its listeners.
+/// The status of a frontend. Whether it is full is shown by its listeners.
 pub(crate) fn frontend_status(proxy: &Proxy) -> &'static str {
     match proxy.admission() {
         Admission::Open => "OPEN",
@@ -208,12 +208,12 @@ pub(crate) fn frontend_status(proxy: &Proxy) -> &'static str {
     }
 }
 
-/// The status of a listener; it is also full if its frontend is.
+/// The status of a listener. It is also full if its frontend is full.
 fn listener_status(proxy: &Proxy, listener: &Listener) -> &'static str {
     let reached = |limit: u32, count: u32| limit > 0 && count >= limit;
     let full = reached(proxy.maxconn.load(Relaxed), proxy.connections.load(Relaxed))
         || reached(listener.maxconn, listener.connections.load(Relaxed));
-    // A paused frontend shows that in its own status.
+    // A paused frontend shows this in its own status.
     if full && proxy.admission() == Admission::Open { "FULL" } else { "OPEN" }
 }
 
@@ -334,7 +334,7 @@ fn backend_side(row: &mut ObjectRow, shards: &Sharded<BackendCounters>, http: bo
         responses(row, shards, |b| &b.traffic);
         row.put(C::req_tot, sum(shards, |b| b.requests_total.get()));
     }
-    // Unweighted averages of the workers that saw requests; maxima are the highest.
+    // Unweighted averages of the workers that saw requests; of the maxima, the highest.
     let busy: Vec<[u64; 4]> =
         shards.all().map(|b| b.times.averages()).filter(|times| times.iter().any(|&t| t > 0)).collect();
     for (i, column) in [C::qtime, C::ctime, C::rtime, C::ttime].into_iter().enumerate() {
@@ -346,18 +346,18 @@ fn backend_side(row: &mut ObjectRow, shards: &Sharded<BackendCounters>, http: bo
     }
 }
 
-/// Seconds since `at`, -1 for never.
+/// The seconds since `at`; -1 if it never happened.
 fn age(at: u64, now: u64) -> i32 {
     if at == 0 { -1 } else { (now.saturating_sub(at) / 1000) as i32 }
 }
 
-/// Whether a backend can serve: it has weight, or no servers at all.
+/// Whether a backend can serve: its servers have weight, or it has no servers at all.
 pub(crate) fn backend_is_up(proxy: &Proxy) -> bool {
     proxy.total_weight() > 0 || proxy.servers.load().is_empty()
 }
 
-/// The maximum of concurrent sessions. Each worker has its own peak at its own time: their sum is an upper bound of the true peak,
-/// which does not exceed the connection `limits`, of which 0 means none.
+/// The maximum of concurrent sessions. Each worker has its own peak at a different time, so their sum is an upper bound of the true
+/// peak. The true peak does not exceed the connection `limits` either, of which 0 means none.
 fn peak<T>(shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic, current: u32, limits: [u32; 2]) -> u32 {
     let sum: i64 = shards.all().map(|shard| of(shard).sessions.max()).sum();
     let limit = limits.into_iter().filter(|limit| *limit > 0).min().unwrap_or(u32::MAX);
@@ -391,7 +391,7 @@ fn backend_row(view: &ProxyView, show: Show) -> ObjectRow {
         },
     );
     row.put(C::weight, proxy.total_weight());
-    // The servers in use: backups count if no active one is left.
+    // The servers in use: backups count if no active server is left.
     let (active, spare) = (usable(false) as u32, usable(true) as u32);
     let used = servers.iter().filter(|s| s.backup == (active == 0) && s.effective_weight() > 0);
     row.put(C::uweight, used.map(|s| s.user_weight()).sum::<u32>());
@@ -420,7 +420,7 @@ fn backend_row(view: &ProxyView, show: Show) -> ObjectRow {
     row
 }
 
-/// The part of a backend's bytes, connections and streams that its servers have; the rest was answered by the backend itself.
+/// The part of a backend's bytes, connections and streams that its servers have. The backend itself answered the rest.
 fn of_servers(row: &mut ObjectRow, servers: &[Arc<Server>], backend: &Sharded<BackendCounters>, http: bool) {
     let total = |of: fn(&BackendCounters) -> u64| servers.iter().map(|s| sum(&s.counters, of)).sum::<u64>();
     let (sent, received) = (total(|s| s.traffic.bytes_in.get()), total(|s| s.traffic.bytes_out.get()));
@@ -514,7 +514,7 @@ fn server_row(proxy: &ProxyView, server: &Server, show: Show) -> ObjectRow {
     row.put(C::need_conn_est, server.counters.all().map(|s| s.needed.get()).max().unwrap_or_default());
     row.put(C::priv_idle_cur, 0u32);
     row.put(C::srid, 0u32);
-    // Checks have no result in maintenance; agents continue to be queried.
+    // Checks have no result in maintenance; agents are still queried.
     let rests = server.admin().in_maintenance();
     if server.checked.load(Relaxed) {
         let down = server.down_ms.load(Relaxed) + if server.is_up() { 0 } else { since };

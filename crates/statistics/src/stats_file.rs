@@ -11,7 +11,7 @@ use state::counters::{BackendCounters, FrontendCounters, ListenerCounters, Traff
 use crate::config_view::ConfigView;
 use crate::identified::{self, CountedObject, ProxySide};
 
-/// The columns of frontends and their listeners. Columns without a counter here are 0.
+/// The columns of frontends and their listeners. Columns for which Weir has no counter are 0.
 const FRONTEND: &[&str] = &[
     "stot",
     "bin",
@@ -99,7 +99,7 @@ const BACKEND: &[&str] = &[
     "cache_hint_hits",
 ];
 
-/// The counter of a column common to all objects. The request and response bytes on either side are `bin` and `bout`.
+/// The counter of a column that all objects have. The request and response bytes on either side are `bin` and `bout`.
 fn of_traffic<'c>(traffic: &'c Traffic, column: &str) -> Option<&'c Count> {
     let class = ["hrsp_1xx", "hrsp_2xx", "hrsp_3xx", "hrsp_4xx", "hrsp_5xx", "hrsp_other"];
     if let Some(class) = class.iter().position(|name| *name == column) {
@@ -200,9 +200,9 @@ impl CountedObject {
         }
     }
 
-    /// Adds the values of an earlier process. Before the workers start, so that there is no other writer.
+    /// Adds the values of an earlier process. Called before the workers start, so there is no other writer.
     fn preload(&self, column: &str, value: u64) {
-        // A counter with several columns is restored from the one with its own name.
+        // A counter with several columns is restored from the column that has its name.
         if counter_name(column) != column {
             return;
         }
@@ -275,7 +275,8 @@ pub fn load(text: &str, view: &ConfigView) -> Result<(), Vec<usize>> {
 /// A section of the file with its columns.
 type StatsPart<'t> = (ProxySide, Vec<&'t str>);
 
-/// Parses `fe guid,…,`: the following section, `Some(None)` if it is unknown and skipped; `None` if it is not a header.
+/// Parses a header like `fe guid,…,`. Returns the section that follows, `Some(None)` if it is unknown and skipped, or `None` if the
+/// line is not a header.
 fn parse_header(header: &str) -> Option<Option<StatsPart<'_>>> {
     let (title, columns) = header.split_once(' ')?;
     let columns = columns.strip_suffix(',').filter(|_| !title.is_empty())?;

@@ -87,7 +87,7 @@ impl Process {
 }
 
 fn exchange_all(processes: &[Process]) {
-    // Twice, so that the first one reads the last one's values.
+    // Done twice, so that the first process reads the values of the last one.
     processes.iter().chain(processes).for_each(Process::exchange);
 }
 

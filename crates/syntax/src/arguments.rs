@@ -1,8 +1,7 @@
-//! The arguments between the parentheses of a predicate (manual, section 2.2: the second level of
-//! quoting).
+//! The arguments between the parentheses of a predicate (manual, section 2.2: the second level of quoting).
 //!
-//! The same rules as for words, but `\#`, `\$` and `\xNN` are not special, and a comma or the
-//! closing parenthesis delimits.
+//! The rules are the same as for words, except that `\#`, `\$` and `\xNN` are not special, and that a comma or the closing
+//! parenthesis ends an argument.
 
 /// The arguments, and the offset of the byte after them: `)`, or the end of the text.
 pub(crate) struct Arguments {
@@ -16,7 +15,8 @@ pub(crate) struct Argument {
     pub(crate) start: usize,
 }
 
-/// Parses the arguments from byte `start`, which follows the opening parenthesis. `Err` has the offset of an unterminated quote.
+/// Parses the arguments from byte `start`, which follows the opening parenthesis. `Err` contains the offset of an unterminated
+/// quote.
 pub(crate) fn parse_arguments(text: &str, start: usize) -> Result<Arguments, usize> {
     let bytes = text.as_bytes();
     let mut values = Vec::new();
@@ -54,7 +54,7 @@ pub(crate) fn parse_arguments(text: &str, start: usize) -> Result<Arguments, usi
         }
         at += 1;
     }
-    // `()` has no argument, `(,)` two empty ones.
+    // `()` has no argument, `(,)` has two empty ones.
     if !values.is_empty() || at > start {
         values.push(Argument { text: text_of(&mut value), start: value_start });
     }

@@ -1,7 +1,7 @@
 //! The environment that configurations read and, through `setenv` and similar keywords, change (manual, section 2.3).
 //!
-//! A value rather than the process's own environment, so that a configuration can be checked without side effects, and two can be
-//! read at once. The program applies the result to the processes it starts.
+//! This is a value rather than the process's own environment, so that a configuration can be checked without side effects, and two
+//! can be read at once. The program applies the result to the processes that it starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +35,7 @@ impl Environment {
         self.variables.insert(name.into(), value.into());
     }
 
-    /// Sets a variable from the command line. This takes precedence over keywords that set the variable as a side effect.
+    /// Sets a variable from the command line. This value takes precedence over keywords that set the variable as a side effect.
     pub fn give(&mut self, name: &'static str, value: &str) {
         self.set(name, value);
         self.given.insert(name);
@@ -67,7 +67,7 @@ impl Environment {
     }
 
     /// Expands `$NAME` and `${NAME}` anywhere in `text`. Addresses and file names get this expansion in addition to that of quoted
-    /// words, for compatibility with old configurations. Unknown variables expand to nothing.
+    /// words, for compatibility with old configurations. An unknown variable expands to nothing.
     pub fn expand(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;

@@ -1,4 +1,4 @@
-//! Splits configuration text into lines and words: quoting, environment, conditions. Knows no keywords.
+//! Splits configuration text into lines and words: quoting, environment, conditions. This crate knows no keywords.
 //!
 //! Follows sections 2.1 to 2.4 of the manual. [`load`] reads files and directories into a [`diag::SourceMap`]; [`Reader`] returns
 //! their lines one after the other, split into words, with conditional blocks resolved and the directives `.notice`, `.warning`,

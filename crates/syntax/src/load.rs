@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Reads all paths in order. From a directory, regular files that end in `.cfg` and are not hidden are read, by name in byte order.
-/// Messages show the paths as given. Every unreadable path is reported.
+/// Messages show the paths as given. Every path that cannot be read is reported.
 pub fn load(sources: &mut SourceMap, paths: &[PathBuf]) -> Result<Vec<FileId>, Vec<Diagnostic>> {
     let mut ids = Vec::new();
     let mut errors = Vec::new();
@@ -35,10 +35,10 @@ pub fn load(sources: &mut SourceMap, paths: &[PathBuf]) -> Result<Vec<FileId>, V
     if errors.is_empty() { Ok(ids) } else { Err(errors) }
 }
 
-/// Maximum size of a configuration file; anything longer is taken for an endless device.
+/// The maximum size of a configuration file. Anything longer is assumed to be an endless device.
 const MOST: u64 = 512 << 20;
 
-/// Reads any file that has an end; it may be a pipe, such as a shell makes for `<(...)`.
+/// Reads any file that has an end. It may be a pipe, such as a shell creates for `<(...)`.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     fs::File::open(path)?.take(MOST + 1).read_to_end(&mut text)?;

@@ -9,7 +9,7 @@ pub(crate) struct Predicate {
     pub(crate) name: &'static str,
     /// The type of each argument, as HAProxy names it.
     pub(crate) arguments: &'static [&'static str],
-    /// Evaluates the predicate; an error has the index of the wrong argument and a description.
+    /// Evaluates the predicate; an error contains the index of the wrong argument and a description.
     pub(crate) evaluate: Evaluate,
 }
 

@@ -27,7 +27,7 @@ enum ReaderState {
     Taken,
     /// No branch has been true so far.
     Waiting,
-    /// A branch was taken, or the block is inside inactive lines: no further line is active.
+    /// A branch was taken, or the block is inside inactive lines. In both cases no further line is active.
     Over,
 }
 
@@ -136,7 +136,7 @@ impl<'a> Reader<'a> {
             self.run_directive(counts, line, split, diagnostics);
             return false;
         }
-        // Inactive lines are split too: where they end depends on their quotes.
+        // Inactive lines are split too, because their end depends on their quotes.
         let error = split.err().or_else(|| too_many_words(line));
         if let Some(error) = error.or_else(|| counts.then(|| empty_argument(line)).flatten()) {
             diagnostics.push(error);
@@ -156,7 +156,7 @@ impl<'a> Reader<'a> {
         diagnostics.push(message);
     }
 
-    /// Handles a line whose first byte is a dot. The caller sees nothing of it.
+    /// Handles a line whose first byte is a dot. The caller does not see it.
     fn run_directive(
         &mut self,
         counts: bool,
@@ -192,7 +192,7 @@ impl<'a> Reader<'a> {
         split: Result<(), Diagnostic>,
         arguments: &[Word],
     ) -> Result<(), Diagnostic> {
-        // The block is pushed first: an invalid condition must not make the matching `.endif` look wrong too.
+        // The block is pushed first. Otherwise, an invalid condition would also make the matching `.endif` look wrong.
         self.blocks.push(ConditionBlock {
             opened: directive.span(),
             state: ReaderState::Over,
@@ -281,7 +281,7 @@ fn too_many_words(line: &Line) -> Option<Diagnostic> {
     )
 }
 
-/// Returns whether the first word is empty, for example because of an unset variable. Such a line is ignored.
+/// Returns whether the first word is empty, for example because a variable is not set. Such a line is ignored.
 fn begins_empty(line: &Line, diagnostics: &mut Diagnostics) -> bool {
     let Some((first, rest)) = line.words.split_first().filter(|(first, _)| first.is_empty()) else {
         return false;
@@ -297,7 +297,8 @@ fn begins_empty(line: &Line, diagnostics: &mut Diagnostics) -> bool {
 }
 
 /// Returns the error for an empty argument. It would end the line, so that the words after it would be lost silently; an empty last
-/// word usually comes from an unset variable. Environment variables may be set to nothing; their keywords check that themselves.
+/// word usually comes from a variable that is not set. Environment variables may be set to nothing; their keywords check that
+/// themselves.
 fn empty_argument(line: &Line) -> Option<Diagnostic> {
     let (last, earlier) = line.words.split_last()?;
     let empty = line.words.iter().position(|word| word.is_empty()).filter(|empty| *empty > 0)?;

@@ -1,7 +1,7 @@
 //! Splits one line of text into words (manual, sections 2.2 and 2.3).
 //!
-//! Words without quotes, escapes and variables, which is nearly all of them, are taken from the text unchanged; the others go
-//! through a buffer. Never fails on non-ASCII bytes: they are part of words.
+//! Words without quotes, escapes and variables, which is nearly all of them, are taken from the text unchanged; the others are
+//! built in a buffer. Non-ASCII bytes never cause an error: they are part of words.
 
 use crate::environment::Environment;
 use crate::word::{Word, WordForm};
@@ -135,8 +135,8 @@ impl Splitter<'_> {
         self.word.clear();
     }
 
-    /// Handles a backslash outside single quotes. Before any character not listed here the backslash is kept; also before a dollar
-    /// sign outside double quotes, as in HAProxy (and unlike the table of section 2.2).
+    /// Handles a backslash outside single quotes. The backslash is kept before any character that is not listed in this function,
+    /// and also before a dollar sign outside double quotes, as in HAProxy (which differs from the table of section 2.2).
     fn escape(&mut self, quoted: bool) -> Result<(), Diagnostic> {
         let escaped = match self.text.get(self.at + 1) {
             Some(b'n') => b'\n',
@@ -181,7 +181,7 @@ impl Splitter<'_> {
         let length =
             name_bytes.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
         let is_name = name_bytes.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_');
-        // Only pseudo-variables begin with a dot; a JSON path is not one.
+        // Only pseudo-variables begin with a dot; a JSON path is not a variable.
         let is_own = matches!(&name_bytes[..length], b"FILE" | b"LINE" | b"SECTION");
         if !is_name || dot > 0 && !is_own {
             let text = "forbidden first char in environment variable name";
@@ -318,7 +318,7 @@ mod tests {
             (b"log-format \"%{+Q}o %t\"' %s %{-Q}r'", &[b"log-format", b"%{+Q}o %t %s %{-Q}r"]),
             (b"log-format \"%{+Q}o %t\"' %s'\\ %{-Q}r", &[b"log-format", b"%{+Q}o %t %s %{-Q}r"]),
             (b"caf\xe9 \xc3\xa9", &[b"caf\xe9", b"\xc3\xa9"]),
-            // A private-use character that encodes a raw byte elsewhere.
+            // A private-use character that represents a raw byte in other places.
             (b"'\xf4\x8f\xbc\x80'", &[b"\xf4\x8f\xbc\x80"]),
         ];
         for (text, expected) in cases {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 /// A version such as `3.5-dev5`, `2.4.17`, `2.9-dev3-12` or `1.1.1k`.
 ///
-/// Ordered by release: `3.5-dev5` before `3.5-dev6` before `3.5-rc1` before `3.5` before `3.5.1`.
+/// Versions are ordered by release: `3.5-dev5` before `3.5-dev6` before `3.5-rc1` before `3.5` before `3.5.1`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
     numbers: [u32; 4],

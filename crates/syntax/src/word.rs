@@ -1,4 +1,4 @@
-//! Words and lines as the keyword tables see them: with quotes and escapes resolved and the position in the file kept.
+//! Words and lines as the keyword tables see them: quotes and escapes are resolved, and the position in the file is kept.
 
 use compact_str::CompactString;
 use diag::{FileId, Span};
@@ -21,14 +21,14 @@ pub(crate) enum WordForm {
     /// Byte for byte.
     #[default]
     Plain,
-    /// One pair of quotes around text that is otherwise byte for byte.
+    /// One pair of quotes around text that is otherwise byte for byte the same.
     Quoted,
-    /// Escapes, inner quotes or variables: only the whole can be underlined.
+    /// The text contains escapes, inner quotes or variables, so only the whole word can be underlined.
     Altered,
 }
 
 impl Word {
-    /// Returns a word that is not in the file literally; the program generates it at `span`.
+    /// Returns a word that is not literally in the file, because the program generates it at `span`.
     pub fn new(text: &str, span: Span) -> Self {
         let form = if text.len() == span.len() { WordForm::Plain } else { WordForm::Altered };
         Self { text: CompactString::new(text), span, form }

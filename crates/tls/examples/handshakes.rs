@@ -1,4 +1,4 @@
-//! Measures the listener's side of a handshake: full with both kinds of keys, and resumed. `cargo run --release --example
+//! Measures the server side of a handshake: full handshakes with both kinds of keys, and resumption. `cargo run --release --example
 //! handshakes`.
 
 #![allow(clippy::unwrap_used, reason = "a measurement that cannot go on stops")]
@@ -12,7 +12,7 @@ use tls::{
     Resumption, Session, SessionCache, TLS12, TLS13, TicketKeys,
 };
 
-/// Performs one handshake; returns the time spent on the server's side and whether it was resumed.
+/// Performs one handshake; returns the time spent on the server side and whether the session was resumed.
 fn shake(acceptor: &Arc<Acceptor>, connector: &Connector) -> (Duration, bool) {
     let mut client = Session::connect(connector, Some("a.test")).unwrap();
     let mut server = Session::accept(acceptor);

@@ -1,4 +1,4 @@
-//! The TLS settings of a `bind` line, and the choice of a certificate for each ClientHello.
+//! The TLS settings of a `bind` line, and the selection of a certificate for each ClientHello.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
@@ -34,23 +34,23 @@ fn without_roots(chain: &[Arc<[u8]>]) -> Vec<Arc<[u8]>> {
 /// The TLS settings of a `bind` line.
 #[derive(Clone, Debug, Default)]
 pub struct Listening {
-    /// Its certificates, in order. The first is the default, unless others are marked as default.
+    /// The certificates of the line, in order. The first is the default, unless others are marked as default.
     pub entries: Vec<CertificateEntry>,
     /// Whether there is no default certificate (`strict-sni`).
     pub strict_sni: bool,
     /// Sessions and tickets.
     pub resumption: Resumption,
-    /// The limits of its connections.
+    /// The limits for each connection.
     pub limits: Limits,
     /// The handshake data to keep for fetches.
     pub keep: Keep,
-    /// ACME challenges over TLS; `None` if there can be none.
+    /// ACME challenges over TLS; `None` if no challenges are possible.
     pub challenges: Option<Arc<Challenges>>,
-    /// Generates certificates for names that no configured one matches (`generate-certificates`).
+    /// Generates certificates for names that match no configured certificate (`generate-certificates`).
     pub generating: Option<Generating>,
 }
 
-/// A `bind` line with TLS. Its certificates may change while it serves.
+/// A `bind` line with TLS. Its certificates may change while it serves connections.
 #[derive(Debug)]
 pub struct Acceptor {
     current: RwLock<AcceptorState>,
@@ -71,22 +71,22 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 /// The certificates of a listener. Written when a certificate is changed at run time, read once per handshake.
 #[derive(Debug, Default)]
 struct AcceptorState {
-    /// By index; `None` for a removed one.
+    /// The certificates by index; `None` for a removed one.
     entries: Vec<Option<Arc<PreparedEntry>>>,
     index: NameIndex,
 }
 
-/// The answer to a ClientHello, made by [`Acceptor::choose`].
+/// The answer to a ClientHello, created by [`Acceptor::choose`].
 #[derive(Debug)]
 pub struct Chosen {
     /// The configuration for the handshake, or the reason to refuse the client.
     pub config: Result<ServerConfig, Error>,
-    /// The server name, the version and the certificate. They are also set for refused clients. The results of a handshake are
+    /// The server name, the version and the certificate, which are also set for refused clients. The results of the handshake are
     /// empty.
     pub details: Details,
 }
 
-/// A certificate with the settings of its line, ready for handshakes. Cloning is cheap.
+/// A certificate with the settings of its line, ready for handshakes. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ServerConfig(pub(crate) Engine);
 
@@ -98,7 +98,7 @@ pub(crate) enum Engine {
 }
 
 impl Acceptor {
-    /// Creates a listener's side.
+    /// Creates the settings of a listener.
     ///
     /// # Errors
     /// The engine's reason for rejecting the line's options.
@@ -131,7 +131,7 @@ impl Acceptor {
     /// Adds a certificate after the others (`add ssl crt-list`); returns its index.
     ///
     /// # Errors
-    /// The engine's reason for rejecting its options.
+    /// The engine's reason for rejecting the options.
     pub fn add(&self, entry: CertificateEntry) -> Result<u32, String> {
         Ok(self.put_one(self.prepare_one(entry)?))
     }
@@ -153,17 +153,17 @@ impl Acceptor {
         self.write().remove(place);
     }
 
-    /// Whether the certificate at that index is used for clients without a matching name: the first one is, unless such clients are
+    /// Whether the certificate at that index is used for clients without a matching name. The first one is, unless such clients are
     /// refused.
     pub(crate) fn falls_back_on(&self, place: u32) -> bool {
         place == 0 && !self.strict_sni
     }
 
     /// Replaces the certificate called `name` with `new` (`commit ssl cert`); returns the number of entries that changed. Open
-    /// connections keep the old one.
+    /// connections keep the old certificate.
     ///
     /// # Errors
-    /// The engine's reason for rejecting it; nothing has changed then.
+    /// The engine's reason for rejecting the certificate. In this case nothing has changed.
     pub fn replace(&self, name: &str, new: &Arc<Certificate>) -> Result<usize, String> {
         let changed = self.prepare(&|entry| {
             let is_it = *entry.certificate.name == *name;
@@ -205,7 +205,7 @@ impl Acceptor {
         all.filter_map(|(place, one)| Some((place, one.as_ref()?.entry.clone()))).collect()
     }
 
-    /// Checks that the engines can serve it.
+    /// Checks that the engines can use the certificate.
     fn try_out(&self, prepared: &PreparedEntry) -> Result<(), String> {
         if prepared.needs_openssl() {
             let side = self.make_legacy(prepared)?;
@@ -220,7 +220,7 @@ impl Acceptor {
         let served = self.served(prepared, true, false);
         let mut resumption = self.resumption.clone();
         if !prepared.needs_openssl() {
-            // OpenSSL serves few clients, and its cache would be one more for each certificate.
+            // OpenSSL serves few clients, and its cache would exist once more for each certificate.
             resumption.sessions = None;
         }
         legacy::ServerSide::new(&options.parameters, &served, certificate.ocsp.as_ref(), &resumption)
@@ -259,7 +259,7 @@ impl Acceptor {
             },
             key: &certificate.key,
             ocsp: certificate.ocsp.as_ref().filter(|_| staples).map(|ocsp| &*ocsp.der),
-            // As in HAProxy, having no protocol in common is not an error: none is negotiated.
+            // As in HAProxy, it is not an error to have no protocol in common; no protocol is negotiated then.
             alpn: if agrees { &options.alpn } else { &[] },
             verify: &options.verify,
             early_data: options.early_data,
@@ -316,7 +316,7 @@ impl Acceptor {
             return side.clone().map(Engine::OpenSsl).ok_or(failed);
         }
         if details.version < options.parameters.min {
-            // As in OpenSSL: SSL 3.0 has no alert for versions.
+            // As in OpenSSL, because SSL 3.0 has no alert for versions.
             let is_ssl3 = hello.version_up_to(TLS13) <= SSL3;
             return Err(Error::handshake(if is_ssl3 {
                 Reason::VersionTooLow
@@ -336,8 +336,8 @@ impl Acceptor {
         side.clone().map(Engine::Rustls).ok_or(failed)
     }
 
-    /// Returns the certificate for a name, for clients with `max` as their newest version; if none matches, one generated for the
-    /// name.
+    /// Returns the certificate for a name, for clients with the newest version `max`. If none matches, returns one generated for
+    /// the name.
     fn fitting(&self, name: &str, hello: &Hello<'_>, max: u16) -> Option<Arc<PreparedEntry>> {
         let wanted = wanted(hello, max);
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
@@ -353,7 +353,7 @@ impl Acceptor {
         made.or_else(|| Some(base).filter(|_| !self.strict_sni))
     }
 
-    /// Returns a certificate for `name` with the key of `base`, reusing an earlier one if there is one.
+    /// Returns a certificate for `name` with the key of `base`, reusing an earlier one if possible.
     fn generate(
         &self,
         generating: &Generating,
@@ -396,7 +396,7 @@ impl AcceptorState {
     }
 
     fn put(&mut self, place: u32, prepared: PreparedEntry) {
-        // It may have been removed in the meantime.
+        // The entry may have been removed in the meantime.
         if let Some(slot @ Some(_)) = self.entries.get_mut(place as usize) {
             if let Some(old) = slot {
                 self.index.remove(place, old.names());
@@ -407,12 +407,12 @@ impl AcceptorState {
     }
 }
 
-/// Returns the kinds of certificates that the client accepts; `max` is the newest version that it could use here.
+/// Returns the kinds of certificates that the client accepts. `max` is the newest version that can be negotiated.
 fn wanted(hello: &Hello<'_>, max: u16) -> ClientKeyKinds {
     let Some(signatures) = hello.signatures else {
         return ClientKeyKinds { ecdsa: false, rsa: true };
     };
-    // Before TLS 1.3 the low byte was the algorithm: 1 RSA, 3 ECDSA. 0x0804 to 0x080b are variants of RSA-PSS.
+    // Before TLS 1.3, the low byte was the algorithm: 1 for RSA, 3 for ECDSA. 0x0804 to 0x080b are variants of RSA-PSS.
     let rsa = numbers(signatures).any(|scheme| scheme & 0xff == 1 || (0x0804..=0x080b).contains(&scheme));
     let signs_ecdsa = numbers(signatures).any(|scheme| scheme & 0xff == 3 || scheme == 0x0807);
     let ecdsa_suites =

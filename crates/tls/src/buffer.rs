@@ -1,12 +1,12 @@
-//! Buffers that a connection holds only while it has pending bytes, from a pool of the worker's thread: an established connection
-//! allocates nothing, and an idle one holds nothing.
+//! Buffers that a connection holds only while it has pending bytes. They come from a pool of the worker's thread, so an established
+//! connection allocates nothing, and an idle one holds no memory.
 
 use std::cell::RefCell;
 
-/// How many buffers a thread keeps for reuse.
+/// The number of buffers that a thread keeps for reuse.
 const KEEP: usize = 32;
 
-/// A buffer that grew beyond this is not kept.
+/// A buffer that has grown beyond this size is not kept.
 const LARGEST: usize = 1 << 17;
 
 thread_local! {
@@ -39,7 +39,7 @@ impl PendingBytes {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Consumes `n` bytes at the front. The memory is released with the last one.
+    /// Consumes `n` bytes at the front. The memory is released when all bytes are consumed.
     pub(crate) fn consume(&mut self, n: usize) {
         self.start = self.bytes.len().min(self.start + n);
         if self.is_empty() {
@@ -62,7 +62,7 @@ impl PendingBytes {
             return;
         }
         bytes.clear();
-        // try_with: a connection may be dropped during thread exit.
+        // `try_with`, because a connection may be dropped during thread exit.
         let _ = FREE.try_with(|free| {
             let mut free = free.borrow_mut();
             if free.len() < KEEP {

@@ -7,7 +7,7 @@ use crate::hello::{Hello, extensions};
 /// The handshake data to keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// Number of bytes to keep of the ClientHello's lists (`tune.ssl.capture-buffer-size`); 0 for none.
+    /// Maximum number of bytes of the ClientHello's lists to keep (`tune.ssl.capture-buffer-size`); 0 for none.
     pub lists: usize,
     /// Random bytes, session identifiers and keys.
     pub session: bool,
@@ -18,7 +18,7 @@ pub struct Keep {
 }
 
 impl Keep {
-    /// Whether anything is kept.
+    /// Whether any data is kept.
     pub fn is_any(self) -> bool {
         self != Self::default()
     }
@@ -38,7 +38,7 @@ impl Keep {
 /// The data kept from a handshake.
 #[derive(Clone, Debug, Default)]
 pub struct CapturedHandshake {
-    /// The lists of the ClientHello; `None` on a client's side, and if they are not kept.
+    /// The lists of the ClientHello; `None` on the client side, and if they are not kept.
     pub lists: Option<Box<Lists>>,
     /// The random bytes of the client (`ssl_fc_client_random`); 0 before they are known.
     pub client_random: [u8; 32],
@@ -53,26 +53,27 @@ pub struct CapturedHandshake {
     pub finished: [Box<[u8]>; 2],
     /// Secrets, if kept (`ssl_fc_client_traffic_secret_0` …).
     pub secrets: Vec<Secret>,
-    /// The server's bytes until its hello is complete.
+    /// The server's bytes until its ServerHello is complete.
     begin: Vec<u8>,
 }
 
 /// A secret of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Secret {
-    /// Its label in `SSLKEYLOGFILE` files: `CLIENT_TRAFFIC_SECRET_0`; the master secret of TLS 1.2 is `CLIENT_RANDOM`.
+    /// The label in `SSLKEYLOGFILE` files, such as `CLIENT_TRAFFIC_SECRET_0`. The label of the TLS 1.2 master secret is
+    /// `CLIENT_RANDOM`.
     pub label: Box<str>,
     /// The secret.
     pub bytes: Box<[u8]>,
 }
 
-/// The lists of a ClientHello, as two-byte numbers except for the point formats. Only the first bytes in total are kept; the rest
-/// is cut off at the end.
+/// The lists of a ClientHello, as two-byte numbers except for the point formats. The total size is limited; bytes beyond the limit
+/// are dropped at the end.
 #[derive(Clone, Debug, Default)]
 pub struct Lists {
-    /// The version before extensions (`ssl_fc_protocol_hello_id`).
+    /// The version in the fixed part of the message (`ssl_fc_protocol_hello_id`).
     pub version: u16,
-    /// XXH64 of all suites, including those that are not kept (`ssl_fc_cipherlist_xxh`).
+    /// XXH64 of all suites, including those that were dropped (`ssl_fc_cipherlist_xxh`).
     pub suites_hash: u64,
     bytes: Vec<u8>,
     /// The end of each list in `bytes`, by [`CapturedList`].
@@ -107,7 +108,7 @@ impl Lists {
         let suites_hash = xxh64(hello.suites, 0);
         let mut lists = Self { version: hello.legacy_version, suites_hash, ..Self::default() };
         lists.push(CapturedList::Suites, hello.suites, most);
-        // The content of an extension is ignored once there is no room for its type.
+        // If there is no room for the type of an extension, the content of the extension is ignored.
         let [mut groups, mut formats, mut versions, mut signatures]: [&[u8]; 4] = [&[]; 4];
         for (kind, data) in extensions(hello.extensions).flatten() {
             if lists.bytes.len() + 2 > most {
@@ -144,7 +145,7 @@ impl Lists {
     }
 }
 
-/// Any ServerHello, and a HelloRetryRequest before it, ends within this many bytes.
+/// A ServerHello, even after a HelloRetryRequest, ends within this many bytes.
 const BEGIN_MAX: usize = 1 << 16;
 
 const HANDSHAKE: u8 = 22;
@@ -164,7 +165,7 @@ impl CapturedHandshake {
         self.lists = (keep.lists > 0).then(|| Box::new(Lists::new(hello, keep.lists)));
     }
 
-    /// Records the data of the ClientHello at the front of `sent`, on a client's side.
+    /// Records the data of the ClientHello at the front of `sent`, on the client side.
     pub(crate) fn note_own_hello(&mut self, sent: &[u8]) {
         if let [HANDSHAKE, _, _, _, _, CLIENT_HELLO, _, _, _, _, _, rest @ ..] = sent
             && let Some((random, _)) = rest.split_first_chunk()
@@ -174,7 +175,7 @@ impl CapturedHandshake {
         }
     }
 
-    /// Records the data of a ServerHello, which arrives in `records` and earlier ones.
+    /// Records the data of a ServerHello, of which `records` is the next part.
     pub(crate) fn note_server(&mut self, records: &[u8]) {
         if self.server_random != [0; 32] || self.begin.len() > BEGIN_MAX {
             return;
@@ -268,7 +269,7 @@ mod tests {
             assert!(lists.iter().zip(whole).all(|(kept, whole)| whole.starts_with(kept)), "{most}");
         }
         assert_eq!(kept(3), [&[0x13, 1, 0x13][..], &[], &[], &[], &[], &[]].map(<[u8]>::to_vec));
-        // The one remaining byte goes to the groups, since there was room for their extension type.
+        // The one remaining byte is used for the groups, because there was room for their extension type.
         assert_eq!(kept(7)[1..3], [vec![0, 10], vec![0]]);
         assert_eq!(kept(5)[1..3], [vec![], vec![]]);
     }

@@ -1,8 +1,8 @@
-//! Certificates for ACME challenges over TLS (RFC 8737): presented to clients that offer `acme-tls/1` and nothing else, on every
-//! listener, independent of its own certificates.
+//! Certificates for ACME challenges over TLS (RFC 8737). Every listener presents them to clients that offer only `acme-tls/1`,
+//! whatever certificates the listener has.
 //!
-//! Such a connection ends with its handshake: no later data from the client is read, so that it cannot bypass the listener's client
-//! verification. Filled by `acme`.
+//! Such a connection ends with its handshake. No later data from the client is read, so that the client cannot bypass the
+//! listener's client verification. Filled by `acme`.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ pub const PROTOCOL: &[u8] = b"acme-tls/1";
 /// The certificates, by the server name that the client sends.
 #[derive(Debug, Default)]
 pub struct Challenges {
-    /// Written when a challenge begins or ends, read for clients that offer the protocol.
+    /// Written when a challenge begins or ends; read for clients that offer the protocol.
     sides: RwLock<HashMap<Box<str>, RustlsServerSide>>,
 }
 
@@ -42,10 +42,10 @@ pub fn name_of(address: IpAddr) -> String {
 }
 
 impl Challenges {
-    /// Presents `certificate` to clients that ask for `name`.
+    /// Presents `certificate` to clients that request `name`.
     ///
     /// # Errors
-    /// The engine rejects it.
+    /// The engine rejects the certificate.
     pub fn put(&self, name: &str, certificate: &Certificate) -> Result<(), String> {
         let served = ServedCertificate {
             chain: Cow::Borrowed(&certificate.chain),
@@ -55,7 +55,7 @@ impl Challenges {
             verify: &ClientVerify::default(),
             early_data: 0,
         };
-        // These sessions must never be resumed, least of all on another listener.
+        // These sessions must never be resumed, especially not on another listener.
         let shared = SharedResumption::new(&Resumption::default());
         let side = RustlsServerSide::new(&Parameters::default(), &served, &shared)?;
         let mut sides = self.sides.write().unwrap_or_else(PoisonError::into_inner);
@@ -63,13 +63,13 @@ impl Challenges {
         Ok(())
     }
 
-    /// Stops presenting it.
+    /// Stops presenting the certificate for `name`.
     pub fn remove(&self, name: &str) {
         let mut sides = self.sides.write().unwrap_or_else(PoisonError::into_inner);
         sides.remove(&*name.to_ascii_lowercase());
     }
 
-    /// Returns the configuration for this client, if it is validating a challenge.
+    /// Returns the configuration for this client, if the client validates a challenge.
     pub(crate) fn find(&self, hello: &Hello<'_>) -> Option<RustlsServerSide> {
         if !pieces(hello.alpn?).eq([PROTOCOL]) {
             return None;

@@ -1,4 +1,4 @@
-//! Maps server names to certificates: exact names, wildcards for one label, defaults (manual, 5.1 `crt`, `crt-list`).
+//! Maps server names to certificates: exact names, wildcards for one label, and defaults (manual, 5.1 `crt`, `crt-list`).
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ struct NamedCertificates {
 #[derive(Debug, Default)]
 pub(crate) struct NameIndex {
     exact: HashMap<Box<str>, NamedCertificates>,
-    /// By the part after `*`, including its dot.
+    /// Wildcards by the part after `*`, including the dot.
     wild: HashMap<Box<str>, Vec<u32>>,
     defaults: Vec<u32>,
     kinds: Vec<KeyKind>,
@@ -35,9 +35,9 @@ pub(crate) struct CertificateNames<'a> {
     pub(crate) kind: KeyKind,
     /// The names in the certificate.
     pub(crate) own: &'a [Box<str>],
-    /// The names of its line, which replace its own: `*` makes it a default, `!name` excludes a name.
+    /// The names on the line, which replace those in the certificate. `*` makes the certificate a default, `!name` excludes a name.
     pub(crate) filters: &'a [Box<str>],
-    /// Whether it is a default in addition.
+    /// Whether the certificate is also a default.
     pub(crate) is_default: bool,
 }
 
@@ -92,7 +92,7 @@ impl NameIndex {
         });
     }
 
-    /// Returns the certificate for `name`, which is empty if the client sent none. `strict` disables defaults.
+    /// Returns the certificate for `name`, which is empty if the client sent none. With `strict`, defaults are not used.
     pub(crate) fn choose(&self, name: &str, wanted: ClientKeyKinds, strict: bool) -> Option<usize> {
         let mut lower = [0; 256];
         let lower = lower.get_mut(..name.len())?;
@@ -105,8 +105,8 @@ impl NameIndex {
         let wild = domain.map_or(&[][..], |wild| wild);
         let excluded = named.map_or(&[][..], |named| &named.excluded);
         let levels = [(exact, &[][..]), (wild, excluded), (if strict { &[] } else { &*self.defaults }, &[])];
-        // A wildcard with an accepted kind of key is preferred to an exact name with another kind; a default is not preferred to
-        // either.
+        // A wildcard with an accepted kind of key is preferred to an exact name with another kind of key. Defaults are only used if
+        // neither matches.
         let fitting = |(places, excluded)| self.best(places, wanted, excluded);
         let any = |(places, excluded)| self.best(places, ClientKeyKinds { ecdsa: true, rsa: true }, excluded);
         let [exact, wild, default] = levels;
@@ -118,7 +118,8 @@ impl NameIndex {
             .or_else(|| any(default))
     }
 
-    /// Returns the first ECDSA certificate if the client accepts that, else the first RSA one if it accepts that.
+    /// Returns the first ECDSA certificate if the client accepts ECDSA, otherwise the first RSA certificate if the client accepts
+    /// RSA.
     fn best(&self, places: &[u32], wanted: ClientKeyKinds, excluded: &[u32]) -> Option<usize> {
         let first = |is_rsa: bool| {
             places
@@ -149,7 +150,7 @@ fn each(names: CertificateNames<'_>, mut take: impl FnMut(NameKind, &str)) {
         let name = name.to_ascii_lowercase();
         let (is_excluded, name) = name.strip_prefix('!').map_or((false, &*name), |name| (true, name));
         match name.strip_prefix('*') {
-            // As in HAProxy, a `!` before a `*` has no effect.
+            // As in HAProxy, `!` before `*` has no effect.
             Some(_) if is_excluded => {}
             Some("") => take(NameKind::Default, ""),
             Some(domain) => take(NameKind::Wild, domain),

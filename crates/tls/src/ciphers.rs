@@ -1,25 +1,25 @@
 //! Cipher strings in OpenSSL's syntax (ciphers(1)), and lists of suites, curves and signatures, resolved to TLS numbers in order.
 //!
-//! They are evaluated as OpenSSL does, over all suites up to TLS 1.2 that it supports here. Whether the engine supports a suite is
+//! They are evaluated as in OpenSSL, over all suites up to TLS 1.2 that OpenSSL supports. Whether the engine supports a suite is
 //! checked separately ([`crate::has_suite`]).
 
 use crate::names;
 use crate::suites::{Au, Enc, Kx, Mac, Suite, TABLE};
 
-/// A string that resolves to nothing, or contains an unknown name: that name, or the whole string.
+/// A string that resolves to an empty list, or contains an unknown name. Holds that name, or the whole string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported(pub Box<str>);
 
-/// The effect of a word on the suites that it names.
+/// The effect of a word on the suites that match it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CipherAction {
-    /// Missing ones are appended to the list.
+    /// Suites that are missing are appended to the list.
     Add,
-    /// Those in the list move to its end (`+`).
+    /// Suites in the list move to its end (`+`).
     Order,
-    /// They are removed, and may be added again (`-`).
+    /// Suites are removed, and may be added again (`-`).
     Remove,
-    /// They are removed permanently (`!`).
+    /// Suites are removed permanently (`!`).
     Ban,
 }
 
@@ -33,7 +33,7 @@ struct CipherList(Vec<(&'static Suite, bool)>);
 pub fn ciphers(text: &str) -> Result<Vec<u16>, Unsupported> {
     let mut list = CipherList(TABLE.iter().map(|suite| (suite, false)).collect());
     let separators = |c: char| matches!(c, ':' | ',' | ' ' | ';');
-    // `@` begins a new word anywhere: `DEFAULT@SECLEVEL=0`.
+    // `@` begins a new word, even without a separator: `DEFAULT@SECLEVEL=0`.
     let spaced = text.replace('@', ":@");
     for (place, word) in spaced.split(separators).filter(|word| !word.is_empty()).enumerate() {
         if place == 0 && word == "DEFAULT" {
@@ -48,12 +48,12 @@ pub fn ciphers(text: &str) -> Result<Vec<u16>, Unsupported> {
     if found.is_empty() { Err(Unsupported(text.into())) } else { Ok(found) }
 }
 
-/// Returns the security level in a cipher string (`@SECLEVEL=1`); the last one counts.
+/// Returns the security level in a cipher string (`@SECLEVEL=1`). If there are several, the last one applies.
 pub fn security_level(text: &str) -> Option<u8> {
     text.split('@').skip(1).filter_map(level).last()
 }
 
-/// Parses the level of a command without its `@`. OpenSSL has levels 0 to 5.
+/// Parses the level of a command without its `@`. OpenSSL supports levels 0 to 5.
 fn level(command: &str) -> Option<u8> {
     let digits = command.strip_prefix("SECLEVEL=")?;
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
@@ -61,7 +61,7 @@ fn level(command: &str) -> Option<u8> {
 }
 
 impl CipherList {
-    /// Applies one word; `false` if it is malformed.
+    /// Applies one word. Returns `false` if it is malformed.
     fn take(&mut self, word: &str) -> bool {
         if let Some(command) = word.strip_prefix('@') {
             match command {
@@ -77,10 +77,10 @@ impl CipherList {
             _ => (CipherAction::Add, word),
         };
         if word == "DEFAULT" {
-            // Anywhere but at the front it matches no suite.
+            // Except at the beginning, the word matches no suite.
             return true;
         }
-        // A word with several parts matches the suites that all parts match; an unknown part matches none.
+        // A word with several parts matches the suites that match all parts. An unknown part matches none.
         self.apply(action, |suite| word.split('+').all(|part| is_named(suite, part)));
         true
     }
@@ -169,7 +169,7 @@ pub fn ciphersuites(text: &str) -> Result<Vec<u16>, Unsupported> {
     for name in text.split(':').map(str::trim).filter(|name| !name.is_empty()) {
         match names::suite(name).filter(|number| number >> 8 == 0x13) {
             Some(number) => found.push(number),
-            // OpenSSL supports these, but does not offer them by default.
+            // OpenSSL supports these suites, but does not offer them by default.
             None if matches!(name, "TLS_AES_128_CCM_SHA256" | "TLS_AES_128_CCM_8_SHA256") => {}
             None => return Err(Unsupported(name.into())),
         }
@@ -185,8 +185,7 @@ pub fn curves(text: &str) -> Result<Vec<u16>, Unsupported> {
     text.split(':').map(|name| names::group(name).ok_or_else(|| Unsupported(name.into()))).collect()
 }
 
-/// Evaluates `sigalgs` and `client-sigalgs`: signatures, separated by colons, as `RSA+SHA256` or
-/// `rsa_pss_rsae_sha256`.
+/// Evaluates `sigalgs` and `client-sigalgs`: signatures, separated by colons, such as `RSA+SHA256` or `rsa_pss_rsae_sha256`.
 ///
 /// # Errors
 /// A name is unknown.

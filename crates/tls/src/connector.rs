@@ -22,25 +22,25 @@ pub struct Connecting {
     pub trust: Option<Arc<Trust>>,
     /// The name that the certificate must match if no name is sent (`verifyhost`).
     pub verify_host: Option<Box<str>>,
-    /// Our own certificate (`crt`).
+    /// The client certificate (`crt`).
     pub certificate: Option<Arc<Certificate>>,
     /// The number of server names to keep sessions for; 0 with `no-ssl-reuse`.
     pub sessions: usize,
-    /// Whether tickets are disabled up to TLS 1.2 (`no-tls-tickets`): later versions cannot resume without them.
+    /// Whether tickets are disabled (`no-tls-tickets`) up to TLS 1.2. Later versions cannot resume without tickets.
     pub no_tickets: bool,
     /// Whether early data is offered (`allow-0rtt`).
     pub early_data: bool,
-    /// The limits of its connections.
+    /// The limits for each connection.
     pub limits: Limits,
     /// The handshake data to keep for fetches.
     pub keep: Keep,
 }
 
-/// A `server` line with TLS. Its sessions are shared by all workers. Its trust anchors and its own certificate may change while it
-/// is used.
+/// A `server` line with TLS. All workers share its sessions. The trust anchors and the client certificate may change while the line
+/// is in use.
 #[derive(Debug)]
 pub struct Connector {
-    /// Written when one of its files is changed at run time, read once per handshake.
+    /// Written when one of the line's files is changed at run time; read once per handshake.
     current: RwLock<ConnectorState>,
     limits: Limits,
     keep: Keep,
@@ -51,7 +51,7 @@ pub struct Connector {
 pub(crate) struct ConnectorState {
     connecting: Connecting,
     side: Arc<HandshakeEngine>,
-    /// OpenSSL's configuration, for server names that rustls does not send. Created on first use.
+    /// OpenSSL's configuration for server names that rustls does not send. Created on first use.
     for_odd_names: OnceLock<Option<Arc<HandshakeEngine>>>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) enum HandshakeEngine {
 }
 
 impl Connecting {
-    /// The settings of an engine, without the parameters.
+    /// The settings for an engine, without the parameters.
     fn asked(&self) -> ServerLineOptions<'_> {
         ServerLineOptions {
             trust: self.trust.as_deref(),
@@ -92,7 +92,7 @@ impl ConnectorState {
         Ok(Self { connecting, side: Arc::new(side), for_odd_names: OnceLock::new() })
     }
 
-    /// Returns the engine that can send that name. A name that neither can send is omitted by rustls.
+    /// Returns the engine that can send that name. If neither engine can send it, rustls is used and omits it.
     fn side(&self, name: Option<&str>) -> &Arc<HandshakeEngine> {
         let is_sent = |name: &str| !name.is_empty() && name.len() <= NAME_MAX && !name.contains('\0');
         let is_odd = self.connecting.parameters.takes_odd_names
@@ -107,7 +107,7 @@ impl ConnectorState {
 }
 
 impl Connector {
-    /// Creates a server's side.
+    /// Creates the settings of a server line.
     ///
     /// # Errors
     /// The engine's reason for rejecting the line's options.
@@ -117,12 +117,12 @@ impl Connector {
         Ok(Self { current: RwLock::new(current), limits, keep })
     }
 
-    /// Returns its current settings.
+    /// Returns the current settings.
     pub(crate) fn connecting(&self) -> Connecting {
         self.current.read().unwrap_or_else(PoisonError::into_inner).connecting.clone()
     }
 
-    /// Creates an engine with new settings, for [`put`](Self::put). It does not resume earlier sessions.
+    /// Creates an engine with new settings, for [`put`](Self::put). The new engine does not resume earlier sessions.
     pub(crate) fn prepare(&self, connecting: Connecting) -> Result<ConnectorState, String> {
         ConnectorState::new(connecting)
     }

@@ -1,4 +1,4 @@
-//! Formats revocation lists (`show ssl crl-file`; management manual, 9.3), and times.
+//! Formats revocation lists (`show ssl crl-file`; management manual, 9.3) and times.
 
 use std::fmt::Write;
 

@@ -1,6 +1,6 @@
-//! Extracts the ClientHello from TLS records, of which it may span many (RFC 8446 section 5.1).
+//! Extracts the ClientHello from TLS records. The message may span several records (RFC 8446 section 5.1).
 //!
-//! Called by [`crate::session`] before an engine is chosen; independent of the message's contents.
+//! Called by [`crate::session`] before an engine is chosen. This module does not interpret the message.
 
 use crate::error::Reason;
 use crate::hello::Hello;
@@ -9,24 +9,25 @@ use crate::record;
 /// Maximum number of record bytes, including headers, that a ClientHello may span.
 const RECEIVED_MAX: usize = 1 << 18;
 
-/// Joins records until the ClientHello is complete. The cost is linear in the bytes received, however small the pieces are.
+/// Joins records until the ClientHello is complete. The cost is linear in the number of received bytes, however small the pieces
+/// are.
 #[derive(Debug, Default)]
 pub struct Deframer {
-    /// All records, to be passed to the engine that continues the handshake.
+    /// All received records, which are passed to the engine that continues the handshake.
     received: Vec<u8>,
-    /// The offset of the first record that is not in `message`.
+    /// The offset of the first record that was not added to `message`.
     next: usize,
     /// The payload of the records.
     message: Vec<u8>,
 }
 
 impl Deframer {
-    /// Creates a deframer that has already `received` some bytes. The next call of [`push`](Self::push) processes them.
+    /// Creates a deframer with bytes that were already `received`. The next call of [`push`](Self::push) processes them.
     pub fn with(received: &[u8]) -> Self {
         Self { received: received.to_vec(), ..Self::default() }
     }
 
-    /// Adds received bytes. Returns the ClientHello with its handshake header once it is complete.
+    /// Adds received bytes. Returns the ClientHello with its handshake header once the message is complete.
     ///
     /// # Errors
     /// The bytes are not a ClientHello in records, or exceed the limits.

@@ -1,4 +1,4 @@
-//! Reads and writes DER (X.690), as a sequence of tagged values.
+//! Reads and writes DER (X.690) as a sequence of tagged values.
 
 /// Supported tags.
 pub(crate) const BOOLEAN: u8 = 0x01;
@@ -46,7 +46,7 @@ impl<'a> Der<'a> {
         if self.peek() == Some(tag) { self.any().map(|(_, value)| value) } else { None }
     }
 
-    /// Reads the next value including its tag and length; it must have this `tag`.
+    /// Reads the next value, which must have this `tag`, including its tag and length.
     pub(crate) fn take_whole(&mut self, tag: u8) -> Option<&'a [u8]> {
         let before = self.0;
         self.take(tag)?;

@@ -11,33 +11,33 @@ use std::sync::{Arc, OnceLock};
 /// The negotiated parameters, and the peer.
 #[derive(Clone, Debug, Default)]
 pub struct Details {
-    /// The version, by its number in TLS; 0 before it is known.
+    /// The version, as its TLS number; 0 before it is known.
     pub version: u16,
-    /// The cipher suite, by its number in TLS.
+    /// The cipher suite, as its TLS number.
     pub suite: u16,
-    /// The key exchange group, by its number in TLS; 0 without a key exchange.
+    /// The key exchange group, as its TLS number; 0 without a key exchange.
     pub group: u16,
     /// Whether an earlier session was resumed (`ssl_fc_is_resumed`).
     pub is_resumed: bool,
-    /// Whether it validates an ACME challenge and ends with its handshake.
+    /// Whether the connection validates an ACME challenge and ends with its handshake.
     pub is_challenge: bool,
     /// The negotiated protocol.
     pub alpn: Option<Box<[u8]>>,
     /// The server name that the client sent.
     pub sni: Option<Box<str>>,
-    /// The peer's certificates as DER, its own first.
+    /// The peer's certificates as DER, starting with the peer's own.
     pub peer: Arc<[Box<[u8]>]>,
-    /// The root of the certificate chain verified in this handshake (`ssl_c_r_dn`).
+    /// The root of the certificate chain that was verified in this handshake (`ssl_c_r_dn`).
     pub root: Option<Arc<[u8]>>,
     /// The ignored errors of the verification.
     pub verify: VerifyOutcome,
-    /// Our own certificate, on a listener's side.
+    /// The certificate that this side presented, if it is a listener.
     pub own: Option<Arc<Certificate>>,
-    /// The client capability that rustls lacks, if that prevents a handshake.
+    /// The setting that prevented the handshake with a client that only OpenSSL could serve.
     pub lacks: Option<Lacks>,
     /// Why the handshake failed, if it did (`ssl_fc_err`).
     pub failure: Option<Error>,
-    /// The error that ended the connection after its handshake. Written once, by its worker.
+    /// The error that ended the connection after the handshake. Written once, by the connection's worker.
     pub broken: OnceLock<Error>,
     /// The handshake data, if kept.
     pub captured: Option<Box<CapturedHandshake>>,
@@ -45,13 +45,13 @@ pub struct Details {
     pub early: Early,
 }
 
-/// Whether a client sent early data (RFC 8446, 2.3), and whether its handshake is still in progress: until it ends, the data may be
-/// a replay.
+/// Whether a client sent early data (RFC 8446, 2.3), and whether the handshake is still in progress. Until it is complete, the data
+/// may be a replay.
 #[derive(Clone, Debug, Default)]
 pub struct Early(Option<Arc<AtomicBool>>);
 
 impl Early {
-    /// Records that there is early data, and whether it is `pending`: accepted before the end of the handshake.
+    /// Records that early data was received. `pending` means that it was accepted before the end of the handshake.
     pub(crate) fn note(&mut self, pending: bool) {
         self.0.get_or_insert_with(|| Arc::new(AtomicBool::new(pending)));
     }
@@ -63,12 +63,12 @@ impl Early {
         }
     }
 
-    /// Whether there was early data (`ssl_fc_early_rcvd`).
+    /// Whether early data was received (`ssl_fc_early_rcvd`).
     pub fn came(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Whether there was early data and the handshake is not complete (`ssl_fc_has_early`).
+    /// Whether early data was received and the handshake is not complete (`ssl_fc_has_early`).
     #[inline]
     pub fn is_pending(&self) -> bool {
         self.0.as_ref().is_some_and(|pending| pending.load(Relaxed))
@@ -78,9 +78,9 @@ impl Early {
 /// The setting that would have to be relaxed to serve a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lacks {
-    /// The newest version that it supports, by its number in TLS.
+    /// The newest version that the client supports, as its TLS number.
     Version(u16),
-    /// The cipher suite that it prefers, of those that OpenSSL supports.
+    /// The cipher suite that the client prefers among those that OpenSSL supports, as its TLS number.
     Suite(u16),
 }
 
@@ -100,7 +100,7 @@ impl std::fmt::Display for Lacks {
 }
 
 impl Details {
-    /// Returns why the handshake failed, or the error that ended the connection later (`ssl_fc_err`).
+    /// Returns the reason why the handshake failed, or the error that ended the connection later (`ssl_fc_err`).
     pub fn error(&self) -> Option<Error> {
         self.failure.or_else(|| self.broken.get().copied())
     }

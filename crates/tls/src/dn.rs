@@ -2,7 +2,7 @@
 
 use x509_parser::x509::X509Name;
 
-/// Object identifiers of attributes and OpenSSL's short names.
+/// Object identifiers of attributes, and OpenSSL's short names.
 const SHORT: &[(&str, &str)] = &[
     ("2.5.4.3", "CN"),
     ("2.5.4.4", "SN"),
@@ -43,11 +43,11 @@ const SHORT: &[(&str, &str)] = &[
 /// An attribute.
 #[derive(Debug)]
 struct Attribute<'a> {
-    /// Its object identifier.
+    /// The object identifier of the attribute.
     oid: String,
-    /// Its value as its bytes.
+    /// The value of the attribute, as bytes.
     value: &'a [u8],
-    /// Whether it is in the same set as the attribute before it.
+    /// Whether the attribute is in the same set as the preceding one.
     joins: bool,
 }
 
@@ -67,7 +67,7 @@ impl<'a> DistinguishedName<'a> {
         Self(attributes)
     }
 
-    /// Formats the name as `/C=FR/CN=client`. `None` if a value contains a NUL: such a name is meant to deceive.
+    /// Formats the name as `/C=FR/CN=client`. Returns `None` if a value contains a NUL, because such names are meant to deceive.
     pub fn oneline(&self) -> Option<Vec<u8>> {
         let mut text = Vec::new();
         for Attribute { oid, value, .. } in &self.0 {
@@ -95,7 +95,7 @@ impl<'a> DistinguishedName<'a> {
         Some(text)
     }
 
-    /// Formats the name as OpenSSL does within other text: `C = FR, CN = client`. `None` if a value contains a NUL.
+    /// Formats the name as in OpenSSL's text output: `C = FR, CN = client`. Returns `None` if a value contains a NUL.
     pub(crate) fn spaced(&self) -> Option<Vec<u8>> {
         let mut text = Vec::new();
         for Attribute { oid, value, joins } in &self.0 {
@@ -109,8 +109,8 @@ impl<'a> DistinguishedName<'a> {
         Some(text)
     }
 
-    /// Returns the value of an attribute, by its short name in any case: the `occurrence`-th from the beginning, or from the end if
-    /// negative; 0 means the first.
+    /// Returns the value of an attribute by its short name, which is not case-sensitive. `occurrence` counts from the beginning, or
+    /// from the end if negative; 0 means the first.
     pub fn entry(&self, name: &str, occurrence: i64) -> Option<&'a [u8]> {
         let mut values =
             self.0.iter().filter(|one| short(&one.oid).eq_ignore_ascii_case(name)).map(|one| one.value);
@@ -132,7 +132,7 @@ fn honest(value: &[u8]) -> Option<&[u8]> {
     if value.contains(&0) { None } else { Some(value) }
 }
 
-/// Appends a value with RFC 2253 special characters escaped by a backslash, and unprintable bytes as numbers.
+/// Appends a value. Special characters of RFC 2253 are escaped by a backslash, and unprintable bytes as numbers.
 fn escape(value: &[u8], text: &mut Vec<u8>) {
     for (place, byte) in value.iter().enumerate() {
         let at_end = place == 0 || place + 1 == value.len();

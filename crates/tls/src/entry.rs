@@ -1,7 +1,7 @@
 //! A listener's certificate with the options of its line, and the engine configurations for both.
 //!
-//! A configuration is created for the first client that needs it. Called by `acceptor`, which chooses the entry, and by
-//! `generated`, which keeps some.
+//! A configuration is created when the first client needs it. Called by `acceptor`, which chooses the entry, and by `generated`,
+//! which stores entries.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,7 +13,7 @@ use crate::settings::{ClientVerify, Parameters, VerifyMode};
 use crate::store::Certificate;
 use crate::{TLS12, TLS13, legacy, rustls_fit};
 
-/// The options of a `bind` line or a crt-list line, other than its certificate.
+/// The options of a `bind` line or a crt-list line, except the certificate.
 #[derive(Clone, Debug, Default)]
 pub struct EntryOptions {
     /// Versions, suites, groups.
@@ -22,22 +22,23 @@ pub struct EntryOptions {
     pub alpn: Vec<Box<[u8]>>,
     /// How clients are verified.
     pub verify: ClientVerify,
-    /// How many bytes of early data are accepted (`allow-0rtt`).
+    /// Maximum number of early data bytes that are accepted (`allow-0rtt`).
     pub early_data: u32,
     /// Whether self-issued certificates are not sent (`ssl-skip-self-issued-ca`).
     pub skips_roots: bool,
 }
 
-/// A certificate with the names it is used for, and its line's options.
+/// A certificate with the names for which it is used, and the options of its line.
 #[derive(Clone, Debug)]
 pub struct CertificateEntry {
     /// The certificate.
     pub certificate: Arc<Certificate>,
-    /// The names of its line in a crt-list; without them the certificate's own. `*` makes it a default, `!name` excludes a name.
+    /// The names on the crt-list line. Without any, the names in the certificate are used. `*` makes the certificate a default,
+    /// `!name` excludes a name.
     pub filters: Vec<Box<str>>,
-    /// Whether it is a default in addition to its names (`default-crt`).
+    /// Whether the certificate is a default in addition to its names (`default-crt`).
     pub is_default: bool,
-    /// The options of its line, which override those of the `bind` line.
+    /// The options of the line, which override those of the `bind` line.
     pub options: Arc<EntryOptions>,
 }
 
@@ -45,11 +46,11 @@ pub struct CertificateEntry {
 #[derive(Debug)]
 pub(crate) struct PreparedEntry {
     pub(crate) entry: CertificateEntry,
-    /// The rustls configurations, created on first use: without and with ALPN, without and with an OCSP response.
+    /// The rustls configurations, created on first use: without and with ALPN, and without and with an OCSP response.
     sides: [[OnceLock<Option<RustlsServerSide>>; 2]; 2],
     /// The OpenSSL configuration, created on first use.
     pub(crate) legacy: OnceLock<Option<legacy::ServerSide>>,
-    /// For a generated certificate, the default with its key and its rustls settings.
+    /// For a generated certificate, the default entry from which the key and the rustls settings are used.
     pub(crate) base: Option<Arc<Self>>,
 }
 
@@ -66,7 +67,7 @@ impl PreparedEntry {
         self.entry.options.parameters.legacy.is_some() || self.entry.certificate.key.needs_openssl()
     }
 
-    /// Whether rustls serves some of the clients. If the line explicitly allows weak certificates, OpenSSL verifies them.
+    /// Whether rustls can serve some of the clients. If the line explicitly allows weak certificates, only OpenSSL can verify them.
     pub(crate) fn serves_with_rustls(&self) -> bool {
         let EntryOptions { parameters, verify, .. } = &*self.entry.options;
         let is_alone = parameters.legacy.as_ref().is_some_and(|legacy| legacy.alone);

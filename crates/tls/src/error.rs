@@ -1,42 +1,42 @@
 //! Why a TLS connection failed: HAProxy's failure kind (`fc_err`, the error log), and OpenSSL's number and text (`ssl_fc_err`).
 //!
-//! Numbers and texts are those of OpenSSL 3, because operators compare them and alerting rules depend on them. The mapping of the
-//! engine's own errors is part of the engine.
+//! Numbers and texts are those of OpenSSL 3, because operators compare them and alerting rules depend on them. The engine maps its
+//! own errors to them.
 
 use std::fmt;
 
-/// The OpenSSL library that all errors here are attributed to (`ERR_LIB_SSL`).
+/// The OpenSSL library that is reported for all errors of this module (`ERR_LIB_SSL`).
 pub(crate) const LIBRARY_SSL: u32 = 20;
 
 /// HAProxy's kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// The peer closed before it sent anything.
+    /// The peer closed the connection before it sent anything.
     Empty,
     /// The connection failed during the handshake.
     Abort,
     /// The connection limit is reached (`maxsslconn`).
     TooMany,
-    /// The peer asked for a renegotiation.
+    /// The peer requested a renegotiation.
     Renegotiation,
     /// The chain of the peer's certificate cannot be verified.
     CaFail,
-    /// The peer's own certificate is not trusted.
+    /// The certificate of the peer itself is not trusted.
     CrtFail,
     /// The server's certificate does not match `verifyhost`.
     Mismatch,
-    /// The server's certificate does not match the name sent to it.
+    /// The server's certificate does not match the server name that was sent.
     MismatchSni,
     /// Any other handshake failure.
     Handshake,
     /// The server rejected the early data.
     EarlyData,
-    /// Anything after a handshake.
+    /// Any failure after the handshake.
     Fatal,
 }
 
 impl FailureKind {
-    /// Returns its number in `fc_err`, its name, and its text in logs.
+    /// Returns the number in `fc_err`, the name, and the text in logs.
     pub fn facts(self) -> (u8, &'static str, &'static str) {
         match self {
             Self::Empty => (24, "SSL_EMPTY", "Connection closed during SSL handshake"),
@@ -60,14 +60,14 @@ impl FailureKind {
     }
 }
 
-/// A failure of one connection. It is final.
+/// A failure of one connection, which is final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
     /// HAProxy's kind.
     pub kind: FailureKind,
     /// The specific reason.
     pub reason: Reason,
-    /// The verification result of the peer's certificate (`X509_V_ERR_…`); 0 if it was not the cause.
+    /// The verification result of the peer's certificate (`X509_V_ERR_…`); 0 if the certificate was not the cause.
     pub verify: u8,
 }
 
@@ -80,7 +80,7 @@ impl Error {
         Self { kind: FailureKind::Fatal, reason, verify: 0 }
     }
 
-    /// Returns OpenSSL's packed number (`ssl_fc_err`); 0 if its error queue would be empty.
+    /// Returns OpenSSL's packed number (`ssl_fc_err`); 0 if OpenSSL's error queue would be empty.
     pub fn code(&self) -> u32 {
         match self.reason.number() {
             0 => 0,
@@ -111,12 +111,12 @@ impl std::error::Error for Error {}
 
 macro_rules! reasons {
     ($($name:ident = $number:literal, $alert:expr, $text:literal;)*) => {
-        /// OpenSSL's reasons (`SSL_R_…`) that can occur here.
+        /// The reasons of OpenSSL (`SSL_R_…`) that can occur in Weir.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Reason {
             /// Not a library error: the transport failed or ended.
             None,
-            /// The peer's alert, by its number in TLS.
+            /// The peer sent an alert with this TLS number.
             Alert(u8),
             $(#[doc = $text] $name,)*
         }

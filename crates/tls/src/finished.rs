@@ -1,7 +1,7 @@
 //! The Finished messages of a handshake (`ssl_fc_unique_id`; RFC 5929, 3).
 //!
-//! rustls does not expose them. If an expression needs them, the handshake's bytes are recorded, and the Finished messages
-//! decrypted with its secrets once it is over.
+//! rustls does not expose them. If an expression needs them, the bytes of the handshake are recorded. When the handshake is over,
+//! the Finished messages are decrypted with its secrets.
 
 use aws_lc_rs::{hkdf, hmac};
 
@@ -67,7 +67,7 @@ impl Overheard {
     }
 }
 
-/// Decrypts a side's messages with its handshake keys, up to its Finished.
+/// Decrypts the messages of one side with its handshake keys, up to its Finished.
 fn find(mut direction: Direction, records: &mut [u8]) -> Option<Box<[u8]>> {
     let (mut messages, mut rest, mut is_ciphered) = (Vec::new(), records, false);
     while let Ok(Some(framed)) = record::frame(rest)

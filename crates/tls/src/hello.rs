@@ -1,11 +1,10 @@
 //! The ClientHello (RFC 8446 section 4.1.2), parsed before an engine sees it.
 //!
-//! [`crate::Acceptor::choose`] selects the certificate, the protocol and the engine by it, and the
-//! `ssl_fc_…hello…` fetches show its contents. The input is a handshake message: over TCP,
-//! [`crate::deframer`] extracts it from records; over QUIC it arrives in CRYPTO frames without records
-//! (RFC 9001 section 4.1.3).
+//! [`crate::Acceptor::choose`] uses it to select the certificate, the protocol and the engine, and the `ssl_fc_…hello…` fetches
+//! show its contents. The input is a handshake message: over TCP, [`crate::deframer`] extracts it from records; over QUIC, it
+//! arrives in CRYPTO frames without records (RFC 9001 section 4.1.3).
 //!
-//! All fields borrow from the message. Inconsistent lengths are errors, unknown extensions are ignored.
+//! All fields borrow from the message. Inconsistent lengths are errors; unknown extensions are ignored.
 
 use crate::error::Reason;
 
@@ -26,11 +25,11 @@ const SUPPORTED_VERSIONS: u16 = 43;
 /// A parsed ClientHello. Lists of numbers are kept as bytes for [`numbers`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hello<'a> {
-    /// The version before extensions: 0x0303 since TLS 1.2.
+    /// The version in the fixed part of the message: 0x0303 since TLS 1.2.
     pub legacy_version: u16,
     /// 32 bytes.
     pub random: &'a [u8],
-    /// Up to 32 bytes.
+    /// The session ID, up to 32 bytes.
     pub session_id: &'a [u8],
     /// Cipher suites, two bytes each.
     pub suites: &'a [u8],
@@ -44,7 +43,7 @@ pub struct Hello<'a> {
     pub signatures: Option<&'a [u8]>,
     /// Groups, two bytes each.
     pub groups: Option<&'a [u8]>,
-    /// Versions, two bytes each; without them `legacy_version` counts.
+    /// Versions, two bytes each. Without them, `legacy_version` applies.
     pub versions: Option<&'a [u8]>,
 }
 
@@ -64,7 +63,7 @@ pub fn pieces(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 impl<'a> Hello<'a> {
-    /// Returns the length of the ClientHello that starts with `begin`, including its header. `None` as long as `begin` is shorter
+    /// Returns the length of the ClientHello that starts with `begin`, including the header. Returns `None` if `begin` is shorter
     /// than a header.
     ///
     /// # Errors
@@ -81,11 +80,10 @@ impl<'a> Hello<'a> {
         Ok(Some(length))
     }
 
-    /// Parses a ClientHello. `message` is the whole handshake message with its header, and no more.
+    /// Parses a ClientHello. `message` is exactly the handshake message with its header.
     ///
     /// # Errors
-    /// The message is not a ClientHello, lengths in it contradict each other, or an extension occurs
-    /// twice.
+    /// The message is not a ClientHello, its lengths contradict each other, or an extension occurs twice.
     pub fn parse(message: &'a [u8]) -> Result<Self, Reason> {
         if Self::length(message)? != Some(message.len()) {
             return Err(Reason::LengthMismatch);

@@ -1,6 +1,6 @@
 //! Generates keys, certificate requests and certificates for an ACME client (configuration manual, 12.8).
 //!
-//! Generating an RSA key can take seconds: callers use a separate thread.
+//! Generating an RSA key can take seconds, so callers use a separate thread.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -92,10 +92,10 @@ fn named(names: &[Box<str>], addresses: &[IpAddr]) -> Result<CertificateParams, 
 /// Maximum length of a common name in certificates (RFC 5280, appendix A).
 const COMMON_NAME_MAX: usize = 64;
 
-/// Creates a certificate request (PKCS #10) as DER. The first name is its common name.
+/// Creates a certificate request (PKCS #10) as DER. The first name is the common name.
 ///
 /// # Errors
-/// A name is invalid, or signing with the key is not supported here.
+/// A name is invalid, or signing with this key is not supported.
 pub fn request(key: &PrivateKey, names: &[Box<str>], addresses: &[IpAddr]) -> Result<Vec<u8>, String> {
     let mut params = named(names, addresses)?;
     if let Some(first) = names.first().filter(|name| name.len() <= COMMON_NAME_MAX) {
@@ -108,7 +108,7 @@ pub fn request(key: &PrivateKey, names: &[Box<str>], addresses: &[IpAddr]) -> Re
 /// The common name of temporary certificates.
 const EXPIRED: &str = "expired";
 
-/// Creates a placeholder certificate until the real one is available. It has expired, so clients reject it.
+/// Creates a placeholder certificate until the real one is available. It has already expired, so clients reject it.
 ///
 /// # Errors
 /// Creating it failed.
@@ -141,7 +141,7 @@ pub fn is_temporary(certificate: &Certificate) -> bool {
     })
 }
 
-/// Creates the certificate for a TLS challenge (RFC 8737, 3) for a name or an address; it contains the digest of the key
+/// Creates the certificate for a TLS challenge (RFC 8737, 3) for a name or an address. It contains the digest of the key
 /// authorization.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! Stub for OpenSSL in a build without the feature `legacy-tls`: no value can be created, so no method is ever called.
+//! Stub for OpenSSL in a build without the feature `legacy-tls`. No value can be created, so no method is ever called.
 
 use crate::buffer::PendingBytes;
 use crate::engine::key::PrivateKey;
@@ -8,12 +8,12 @@ use crate::ocsp;
 use crate::settings::Parameters;
 use crate::tickets::Resumption;
 
-/// Whether it is built in.
+/// Whether OpenSSL is built in.
 pub const BUILT_IN: bool = false;
 
 const ABSENT: &str = "it requires OpenSSL, but this program was built without `legacy-tls`";
 
-/// Returns OpenSSL's version: empty.
+/// Returns OpenSSL's version, which is empty.
 pub fn version() -> &'static str {
     ""
 }
@@ -26,17 +26,17 @@ pub fn load_provider(_: Option<&str>, _: &str) -> Result<(), String> {
     Err(ABSENT.into())
 }
 
-/// Signs with a key that only OpenSSL supports: always `None`.
+/// Would sign with a key that only OpenSSL supports; always returns `None`.
 pub(crate) fn sign(_: &PrivateKey, _: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// Decrypts a key that only OpenSSL supports: always `None`.
+/// Would decrypt a key that only OpenSSL supports; always returns `None`.
 pub(crate) fn open_key(_: &str, _: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// Formats a certificate, which only OpenSSL does: always `None`.
+/// Would format a certificate, which only OpenSSL can do; always returns `None`.
 pub(crate) fn certificate_text(_: &[u8]) -> Option<String> {
     None
 }

@@ -1,13 +1,13 @@
 //! TLS without sockets: sessions, certificates, and the TLS settings of `bind` and `server` lines.
 //!
 //! A [`Session`] is one connection: it transforms bytes, and `net::Stream` moves them. Listeners create sessions from an
-//! [`Acceptor`], which chooses the certificate by the ClientHello ([`Acceptor::choose`], independent of its transport). Servers use
-//! a [`Connector`]. Configurations consist of numbers and file contents here ([`settings`]); [`names`] has OpenSSL's names for the
-//! numbers.
+//! [`Acceptor`], which chooses the certificate based on the ClientHello ([`Acceptor::choose`], independent of the transport).
+//! Servers use a [`Connector`]. Configurations consist of numbers and file contents ([`settings`]); [`names`] has OpenSSL's names
+//! for the numbers.
 //!
-//! rustls is the engine and only used in [`engine`]. It performs handshakes; [`record`] encrypts and decrypts records. For features
-//! that rustls lacks there is the system's OpenSSL, only used in [`legacy`] and for lines that need it ([`Parameters::legacy`]).
-//! Called by `net`, `config` and `proxy`.
+//! The engine is rustls, which only [`engine`] uses. It performs handshakes, and [`record`] encrypts and decrypts records. Features
+//! that rustls lacks are provided by the system's OpenSSL, which only [`legacy`] uses, and only for lines that need it
+//! ([`Parameters::legacy`]). Called by `net`, `config` and `proxy`.
 
 #![forbid(unsafe_code)]
 

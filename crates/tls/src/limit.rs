@@ -1,10 +1,10 @@
-//! Counts TLS connections and limits their number (`maxsslconn`, manual 3.2). A connection holds a [`ConnectionPermit`] for its
-//! lifetime.
+//! Counts TLS connections and limits their number (`maxsslconn`, manual 3.2). A connection holds a [`ConnectionPermit`] as long as
+//! it exists.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// Current and total number of TLS connections of this process. Written when one begins or ends, by any worker.
+/// The current and the total number of TLS connections of this process. Any worker writes them when a connection begins or ends.
 static NOW: AtomicU32 = AtomicU32::new(0);
 static EVER: AtomicU64 = AtomicU64::new(0);
 
@@ -37,11 +37,11 @@ pub fn has_room() -> bool {
 pub struct ConnectionPermit(());
 
 impl ConnectionPermit {
-    /// Takes a slot if there is one.
+    /// Takes a slot if one is free.
     pub fn take() -> Option<Self> {
         let most = limit();
         let taken = NOW.fetch_update(Relaxed, Relaxed, |now| (most == 0 || now < most).then_some(now + 1));
-        // Created lazily: dropping one would release a slot that was not taken.
+        // Created lazily, because dropping a permit would release a slot that was not taken.
         taken.is_ok().then(|| Self(()))
     }
 
@@ -51,7 +51,7 @@ impl ConnectionPermit {
         Self(())
     }
 
-    /// Counts the connection that starts in it.
+    /// Counts the connection that starts in the slot.
     pub(crate) fn begin(self) -> Self {
         EVER.fetch_add(1, Relaxed);
         self
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_failed_take_releases_no_slot() {
-        // Other tests in this process have connections that ignore the limit.
+        // Other tests in this process have connections, so the limit is ignored.
         let held = ConnectionPermit::force();
         set_limit(1);
         assert!((0..100).all(|_| ConnectionPermit::take().is_none()) && !has_room());

@@ -1,6 +1,7 @@
 //! Loads certificates, CA files and revocation lists from the files in a configuration.
 //!
-//! Nothing is loaded partially: an unusable file is an error with its name, with HAProxy's wording if it has one.
+//! Files are never loaded in part: an unusable file is an error that names the file, with HAProxy's wording if HAProxy has such a
+//! message.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -18,7 +19,7 @@ use crate::x509;
 /// The files to look for next to a certificate (`ssl-load-extra-files`, `ssl-load-extra-del-ext`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtraFiles {
-    /// `.rsa`, `.ecdsa` and `.dsa` if the file itself is missing.
+    /// `.rsa`, `.ecdsa` and `.dsa`, if the file itself is missing.
     pub bundle: bool,
     /// `.sctl`.
     pub sctl: bool,
@@ -37,7 +38,7 @@ impl ExtraFiles {
     pub const ALL: Self =
         Self { bundle: true, sctl: true, ocsp: true, issuer: true, key: true, replaces_ending: false };
 
-    /// Only files named in the configuration.
+    /// No additional files, only those in the configuration.
     pub const NONE: Self =
         Self { bundle: false, sctl: false, ocsp: false, issuer: false, key: false, replaces_ending: false };
 }
@@ -45,20 +46,20 @@ impl ExtraFiles {
 /// The files of one certificate (`load` of a crt-store, options of a crt-list line).
 #[derive(Clone, Debug, Default)]
 pub struct CertificateFiles {
-    /// Its key.
+    /// The private key.
     pub key: Option<Box<str>>,
-    /// Whether it overrides a key in the certificate's own file: it was configured, not just found.
+    /// Whether the key overrides one in the certificate's file, because it was configured and not just found.
     pub key_is_named: bool,
-    /// Its OCSP response.
+    /// The OCSP response.
     pub ocsp: Option<Box<str>>,
-    /// Its issuer.
+    /// The issuer's certificate.
     pub issuer: Option<Box<str>>,
-    /// Its signed certificate timestamps.
+    /// The signed certificate timestamps.
     pub sctl: Option<Box<str>>,
 }
 
 impl CertificateFiles {
-    /// Returns the existing files next to `path`, of those to look for.
+    /// Returns which of the files to look for exist next to `path`.
     fn existing(path: &str, extra: ExtraFiles) -> Self {
         let base = match path.strip_suffix(".crt") {
             Some(base) if extra.replaces_ending => base,
@@ -89,16 +90,16 @@ fn reason(error: &std::io::Error) -> String {
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
-/// A chain file: an issuer's certificate and those above it, as DER (`issuers-chain-path`).
+/// A chain file: an issuer's certificate and those of the CAs above it, as DER (`issuers-chain-path`).
 #[derive(Clone, Debug)]
 pub struct IssuerChain {
     /// The file.
     pub file: Box<str>,
-    /// The issuer's own certificate first.
+    /// The certificates, starting with the issuer's own.
     pub certificates: Vec<Arc<[u8]>>,
 }
 
-/// Completes a chain that has only the certificate itself, with the chain file of its issuer.
+/// If a chain only has the certificate itself, completes it with the chain file of the issuer.
 pub(crate) fn complete_chain(certificate: &mut Certificate, chains: &[IssuerChain]) {
     let [own] = &*certificate.chain else { return };
     let Ok(own) = x509::CertificateFields::parse(own) else { return };
@@ -139,7 +140,7 @@ impl Loader {
     /// Loads all certificates at `path`: a file, the files of a bundle, or those of a directory in order of their names.
     ///
     /// # Errors
-    /// One of them is unusable, or nothing exists at that path.
+    /// One of them is unusable, or `path` does not exist.
     pub fn certificates(&self, path: &str) -> Result<Vec<Arc<Certificate>>, LoadError> {
         let one = |file: &str, extra| {
             self.certificate(file, &CertificateFiles::existing(file, extra)).map(Arc::new)
@@ -163,7 +164,7 @@ impl Loader {
         }
     }
 
-    /// Loads a CA that signs: a certificate from a file, with its key in that file or next to it.
+    /// Loads a CA for signing: a certificate from a file, with its key in that file or next to it.
     ///
     /// # Errors
     /// A file is unusable.
@@ -225,8 +226,8 @@ impl Loader {
     }
 }
 
-/// Returns a certificate's files as reported by the runtime socket: those for OCSP and timestamps are listed even if they do not
-/// exist, unless they are not looked for.
+/// Returns a certificate's files as reported by the runtime socket. The files for OCSP and timestamps are listed even if they do
+/// not exist, unless they are not looked for.
 fn sources(path: &str, files: &CertificateFiles, key: Option<Box<str>>, extra: ExtraFiles) -> Sources {
     let beside = |wanted: bool, ending: &str| wanted.then(|| format!("{path}.{ending}").into());
     Sources {
@@ -239,8 +240,8 @@ fn sources(path: &str, files: &CertificateFiles, key: Option<Box<str>>, extra: E
     }
 }
 
-/// Adds the OCSP response in `file`; an empty file has no response yet. A response that must not be stapled is skipped with a
-/// warning.
+/// Adds the OCSP response in `file`. An empty file means that the response has not arrived yet. A response that must not be stapled
+/// is skipped with a warning.
 fn staple(certificate: &mut Certificate, file: &str, response: &[u8]) -> Result<(), LoadError> {
     if certificate.issuer_der().is_none() {
         let cause = format!(
@@ -257,7 +258,7 @@ fn staple(certificate: &mut Certificate, file: &str, response: &[u8]) -> Result<
     Ok(())
 }
 
-/// Returns the files of a directory that are certificates by their names.
+/// Returns the files of a directory that have names of certificates.
 fn directory(path: &str) -> Result<Vec<String>, LoadError> {
     let failed = |error: std::io::Error| {
         LoadError::new(path, format!("unable to scan directory '{path}' : {}.", reason(&error)))
@@ -282,7 +283,7 @@ fn key(file: &str, passphrases: Option<&Passphrases>) -> Result<PrivateKey, Load
     parts.key.ok_or_else(|| LoadError::new(file, format!("No Private Key found in '{file}'.")))
 }
 
-/// Whether the bytes are a SignedCertificateTimestampList (RFC 6962, 3.3), judging by its lengths.
+/// Whether the bytes are a SignedCertificateTimestampList (RFC 6962, 3.3), according to the lengths in it.
 pub(crate) fn is_timestamp_list(bytes: &[u8]) -> bool {
     fn vector(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
         let (length, rest) = bytes.split_first_chunk()?;
@@ -298,11 +299,11 @@ pub(crate) fn is_timestamp_list(bytes: &[u8]) -> bool {
     true
 }
 
-/// Loads CA certificates and revocation lists from a file or a directory (`ca-file`, `crl-file`); `@system-ca` means those of the
-/// system.
+/// Loads CA certificates and revocation lists from a file or a directory (`ca-file`, `crl-file`). `@system-ca` stands for those of
+/// the system.
 ///
 /// # Errors
-/// It cannot be read, or contains none.
+/// The path cannot be read, or contains none.
 pub fn authorities(path: &str) -> Result<PemParts, LoadError> {
     if path == "@system-ca" {
         return system_authorities();
@@ -332,8 +333,8 @@ pub fn authorities(path: &str) -> Result<PemParts, LoadError> {
     Ok(all)
 }
 
-/// Loads the system's CA certificates: from `SSL_CERT_DIR`, otherwise from OpenSSL's default directory. Files without any are
-/// skipped.
+/// Loads the system's CA certificates: from `SSL_CERT_DIR`, otherwise from OpenSSL's default directory. Files without certificates
+/// are skipped.
 fn system_authorities() -> Result<PemParts, LoadError> {
     let named = std::env::var("SSL_CERT_DIR").ok();
     let path = named.as_deref().unwrap_or("/etc/ssl/certs");
@@ -345,7 +346,7 @@ fn system_authorities() -> Result<PemParts, LoadError> {
             return Err(LoadError::new(path, format!("unable to scan '{path}': {}", reason(&error))));
         }
     };
-    // Debian has each CA under several names, and all of them in one file too.
+    // Debian has each CA under several names, and also all of them in one file.
     let mut seen = std::collections::HashSet::new();
     for entry in entries.flatten() {
         let Ok(bytes) = base::file::read(entry.path()) else { continue };

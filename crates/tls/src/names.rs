@@ -1,4 +1,4 @@
-//! OpenSSL's names of versions, cipher suites, groups and signatures, and their numbers in TLS.
+//! OpenSSL's names of versions, cipher suites, groups and signatures, and their TLS numbers.
 
 use crate::suites;
 

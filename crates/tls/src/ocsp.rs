@@ -1,7 +1,7 @@
-//! OCSP responses (RFC 6960), to the extent needed for stapling: their certificate, status and validity; and the requests for them.
+//! OCSP responses (RFC 6960), as needed for stapling: their certificate, status and validity; and the requests for them.
 //!
-//! Signatures are only verified for responses from the network ([`Response::verify`]), not for those provided by an operator, since
-//! clients verify them anyway.
+//! Signatures are only verified for responses from the network ([`Response::verify`]). Responses that an operator provides are not
+//! verified, because clients verify them anyway.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ const SHA256: [u8; 9] = [0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, 1];
 /// A certificate's status in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateStatus {
-    /// It was not revoked.
+    /// The certificate was not revoked.
     Good,
-    /// It was.
+    /// The certificate was revoked.
     Revoked,
-    /// The responder does not know it.
+    /// The responder does not know the certificate.
     Unknown,
 }
 
@@ -36,9 +36,9 @@ pub struct Response {
     pub der: Arc<[u8]>,
     /// The certificate's status.
     pub status: CertificateStatus,
-    /// Start of its validity, in seconds since 1970.
+    /// Start of the validity, in seconds since 1970.
     pub this_update: i64,
-    /// End of its validity.
+    /// End of the validity.
     pub next_update: Option<i64>,
     /// The serial number of the certificate.
     pub serial: Box<[u8]>,
@@ -53,7 +53,8 @@ impl Response {
     /// Parses a response.
     ///
     /// # Errors
-    /// It is invalid, reports a failure of the responder, or is about several certificates: with HAProxy's wording.
+    /// The response is invalid, reports a failure of the responder, or is about several certificates. The text has HAProxy's
+    /// wording.
     pub fn parse(der: &[u8]) -> Result<Self, &'static str> {
         let unreadable = "Unable to parse OCSP response";
         let mut all = Der(der);
@@ -104,13 +105,13 @@ impl Response {
         })
     }
 
-    /// Checks that it may be stapled to `certificate` from `issuer`, both as DER, at `now`.
+    /// Checks that the response may be stapled to `certificate` from `issuer`, both as DER, at `now`.
     ///
     /// # Errors
     /// The reason, with HAProxy's wording.
     pub fn check(&self, certificate: &[u8], issuer: &[u8], now: i64) -> Result<(), &'static str> {
         match self.status {
-            // HAProxy staples this too, so that clients learn about it.
+            // HAProxy also staples the status "revoked", so that clients learn about it.
             CertificateStatus::Good | CertificateStatus::Revoked => {}
             CertificateStatus::Unknown => return Err("OCSP single response: certificate status is unknown"),
         }
@@ -122,7 +123,7 @@ impl Response {
         if self.is_about(certificate, issuer) { Ok(()) } else { Err(other) }
     }
 
-    /// Whether it is about `certificate` from `issuer`, both as DER.
+    /// Whether the response is about `certificate` from `issuer`, both as DER.
     pub fn is_about(&self, certificate: &[u8], issuer: &[u8]) -> bool {
         let (Ok(own), Ok(issuer)) =
             (x509::CertificateFields::parse(certificate), x509::CertificateFields::parse(issuer))
@@ -145,13 +146,14 @@ impl Response {
         if *self.hash == SHA256 { "sha256" } else { "sha1" }
     }
 
-    /// Whether it is still valid at `now`.
+    /// Whether the response is still valid at `now`.
     pub fn is_current(&self, now: i64) -> bool {
         self.next_update.is_some_and(|next| now <= next)
     }
 }
 
-/// Returns a certificate's identifier in OCSP messages (RFC 6960, 4.1.1: `CertID`, with SHA-1), as DER; so are both arguments.
+/// Returns a certificate's identifier in OCSP messages (RFC 6960, 4.1.1: `CertID`, with SHA-1). The result and both arguments are
+/// DER.
 pub(crate) fn certificate_id(certificate: &[u8], issuer: &[u8]) -> Option<Vec<u8>> {
     let [name, key] = issuer_hashes(issuer)?;
     let mut algorithm = Vec::new();
@@ -167,8 +169,8 @@ pub(crate) fn certificate_id(certificate: &[u8], issuer: &[u8]) -> Option<Vec<u8
     Some(id)
 }
 
-/// Returns the request for a certificate's status (RFC 6960, 4.1.1), as DER; so are both arguments. It has no nonce, because
-/// responders usually send pre-signed responses.
+/// Returns the request for a certificate's status (RFC 6960, 4.1.1). The result and both arguments are DER. The request has no
+/// nonce, because responders usually send pre-signed responses.
 pub fn request(certificate: &[u8], issuer: &[u8]) -> Option<Vec<u8>> {
     let mut question = certificate_id(certificate, issuer)?;
     // Four levels: the request, the list of requests, the data to be signed, the message.

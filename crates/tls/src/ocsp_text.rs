@@ -1,5 +1,5 @@
-//! Formats an OCSP response as lines, like `openssl ocsp -text` (management manual, 9.3: `show ssl ocsp-response`). An empty line
-//! becomes a blank, because an empty line would end the output of the runtime socket.
+//! Formats an OCSP response as lines, like `openssl ocsp -text` (management manual, 9.3: `show ssl ocsp-response`). Empty lines are
+//! replaced by a blank, because an empty line would end the output of the runtime socket.
 
 use std::fmt::Write;
 
@@ -21,7 +21,7 @@ fn dotted(oid: &[u8]) -> String {
     Oid::new(oid.into()).to_id_string()
 }
 
-/// Formats a name as OpenSSL does there: `C = FR, CN = ocsp.test`.
+/// Formats a name as in OpenSSL's output: `C = FR, CN = ocsp.test`.
 fn name(der: &[u8]) -> Option<String> {
     let (_, name) = X509Name::from_der(der).ok()?;
     let attributes = name.iter_attributes().map(|one| {
@@ -33,9 +33,9 @@ fn name(der: &[u8]) -> Option<String> {
 
 /// The parts of a response that are not needed for stapling.
 struct AnswerParts<'a> {
-    /// The responder: a name, or a key hash.
+    /// The responder: a name or a key hash.
     who: String,
-    /// The time of production, in seconds since 1970.
+    /// When the response was produced, in seconds since 1970.
     produced: i64,
     /// Extensions of the single response, and of the whole.
     extensions: [Vec<Extension<'a>>; 2],

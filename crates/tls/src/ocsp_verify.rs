@@ -1,5 +1,5 @@
-//! Verifies the signer of an OCSP response (RFC 6960, 3.2 and 4.2.2.2): the certificate's issuer, or a responder that it has
-//! authorized.
+//! Verifies that an OCSP response was signed by the certificate's issuer, or by a responder that the issuer has authorized (RFC
+//! 6960, 3.2 and 4.2.2.2).
 
 use aws_lc_rs::digest;
 
@@ -86,11 +86,11 @@ fn issued(issuer: &CertificateFields<'_>, der: &[u8]) -> bool {
 }
 
 impl Response {
-    /// Verifies that the response was signed by the certificate's issuer, as DER, or by an authorized responder, at `now` in
+    /// Verifies that the response was signed by the certificate's issuer, given as DER, or by an authorized responder, at `now` in
     /// seconds since 1970.
     ///
     /// # Errors
-    /// The reason not to trust it.
+    /// The reason not to trust the response.
     pub fn verify(&self, issuer: &[u8], now: i64) -> Result<(), &'static str> {
         let signature = signature(&self.der).ok_or(UNREADABLE)?;
         let issuer = CertificateFields::parse(issuer)?;

@@ -1,5 +1,5 @@
-//! Decrypts private keys: PKCS #8 with PBES2 (RFC 8018), as written by OpenSSL 3. Older schemes (`Proc-Type`, PBES1) and scrypt are
-//! left to OpenSSL.
+//! Decrypts private keys: PKCS #8 with PBES2 (RFC 8018), as written by OpenSSL 3. OpenSSL handles older schemes (`Proc-Type`,
+//! PBES1) and scrypt.
 
 use std::num::NonZeroU32;
 
@@ -16,12 +16,12 @@ use crate::pem::{self, PemBlock};
 /// 1.2.840.113549.1.5.13 and .12
 const PBES2: [u8; 9] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 5, 13];
 const PBKDF2: [u8; 9] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 5, 12];
-/// 1.2.840.113549.2; the last component selects the digest.
+/// The object identifier 1.2.840.113549.2, after which the last component selects the digest.
 const HMAC: [u8; 7] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 2];
-/// 2.16.840.1.101.3.4.1; the last component selects the key length and the mode.
+/// The object identifier 2.16.840.1.101.3.4.1, after which the last component selects the key length and the mode.
 const AES: [u8; 8] = [0x60, 0x86, 0x48, 1, 0x65, 3, 4, 1];
 
-/// Maximum number of rounds that a file may ask for: some seconds.
+/// Maximum number of rounds that a file may specify, which take some seconds.
 const ROUNDS_MAX: u32 = 10_000_000;
 
 /// An encrypted key and its encryption parameters.
@@ -73,7 +73,7 @@ impl<'a> Encrypted<'a> {
         let mut text = self.text.to_vec();
         let iv = DecryptionContext::Iv128(FixedLength::from(self.iv));
         let plain = key.decrypt(&mut text, iv).map_err(|_| WRONG)?;
-        // With one in 256 wrong passphrases the padding looks valid.
+        // For one in 256 wrong passphrases, the padding looks valid.
         match Der(plain).take(der::SEQUENCE) {
             Some(_) => Ok(plain.to_vec()),
             None => Err(WRONG),

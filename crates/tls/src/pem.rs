@@ -1,4 +1,4 @@
-//! PEM (RFC 7468): base64 blocks between markers; other text is ignored.
+//! PEM (RFC 7468): base64 blocks between markers. Other text is ignored.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,7 +13,7 @@ pub struct PemBlock<'a> {
     pub encryption: Option<&'a str>,
     /// The data.
     pub data: Vec<u8>,
-    /// The line of its first marker, from 1.
+    /// The line of the first marker, from 1.
     pub line: usize,
 }
 
@@ -82,7 +82,7 @@ pub fn block(label: &str, der: &[u8]) -> String {
     block_with(label, "", der)
 }
 
-/// Formats a block with `headers` (whole lines, followed by an empty one) before the data.
+/// Formats a block, with `headers` (whole lines and an empty line) before the data.
 pub(crate) fn block_with(label: &str, headers: &str, der: &[u8]) -> String {
     let mut out = format!("-----BEGIN {label}-----\n{headers}");
     let encoded = STANDARD.encode(der);
@@ -97,7 +97,7 @@ pub(crate) fn block_with(label: &str, headers: &str, der: &[u8]) -> String {
     out
 }
 
-/// Returns the label of the marker in `line`, if it is one.
+/// Returns the label if `line` is a marker.
 fn mark<'a>(line: &'a [u8], begin: &str) -> Option<&'a str> {
     let label = line.strip_prefix(begin.as_bytes())?.strip_suffix(b"-----")?;
     str::from_utf8(label).ok()

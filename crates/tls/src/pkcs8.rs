@@ -23,7 +23,7 @@ pub(crate) fn of_rsa(key: &[u8]) -> Vec<u8> {
     frame(&algorithm, key)
 }
 
-/// Wraps a SEC 1 key, which names its curve itself; inside PKCS #8 it does not.
+/// Wraps a SEC 1 key. Outside of PKCS #8, the key itself contains the curve; inside, it does not.
 pub(crate) fn of_curve(key: &[u8]) -> Option<Vec<u8>> {
     let mut all = Der(key).take(der::SEQUENCE)?;
     let (version, secret) = (all.take_whole(der::INTEGER)?, all.take_whole(der::OCTET_STRING)?);

@@ -1,7 +1,7 @@
-//! The record layer of an established connection (RFC 8446, 5; RFC 5246, 6.2 with RFC 5288 and RFC 7905), per direction.
+//! The record layer of an established connection (RFC 8446, 5; RFC 5246, 6.2 with RFC 5288 and RFC 7905), for each direction.
 //!
-//! The engine performs the handshake and then hands over its keys. From then on records are encrypted and decrypted here, from one
-//! caller's buffer into another's, without allocations or copies by the engine.
+//! The engine performs the handshake and then hands over its keys. From then on, this module encrypts and decrypts records, from
+//! one of the caller's buffers into another one, without allocations or copies by the engine.
 
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
@@ -13,10 +13,10 @@ pub const HEADER: usize = 5;
 /// Maximum plaintext size of a record.
 pub const PLAINTEXT_MAX: usize = 16384;
 
-/// Maximum overhead of any record here: header, explicit nonce or type, tag.
+/// Maximum overhead of a record of any kind: header, explicit nonce or type, tag.
 pub const OVERHEAD_MAX: usize = HEADER + 8 + TAG;
 
-/// Maximum size of a received record: TLS 1.3 allows 256 bytes beyond the plaintext, TLS 1.2 2048.
+/// Maximum size of a received record. TLS 1.3 allows 256 bytes in addition to the plaintext, TLS 1.2 2048.
 pub const RECORD_MAX: usize = HEADER + PLAINTEXT_MAX + 2048;
 
 pub(crate) const TAG: usize = 16;
@@ -31,7 +31,7 @@ pub(crate) const APPLICATION_DATA: u8 = 23;
 /// How nonce and content type are transmitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NonceForm {
-    /// TLS 1.3: the nonce is implicit; the type is encrypted after the plaintext.
+    /// TLS 1.3: the nonce is implicit, and the type is encrypted after the plaintext.
     Tls13,
     /// TLS 1.2 with AES-GCM: half of the nonce precedes the ciphertext.
     Explicit,
@@ -48,7 +48,7 @@ pub(crate) enum Aead {
 }
 
 impl Aead {
-    /// Returns how many records one key may encrypt: 2^24.5 for AES-GCM (RFC 8446, 5.5), of which less is used.
+    /// Returns how many records one key may encrypt. The limit for AES-GCM is 2^24.5 (RFC 8446, 5.5); a lower one is used.
     fn limit(self) -> u64 {
         match self {
             Self::Aes128Gcm | Self::Aes256Gcm => 1 << 24,
@@ -71,17 +71,18 @@ pub(crate) struct Direction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Framed {
     pub(crate) content: u8,
-    /// Including its header.
+    /// The length of the record, including its header.
     pub(crate) length: usize,
 }
 
-/// Parses the record header at the start of `bytes`; `None` while it is incomplete. The record itself may be incomplete.
+/// Parses the record header at the start of `bytes`. Returns `None` while the header is incomplete. The record itself may be
+/// incomplete.
 ///
 /// # Errors
-/// No record begins this way.
+/// The bytes cannot begin a record.
 pub(crate) fn frame(bytes: &[u8]) -> Result<Option<Framed>, Reason> {
     let Some(&[content, major, _, high, low]) = bytes.first_chunk() else {
-        // An incomplete header is checked too: plain text may end before it is complete.
+        // An incomplete header is checked too, because unencrypted text may end before a header is complete.
         let wrong = bytes.first().is_some_and(|content| !is_content(*content));
         return if wrong { Err(Reason::WrongVersionNumber) } else { Ok(None) };
     };
@@ -130,12 +131,12 @@ impl Direction {
         Some(Self { key, vector, sequence, aead, form })
     }
 
-    /// Whether it uses TLS 1.3.
+    /// Whether the direction uses TLS 1.3.
     pub(crate) fn is_tls13(&self) -> bool {
         self.form == NonceForm::Tls13
     }
 
-    /// Whether the key has reached its limit of records, and can be replaced.
+    /// Whether the key has reached its limit of records and can be replaced.
     pub(crate) fn is_worn(&self) -> bool {
         self.is_tls13() && self.sequence >= self.aead.limit()
     }
@@ -156,7 +157,7 @@ impl Direction {
     #[inline]
     fn next(&mut self) -> Option<(u64, [u8; 12])> {
         let sequence = self.sequence;
-        // No number may repeat; 2^64 records are out of reach.
+        // No number may repeat. 2^64 records cannot be reached in practice.
         self.sequence = sequence.checked_add(1)?;
         let mut nonce = self.vector;
         for (byte, number) in nonce[4..].iter_mut().zip(sequence.to_be_bytes()) {
@@ -165,8 +166,8 @@ impl Direction {
         Some((sequence, nonce))
     }
 
-    /// Encrypts `first` and `second`, together at most [`PLAINTEXT_MAX`] bytes, into one record at the start of `out`, which has
-    /// room for them and [`overhead`](Self::overhead). `None` only if the key is used up.
+    /// Encrypts `first` and `second`, together at most [`PLAINTEXT_MAX`] bytes, into one record at the start of `out`, which must
+    /// have room for them and [`overhead`](Self::overhead). Returns `None` only if the key is used up.
     pub(crate) fn seal(&mut self, content: u8, first: &[u8], second: &[u8], out: &mut [u8]) -> Option<usize> {
         let plain = first.len() + second.len();
         let total = plain + self.overhead();
@@ -199,7 +200,7 @@ impl Direction {
     }
 
     /// Decrypts one whole record. The plaintext is written to the start of `room` if that has at least [`room_for`](Self::room_for)
-    /// bytes, otherwise it is at the returned offset of `record`.
+    /// bytes; otherwise it is at the returned offset in `record`.
     ///
     /// # Errors
     /// The record does not belong to this connection.
@@ -214,7 +215,7 @@ impl Direction {
         if self.form == NonceForm::Tls13 && outer != APPLICATION_DATA {
             return Err(Reason::BadRecordType);
         }
-        // The authenticated data below contains this version, which all records have by now.
+        // The authenticated data below contains this version, which all records have at this point.
         if header[2] != 3 {
             return Err(Reason::WrongVersionNumber);
         }

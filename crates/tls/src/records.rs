@@ -5,11 +5,11 @@ use crate::engine::Kernel;
 use crate::error::{Error, Reason};
 use crate::record::{ALERT, APPLICATION_DATA, Direction, HANDSHAKE, HEADER, PLAINTEXT_MAX};
 
-/// Limits on consecutive empty records, key updates or warnings without data, as in OpenSSL.
+/// Limits on consecutive empty records, key updates or warnings without data in between, as in OpenSSL.
 const IDLE_RECORDS_MAX: u8 = 32;
 const WARNINGS_MAX: u8 = 5;
 
-/// The longest message that may arrive is a NewSessionTicket (RFC 8446, 4.6.1): its fields, and 64 KiB twice.
+/// The length of the longest message that may arrive, a NewSessionTicket (RFC 8446, 4.6.1): its fields, and twice 64 KiB.
 const MESSAGE_MAX: usize = 4 + 16 + 255 + 2 * 65536;
 
 const CLOSE_NOTIFY: u8 = 0;
@@ -22,7 +22,7 @@ const CLIENT_HELLO: u8 = 1;
 const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
 
-/// Both directions, and the rest of the engine.
+/// Both directions, and the state of the engine that is still needed.
 pub(crate) struct Records {
     seal: Direction,
     open: Direction,
@@ -36,16 +36,16 @@ pub(crate) struct Records {
     is_closed: bool,
     /// Whether the unsent bytes may contain an answer to a key update or a HelloRequest.
     answered: bool,
-    /// The current second and its number of key updates, and the limit.
+    /// The current second and the number of key updates in it, and the limit.
     updates: (u64, u32),
     most_updates: u32,
 }
 
 /// The content of a record.
 pub(crate) enum RecordKind<'a> {
-    /// This many bytes of data at the start of the room.
+    /// The number of data bytes at the start of the room.
     Filled(usize),
-    /// Data, at its place in the record.
+    /// Data, which was decrypted in the record.
     InPlace(&'a [u8]),
     /// Nothing for the caller.
     Nothing,
@@ -198,13 +198,13 @@ impl Records {
         }
     }
 
-    /// Whether a reply to the peer may be appended. Only one for several messages may be unsent: a peer that does not read cannot
-    /// make the unsent bytes grow.
+    /// Whether a reply to the peer may be appended. Only one reply to several messages may be unsent, so that a peer that does not
+    /// read cannot make the unsent bytes grow.
     fn may_answer(&self, unsent: &PendingBytes) -> bool {
         !self.is_closed && (!self.answered || unsent.is_empty())
     }
 
-    /// Counts a key update, since each costs CPU time and their rate is limited.
+    /// Counts a key update. Each one costs CPU time, so their rate is limited.
     fn count_update(&mut self) -> Result<(), Reason> {
         let second = base::clock::now_ms() / 1000;
         if self.updates.0 != second {
@@ -215,7 +215,7 @@ impl Records {
         if is_flood { Err(Reason::TooManyKeyUpdates) } else { Ok(()) }
     }
 
-    /// Sends a KeyUpdate and switches to the next key. `asks` requests the same of the peer.
+    /// Sends a KeyUpdate and switches to the next key. `asks` requests the same from the peer.
     pub(crate) fn update(&mut self, asks: bool, unsent: &mut PendingBytes) -> Result<(), Reason> {
         let mut out = [0; 64];
         let message = [KEY_UPDATE, 0, 0, 1, asks.into()];
@@ -225,7 +225,7 @@ impl Records {
         Ok(())
     }
 
-    /// Appends an alert to the unsent bytes. Nothing follows close_notify or a fatal one.
+    /// Appends an alert to the unsent bytes. Nothing is appended after close_notify or a fatal alert.
     pub(crate) fn alert(&mut self, level: u8, alert: u8, unsent: &mut PendingBytes) {
         let mut out = [0; 64];
         if self.is_closed {
@@ -288,7 +288,7 @@ mod tests {
     use super::*;
     use crate::record::Aead;
 
-    /// Returns a TLS 1.2 connection, and its peer's sending direction.
+    /// Returns a TLS 1.2 connection, and the sending direction of its peer.
     fn connection(is_client: bool) -> (Records, Direction) {
         let direction = |byte| {
             Direction::new(Aead::Aes128Gcm, &[byte; 16], [byte; 12], 0, false).expect("a key of 16 bytes")
@@ -296,7 +296,7 @@ mod tests {
         (Records::new(direction(1), direction(2), Kernel::None, 0, is_client), direction(2))
     }
 
-    /// Passes one record to `records`; returns the reason if that ended the connection.
+    /// Passes one record to `records`. Returns the reason if it ended the connection.
     fn give(
         records: &mut Records,
         peer: &mut Direction,

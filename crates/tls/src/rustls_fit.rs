@@ -1,7 +1,6 @@
-//! Whether rustls can serve a client, by its ClientHello. Called by [`crate::acceptor`].
+//! Decides from the ClientHello whether rustls can serve a client. Called by [`crate::acceptor`].
 //!
-//! On lines that need OpenSSL, rustls serves the clients for which both would agree on the same
-//! parameters.
+//! On lines that need OpenSSL, rustls serves the clients for which both engines would negotiate the same parameters.
 
 use crate::details::Lacks;
 use crate::engine::key::{KeyKind, PrivateKey};
@@ -11,7 +10,7 @@ use crate::settings::Parameters;
 use crate::suites::{Au, TABLE};
 use crate::{TLS10, TLS12, TLS13, names};
 
-/// Whether rustls supports the newest common version, and before TLS 1.3 the suite, the signature and the group that would be
+/// Whether rustls supports the newest common version and, before TLS 1.3, the suite, the signature and the group that would be
 /// negotiated.
 pub(crate) fn is_for_rustls(hello: &Hello<'_>, parameters: &Parameters, key: &PrivateKey) -> bool {
     match hello.version_up_to(parameters.max) {
@@ -49,7 +48,7 @@ fn fits(number: u16, kind: KeyKind) -> bool {
     })
 }
 
-/// Returns the version or suite that a client would need, if it shares none with rustls.
+/// Returns the version or suite that a client would need, if it has none in common with rustls.
 pub(crate) fn lacks(hello: &Hello<'_>) -> Option<Lacks> {
     let version = hello.version_up_to(TLS13);
     if version == TLS13 || (version == TLS12 && numbers(hello.suites).any(has_suite)) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::verify_code::VerifyCodes;
 
-/// Versions, suites, groups and signatures, by their numbers in TLS and in order of preference.
+/// Versions, suites, groups and signatures, as TLS numbers and in order of preference.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Parameters {
     /// The oldest version.
@@ -17,16 +17,17 @@ pub struct Parameters {
     pub suites13: Vec<u16>,
     /// Key exchange groups (`curves`).
     pub groups: Vec<u16>,
-    /// The signature schemes of our own key: `sigalgs` for a listener, `client-sigalgs` for a server; empty for all that it
-    /// supports.
+    /// The signature schemes of the key of this side: `sigalgs` for a listener, `client-sigalgs` for a server. Empty for all
+    /// schemes that the key supports.
     pub sigalgs: Vec<u16>,
-    /// The signature schemes allowed for the peer: the other of the two, or `sigalgs` if that is not set; empty for all known ones.
+    /// The signature schemes that the peer may use: `client-sigalgs` for a listener, `sigalgs` for a server, or `sigalgs` if the
+    /// former is not set. Empty for all known schemes.
     pub peer_sigalgs: Vec<u16>,
     /// Whether the client's order of suites takes precedence (`prefer-client-ciphers`).
     pub prefer_client: bool,
     /// Whether certificates may be compressed (`tune.ssl.certificate-compression`).
     pub compresses: bool,
-    /// Whether OpenSSL makes the connections with an SNI that rustls rejects.
+    /// Whether OpenSSL is used for connections with an SNI that rustls rejects.
     pub takes_odd_names: bool,
     /// Additional settings for OpenSSL, if the line needs more than rustls supports.
     pub legacy: Option<Legacy>,
@@ -35,13 +36,13 @@ pub struct Parameters {
 /// Settings that only OpenSSL supports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Legacy {
-    /// Whether OpenSSL serves all clients because its providers are to be used (`ssl-provider`).
+    /// Whether OpenSSL serves all clients, because its providers are to be used (`ssl-provider`).
     pub alone: bool,
-    /// OpenSSL's security level (`ssl-security-level`, `@SECLEVEL=` in `ciphers`); without it the system's default.
+    /// OpenSSL's security level (`ssl-security-level`, `@SECLEVEL=` in `ciphers`). Without it, the system's default applies.
     pub security_level: Option<u8>,
-    /// Diffie-Hellman parameters, as PEM (`ssl-dh-param-file`); without them groups of RFC 3526.
+    /// Diffie-Hellman parameters, as PEM (`ssl-dh-param-file`). Without them, groups of RFC 3526 are used.
     pub dh: Option<Arc<[u8]>>,
-    /// Size of the group in bits if there is no file (`tune.ssl.default-dh-param`).
+    /// Size of the Diffie-Hellman group in bits if there is no file (`tune.ssl.default-dh-param`).
     pub dh_bits: u16,
     /// Whether a server may renegotiate (`renegotiate`).
     pub renegotiates: bool,
@@ -52,7 +53,7 @@ impl Default for Parameters {
         Self {
             min: crate::TLS12,
             max: crate::TLS13,
-            // ECDHE with AES-256-GCM, AES-128-GCM, ChaCha20-Poly1305; each for ECDSA and RSA.
+            // ECDHE with AES-256-GCM, AES-128-GCM and ChaCha20-Poly1305, each for ECDSA and RSA.
             suites12: vec![0xc02c, 0xc030, 0xcca9, 0xcca8, 0xc02b, 0xc02f],
             suites13: vec![0x1302, 0x1303, 0x1301],
             // X25519MLKEM768, then HAProxy's default: X25519, P-256, P-521, P-384.
@@ -85,25 +86,25 @@ impl Default for Limits {
 /// Whether a peer certificate is requested and required (`verify`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum VerifyMode {
-    /// It is not requested.
+    /// No certificate is requested.
     #[default]
     None,
-    /// It is verified if there is one.
+    /// A certificate is verified if there is one.
     Optional,
-    /// It is required.
+    /// A certificate is required.
     Required,
 }
 
 /// Trust anchors and revocation lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trust {
-    /// The files they come from: `ca-file`, `ca-verify-file`, `crl-file`.
+    /// The files of the trust anchors: `ca-file`, `ca-verify-file`, `crl-file`.
     pub files: [Option<Box<str>>; 3],
-    /// Set if this replaced other contents at run time: sessions verified with those are not resumed.
+    /// Set if these trust anchors replaced others at run time. Sessions verified with the old ones are not resumed.
     pub generation: Option<[u8; 16]>,
     /// CA certificates, as DER (`ca-file`).
     pub authorities: Vec<Arc<[u8]>>,
-    /// Additional ones that are not announced to clients (`ca-verify-file`).
+    /// Additional CA certificates that are not announced to clients (`ca-verify-file`).
     pub unnamed: Vec<Arc<[u8]>>,
     /// Revocation lists, as DER (`crl-file`).
     pub crls: Vec<Arc<[u8]>>,
@@ -125,7 +126,7 @@ pub struct ClientVerify {
 }
 
 impl ClientVerify {
-    /// Whether clients are verified without any trust anchors, so that none would be accepted.
+    /// Whether clients are verified without any trust anchors, so that no certificate would be accepted.
     pub fn has_no_trusted_ca(&self) -> bool {
         let [named, unnamed, _] = &self.trust.files;
         self.mode != VerifyMode::None && named.is_none() && unnamed.is_none()

@@ -12,47 +12,47 @@ use crate::{ocsp, passphrase, x509};
 /// A certificate, its chain and its key.
 #[derive(Clone, Debug)]
 pub struct Certificate {
-    /// Its name: the path as configured.
+    /// The name of the certificate: the path as configured.
     pub name: Box<str>,
-    /// As DER, its own certificate first.
+    /// The chain as DER, starting with the certificate itself.
     pub chain: Vec<Arc<[u8]>>,
-    /// Its key.
+    /// The private key.
     pub key: PrivateKey,
-    /// The host names it is valid for, in lower case.
+    /// The host names for which the certificate is valid, in lower case.
     pub names: Box<[Box<str>]>,
-    /// Its OCSP response, as DER (`.ocsp`).
+    /// The OCSP response, as DER (`.ocsp`).
     pub ocsp: Option<ocsp::Response>,
     /// Signed certificate timestamps (`.sctl`).
     pub sctl: Option<Arc<[u8]>>,
-    /// Its issuer if the chain has none (`.issuer`).
+    /// The issuer's certificate, if the chain does not contain it (`.issuer`).
     pub issuer: Option<Arc<[u8]>>,
-    /// The files it came from.
+    /// The files of the certificate.
     pub sources: Sources,
-    /// A warning from loading it.
+    /// A warning that was issued during loading.
     pub warning: Option<Box<str>>,
 }
 
-/// The files that a certificate was read from, or would have been if present.
+/// The files from which a certificate was read, or would have been read if they existed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sources {
     /// The certificate.
     pub certificate: Option<Box<str>>,
-    /// Its key.
+    /// The private key.
     pub key: Option<Box<str>>,
-    /// Its OCSP response.
+    /// The OCSP response.
     pub ocsp: Option<Box<str>>,
-    /// Its issuer.
+    /// The issuer's certificate.
     pub issuer: Option<Box<str>>,
-    /// Its signed certificate timestamps.
+    /// The signed certificate timestamps.
     pub sctl: Option<Box<str>>,
-    /// The file with its chain, if the certificate's own file has none (`issuers-chain-path`).
+    /// The file with the chain, if the certificate's own file has none (`issuers-chain-path`).
     pub chain: Option<Box<str>>,
 }
 
-/// Asks for the passphrase of the encrypted key in a file.
+/// Returns the passphrase of the encrypted key in a file.
 type PassphrasePrompt = dyn Fn(&str) -> Option<Vec<u8>> + Send + Sync;
 
-/// The passphrases of encrypted keys (`ssl-passphrase-cmd`): earlier ones are tried first.
+/// The passphrases of encrypted keys (`ssl-passphrase-cmd`). Earlier passphrases are tried first.
 pub struct Passphrases {
     ask: Box<PassphrasePrompt>,
     known: Mutex<Vec<Vec<u8>>>,
@@ -106,7 +106,7 @@ impl PemParts {
         self.key = self.key.take().or(other.key);
     }
 
-    /// Parses the text of the file called `file`. Other blocks (parameters and the like) are skipped.
+    /// Parses the text of the file called `file`. Blocks of other kinds, such as parameters, are skipped.
     ///
     /// # Errors
     /// The invalid part, with its line.
@@ -114,7 +114,7 @@ impl PemParts {
         Self::read_with(file, text, None)
     }
 
-    /// As [`read`](Self::read), with passphrases for encrypted keys.
+    /// Like [`read`](Self::read), with passphrases for encrypted keys.
     ///
     /// # Errors
     /// The invalid part, with its line.
@@ -177,7 +177,7 @@ fn key(file: &str, block: &PemBlock<'_>, passphrases: Option<&Passphrases>) -> R
     passphrases.open(file, open).map_err(failed)
 }
 
-/// Returns a key for rustls if possible, otherwise one for OpenSSL.
+/// Returns a key for rustls if possible, otherwise a key for OpenSSL.
 fn key_of(der: &[u8]) -> Result<PrivateKey, &'static str> {
     let key = PrivateKey::from_der(der);
     #[cfg(feature = "legacy-tls")]
@@ -235,12 +235,12 @@ impl Certificate {
         })
     }
 
-    /// Returns the certificate of its issuer, if known.
+    /// Returns the certificate of the issuer, if known.
     pub fn issuer_der(&self) -> Option<&[u8]> {
         self.issuer.as_deref().or(self.chain.get(1).map(|der| &**der))
     }
 
-    /// Sets its OCSP response, to be stapled until that expires. `now` in seconds since 1970.
+    /// Sets the OCSP response, which is stapled until it expires. `now` is in seconds since 1970.
     ///
     /// # Errors
     /// The reason for not stapling it, with HAProxy's wording.
@@ -252,7 +252,7 @@ impl Certificate {
         Ok(())
     }
 
-    /// Returns the signature algorithm of its key.
+    /// Returns the signature algorithm of the key.
     pub fn kind(&self) -> KeyKind {
         self.key.kind()
     }

@@ -1,7 +1,7 @@
-//! OpenSSL's names of all cipher suites that clients may offer, supported here or not (`ssl_fc_cipherlist_str`). `names` has the
-//! supported ones.
+//! OpenSSL's names of all cipher suites that clients may offer, whether supported or not (`ssl_fc_cipherlist_str`). The supported
+//! ones are in `names`.
 
-/// number, OpenSSL's name; sorted by number
+/// Numbers and OpenSSL's names, sorted by number.
 const NAMES: &[(u16, &str)] = &[
     (0x0001, "NULL-MD5"),
     (0x0002, "NULL-SHA"),

@@ -6,7 +6,7 @@
 pub(crate) struct Suite {
     pub(crate) number: u16,
     pub(crate) name: &'static str,
-    /// The first version that supports it.
+    /// The first version that supports the suite.
     pub(crate) version: u16,
     pub(crate) kx: Kx,
     pub(crate) au: Au,
@@ -25,7 +25,7 @@ pub fn is_dhe(number: u16) -> bool {
     TABLE.iter().any(|suite| suite.number == number && suite.kx == Kx::Dhe)
 }
 
-/// Returns the size of its symmetric key in bits.
+/// Returns the size of the suite's symmetric key in bits.
 pub(crate) fn bits(number: u16) -> Option<u16> {
     TABLE.iter().find(|suite| suite.number == number).map(|suite| suite.bits)
 }

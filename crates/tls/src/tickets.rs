@@ -1,4 +1,4 @@
-//! Resumption on a listener's side: its ticket keys, and the session cache for clients without tickets.
+//! Resumption on the server side: ticket keys, and the session cache for clients without tickets.
 //!
 //! A ticket is `name | nonce | encrypted (time, session)`. The encryption key is derived from a configured key and the nonce, so
 //! that long-lived keys shared by several processes never use the same key and nonce twice.
@@ -16,7 +16,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::load_error::LoadError;
 
-/// Minimum number of keys in a file, and the number kept (`TLS_TICKETS_NO`).
+/// Minimum number of keys in a file, and the number of keys kept (`TLS_TICKETS_NO`).
 pub const KEYS: usize = 3;
 
 /// How many seconds a generated key encrypts new tickets.
@@ -59,7 +59,8 @@ impl TicketKey {
     }
 }
 
-/// Ticket keys, shared by the listeners with the same file, oldest first. The last but one encrypts, all decrypt.
+/// Ticket keys, shared by the listeners with the same file, oldest first. The last but one is used for encryption, all for
+/// decryption.
 pub struct TicketKeys {
     keys: RwLock<Vec<TicketKey>>,
     /// When generated keys are replaced; 0 for keys from a file. Written by the thread that replaces them.
@@ -115,7 +116,8 @@ impl TicketKeys {
         Ok(Self { keys: RwLock::new(keys), renew_at: AtomicU64::new(0), lifetime })
     }
 
-    /// Adds a key after the others and drops the oldest (`set ssl tls-key`); `false` if its length differs from theirs.
+    /// Adds a key after the others and drops the oldest (`set ssl tls-key`). Returns `false` if its length differs from that of the
+    /// others.
     pub fn push(&self, bytes: &[u8]) -> bool {
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
         if keys.first().is_some_and(|first| first.bytes.len() != bytes.len()) {
@@ -145,7 +147,7 @@ impl TicketKeys {
             return;
         }
         let next = now() + RENEWED_AFTER;
-        // Only one thread does this.
+        // Only one thread replaces the key.
         if self.renew_at.compare_exchange(due, next, Relaxed, Relaxed).is_ok()
             && let Ok(key) = TicketKey::random()
         {
@@ -176,7 +178,7 @@ impl TicketKeys {
         Some(ticket)
     }
 
-    /// Returns the session of a ticket, if one of the keys made it and it has not expired.
+    /// Returns the session in a ticket, if the ticket was created with one of the keys and has not expired.
     pub(crate) fn open(&self, ticket: &[u8]) -> Option<Vec<u8>> {
         let (head, sealed) = ticket.split_at_checked(NAME + NONCE)?;
         let key = {
@@ -222,7 +224,7 @@ pub struct SessionCache {
 #[derive(Debug, Default)]
 struct Cached {
     sessions: HashMap<Box<[u8]>, TicketStore>,
-    /// Keys in insertion order, with the number of their session; keys of removed sessions are skipped.
+    /// Keys in insertion order, with the number of their session. Keys of removed sessions are skipped.
     order: VecDeque<(Box<[u8]>, u64)>,
     /// The number of the next session.
     next: u64,
@@ -238,12 +240,12 @@ struct TicketStore {
 }
 
 impl SessionCache {
-    /// Creates a cache with `blocks` blocks of about 200 bytes; sessions are valid for `lifetime` seconds.
+    /// Creates a cache with `blocks` blocks of about 200 bytes. Sessions are valid for `lifetime` seconds.
     pub fn new(blocks: usize, lifetime: u32) -> Self {
         Self { blocks, lifetime: lifetime.into(), inner: Mutex::default() }
     }
 
-    /// Returns its size in blocks.
+    /// Returns the size of the cache in blocks.
     #[cfg_attr(not(feature = "legacy-tls"), allow(dead_code, reason = "OpenSSL keeps as many sessions"))]
     pub(crate) fn blocks(&self) -> usize {
         self.blocks
@@ -254,7 +256,7 @@ impl SessionCache {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).sessions.len()
     }
 
-    /// Whether it has no sessions.
+    /// Whether the cache is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -322,9 +324,9 @@ impl Cached {
 /// The means for clients to resume sessions.
 #[derive(Clone, Debug, Default)]
 pub struct Resumption {
-    /// Tickets with these keys; `None` with `no-tls-tickets`.
+    /// The ticket keys; `None` with `no-tls-tickets`.
     pub tickets: Option<Arc<TicketKeys>>,
-    /// The session cache, which keeps listeners separate.
+    /// The session cache, which keeps the sessions of different listeners separate.
     pub sessions: Option<Arc<SessionCache>>,
 }
 
@@ -344,7 +346,7 @@ mod tests {
             assert_eq!(keys.open(&ticket[..place]), None, "{place}");
         }
         assert_ne!(keys.seal(b"session").unwrap(), ticket);
-        // It was made by the last key but one.
+        // The ticket was created with the last key but one.
         assert!(keys.push(&[1; 80]) && keys.open(&ticket).is_some());
         assert!(keys.push(&[2; 80]) && keys.open(&ticket).is_none());
         assert!(!keys.push(&[3; 48]) && !keys.push(&[3; 79]));

@@ -107,7 +107,7 @@ impl VerifyCode {
         [EE_KEY_TOO_SMALL, CA_KEY_TOO_SMALL, CA_MD_TOO_WEAK].contains(&self)
     }
 
-    /// Returns the TLS number of the alert that OpenSSL sends for it.
+    /// Returns the TLS number of the alert that OpenSSL sends for the error.
     #[cfg_attr(not(feature = "legacy-tls"), allow(dead_code, reason = "rustls has alerts of its own"))]
     pub(crate) fn alert(self) -> u8 {
         match self {

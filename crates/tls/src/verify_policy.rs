@@ -1,7 +1,7 @@
 //! Decides whether a peer's certificate is acceptable for a line, independent of the engine.
 //!
-//! Engines ask during a handshake and get a yes or no. The errors, including ignored ones, are stored for the connection being
-//! processed ([`take_outcome`]), or come from a resumed session.
+//! Engines call this module during a handshake and get a decision. The errors, including ignored ones, are stored for the
+//! connection that is being processed ([`take_outcome`]), or come from a resumed session.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use crate::verify::{Purpose, Trusted};
 use crate::verify_code::{self as code, VerifyCode};
 use crate::x509;
 
-/// The errors found in the peer's chain; all 0 if there were none or nothing was verified.
+/// The errors found in the peer's chain. All are 0 if there were none or nothing was verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VerifyOutcome {
     /// The last error, ignored or not (`ssl_c_verify`).
     pub last: VerifyCode,
     /// The first error above the peer's own certificate (`ssl_c_ca_err`).
     pub ca: VerifyCode,
-    /// Its depth.
+    /// The depth of that error.
     pub ca_depth: u8,
     /// The first error in the peer's own certificate (`ssl_c_err`).
     pub own: VerifyCode,
-    /// HAProxy's kind of the error that was not ignored.
+    /// HAProxy's failure kind for the error that was not ignored.
     pub(crate) refused: Option<FailureKind>,
 }
 
@@ -36,7 +36,7 @@ thread_local! {
     static ROOT: RefCell<Option<Arc<[u8]>>> = const { RefCell::new(None) };
 }
 
-/// Takes the end of the chain verified during the last turn.
+/// Takes the last certificate of the chain that was verified during the last turn.
 pub(crate) fn take_root() -> Option<Arc<[u8]>> {
     ROOT.take()
 }
@@ -81,7 +81,7 @@ impl Judge {
         Self { trusted, of: Of::Server(host.map(Box::from)), takes_weak: false }
     }
 
-    /// Returns the same verifier, accepting weak keys and digests or not.
+    /// Returns the same verifier, which accepts weak keys and digests or not.
     #[cfg_attr(not(feature = "legacy-tls"), allow(dead_code, reason = "rustls has one level"))]
     pub(crate) fn taking_weak(self, takes_weak: bool) -> Self {
         Self { takes_weak, ..self }

@@ -1,4 +1,4 @@
-//! Certificate fields for the rest of Weir: names, dates, serial number.
+//! Certificate fields for the other parts of Weir: names, dates, serial number.
 
 use std::net::IpAddr;
 
@@ -22,7 +22,7 @@ impl<'a> CertificateFields<'a> {
     /// Parses `der`.
     ///
     /// # Errors
-    /// A short reason why it is invalid.
+    /// A short reason why the certificate is invalid.
     pub fn parse(der: &'a [u8]) -> Result<Self, &'static str> {
         match X509Certificate::from_der(der) {
             Ok(([], certificate)) => Ok(Self(certificate)),
@@ -31,22 +31,22 @@ impl<'a> CertificateFields<'a> {
         }
     }
 
-    /// Returns the version (`ssl_c_version`): 3 for all with extensions.
+    /// Returns the version (`ssl_c_version`): 3 for all certificates with extensions.
     pub fn version(&self) -> u32 {
         self.0.version().0 + 1
     }
 
-    /// Returns its subject for display (`ssl_c_s_dn`).
+    /// Returns the subject for display (`ssl_c_s_dn`).
     pub fn subject_name(&'a self) -> DistinguishedName<'a> {
         DistinguishedName::new(self.0.subject())
     }
 
-    /// Returns its issuer for display (`ssl_c_i_dn`).
+    /// Returns the issuer for display (`ssl_c_i_dn`).
     pub fn issuer_name(&'a self) -> DistinguishedName<'a> {
         DistinguishedName::new(self.0.issuer())
     }
 
-    /// Returns its serial number without leading zeros (`ssl_c_serial`).
+    /// Returns the serial number without leading zeros (`ssl_c_serial`).
     pub fn serial_number(&self) -> &[u8] {
         let raw = self.0.raw_serial();
         if let [0, rest @ ..] = raw
@@ -58,27 +58,27 @@ impl<'a> CertificateFields<'a> {
         }
     }
 
-    /// Returns the start of its validity (`ssl_c_notbefore`): `YYMMDDhhmmssZ`.
+    /// Returns the start of the validity (`ssl_c_notbefore`): `YYMMDDhhmmssZ`.
     pub fn not_before_text(&self) -> String {
         short_time(self.validity().0)
     }
 
-    /// Returns the end of its validity (`ssl_c_notafter`).
+    /// Returns the end of the validity (`ssl_c_notafter`).
     pub fn not_after_text(&self) -> String {
         short_time(self.validity().1)
     }
 
-    /// Returns OpenSSL's name of its signature algorithm (`ssl_c_sig_alg`), or the object identifier.
+    /// Returns OpenSSL's name of the signature algorithm (`ssl_c_sig_alg`), or the object identifier.
     pub fn signature_name(&self) -> String {
         algorithm(&self.0.signature_algorithm.algorithm.to_id_string())
     }
 
-    /// Returns OpenSSL's name of its key algorithm (`ssl_c_key_alg`), or the object identifier.
+    /// Returns OpenSSL's name of the key algorithm (`ssl_c_key_alg`), or the object identifier.
     pub fn key_name(&self) -> String {
         algorithm(&self.0.public_key().algorithm.algorithm.to_id_string())
     }
 
-    /// Returns the kind and size of its key as in PROXY headers: `RSA2048`, `EC256`; `None` for other kinds.
+    /// Returns the kind and size of the key as in PROXY headers: `RSA2048`, `EC256`. Returns `None` for other kinds.
     pub fn key_kind(&self) -> Option<String> {
         let info = self.0.public_key();
         if let Ok(PublicKey::RSA(key)) = info.parsed() {
@@ -97,7 +97,7 @@ impl<'a> CertificateFields<'a> {
         Some(format!("EC{bits}"))
     }
 
-    /// Returns the group of its key's curve, by its number in TLS.
+    /// Returns the group of the key's curve, as its TLS number.
     pub(crate) fn group(&self) -> Option<u16> {
         let curve = self.0.public_key().algorithm.parameters.as_ref()?.as_oid().ok()?;
         Some(match &*curve.to_id_string() {
@@ -108,14 +108,14 @@ impl<'a> CertificateFields<'a> {
         })
     }
 
-    /// Returns its alternative names (`ssl_c_san`): `DNS:a.test, IP Address:127.0.0.1`.
+    /// Returns the alternative names (`ssl_c_san`): `DNS:a.test, IP Address:127.0.0.1`.
     pub fn alternative_names(&self) -> Option<String> {
         let all = self.0.subject_alternative_name().ok()??;
         let shown: Vec<_> = all.value.general_names.iter().map(general_name).collect();
         Some(shown.join(", "))
     }
 
-    /// Returns the object identifiers of its policies (`ssl_c_policies`).
+    /// Returns the object identifiers of the policies (`ssl_c_policies`).
     pub fn policies(&self) -> Vec<String> {
         let found = self.0.extensions().iter().find_map(|extension| match extension.parsed_extension() {
             ParsedExtension::CertificatePolicies(policies) => Some(policies),
@@ -139,22 +139,22 @@ impl<'a> CertificateFields<'a> {
         self.0.issuer().as_raw()
     }
 
-    /// Returns the bits of its public key, without the algorithm.
+    /// Returns the bits of the public key, without the algorithm.
     pub fn key_bits(&self) -> &[u8] {
         &self.0.public_key().subject_public_key.data
     }
 
-    /// Returns its public key with the algorithm, as DER.
+    /// Returns the public key with the algorithm, as DER.
     pub fn key_info(&self) -> &[u8] {
         self.0.public_key().raw
     }
 
-    /// Whether it is valid for a host name, directly or by a name with `*` in the first label.
+    /// Whether the certificate is valid for a host name, directly or by a name with `*` in the first label.
     pub fn is_for(&self, host: &str) -> bool {
         self.names().iter().any(|name| covers(name, host))
     }
 
-    /// Whether an address is among its alternative names.
+    /// Whether an address is among the alternative names.
     pub fn has_address(&self, address: IpAddr) -> bool {
         let (v4, v6);
         let octets: &[u8] = match address {
@@ -175,18 +175,18 @@ impl<'a> CertificateFields<'a> {
         })
     }
 
-    /// Returns the start and end of its validity, in seconds since 1970.
+    /// Returns the start and end of the validity, in seconds since 1970.
     pub fn validity(&self) -> (i64, i64) {
         let validity = self.0.validity();
         (validity.not_before.timestamp(), validity.not_after.timestamp())
     }
 
-    /// Returns the bytes of its serial number.
+    /// Returns the bytes of the serial number.
     pub fn serial(&self) -> &[u8] {
         self.0.raw_serial()
     }
 
-    /// Returns the identifier by which issued certificates refer to its key (RFC 5280, 4.2.1.2).
+    /// Returns the identifier by which issued certificates refer to this certificate's key (RFC 5280, 4.2.1.2).
     pub(crate) fn subject_key_identifier(&self) -> Option<&[u8]> {
         self.0.extensions().iter().find_map(|extension| match extension.parsed_extension() {
             ParsedExtension::SubjectKeyIdentifier(identifier) => Some(identifier.0),
@@ -194,7 +194,7 @@ impl<'a> CertificateFields<'a> {
         })
     }
 
-    /// Returns the URI of its first OCSP responder (RFC 5280, 4.2.2.1).
+    /// Returns the URI of the first OCSP responder (RFC 5280, 4.2.2.1).
     pub fn ocsp_uri(&self) -> Option<&str> {
         self.0.extensions().iter().find_map(|extension| match extension.parsed_extension() {
             ParsedExtension::AuthorityInfoAccess(access) => {
@@ -211,7 +211,7 @@ impl<'a> CertificateFields<'a> {
         })
     }
 
-    /// Whether its key may sign OCSP responses for its issuer (RFC 6960, 4.2.2.2).
+    /// Whether the key may sign OCSP responses for the certificate's issuer (RFC 6960, 4.2.2.2).
     pub(crate) fn signs_ocsp(&self) -> bool {
         self.0.extensions().iter().any(|extension| match extension.parsed_extension() {
             ParsedExtension::ExtendedKeyUsage(usage) => usage.ocsp_signing,
@@ -219,7 +219,7 @@ impl<'a> CertificateFields<'a> {
         })
     }
 
-    /// Returns all its host names: the DNS names among its alternative names, then its common names.
+    /// Returns all host names: the DNS names among the alternative names, then the common names.
     pub fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
         for extension in self.0.extensions() {
@@ -238,7 +238,7 @@ impl<'a> CertificateFields<'a> {
     }
 }
 
-/// Whether a name in a certificate matches `host`: `*` stands for some of the first label's characters.
+/// Whether a name in a certificate matches `host`. `*` stands for some of the first label's characters.
 fn covers(name: &str, host: &str) -> bool {
     let parts =
         |name: &str| name.split_once('.').map(|(label, domain)| (label.to_owned(), domain.to_owned()));

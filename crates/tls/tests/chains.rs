@@ -1,4 +1,4 @@
-//! Certificate chains, valid and invalid in many ways, compared with OpenSSL's verdicts.
+//! Certificate chains, valid and invalid in many ways. The results are compared with OpenSSL's.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -33,7 +33,7 @@ impl Draw {
 
 /// A chain with the corresponding input for OpenSSL.
 struct Case {
-    /// PEM and DER, the peer's own first, the root last.
+    /// PEM and DER of each certificate, from the peer's own to the root.
     certificates: Vec<(String, Vec<u8>)>,
     /// Indexes of the certificates sent, and of the trusted ones.
     sent: Vec<usize>,
@@ -144,7 +144,7 @@ impl Case {
             let made = if depth == top {
                 all[depth].self_signed(&keys[depth])
             } else {
-                // Occasionally signed with a key other than the issuer's.
+                // Occasionally, the certificate is signed with a key other than the issuer's.
                 let key = if draw.once_in(25) { &stranger } else { &keys[above] };
                 all[depth].signed_by(&keys[depth], &Issuer::from_params(&all[above], key))
             };
@@ -194,7 +194,7 @@ impl Case {
         first
     }
 
-    /// Returns the first error that we report.
+    /// Returns the first error that Weir's own verification reports.
     fn ask_ourselves(&self) -> Option<(u8, usize)> {
         let der = |depth: &usize| Arc::from(&*self.certificates[*depth].1);
         let trust = Trust {

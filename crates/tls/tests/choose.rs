@@ -1,4 +1,4 @@
-//! A listener's choice for a bare ClientHello, without records and sessions.
+//! The choice of a listener for a bare ClientHello, without records and sessions.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -55,7 +55,7 @@ const USUAL: Offer = Offer {
     alpn: &[],
 };
 
-/// Returns the ClientHello of such a client, as CRYPTO frames would carry it.
+/// Returns the ClientHello of such a client, as in CRYPTO frames.
 fn message(offer: &Offer) -> Vec<u8> {
     let name = [&[0], &length16(offer.name.as_bytes())[..]].concat();
     let protocols: Vec<u8> = offer.alpn.iter().flat_map(|name| length8(name)).collect();

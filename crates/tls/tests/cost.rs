@@ -1,6 +1,6 @@
 //! The cost of a connection: no allocation per record, and little memory while idle.
 //!
-//! A single test in its own program, since the counts are per process.
+//! This is the only test in its program, because the counts are per process.
 
 mod common;
 
@@ -13,7 +13,7 @@ use tls::{EntryOptions, Parameters, TLS12, TLS13};
 #[global_allocator]
 static GLOBAL: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Memory limit of a session on our side, in addition to the memory of the library for its two keys.
+/// Memory limit of a session, in addition to the memory of the library for its two keys.
 const HELD: usize = 2048;
 
 /// Returns the resident bytes of the process.
@@ -35,7 +35,7 @@ fn an_established_connection_allocates_nothing_and_holds_little() {
         let mut turn = |from: &mut tls::Session, to: &mut tls::Session, length: usize| {
             let (_, sealed) = from.seal(&text[..length / 2], &text[length / 2..length], &mut wire).unwrap();
             let mut got = 0;
-            // Cut in two, so that a part is kept.
+            // Cut in two, so that a part has to be stored.
             for piece in [0..sealed / 2, sealed / 2..sealed] {
                 let mut received = [0; 66_000];
                 let kept = to.take_kept(&mut received);

@@ -27,7 +27,7 @@ fn parameters(is_legacy: bool, min: u16, max: u16) -> Parameters {
     }
 }
 
-/// Forces OpenSSL: rustls does not support client verification at a low security level.
+/// Forces the use of OpenSSL: rustls does not support client verification at a low security level.
 fn only_openssl(options: &mut EntryOptions, authority: &Authority) {
     if let Some(legacy) = &mut options.parameters.legacy {
         legacy.security_level = Some(0);
@@ -41,7 +41,7 @@ struct Pair {
     server: Session,
 }
 
-/// Returns both sides after the handshake; `true` means a side uses OpenSSL.
+/// Returns both sides after the handshake. `true` means that a side uses OpenSSL.
 fn meet(authority: &Authority, [client, server]: [Line; 2], alpn: [&[&str]; 2]) -> Pair {
     let list = |names: &[&str]| names.iter().map(|name| name.as_bytes().into()).collect::<Vec<Box<[u8]>>>();
     let key = KeyPair::generate_for(&PKCS_RSA_SHA256).unwrap();
@@ -240,7 +240,7 @@ fn sessions_are_resumed_if_the_line_allows_it() {
             true,
         ),
     ];
-    // An OpenSSL client resumes nothing; a rustls client shows the listener's handling of tickets. Sessions kept by OpenSSL are
+    // An OpenSSL client resumes nothing. A rustls client shows how the listener handles tickets. Sessions that OpenSSL stores are
     // tested elsewhere (tests/tests/tls/legacy.rs).
     for (what, resumption, expected) in lines {
         let own = certificate(&authority.issue(&["a.test"], |_| {}));

@@ -246,7 +246,7 @@ fn sessions_keep_client_certificates_and_require_the_same_rules() {
             })
             .unwrap();
             let mut groups = Vec::new();
-            // A session resumed from a resumed one keeps it too.
+            // A session that was resumed from a resumed session keeps the data too.
             for resumed in [false, true, true] {
                 let (mut client, mut server) = pair(&acceptor, &connector, "a.test");
                 let details = server.details();
@@ -314,7 +314,7 @@ fn invalid_hellos_are_refused_with_openssls_texts() {
     ] {
         let mut server = Session::accept(&acceptor);
         assert_eq!(server.handshake(bytes).unwrap_err().text(), text);
-        // The outcome is the same byte by byte.
+        // The outcome is the same if the bytes arrive one by one.
         let mut server = Session::accept(&acceptor);
         let outcome = bytes.iter().find_map(|byte| server.handshake(&[*byte]).err());
         assert!(outcome.is_some(), "{text}");

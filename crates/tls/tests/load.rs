@@ -61,7 +61,7 @@ fn pem_blocks_may_be_in_any_order_and_the_key_in_a_file_of_its_own() {
     fs::rename(folder.path("apart.crt.key"), folder.path("apart.key")).expect("renamed");
     let replaces_ending = ExtraFiles { replaces_ending: true, ..ExtraFiles::ALL };
     load(&path, replaces_ending).expect("the key beside it");
-    // A configured key overrides the one in the file.
+    // A configured key overrides the one in the certificate's file.
     let other = authority.issue(&["a.test"], |_| {});
     let file = folder.write("other.key", halves(&other).1);
     let files =
@@ -180,7 +180,7 @@ fn only_ocsp_responses_for_the_certificate_are_stapled() {
         assert_eq!(found.warning.as_deref(), warning.as_deref(), "{answer}");
         assert_eq!(found.ocsp.is_some(), warning.is_none());
     }
-    // Without the issuer there is nothing to compare with.
+    // Without the issuer, the response cannot be compared.
     folder.write("site.pem", &pem);
     assert!(load(&path, ExtraFiles::ALL).is_err());
     folder.write("site.pem.issuer", &authority.0.pem());

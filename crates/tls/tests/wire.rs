@@ -1,4 +1,4 @@
-//! Unusual input from a peer: hellos of all shapes, records that are split, forged, too long or unexpected.
+//! Unusual input from a peer: hellos in many forms, and records that are split, forged, too long or unexpected.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

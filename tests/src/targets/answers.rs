@@ -27,8 +27,8 @@ pub fn dns_answer(bytes: &[u8]) {
     assert!(services.iter().flatten().all(|text| !text.starts_with(':')));
 }
 
-/// Checks that a dialogue with a mail server has the same result however its replies are split, and sends only our own commands.
-/// The first byte is the piece length.
+/// Checks that a dialogue with a mail server has the same result however its replies are split, and sends only the commands of this
+/// side. The first byte is the piece length.
 pub fn mail_replies(bytes: &[u8]) {
     let Some((cut, bytes)) = bytes.split_first() else { return };
     let letter = Letter::new("from@a.test", "to@b.test", "host", "Server b/s is DOWN.");
@@ -125,7 +125,7 @@ pub fn check_protocols(bytes: &[u8]) {
     for (number, read) in READERS.iter().enumerate() {
         let first = (0..=bytes.len()).find_map(|end| Some((end, read(&bytes[..end])?)));
         match first {
-            // A MySQL error is evaluated up to the end of its packet, which is complete by then.
+            // A MySQL error is evaluated up to the end of its packet, which is then complete.
             Some((end, verdict)) => {
                 assert_eq!(read(bytes), Some(verdict), "reader {number} has decided after {end}");
             }
@@ -146,7 +146,7 @@ pub fn check_answer(bytes: &[u8]) {
     assert!(whole.body.len() <= LIMIT && cut.body.len() <= LIMIT);
     assert!(whole.status.is_none_or(|status| status == 101 || status >= 200), "{whole:?}");
     if bytes.len() < LIMIT {
-        // Bytes after an error may have been taken as a body before it was detected.
+        // Bytes after an error may have been treated as a body before it was detected.
         let settled =
             |seen: TrialAnswer| if seen.is_broken { TrialAnswer { body: Vec::new(), ..seen } } else { seen };
         assert_eq!(settled(whole), settled(cut));

@@ -79,8 +79,8 @@ fn proxy(proxy: &Arc<plan::Proxy>) -> ProxyView {
     }
 }
 
-/// Returns whether a line contains a command that ends or blocks the process, or has effects outside of it; these are for
-/// developers, or do so on purpose.
+/// Returns whether a line contains a command that ends or blocks the process, or has effects outside of it. These commands are for
+/// developers, or have these effects on purpose.
 fn leaves(text: &str) -> bool {
     let said = text.replace('\\', "");
     ["debug", "wait", "save", "httpclient", "_getsocks", "show fd", "show libs", "show dev"]

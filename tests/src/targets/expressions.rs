@@ -198,7 +198,7 @@ pub fn cookies(bytes: &[u8]) {
     head.edit_cookies(&first, |_| None);
     let left: Vec<Vec<u8>> = head.cookie_values().map(|(name, _)| name.to_vec()).collect();
     assert!(!left.contains(&first), "{} still in {}", first.escape_ascii(), line.escape_ascii());
-    // The attributes of a cookie are removed with it (RFC 2965, 3.3.4).
+    // The attributes of a cookie are removed together with it (RFC 2965, 3.3.4).
     let cookies = |names: &[Vec<u8>]| -> Vec<Vec<u8>> {
         names.iter().filter(|name| !name.starts_with(b"$")).cloned().collect()
     };

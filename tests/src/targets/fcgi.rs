@@ -6,7 +6,7 @@ use http::{Method, ParseOptions};
 /// Maximum length of an application's message in the log.
 const MESSAGE_MOST: usize = 8 * 1024;
 
-/// Up to this length all piece lengths are tried.
+/// Up to this length, all piece lengths are tried.
 const SHORT: usize = 128;
 
 /// An event of one request.
@@ -65,8 +65,8 @@ fn receive(connection: &mut Connection, bytes: &[u8], cut: usize) -> Vec<Told> {
     all
 }
 
-/// Joins pieces of a body, and drops bodies of malformed responses: how much of these arrives before the error is found depends on
-/// the pieces.
+/// Joins pieces of a body, and drops bodies of malformed responses, because it depends on the pieces how much of these arrives
+/// before the error is found.
 fn settled(all: Vec<Told>) -> Vec<Told> {
     let malformed: Vec<u32> = all
         .iter()

@@ -11,7 +11,7 @@ fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Field>, DecodeError
     let mut fields = Vec::new();
     decoder.decode(block, &mut |field| {
         let name = field.name.bytes();
-        // One-byte indices may stand for kilobytes: no more is kept than a message may have.
+        // One-byte indices may stand for kilobytes, so no more is kept than a message may have.
         fields.push((name.to_vec(), field.value.to_vec(), field.never_indexed));
         fields.len() < 1000
     })?;

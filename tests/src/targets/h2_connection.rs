@@ -90,7 +90,7 @@ fn take(engine: &mut Connection<Vec<u8>>, choice: u8, input: &[u8], told: &mut T
             }
         };
         at += taken;
-        // Only debug builds check anything here.
+        // This checks something only in debug builds.
         #[cfg(debug_assertions)]
         engine.check_invariants();
         assert!(engine.heap() < 200_000, "{} bytes of memory", engine.heap());
@@ -162,7 +162,7 @@ fn respond(engine: &mut Connection<Vec<u8>>, key: StreamKey) {
     }
 }
 
-/// Reacts to the beginning of a response like a client: ends its own message, or gives up.
+/// Reacts to the beginning of a response like a client: ends its own message, or abandons the request.
 fn go_on(engine: &mut Connection<Vec<u8>>, key: StreamKey) {
     match key.id() % 8 {
         1 => engine.reset(key, Code::Cancel),
@@ -186,7 +186,7 @@ fn request(engine: &mut Connection<Vec<u8>>) {
     }
 }
 
-/// Sends all output; there is never much of it.
+/// Sends all output, which is never much.
 fn send(engine: &mut Connection<Vec<u8>>) {
     assert!(engine.pending() < 200_000, "{} bytes wait", engine.pending());
     while engine.pending() > 0 {

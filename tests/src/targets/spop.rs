@@ -2,7 +2,7 @@
 
 use spop::{Actions, Closed, Config, Connection, Event, Key, Status};
 
-/// Up to this length all piece lengths are tried.
+/// Up to this length, all piece lengths are tried.
 const SHORT: usize = 128;
 
 /// The maximum frame size.

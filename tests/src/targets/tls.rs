@@ -18,7 +18,7 @@ pub fn client_hello(bytes: &[u8]) {
             break;
         }
     }
-    // Bytes after a message are only seen if they arrive together with it, and may then be checked or not.
+    // Bytes after a message are only seen if they arrive together with it. They may be checked or not.
     if let Ok(Some(message)) = &at_once {
         assert_eq!(last.as_ref(), Ok(&Some(message.clone())));
         assert_eq!(Hello::length(message), Ok(Some(message.len())));

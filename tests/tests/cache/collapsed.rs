@@ -1,5 +1,5 @@
 //! `collapsed-forwarding`: concurrent requests for one resource become a single one. Waiting clients get the response as it
-//! arrives, and see an error if it breaks off; responses that must not be shared are requested separately; slow readers do not
+//! arrives, and see an error if it is cut off. Responses that must not be shared are requested separately. Slow readers do not
 //! block others.
 
 use std::io::{Read, Write};
@@ -96,7 +96,7 @@ fn waiting_clients_get_the_response_as_it_arrives() {
             // The first part has arrived although the server has not sent the rest.
             assert_eq!(client.read_bytes(first.len()), first.as_bytes());
         }
-        // A client that comes now gets the first part, too.
+        // A client that connects at this point also gets the first part.
         let mut late = ask(port);
         assert!(late.read_head().starts_with("HTTP/1.1 200"));
         assert_eq!(late.read_bytes(first.len()), first.as_bytes());
@@ -159,7 +159,7 @@ fn clients_without_a_head_fetch_it_themselves() {
     let (origin, say, count) = led();
     let (weir, port) = flowing(&origin, "", " retries 0\n");
     let mut all = crowd(&weir, port, 3, 0);
-    // Only the head arrives, and then the end: only the first client sees any of it.
+    // Only the head arrives, and then the end. Only the first client sees any of it.
     send(&say, head("Content-Length: 10\r\n"));
     assert!(all[0].read_head().starts_with("HTTP/1.1 200"));
     say.send(Step::Close).expect("the server listens");
@@ -221,7 +221,7 @@ fn current_readers_get_all_of_an_oversized_response() {
         assert!(client.read_head().starts_with("HTTP/1.1 200"));
         assert_eq!(client.read_bytes(10), chunk(b"first"));
     }
-    // All clients keep up: each piece is read before the next one is sent.
+    // All clients are fast enough: each piece is read before the next one is sent.
     for _ in 0..10 {
         send(&say, chunk(&[b'x'; 30_000]));
         for client in &mut all {
@@ -379,7 +379,7 @@ fn concurrent_clients_make_one_request() {
     assert_eq!(count.load(Ordering::SeqCst), 1);
 }
 
-/// Twenty requests are made and the first is released; the others must then not wait for each other.
+/// Twenty requests are made and the first one is answered. After that, the others must not wait for each other.
 fn all_go_alone(weir: &Weir, port: u16, let_go: &mpsc::Sender<()>, count: &AtomicUsize) {
     let mut all = crowd(weir, port, 20, 0);
     let_go.send(()).expect("the server waits");
@@ -406,7 +406,7 @@ fn waiting_client_gets_all_of_an_oversized_response() {
     });
     let (weir, port) = around(&origin, " collapsed-forwarding 200s\n", "");
     let mut all = crowd(&weir, port, 20, 0);
-    // Some share the first one's response by then, the others request it themselves.
+    // Some of them share the first one's response, and the others send their own requests.
     (0..20).for_each(|_| let_go.send(()).expect("the server waits"));
     for client in &mut all {
         let response = client.response().expect("a response");

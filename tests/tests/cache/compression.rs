@@ -339,7 +339,7 @@ fn process_limits_disable_compression() {
     let origin = origin(30_000);
     let listen =
         format!("listen l\n bind PORT\n compression algo br\n server s 127.0.0.1:{}\n", origin.port());
-    // Less than one br encoder needs.
+    // This is less than one br encoder needs.
     let (weir, port) = start_with(" maxzlibmem 0\n maxcompcpuusage 100\n", &listen);
     assert_eq!(accepting(port, "", "br").header("content-encoding"), Some("br"));
     drop(weir);

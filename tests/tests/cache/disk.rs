@@ -1,5 +1,5 @@
-//! `disk`: objects evicted from memory are in files, of which nothing damaged is ever sent; directories pass from one process to
-//! the next; I/O errors are reported and cost no request.
+//! `disk`: objects evicted from memory are in files, and nothing damaged is ever sent from them. Directories pass from one process
+//! to the next. I/O errors are reported, and no request fails because of them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -143,7 +143,7 @@ fn disk_usage_is_limited() {
     assert!(told(&weir, "evicted") > 10);
     let bytes = || own.files().iter().filter_map(|path| Some(fs::metadata(path).ok()?.len())).sum::<u64>();
     assert!(eventually(|| bytes() <= 1 << 20), "{}", bytes());
-    // The most recently used ones are there.
+    // The most recently used ones are present.
     assert!(ok(get(port, "/page/27"), "/page/27"));
     assert!(!ok(get(port, "/page/1"), "/page/1"));
 }
@@ -195,7 +195,7 @@ fn damaged_file_is_a_miss_and_is_removed() {
     }
     assert!(told(&weir, "wrong") > 10, "{}", weir.ask("show cache"));
     assert!(weir.says("contained a damaged file"), "{}", weir.messages());
-    // The same if a process starts with such files.
+    // The same happens if a process starts with such files.
     assert!(eventually(|| told(&weir, "files") > 10));
     weir.signal("KILL");
     drop(weir);
@@ -223,7 +223,7 @@ fn purges_reach_files() {
     assert_eq!(weir.ask("clear cache c tag even1").trim(), "10 objects removed");
     assert_eq!(weir.ask("clear cache c").trim(), "10 objects removed");
     assert!(eventually(|| own.files().is_empty()));
-    // They do not come back after a crash either.
+    // They do not return after a crash either.
     weir.signal("KILL");
     drop(weir);
     let (_weir, port) = start(&origin, &own);
@@ -276,7 +276,7 @@ fn unusable_directory_costs_no_request() {
 fn write_errors_are_reported_and_cost_no_request() {
     let (origin, own) = (pages(), Directory::new());
     let (weir, port) = start(&origin, &own);
-    // A directory takes the name of each file that is about to be written.
+    // A directory occupies the name of each file that is about to be written.
     for number in 1..200 {
         fs::create_dir(own.0.join(format!("files/{number:016x}.tmp"))).expect("a directory");
     }
@@ -409,7 +409,7 @@ fn in_place_reload_keeps_the_files() {
     in_use(&weir);
     let hits = all.iter().filter(|path| ok(get(port, path), path)).count();
     assert_eq!(hits, 30);
-    // A changed section is another cache, which takes the directory from then on.
+    // A changed section is a different cache, which has the directory from then on.
     let text = configuration(origin.port(), port, &own.0, " stale-if-error 10\n");
     fs::write(weir.directory().join("haproxy.cfg"), text).expect("a file");
     weir.ask("reload");
@@ -479,7 +479,7 @@ fn long_objects_are_sent_from_their_file() {
     assert_eq!(origin.requests(), 2);
     assert_eq!(weir.ask("clear cache c key test/plain").trim(), "1 objects removed");
     keep_long(&weir, port, "/plain");
-    // Also after a crash.
+    // This also holds after a crash.
     weir.signal("KILL");
     drop(weir);
     let (_weir, port) = start(&origin, &own);

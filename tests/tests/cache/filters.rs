@@ -18,7 +18,7 @@ fn start(mode: &str, rules: &str, origin: &Origin) -> (Weir, u16) {
     (Weir::start(&text, &[port]), port)
 }
 
-/// Returns bytes in which no part can be taken for another.
+/// Returns bytes in which no part is equal to another.
 fn content(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at / 7 + at) as u8).collect()
 }

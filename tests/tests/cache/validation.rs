@@ -76,7 +76,7 @@ fn stale_object_is_served_if_the_server_fails() {
     assert_eq!(get(port, "/other").map(|response| response.status), Some(503));
     moody.fails.store(false, Ordering::Relaxed);
     assert_eq!(ok(get(port, "/")).text(), "number 2");
-    // The same if the server is gone.
+    // The same happens if the server is gone.
     let port_of_origin = moody.origin.port();
     drop(moody);
     assert!(eventually(|| std::net::TcpStream::connect(("127.0.0.1", port_of_origin)).is_err()));
@@ -273,7 +273,7 @@ fn stale_object_is_validated_in_the_background() {
     let own = versioned("Cache-Control: max-age=60\r\nX-Version: second\r\n");
     let (_weir, port) = around(&own.origin, " revalidation on\n stale-while-revalidate 1000\n", "");
     ok(get(port, "/"));
-    // Also if the client's own request is conditional.
+    // This also holds if the client's own request is conditional.
     let ask = || exchange_with(port, "/", "If-None-Match: \"v0\"\r\n");
     assert!(eventually(|| ok(ask()).header("x-version") == Some("second")));
     assert_eq!(own.origin.requests(), 2);

@@ -1,8 +1,8 @@
 //! Complete configurations get the expected verdict: accepted, or refused because of unsupported features, which are named.
 //!
-//! `tests/configs` holds configurations for common uses; the folder that `WEIR_CONFIGS` names holds others collected from public
-//! repositories. A table row is a file and the names that the errors may and must contain, none if it is accepted. When a feature
-//! is implemented, its name is removed from the tables.
+//! `tests/configs` contains configurations for common uses; the folder that `WEIR_CONFIGS` names contains others collected from
+//! public repositories. A table row is a file and the names that the errors may and must contain; there are none if the file is
+//! accepted. When a feature is implemented, its name is removed from the tables.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -35,7 +35,7 @@ fn fate(kind: &str, place: &str, name: &str) -> Option<Fate> {
             let here = row.filter(|row| {
                 rules::Ruleset::ALL.iter().any(|set| set.name() == place && row.sets & *set as u8 != 0)
             });
-            // QUIC has its own actions, which will be added with it.
+            // QUIC has its own actions, which will be added together with it.
             of(here.is_some(), here.is_some() || place.starts_with("quic"))
         }
         _ => return None,
@@ -92,7 +92,8 @@ fn keyword_tables_match_haproxy_signatures() {
         }
         let mine = (specs.iter().filter(|spec| !spec.optional).count(), specs.len());
         let theirs = counts(args);
-        // According to the manual, some string arguments may be omitted that the list, made from the program, shows as required.
+        // According to the manual, some string arguments may be omitted that the list, which was made from the program, shows as
+        // required.
         if mine.0 > theirs.0 || mine.1 != theirs.1 {
             wrong.push(format!("{kind} {name}: {mine:?} arguments here, {theirs:?} there ({signature})"));
         }

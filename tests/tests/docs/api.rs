@@ -1,8 +1,8 @@
 //! The examples of `docs/runtime-api.md`: their commands give these answers.
 //!
-//! In the files of `docs/runtime-api`, a command line follows `> `, the lines of its payload follow `+ `, and the answer ends
-//! with an empty line. `…` matches any text, as in pages. In a command, `0x…` is the address of the waiting request and `@!…` the
-//! PID of the worker. Each file runs in order, on a new process. Lines before a command can be:
+//! In the files of `docs/runtime-api`, a command line follows `> `, the lines of its payload follow `+ `, and the answer ends with
+//! an empty line. `…` matches any text, as in pages. In a command, `0x…` is the address of the waiting request and `@!…` the PID of
+//! the worker. Each file runs in order, in a new process. Lines before a command can be:
 //!
 //! - `# payload FILE`: sends this file of the scene as the payload, instead of the lines shown.
 //! - `# request PATH`: requests a path first.

@@ -41,8 +41,8 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Starts everything and waits until the process serves. With `is_master`, it has a master process, and with `has_neighbor`
-    /// its peer is there.
+    /// Starts everything and waits until the process serves. With `is_master`, the process has a master; with `has_neighbor`, its
+    /// peer runs.
     pub(crate) fn start(is_master: bool, has_neighbor: bool) -> Self {
         let directory = scratch("runtime-api");
         let authority = Authority::new();
@@ -160,7 +160,7 @@ fn origins() -> (Vec<Origin>, BTreeMap<u16, u16>) {
             format!("HTTP/1.1 200 OK\r\n{more}Content-Length: 3\r\n\r\nok\n").into_bytes()
         })
     };
-    // Does not answer before its client leaves.
+    // Sends no answer before its client leaves.
     let reports = Origin::raw(|mut stream| {
         let _ = stream.read_to_end(&mut Vec::new());
     });

@@ -52,7 +52,7 @@ pub(crate) fn scripts(page: &Page) -> Vec<String> {
     scripts.filter_map(fault).collect()
 }
 
-/// A path below the directory; paths that substitutes have replaced are there already.
+/// A path below the directory; paths that were substituted are already below it.
 pub(crate) fn in_directory(directory: &Path, path: &str) -> PathBuf {
     // An absolute path replaces the directory.
     directory.join(path)

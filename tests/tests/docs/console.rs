@@ -81,7 +81,7 @@ fn is_installed(tool: &str) -> bool {
     found.is_ok_and(|output| output.status.success())
 }
 
-/// A shell in the directory of a page. It and everything that it started end with the value.
+/// A shell in the directory of a page. Dropping it ends the shell and everything that it started.
 struct Shell {
     child: Child,
     input: ChildStdin,
@@ -98,7 +98,7 @@ impl Shell {
             .current_dir(&*directory)
             .env("PATH", format!("{}:{path}", directory.join("bin").display()))
             .env("LC_ALL", "C.UTF-8")
-            // Its progress is for terminals.
+            // The progress display is for terminals.
             .env("CURL_HOME", &*directory)
             .env(MARK, &*directory)
             .stdin(Stdio::piped())

@@ -78,7 +78,7 @@ fn connections_without_a_byte_are_counted_but_not_logged_with_dontlognull() {
         "",
     );
     drop(TcpStream::connect((Ipv4Addr::LOCALHOST, scene.port)));
-    // This one expires.
+    // This client's timeout expires.
     assert!(scene.talk("").starts_with("HTTP/1.1 408 "));
     assert!(scene.talk(LAST).starts_with("HTTP/1.1 200 "));
     assert_eq!(scene.line(), "f/<NOSRV> 0/-1/-1/-1 200 LR-- 0 GET /x HTTP/1.1");
@@ -197,7 +197,7 @@ fn half_closed_tcp_client_is_served_after_slow_connect() {
     assert!(client.read_to_end().is_empty());
     let line = scene.line();
     assert!(line.contains(" SC-- 1 "), "{line}");
-    // A client that requested a tunnel over HTTP and half-closed is not waited for until the tunnel exists.
+    // A client that requested a tunnel over HTTP and closed its sending side is not waited for until the tunnel exists.
     let scene = Scene::start("timeout connect 1h", "", &format!("server s 127.0.0.1:{port}"));
     let mut client = Client::connect(scene.port);
     client.send("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n").shut();
@@ -212,7 +212,7 @@ fn half_closed_connect_client_gets_the_whole_refusal() {
         let mut head = [0; 1000];
         let _ = stream.read(&mut head);
         let _ = stream.write_all(b"HTTP/1.1 401 Who\r\nContent-Length: 4\r\n\r\nab");
-        // Time in which a client abort would be noticed.
+        // The time in which an abort of the client would be noticed.
         std::thread::sleep(Duration::from_millis(200));
         let _ = stream.write_all(b"cd");
     });
@@ -227,9 +227,9 @@ fn half_closed_connect_client_gets_the_whole_refusal() {
 /// How a client leaves.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Leaving {
-    /// It closes its side, and keeps reading.
+    /// The client closes its sending side, and continues to read.
     Half,
-    /// It resets its connection, by leaving received bytes unread.
+    /// The client resets its connection, by leaving received bytes unread.
     Reset,
 }
 
@@ -254,7 +254,7 @@ fn client_abort_resets_the_working_server() {
             let _ = stream.read(&mut [0; 4096]);
             let _ = stream.write_all(said.as_bytes());
             let end = stream.read(&mut [0; 64]).map_err(|error| error.kind());
-            // The end of stream may be seen before the reset.
+            // The end of the stream may be seen before the reset.
             let reset = end == Err(std::io::ErrorKind::ConnectionReset)
                 || eventually(|| stream.write_all(b"x").is_err());
             let _ = report.send(reset);

@@ -130,7 +130,7 @@ fn silent_drop_does_not_close_for_the_client() {
         let scene = Scene::start(defaults, rule, "");
         let mut stream =
             TcpStream::connect((Ipv4Addr::LOCALHOST, scene.port)).expect("the port takes connections");
-        // The connection may be gone already.
+        // The connection may have ended already.
         let _ = stream.write_all(GET.as_bytes());
         assert!(eventually(|| scene.counts("f,FRONTEND", &["conn_tot", "scur"]) == ["conn_tot=1", "scur=0"]));
         stream.set_nonblocking(true).expect("a socket");
@@ -198,7 +198,7 @@ fn status_set_by_a_rule_is_logged_and_counted() {
                 "{rule}: {line}"
             );
         }
-        // The server's own status counts for the server.
+        // The server's own status is counted for the server.
         assert_eq!(scene.counts("b,s", &["hrsp_2xx"]), ["hrsp_2xx=1"], "{rule}");
     }
 }

@@ -164,7 +164,7 @@ fn server_is_not_blamed_for_a_slow_upload() {
     let line = scene.line();
     assert!(line.contains("b/s 0/0/0/-1 400 cH-- "), "{line}");
     assert_eq!(scene.counts("b,s", &["cli_abrt", "eresp"]), ["cli_abrt=1", "eresp=0"]);
-    // After it has received the request, the server is to blame.
+    // After the server has received the request, the server is to blame.
     let silent =
         Origin::raw(|mut stream| while weir_tests::request::more(&mut stream, &mut Vec::new()).is_some() {});
     let server = format!("server s 127.0.0.1:{}", silent.port());

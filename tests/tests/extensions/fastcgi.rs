@@ -339,7 +339,7 @@ fn hanging_application_times_out() {
     let scene = Scene::start("", "", &backend);
     let answer = answered("GET", &scene);
     assert_eq!((answer.0, answer.3.as_str()), (504, "sH--"));
-    // The application may be working for nobody, so its connection is closed long before its own timeout.
+    // The client has left, so the application's connection is closed long before its own timeout.
     assert_eq!(receive.recv_timeout(weir_tests::PATIENCE / 2), Ok(()));
     assert_eq!(scene.counts("b,s", &["scur"]), ["scur=0"]);
 }

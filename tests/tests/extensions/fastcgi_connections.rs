@@ -136,7 +136,7 @@ fn client_abort_only_affects_its_own_request() {
         let is_right =
             aborted.is_some_and(|record| (record.kind, record.id) == (kind::ABORT_REQUEST, left.id));
         let _ = send.lock().expect("nobody panics with it").send(is_right);
-        // Late output for it has no effect.
+        // Late output for the abandoned request has no effect.
         records.send(&output(left.id, b"more"));
         records.send(&end(left.id, 0));
         records.send(&response(stays.id, b"X: 1\r\n\r\nok"));

@@ -119,7 +119,7 @@ fn filters_may_change_bodies_and_their_length() {
     });
     let (_weir, port) = start("http", "changes", &text, " filter lua.own\n", origin.port());
     let mut client = Client::connect(port);
-    // Several requests on one connection: no state of one is left for the next.
+    // Several requests on one connection: no state of one remains for the next.
     for _ in 0..2 {
         client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nqwer");
         let response = client.response().expect("an answer");

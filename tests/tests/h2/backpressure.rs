@@ -97,7 +97,7 @@ fn interim_responses_wait_for_a_blocked_client() {
         let grown = weir.memory().saturating_sub(before);
         assert!(written < MOST, "{case}: the server was not held back");
         assert!(grown < MEMORY, "{case}: {grown} KiB");
-        // They are not lost.
+        // The interim responses are not lost.
         if let Some(client) = &mut h2 {
             for _ in 0..100 {
                 assert_eq!(client.next_head().0[0], ":status: 103", "{case}");

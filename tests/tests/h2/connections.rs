@@ -61,7 +61,7 @@ fn requests_beyond_the_limit_use_another_connection() {
     let streams = [one.next_of(HEADERS).stream, one.next_of(HEADERS).stream];
     assert_eq!((streams, other.next_of(HEADERS).stream), ([1, 3], 1));
     drop(clients);
-    // Nobody waits for them any more.
+    // The requests have been abandoned.
     assert_eq!(one.next_of(RST_STREAM).number(0), CANCEL);
 }
 
@@ -169,7 +169,7 @@ fn idle_peers_are_pinged() {
         client.send(PING, ACK, 0, &ping.payload);
     }
     client.next_of(PING);
-    // The ping is not answered: that was the last one.
+    // The ping is not answered, so that was the last one.
     let left = client.rest();
     assert!(left.iter().any(|frame| frame.kind == GOAWAY), "{left:?}");
     let (listener, _weir, port) = backend("", "", "idle-ping 50ms");
@@ -200,7 +200,7 @@ fn unused_connection_is_kept_if_idle_ones_are_allowed() {
             client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         }
         let next = peer.find(|frame| frame.kind == HEADERS).map(|frame| frame.stream);
-        // If it is kept without a request, the wait for one ends and a PING is answered.
+        // If the connection is kept without a request, the wait for one ends and a PING is answered.
         let answered = peer.send(PING, 0, 0, &[0; 8]).find(|frame| frame.kind == PING).is_some();
         assert_eq!((next, answered), (is_kept.then_some(stream + 2), is_kept), "{parameters:?}");
     }

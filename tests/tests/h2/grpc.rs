@@ -135,7 +135,7 @@ fn grpc_go_calls_keep_streams_trailers_and_deadlines() {
     let silent = |command: &mut Command| {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a program")
     };
-    // It exits if its port has been taken in the meantime.
+    // The server exits if its port has been taken in the meantime.
     let started = (0..5).find_map(|_| {
         let far = free_port();
         let mut command = Command::new(&server);

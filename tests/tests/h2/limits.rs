@@ -133,7 +133,7 @@ fn connection_ends_after_its_maximum_number_of_requests() {
     let mut seen = Vec::new();
     while let Some(frame) = client.next_frame() {
         match frame.kind {
-            // The client has seen the announcement: the end follows.
+            // The client has seen the announcement, and the end follows.
             PING if frame.flags & ACK == 0 => drop(client.send(PING, ACK, 0, &frame.payload)),
             GOAWAY => seen.push((frame.number(0), frame.number(4))),
             HEADERS => assert_eq!((frame.stream, client.fields(&frame)[0].as_str()), (5, ":status: 200")),
@@ -178,7 +178,7 @@ fn server_frames_are_processed_in_batches() {
 
 #[test]
 fn receive_buffer_limits_uploads() {
-    // The origin reads nothing: everything the client may send is buffered here.
+    // The origin reads nothing, so the program buffers everything that the client may send.
     let origin = Origin::raw(|stream| {
         let mut byte = [0];
         let _ = std::io::Read::read(&mut &stream, &mut byte);
@@ -295,7 +295,7 @@ fn ended_connection_releases_its_streams() {
     let limits = " maxconn 10\n tune.h2.fe.max-concurrent-streams 7\n tune.streams-elasticity 300";
     let (_weir, port) = frontend(limits, "", origin.port());
     let most = || Frames::connect(port).next_of(SETTINGS).setting(MAX_CONCURRENT_STREAMS);
-    // Each is closed at once, and the program notices that.
+    // Each connection is closed at once, and the program notices that.
     for _ in 0..3 {
         assert!(eventually(|| most() == Some(7)));
     }

@@ -82,7 +82,7 @@ fn body_that_has_arrived_causes_no_wait_time() {
     assert_eq!((answer.status, answer.header("connection")), (403, None));
     let next = client.send(format!("dy{GET_ROOT}")).response().expect("an answer");
     assert_eq!(next.status, 200);
-    // A client that waits may never send it.
+    // A client that waits may never send the body.
     let answer = Client::connect(scene.port).send(head).response().expect("an answer");
     assert_eq!((answer.status, answer.header("connection")), (403, Some("close")));
 }

@@ -32,7 +32,7 @@ fn seen_by_server(bytes: &str, step: usize, wanted: &str) -> String {
         client.send(piece);
     }
     let text = || String::from_utf8_lossy(&seen.lock().expect("no panic")).into_owned();
-    // All of it, or more than that.
+    // All of the text, or more than that.
     eventually(|| text().len() >= wanted.len());
     text()
 }

@@ -52,7 +52,7 @@ fn rules_on_content_see_the_first_bytes() {
     let rules = "tcp-request content reject unless { req.len gt 3 }";
     for (frontend, backend) in [(rules, ""), ("", rules)] {
         let scene = scene("mode tcp", frontend, backend, &origin, "");
-        // Without a delay only the first bytes count: on a busy machine they may be late.
+        // Without a delay, only the first bytes are inspected, and on a busy machine they may be late.
         assert!(eventually(|| scene.talk("hi\r\n\r\n") == "ok"), "{frontend} {backend}");
         assert_eq!(scene.counts("b,BACKEND", &["dreq"]), ["dreq=0"]);
     }

@@ -260,7 +260,7 @@ fn ask(port: u16, numbers: std::ops::Range<usize>, answered: &AtomicUsize) -> Ve
     while waiting.peek().is_some() {
         let batch: Vec<usize> = waiting.by_ref().take(rng.usize(1..5)).collect();
         let bytes: Vec<u8> = batch.iter().flat_map(|number| request_of(*number)).collect();
-        // In pieces, because retries must not depend on how the request arrived.
+        // Sent in pieces, because retries must not depend on how the request arrived.
         let (front, back) = bytes.split_at(rng.usize(0..=bytes.len()));
         client.send(front).send(back);
         for number in batch {

@@ -145,8 +145,7 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
     ("folded_length",       "400 closed []", FOLD),
 ];
 
-/// The differences between Weir and HAProxy 2.6 where HAProxy 3.5 agrees with Weir; the behaviour of versions in between is not
-/// known here.
+/// The differences between Weir and HAProxy 2.6 where HAProxy 3.5 agrees with Weir. How versions in between behave is not known.
 #[rustfmt::skip]
 const OLD_DIFFERENCES: &[(&str, &str, &str)] = &[
     ("asterisk_get",        "400 closed []", ASTERISK),
@@ -282,7 +281,7 @@ fn configuration(port: u16, origin: u16) -> String {
 }
 
 /// Sends the request, and after the first response (or a while without one) a second request. This shows whether the connection was
-/// kept, and whether the proxy is still in step with the stream.
+/// kept, and whether the proxy still knows where messages begin.
 fn send(port: u16, number: usize, bytes: &str, record: &Record) -> Outcome {
     let target = format!("/case{number:03}");
     let second = format!("{target}second");
@@ -415,7 +414,7 @@ fn non_http_response_is_not_waited_for() {
     let origin = Origin::raw(|mut stream| {
         let _ = stream.read(&mut [0; 4096]);
         let _ = stream.write_all(b"no");
-        // Silent from here on: the received bytes have no line end.
+        // Silent from this point: the received bytes have no line end.
         let _ = stream.read_to_end(&mut Vec::new());
     });
     let port = free_port();

@@ -222,7 +222,8 @@ fn long_body_is_copied_completely() {
         for piece in coded.chunks(128 * 1024) {
             client.send(piece);
             sent += piece.len();
-            // As fast as the second server reads it, however busy the machine is. Chunk framing may differ a little.
+            // This takes as long as the second server takes to read, however busy the machine is. Chunk framing may differ a
+            // little.
             let is_there = || count_of.load(Relaxed) - before + 8 * 1024 >= sent;
             assert!(eventually(is_there), "{framing}: {sent} sent: {}", weir.ask("show mirror"));
         }

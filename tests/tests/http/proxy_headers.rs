@@ -99,7 +99,7 @@ fn header_time_is_logged_as_handshake() {
         assert!(weir_tests::eventually(|| accepted() == "1"));
         let mut client = Client::connect(port);
         assert!(weir_tests::eventually(|| accepted() == "2"));
-        // The connection has been accepted: the header arrives at least this much later, which is the logged time.
+        // The connection has been accepted. The header arrives at least this much later, which is the logged time.
         let late = std::time::Duration::from_millis(60);
         std::thread::sleep(late);
         client.send("PROXY TCP4 192.0.2.7 192.0.2.8 4660 80\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");

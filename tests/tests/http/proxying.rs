@@ -84,7 +84,7 @@ fn sent_headers_follow_the_server_line() {
     let cases: [(&str, Vec<u8>); 8] = [
         ("send-proxy", line.clone()),
         ("send-proxy-v2", plain.clone()),
-        // Of both options the second wins; the others count only if a version is named.
+        // If both options are given, the second one applies; the others apply only if a version is named.
         ("send-proxy-v2 send-proxy", plain.clone()),
         ("send-proxy send-proxy-v2 no-send-proxy-v2", line.clone()),
         ("send-proxy proxy-v2-options unique-id", line),

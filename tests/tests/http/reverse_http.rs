@@ -109,7 +109,7 @@ fn requests_are_sent_to_attached_clients() {
     let mut device = edge.attach();
     assert!(eventually(|| edge.idle() == "1"), "{}", edge.weir.ask("show servers conn b"));
     let mut client = Client::connect(edge.public);
-    // Streams of the accepting side have odd ids: it is the client now.
+    // Streams of the accepting side have odd ids, because it is the client in this direction.
     for (number, stream) in [1, 3].into_iter().enumerate() {
         client.send(format!("GET /{number} HTTP/1.1\r\nHost: a.test\r\n\r\n"));
         let frame = device.next_of(HEADERS);
@@ -129,7 +129,7 @@ fn requests_are_sent_to_attached_clients() {
     assert_eq!((edge.weir.stat("b,s", "connect"), edge.weir.stat("b,s", "reuse")), ("0".into(), "2".into()));
     assert_eq!(edge.weir.stat("b,BACKEND", "h2_total_connections"), "1");
     assert_eq!(edge.weir.stat("private,FRONTEND", "h2_total_connections"), "0");
-    // It ends when the client leaves.
+    // The connection ends when the client leaves.
     drop(device);
     assert!(eventually(|| edge.idle() == "0"));
     assert_eq!(get_now(edge.public, "/after").expect("an answer").status, 503);
@@ -240,7 +240,7 @@ fn workers_use_attached_connections_of_others() {
     let served = thread::spawn(move || serve(device));
     for number in 0..20 {
         let (port, path) = ([two, one][number % 2], format!("/{number}"));
-        // It is free again as soon as the previous request has ended, which its client may see first.
+        // The connection is free again as soon as the previous request has ended, and the client may see that end first.
         let mut answer = None;
         assert!(eventually(|| {
             answer = get(port, &path).filter(|answer| answer.status == 200);
@@ -335,7 +335,7 @@ fn reverse_listener_maintains_and_serves_its_connections() {
     assert_eq!(told("preconnect f::out/s: Initiating."), 1);
     let columns = ["status", "scur", "slim", "stot"].map(|column| weir.stat("f,sock-1", column));
     assert_eq!(columns, ["FULL", "2", "2", "2"]);
-    // Each one that ends is opened again; a failure is reported once.
+    // Each connection that ends is opened again; a failure is reported once.
     drop(peers);
     for _ in 0..2 {
         drop(accept_raw(&listener));

@@ -91,7 +91,7 @@ fn a_dripped_h2_head_is_limited_by_the_request_timeout() {
         let ended = trickle(client.socket(), |number| whole[number % whole.len()..][..1].to_vec());
         assert!(ended.is_some(), "after {requests} requests: {}", weir.messages());
     }
-    // Also while another stream is open.
+    // This also holds while another stream is open.
     let slow = Origin::raw(|mut stream| {
         let _ = stream.read(&mut [0; 1024]);
         let _ = stream.read(&mut [0; 1]);

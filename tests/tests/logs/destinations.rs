@@ -57,7 +57,7 @@ fn ring_keeps_messages_for_an_absent_server_in_order() {
     first.read_exact(&mut bytes).expect("both messages come");
     assert_eq!(&bytes, b"7 path=/17 path=/2");
     drop(first);
-    // The server has left: lines logged now wait for its next connection.
+    // The server has left: lines that are logged at this point wait for its next connection.
     get_in_turn(&mut client, &["/3"]);
     let mut second = accept(&listener);
     get_in_turn(&mut client, &["/4"]);

@@ -84,7 +84,7 @@ fn missing_netscaler_header_is_logged_with_code_and_text() {
 /// open (`wait`), or wait for the timeout (`late`).
 fn tell(accepts: &str, cases: &[(&[u8], &str, String)]) {
     let collector = Collector::new();
-    // A check for an open port would be logged too; the last listener that opens stands for the others.
+    // A check for an open port would also be logged, so only the last listener is checked: when it is open, the others are too.
     let (patient, hurried, open) = (free_port(), free_port(), free_port());
     let frontend = |name: &str, port: u16, lines: &str| {
         format!(

@@ -53,7 +53,7 @@ fn format_without_late_values_is_logged_before_the_end() {
     drop(clients);
     let line = logged(&late, "late");
     assert!(line.trim_end().ends_with("late 200 CD-- /endless 34 34 34"), "{line}");
-    // The early log has no second line: the next one belongs to the next request.
+    // The early log has no second line, so the next line belongs to the next request.
     let mut next = Client::connect(port);
     next.send("GET /next HTTP/1.1\r\nHost: h\r\n\r\n");
     let line = logged(&early, "early");

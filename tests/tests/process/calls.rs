@@ -56,7 +56,7 @@ impl Drop for Traced {
     }
 }
 
-/// Returns why tracing is refused here, if so.
+/// Returns the reason if tracing is refused on this machine.
 fn refusal() -> Option<String> {
     match Command::new("strace").args(["-o", "/dev/null", "true"]).output() {
         Err(error) => panic!("strace is missing ({error}): `make tools` installs it"),
@@ -156,7 +156,7 @@ fn warm_streams_to_http1_servers_need_few_extra_calls() {
         }
     });
     // Each read of all the requests begins a round. Responses that arrive one by one are forwarded separately; in the best round
-    // they did not.
+    // they arrived together.
     let calls: Vec<&str> = report.lines().filter(|line| !line.contains("resumed>")).collect();
     let begins = format!("= {batch}");
     let starts: Vec<usize> = (0..calls.len())
@@ -214,7 +214,7 @@ fn frames_on_shared_connections_do_not_wait_for_acknowledgements() {
         eprintln!("skipped, nothing can be traced here: {reason}");
         return;
     }
-    // The setup of the connection is visible even if nobody answers.
+    // The setup of the connection is visible even if nothing answers.
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port of the loopback interface");
     let origin = listener.local_addr().expect("a bound socket has an address").port();
     std::thread::spawn(move || listener.incoming().for_each(drop));

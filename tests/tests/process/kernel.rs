@@ -114,7 +114,7 @@ fn maxaccept_limits_accepts_in_a_row() {
         );
         let traced = Traced::start(&configuration, "accept4,epoll_wait", port)?;
         assert!(get(port).starts_with("HTTP/1.1 200 "));
-        // Stopped, the program finds all connections waiting at once.
+        // While the program is stopped, all connections arrive, so it finds them waiting at once.
         traced.signal("STOP");
         let clients: Vec<TcpStream> =
             (0..12).map(|_| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a connection")).collect();

@@ -179,7 +179,7 @@ fn stick_tables_beyond_memory_are_refused_at_start() {
         let sections = (0..count).map(|number| format!("backend t{number}\n  stick-table {table}\n"));
         configuration(global, port, &origin) + &sections.collect::<String>()
     };
-    // A hundred TiB when they are full, more than any machine has; none of it is allocated in advance.
+    // When they are full, the tables take a hundred TiB, more than any machine has. None of it is allocated in advance.
     let (count, huge) = (100, "type string len 200 size 2000m store gpt(50),gpc(50)");
     for (text, arguments, whose) in [
         (with("", count, huge), &["-db"][..], "more than "),

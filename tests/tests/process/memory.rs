@@ -88,7 +88,7 @@ fn slow_readers_hold_small_buffers() {
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(client.read_head().starts_with("HTTP/1.1 200"));
     }
-    // In the end all of them wait, each with at most one buffer, few of them with a large one.
+    // In the end all of them wait, each with at most one buffer, and few of them with a large one.
     assert!(eventually(|| {
         let (small, large) = in_use(&weir);
         small + large == READERS

@@ -1,4 +1,4 @@
-//! In-place reload: the configuration is read again in the running process, and its unchanged parts live on.
+//! In-place reload: the configuration is read again in the running process, and its unchanged parts are kept.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -168,7 +168,7 @@ fn streams_and_queues_survive_a_reload() {
         ))
     };
     let weir = Weir::start(&text(""), &[port]);
-    // Its listener may be bound later; another connection would be counted.
+    // The listener may be bound later, and an additional connection would be counted.
     let mut stream = None;
     eventually(|| {
         stream = TcpStream::connect(("127.0.0.1", streams)).ok();

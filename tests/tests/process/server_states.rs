@@ -155,7 +155,7 @@ fn servers_start_with_the_state_of_the_tracked_server() {
     begin(&found, "like", "0 0");
     weir.ask("enable server b/held");
     begin(&states(&weir), "last", "2 0");
-    // Also servers that are added later.
+    // This includes servers that are added later.
     let said =
         weir.ask("disable server b/held; add server b/new 127.0.0.1:1 track b/next; enable server b/new");
     assert!(said.contains("New server registered."), "{said}");

@@ -74,7 +74,7 @@ fn counters_continue_until_the_last_process_ends() {
     for before in [3, 5, 7] {
         let pid = weir.pid().to_string();
         let next = Weir::start_with(&text, &["-db", "-sf", &pid], &[port]);
-        // From its first answer on.
+        // This holds from its first answer on.
         assert!(counted(&next).iter().all(|count| *count >= before), "{:?}", counted(&next));
         assert_eq!(weir.await_end(), Some(0), "{}", weir.messages());
         weir = next;

@@ -8,7 +8,7 @@ use weir_tests::client::Client;
 use weir_tests::listen::{listen, local};
 use weir_tests::{Origin, Statistics, Weir, client, eventually, free_port};
 
-/// Threads peak at different times: the sum of their peaks exceeds the peak.
+/// Threads peak at different times, so the sum of their peaks exceeds the peak.
 #[test]
 fn session_maxima_stay_within_the_connection_limit() {
     let origin = Origin::text("x");

@@ -147,7 +147,7 @@ fn tcp_content_rules_parse_http_requests() {
     assert_eq!(answer(&["GET /no HTTP/1.1\r\nHost: a\r\n\r\n"]), None);
     assert_eq!(answer(&["GET /other HTTP/1.1\r\nHost: other\r\n\r\n"]), None);
     for url in ["/yes?x", "/in/pieces", "/no", "/other"] {
-        // The entry is released when the stream has ended, perhaps after its client was answered.
+        // The entry is released when the stream has ended, possibly after its client was answered.
         let is_free = || weir.ask("show table t").contains(&format!(" key={url} use=0 "));
         assert!(eventually(is_free), "{url}: {}", weir.ask("show table t"));
     }

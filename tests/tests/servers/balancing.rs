@@ -247,7 +247,8 @@ fn keys_select_the_same_server_as_in_haproxy() {
         let used: std::collections::BTreeSet<_> = servers.iter().collect();
         assert!(used.len() >= 3, "the keys reach most servers of {name}: {used:?}");
     }
-    // And again after changes of weights and states. The order for requests without a key then depends on the history.
+    // The comparison is repeated after changes of weights and states. The order for requests without a key then depends on the
+    // history.
     for socket in [&own, &other] {
         assert_eq!(weir_tests::ask(socket, &changes(&names)).trim(), "");
     }

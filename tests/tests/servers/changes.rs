@@ -143,7 +143,8 @@ fn queue_is_ordered_by_class_and_then_by_date() {
             let paths = ["/first", "/patient", "/late", "/plain", "/early", "/urgent"];
             for (at, path) in paths.into_iter().enumerate() {
                 scope.spawn(move || assert_eq!(status(&mut Client::connect(port), path), 200, "{balance}"));
-                // The next one is sent only when this one is served or queued: the order of arrival is part of the test.
+                // The next request is sent only when this one is served or queued, because the order of arrival is part of the
+                // test.
                 let there = || gate.seen.lock().expect("no panic").len() as u64 + waiting(&socket);
                 assert!(eventually(|| there() == at as u64 + 1), "{balance} {path}: {}", there());
             }

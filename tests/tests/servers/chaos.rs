@@ -1,7 +1,7 @@
-//! Servers that die and return under load, and descriptors that run out: effects on clients.
+//! Servers that die and return under load, and descriptors that run out: the effects on clients.
 //!
-//! A client may get an error that reports a failed server, but never a wrong or truncated body that looks complete, and never
-//! nothing at all beyond a deadline.
+//! A client may get an error that reports a failed server, but never a wrong or truncated body that looks complete, and some result
+//! always arrives before a deadline.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -172,7 +172,7 @@ fn dying_servers_cause_errors_but_no_wrong_responses() {
     assert!(weir.is_running() && !weir.messages().contains("panicked"), "{}", weir.messages());
 }
 
-/// The same with more load than these threads generate: it only shows whether requests time out.
+/// Generates more load than these threads do, with `wrk`. This shows only whether requests time out.
 fn wrk(port: u16, servers: &mut [Mortal; 2], ports: [u16; 2]) {
     let url = format!("http://127.0.0.1:{port}/w");
     let mut running = Command::new("wrk")

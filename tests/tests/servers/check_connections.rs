@@ -40,7 +40,7 @@ fn connections(lines: &str, server: &str) -> usize {
     let origin = Origin::text("fine");
     let (_weir, ..) = start(lines, &format!("127.0.0.1:{} check inter 10ms {server}", origin.port()));
     assert!(eventually(|| origin.requests() >= 6), "{lines} {server}");
-    // Counted on accept, which precedes the request.
+    // The connection is counted when it is accepted, which precedes the request.
     origin.connections()
 }
 
@@ -75,7 +75,7 @@ fn checks_use_separate_connections_by_default() {
         (&always, "check-reuse-pool pool-max-conn 0"),
         (&always, "check-reuse-pool max-reuse 0"),
         (&always.replace("always", "never"), "check-reuse-pool"),
-        // A check counts as a first request, and does not make its connection reusable in these modes.
+        // A check is treated like a first request, and does not make its connection reusable in these modes.
         (&always.replace("always", "safe"), "check-reuse-pool"),
         (&always.replace("always", "aggressive"), "check-reuse-pool"),
         (&lines("http-check connect linger"), "check-reuse-pool"),
@@ -147,7 +147,7 @@ fn dead_connection_fails_one_check_and_is_dropped() {
     );
     assert!(eventually(|| served.load(Relaxed) >= 8));
     assert!(column(&socket, "chkfail").parse::<u32>().is_ok_and(|failed| failed >= 3));
-    // There are never two failures in a row: the next check uses a new connection.
+    // There are never two failures in a row, because the next check uses a new connection.
     assert_eq!(column(&socket, "chkdown"), "0");
 }
 

@@ -47,7 +47,7 @@ fn observed_errors_take_a_server_down_and_are_counted() {
     (0..3).for_each(|_| assert_eq!(get(port, "/"), 500));
     assert!(eventually(|| column(&socket, "s", "status") == "DOWN"));
     assert_eq!(column(&socket, "s", "hanafail"), "1");
-    // No more requests go there.
+    // No more requests are sent there.
     assert_eq!((get(port, "/"), broken.requests()), (503, 3));
 }
 
@@ -70,7 +70,7 @@ fn agent_maintenance_applies_to_tracking_servers() {
     ask(&socket, "set server b/v state maint");
     assert!(ask(&socket, "del server b/t").contains("other configuration elements"));
     assert!(ask(&socket, "del server b/v").contains("Server deleted."));
-    // A server added at run time counts too until it is deleted.
+    // A server added at run time also counts until it is deleted.
     let added = format!("add server b/w 127.0.0.1:{} track b/s", origin.port());
     let (_weir, socket, _) =
         start(&format!("backend b\n server s 127.0.0.1:{} check inter 1h\n", origin.port()));
@@ -171,7 +171,7 @@ fn requests_queued_at_a_removed_server_are_redispatched() {
         ask(&socket, "enable server b/t");
         ask(&socket, "disable server b/s");
         assert!(eventually(|| other.requests() == 9), "{} of 9", other.requests());
-        // The request in progress prevents it.
+        // The request in progress prevents the deletion.
         assert!(ask(&socket, "del server b/s").contains("still has connections"));
         release.store(true, Relaxed);
         assert!(eventually(|| ask(&socket, "del server b/s").contains("Server deleted.")));
@@ -196,7 +196,7 @@ fn backend_queue_moves_on_when_a_slot_frees_or_none_is_left() {
         assert!(eventually(|| waiting() == "5"));
         ask(&socket, "set maxconn server b/s 3");
         assert!(eventually(|| waiting() == "3"));
-        // The clients of these are gone.
+        // The clients of these requests have left.
         ask(&socket, "disable server b/s");
         assert!(eventually(|| waiting() == "0"));
         assert!(weir.says("3 sessions active, 3 requeued, 0 remaining in queue"));
@@ -255,7 +255,7 @@ fn marked_down_servers_end_their_sessions() {
 fn server_deleted_during_a_check_leaves_nothing_behind() {
     let (asked, gone) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (on_ask, on_end) = (asked.clone(), gone.clone());
-    // It accepts connections, and stays silent until they end.
+    // The server accepts connections, and stays silent until they end.
     let silent = Origin::raw(move |mut stream| {
         let mut room = [0; 4096];
         while matches!(stream.read(&mut room), Ok(1..)) {

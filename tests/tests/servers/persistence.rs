@@ -87,7 +87,7 @@ fn first_available_server_with_a_cookie_is_used() {
 
 #[test]
 fn redispatch_offset_beyond_the_retries_means_the_first() {
-    // Beyond the retries, and just at their number.
+    // The interval is beyond the number of retries, and exactly that number.
     for after in ["-5", "-4", "-3"] {
         let words = ["cookie b disabled", "cookie c", "cookie d"];
         let lines = format!(
@@ -313,7 +313,7 @@ fn use_server_precedes_cookies_and_sets_none() {
     let answer = with("");
     assert!(answer.ends_with("second") && !answer.contains("set-cookie"), "{answer}");
     assert!(scene.line().contains(" 200 --NN "));
-    // A name without a server ends the search: the cookie decides.
+    // A name without a server ends the search, and the cookie decides.
     let answer = with("X-Server: none\r\nCookie: C=F\r\n");
     assert!(answer.ends_with("first"), "{answer}");
     assert!(scene.line().contains(" 200 --VN "));

@@ -118,7 +118,7 @@ fn failing_server_is_ejected_and_returns() {
         assert!(statuses.len() < 20, "{statuses:?}");
     }
     assert_eq!(statuses.iter().filter(|status| **status == 500).count(), 3, "{statuses:?}");
-    // Checks, statistics and operators still see it as up.
+    // Checks, statistics and operators still see the server as up.
     assert!(
         weir.ask("show stat").lines().any(|line| line.starts_with("l,s0,") && line.contains(",no check,"))
     );
@@ -215,7 +215,7 @@ fn silent_server_is_hedged() {
         assert_eq!(answer.header("server"), Some("s1"));
         hedged += usize::from(answer.header("hedged") == Some("2"));
     }
-    // A hedge counts in the rotation too: all requests went to the silent server first.
+    // A hedge also advances the rotation; all requests went to the silent server first.
     assert!(hedged >= 5, "{hedged}");
     let number = |name| column(&weir, "show hedge", "", name);
     let told = (number("hedges"), number("won"), number("after"));
@@ -319,10 +319,10 @@ fn unrepeatable_requests_are_not_hedged() {
         let mut client = Client::connect(port);
         client.send(request);
         waiting.push(client);
-        // The other server's turn.
+        // It is the other server's turn.
         assert_eq!(client::get(port, "/").map(|answer| answer.text()), Some("good".into()));
     }
-    // A repeatable request is hedged, which shows that the others have waited long enough without a hedge.
+    // A repeatable request is hedged. This proves that the others have waited long enough without a hedge.
     let mut client = Client::connect(port);
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.response().map(|answer| answer.text()), Some("good".into()));

@@ -256,7 +256,7 @@ fn restarted_peer_is_taught_the_missed_changes() {
     set(&weir, "first", 1);
     set(&haproxy, "second", 2);
     all_agree(&[&weir, &haproxy, &third], "b", 2);
-    // Killed, not stopped: the others have its changes.
+    // The process is killed and not stopped; the others have its changes.
     drop(weir);
     set(&third, "third", 3);
     all_agree(&[&haproxy, &third], "b", 3);
@@ -277,7 +277,7 @@ fn restarted_peer_is_taught_the_missed_changes() {
 #[test]
 fn successor_is_taught_by_its_predecessor() {
     let group = Group::new(TABLES, OWN);
-    // No other process can teach it.
+    // No other process can send it the entries.
     let mut old = group.weir(0, &NAMES);
     change(&old, 1);
     change(&old, 2);
@@ -328,7 +328,7 @@ fn connections_of_peers_are_shown_and_counted() {
     let members = [group.weir(0, &NAMES[..2]), group.weir(1, &NAMES[..2])];
     members[0].ask("set table b key 192.0.2.1 data.gpc0 5");
     all_agree(&[&members[1], &members[0]], "b", 1);
-    // Both connect at once, and one of two connections stays.
+    // Both connect at once, and one of the two connections stays.
     for (place, member) in members.iter().enumerate() {
         let (own, other) = (NAMES[place], NAMES[1 - place]);
         let wanted = [
@@ -401,7 +401,7 @@ fn peers_receive_their_configured_key_shards() {
     );
     let text = text.replace("global\n", "global\n  tune.peers.max-updates-at-once 7\n");
     let teacher = Member::weir(&["-L", "A"], &text, group.socket(0), &[a]);
-    // They know no other peer, so that neither teaches the other.
+    // The processes know no other peer, so that neither sends its entries to the other.
     let pupil = |place: usize| {
         let peers =
             format!("  peer A 127.0.0.1:{a}\n  peer {} 127.0.0.1:{}\n", NAMES[place], group.ports[place]);
@@ -433,7 +433,7 @@ fn non_peers_are_refused_without_side_effects() {
         stream.set_read_timeout(Some(weir_tests::PATIENCE)).expect("there are limits");
         stream.write_all(greeting.as_bytes()).expect("it reads");
         let mut answer = String::new();
-        // A reset is an end too.
+        // A reset also ends the connection.
         let _ = stream.read_to_string(&mut answer);
         answer
     };

@@ -239,7 +239,7 @@ fn streams_with_the_same_key_share_a_bandwidth_limit() {
     let mut client = weir_tests::client::Client::connect(port);
     client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(client.read_head().starts_with("HTTP/1.1 200"));
-    // It waits for the next hour with the bytes that the limit let pass.
+    // The response waits for the next hour with the bytes that the limit let pass.
     assert!(eventually(|| weir.ask("show table t").contains("key=/a use=1 ")));
 }
 

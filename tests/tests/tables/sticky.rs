@@ -196,7 +196,7 @@ fn rate_limit_recipe_refuses_frequent_clients() {
     let (_weir, port) = start_recipe("rate-limits.cfg", &["192.0.2.10:80"], &origin);
     let begun = Instant::now();
     let statuses: Vec<u16> = (0..60).map(|_| status(port, GET)).collect();
-    // The limit is 50 in ten seconds: if the machine took longer than that, nothing is proven.
+    // The limit is 50 in ten seconds. If the machine took longer than that, the test proves nothing.
     if begun.elapsed() < Duration::from_secs(9) {
         assert!(statuses[..50].iter().all(|status| *status == 200), "{statuses:?}");
         assert!(statuses[50..].iter().all(|status| *status == 429), "{statuses:?}");

@@ -118,7 +118,7 @@ fn orders_continue_after_an_in_place_reload() {
         "{}",
         weir.messages()
     );
-    // Another certificate is ordered as soon as its line exists.
+    // A certificate is ordered as soon as its line exists.
     let load = format!("{load}\n load crt b.pem alias b acme LE domains b.test");
     let said = reload(&scene.configuration("", &load, section, "crt @/a crt @/b"));
     assert!(said.contains("load"), "{said}");

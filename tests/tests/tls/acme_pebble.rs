@@ -237,7 +237,7 @@ fn tls_challenges_work_with_client_verification() {
         .expect("openssl runs: `make tools` installs it");
     let names = String::from_utf8_lossy(&names.stdout).into_owned();
     assert!(names.contains("DNS:a.test") && names.contains("IP Address:127.0.0.1"), "{names}");
-    // The challenge is over: the bind line's own requirements apply again.
+    // The challenge has ended, so the bind line's own requirements apply again.
     let shown = handshake(scene.tls, &["-servername", "a.test", "-alpn", "acme-tls/1"]);
     assert!(!shown.contains("ALPN protocol: acme-tls/1"), "{shown}");
 }

@@ -60,7 +60,7 @@ fn line_without_tls13_serves_clients_with_older_suites() {
         assert_eq!(value(&told, "Cipher    :"), Some(suite), "{told}");
     }
     drop(weir);
-    // The line does not name them: without OpenSSL they are ignored.
+    // The line does not name these suites, so without OpenSSL they are ignored.
     let _weir = start("legacy-tls off");
     assert!(
         value(&handshake(port, &["-cipher", "AES128-GCM-SHA256"]), "Cipher    :")

@@ -158,7 +158,7 @@ fn early_request_is_answered_before_the_handshake_ends() {
     client.speak().seal(&request("/")).speak();
     let answer = client.until("resumed=");
     assert!(answer.contains("early=0 rcvd=1 resumed=1"), "{answer}");
-    // A rule may wait for it.
+    // A rule may wait for the end of the handshake.
     introduce(port, &connector);
     let mut client = Client::connect(port, &connector, true);
     client.seal(&request("/wait")).settle();
@@ -182,7 +182,7 @@ fn early_h2_streams_are_served_after_the_handshake() {
     while !client.session.is_established() {
         assert!(client.receive(), "the handshake failed");
     }
-    // Its end was held back.
+    // The end of the handshake was held back.
     client.speak();
     assert!(client.until("resumed=1").contains("early=0 rcvd=1"));
 }
@@ -291,7 +291,7 @@ fn early_data_refused_by_a_server_is_retried_or_reported() {
     let running = Weir::start(&server, &[inner]);
     let tell = |path: &str| get(plain, path).map(|answer| (answer.status, answer.text()));
     assert_eq!(tell("/"), Some((200, "early=0 rcvd=0 resumed=0".into())));
-    // Retried by us, if `retry-on` allows it.
+    // Weir retries the request, if `retry-on` allows it.
     let answer = tell("/").expect("an answer");
     assert!(answer.1.contains("rcvd=1 resumed=1"), "{answer:?}");
     introduce(port, &connector);

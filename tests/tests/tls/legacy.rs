@@ -26,7 +26,7 @@ fn ask(port: u16, arguments: &[&str]) -> String {
         .spawn()
         .expect("openssl runs: `make tools` installs it");
     let request = b"GET / HTTP/1.1\r\nHost: one.test\r\nConnection: close\r\n\r\n";
-    // It may have exited already.
+    // The process may have exited already.
     let _ = child.stdin.take().map(|mut stdin| stdin.write_all(request));
     let output = child.wait_with_output().expect("openssl ends");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -123,7 +123,7 @@ fn suites_unknown_to_rustls_work_if_requested() {
             case("ciphers AES128-SHA", &[], "TLSv1.3 TLS_AES_256_GCM_SHA384"),
             case("ciphers DHE-RSA-AES128-GCM-SHA256", DHE, "TLSv1.2 DHE-RSA-AES128-GCM-SHA256 128  "),
             case("ciphers ECDHE-RSA-AES128-SHA256", CBC, "TLSv1.2 ECDHE-RSA-AES128-SHA256 128 X25519"),
-            // TLS 1.3 is enabled, and rustls has one of the suites: that suffices.
+            // TLS 1.3 is enabled, and rustls has one of the suites, which is enough.
             case(mixed, RSA, "alert 40"),
             case(old_mixed, RSA, "TLSv1.2 AES128-SHA"),
             case(old_mixed, &["-cipher", "ALL"], "TLSv1.2 ECDHE-RSA-AES128-GCM-SHA256"),
@@ -209,7 +209,7 @@ fn dh_parameters_are_read_from_the_file() {
     let authority = Authority::new();
     let certificate = &*shown(&authority.issue_rsa(&["one.test"]));
     let file = authority.own().with_file_name("dh.pem");
-    // RFC 7919's group, which is not used here by default.
+    // RFC 7919's group, which is not the default.
     let arguments = ["genpkey", "-genparam", "-algorithm", "DH", "-pkeyopt", "group:ffdhe3072"];
     let made = Command::new("openssl").args(arguments).args(["-out", &shown(&file)]).output();
     assert!(made.expect("openssl runs").status.success());
@@ -261,7 +261,7 @@ fn server_connections_follow_their_line() {
             "ciphers AES128-SHA",
             Some("TLSv1.2 AES128-SHA one.test 0"),
         ),
-        // It offers all versions, and the server selects the newest.
+        // The client offers all versions, and the server selects the newest.
         (&*format!("{trusted} ssl-min-ver TLSv1.0"), "", Some("TLSv1.3 TLS_AES_256_GCM_SHA384 one.test 0")),
         (&*format!("{trusted} ssl-min-ver TLSv1.0"), old, Some("TLSv1 ECDHE-RSA-AES256-SHA one.test 0")),
         (

@@ -46,7 +46,7 @@ impl Collector {
     }
 }
 
-/// Our own responder: its responses by path, with type and body.
+/// The responder of the tests: its responses by path, with type and body.
 #[derive(Clone, Default)]
 struct Answers(Arc<Mutex<HashMap<String, Vec<u8>>>>);
 
@@ -177,7 +177,7 @@ fn start_openssl(authority: &Authority) -> Option<(PathBuf, Child)> {
 fn openssl_responder_works() {
     let (authority, log) = (Authority::rsa(), Collector::new());
     let port = free_port();
-    // The port may be taken in between.
+    // The port may be taken in the meantime.
     let started = (0..5).find_map(|_| start_openssl(&authority));
     let (certificate, mut child) = started.expect("openssl finds a port");
     let own = with_issuer(&certificate, &authority);

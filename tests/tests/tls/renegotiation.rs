@@ -37,7 +37,7 @@ fn before(server: u16, global: &str, words: &str) -> (Weir, u16) {
 fn renegotiates(server: &mut OpensslServer) -> bool {
     server.send(b"r\n");
     assert!(server.says(|line| line.starts_with("SSL_do_handshake -> 1")));
-    // Waits for the end of the handshake, or for our alert.
+    // Waits for the end of the handshake, or for Weir's alert.
     let is_over =
         |line: &String| line.starts_with("<<< ") && (line.contains("Alert") || line.ends_with(" Finished"));
     server.said.find(is_over).is_some_and(|line| line.ends_with(" Finished"))

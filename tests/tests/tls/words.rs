@@ -79,7 +79,7 @@ const SERVER: &[(&str, Option<&str>)] = &[
     ("ciphersuites TLS_AES_128_GCM_SHA256",        Some("TLSv1.3 TLS_AES_128_GCM_SHA256")),
     ("curves P-384",                               Some("TLSv1.3 TLS_AES_256_GCM_SHA384 secp384r1")),
     ("sigalgs ECDSA+SHA256 client-sigalgs ECDSA+SHA256 alpn http/1.1", Some("TLSv1.3")),
-    // Signature algorithms of the server, and ours.
+    // Signature algorithms of the server, and of Weir.
     ("sigalgs RSA-PSS+SHA256",                     None),
     ("sigalgs ECDSA+SHA256 client-sigalgs RSA-PSS+SHA256", Some("TLSv1.3")),
 ];

@@ -16,22 +16,22 @@ pub(crate) const VARIABLE: &str = "WEIR_MASTER";
 #[derive(Debug)]
 pub(crate) struct Child {
     pub(crate) pid: i32,
-    /// Our end of the socket pair to it.
+    /// The master's end of the socket pair to the worker.
     pub(crate) link: UnixStream,
-    /// Reloads it has survived.
+    /// The number of reloads that the worker has survived.
     pub(crate) reloads: u32,
-    /// Start time in seconds since the Unix epoch.
+    /// The start time, in seconds since the Unix epoch.
     pub(crate) started: u64,
-    /// Whether it has reported that it is ready.
+    /// Whether the worker has reported that it is ready.
     pub(crate) ready: bool,
-    /// Whether it was asked to finish.
+    /// Whether the worker was asked to finish.
     pub(crate) leaving: bool,
-    /// Whether it has reported that it stopped listening.
+    /// Whether the worker has reported that it no longer listens.
     pub(crate) stopped: Cell<bool>,
 }
 
 impl Child {
-    /// Opens a new connection to its runtime API by sending it the other end.
+    /// Opens a new connection to the worker's runtime API by sending it the other end.
     pub(crate) fn connect(&self) -> io::Result<UnixStream> {
         let (ours, theirs) = UnixStream::pair()?;
         pass::send(&self.link, b"c", &[theirs.as_fd()])?;
@@ -55,7 +55,7 @@ pub(crate) struct MasterState {
     pub(crate) children: Vec<Child>,
     /// When the master first started, in seconds since the Unix epoch.
     pub(crate) started: u64,
-    /// Number of reloads, and of failed ones since the last success.
+    /// The number of reloads, and the number of failed ones since the last success.
     pub(crate) reloads: u32,
     pub(crate) failed: u32,
     /// The master's own command socket.
@@ -64,7 +64,7 @@ pub(crate) struct MasterState {
     pub(crate) client: Option<OwnedFd>,
     /// Whether old workers are terminated at once (`hard-reload`).
     pub(crate) hard: bool,
-    /// A requested reload that has not begun.
+    /// A reload that was requested and has not begun.
     pub(crate) request: Option<ReloadRequest>,
     /// The foreground process that waits for the first worker, if there is one.
     pub(crate) launch: Option<crate::system::Launch>,
@@ -189,7 +189,7 @@ mod tests {
             stopped: Cell::new(true),
         });
         let text = state.save().unwrap();
-        // Only one owner of the descriptor may remain.
+        // The descriptor may have only one owner.
         let child = state.children.remove(0);
         let _ = std::os::fd::IntoRawFd::into_raw_fd(child.link);
         let again = MasterState::load(&text).unwrap();

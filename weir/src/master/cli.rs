@@ -1,5 +1,5 @@
-//! The master's command socket (`-S`; management manual, 9.4): its own few commands, and commands passed on to a worker (`@1 show
-//! info`, `@!4711 …`, `@@1`). There is one thread per connection, since only operators use it.
+//! The master's command socket (`-S`; management manual, 9.4): the master's own commands, and commands forwarded to a worker (`@1
+//! show info`, `@!4711 …`, `@@1`). There is one thread per connection, because only operators use this socket.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
@@ -17,7 +17,7 @@ use crate::{messages, version};
 /// Maximum number of connections.
 const MOST: usize = 32;
 
-/// Limit for idle connections and for the answer of a worker.
+/// The time limit for idle connections and for the answer of a worker.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Returns the output of `help`.
@@ -86,7 +86,7 @@ pub(super) fn start(master: &Master) {
         let open = std::sync::Arc::new(());
         loop {
             let Ok(socket) = rustix::net::accept_with(&listener, rustix::net::SocketFlags::CLOEXEC) else {
-                // Most likely descriptors ran out: a later attempt may succeed.
+                // The most likely cause is a shortage of descriptors: a later attempt may succeed.
                 std::thread::sleep(Duration::from_millis(100));
                 continue;
             };
@@ -95,7 +95,7 @@ pub(super) fn start(master: &Master) {
             }
             let (master, counted) = (master.clone(), open.clone());
             std::thread::spawn(move || {
-                // The client may have gone away.
+                // The client may have closed the connection.
                 let _ = MasterSession::new(master, level, socket).and_then(MasterSession::run);
                 drop(counted);
             });
@@ -122,13 +122,13 @@ struct MasterSession {
     target: CliTarget,
     interactive: bool,
     prompt: bool,
-    /// Mode commands sent before each command that is passed on.
+    /// Commands that set a mode, sent before each forwarded command.
     modes: [(&'static str, bool); 2],
-    /// `set severity-output` for commands that are passed on.
+    /// The value of `set severity-output` for forwarded commands.
     severity: Option<&'static str>,
 }
 
-/// Returns whether a command concerns the session itself, whatever its target.
+/// Returns whether a command concerns the session itself, whatever its target is.
 fn is_of_session(command: &str) -> bool {
     let mut words = command.split_whitespace();
     match words.next().unwrap_or_default() {
@@ -216,7 +216,7 @@ impl MasterSession {
         }
     }
 
-    /// Parses a target: `1` is the worker in service, `!PID` any process, nothing the master.
+    /// Parses a target: `1` is the worker in service, `!PID` any process, and no text the master.
     fn find(&self, name: &str) -> Option<CliTarget> {
         let state = self.master.state();
         let worker = match name.strip_prefix('!') {
@@ -269,14 +269,14 @@ impl MasterSession {
         }
         worker.write_all(text.as_bytes())?;
         worker.shutdown(std::net::Shutdown::Write)?;
-        // The preceding commands have each answered with an empty line.
+        // Each of the preceding commands has answered with an empty line.
         let mut skipped = vec![0; preface.len()];
         worker.read_exact(&mut skipped)?;
         io::copy(&mut worker, &mut self.output)?;
         Ok(Then::GoOn)
     }
 
-    /// `@@1 …`: from here on the connection belongs to the worker.
+    /// `@@1 …`: passes the connection to the worker, which serves it from here on.
     fn hand_over(mut self, line: &str) -> io::Result<()> {
         let rest = line.trim_start_matches('@');
         let (name, commands) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -418,8 +418,8 @@ fn commands(line: &str) -> Vec<&str> {
     all
 }
 
-/// `show env`: the environment in which the master was started and which a reload sees, with the variables of HAProxy's masters
-/// (configuration manual, 2.3).
+/// `show env`: the environment in which the master was started and which a reload sees, together with the variables of HAProxy's
+/// masters (configuration manual, 2.3).
 fn environment(master: &Master, name: Option<&str>) -> String {
     let mut environment = crate::check::boot(&master.args).environment;
     environment.unset(children::VARIABLE);

@@ -1,5 +1,5 @@
 //! The master of master-worker mode (`-W`; management manual, chapter 4): starts a worker, starts another on reload, asks the old
-//! one to finish once the new one is ready, and ends with its worker.
+//! one to finish once the new one is ready, and ends together with its worker.
 //!
 //! A reload re-executes the program in the master's process, so that both a new configuration and a new program take effect. The
 //! new worker takes over the listening sockets from the old one. If it cannot start, the old one continues.
@@ -34,14 +34,14 @@ static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
 
 /// The result of [`split`].
 pub(crate) enum Role {
-    /// The worker, with its end of the socket pair to its master.
+    /// The worker, with its end of the socket pair to the master.
     Worker(UnixStream),
     /// The master, after it has ended.
     Master(Ending),
 }
 
-/// Returns the state saved before the master re-executed itself; `None` in every other process. Must be called first: it removes
-/// the variable from the environment.
+/// Returns the state saved before the master re-executed itself; `None` in every other process. Must be called first, because it
+/// removes the variable from the environment.
 pub(crate) fn resume() -> Option<MasterState> {
     if let Ok(directory) = std::env::current_dir() {
         let _ = DIRECTORY.set(directory);
@@ -119,7 +119,7 @@ pub(crate) fn go_on(mut state: MasterState, args: &CommandLineArgs, messages: Me
 fn answer(state: &mut MasterState, success: bool) {
     if let Some(client) = state.client.take() {
         let text = format!("Success={}\n--\n{}\n", u8::from(success), messages::log());
-        // The client may have gone away.
+        // The client may have closed the connection.
         let _ = UnixStream::from(client).write_all(text.as_bytes());
     }
 }
@@ -143,10 +143,10 @@ impl Master {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Handles signals until the workers have ended. From here on there may be threads, so this process does not fork any more.
+    /// Handles signals until the workers have ended. From this call on there may be threads, so this process no longer forks.
     ///
-    /// Signals are blocked in all threads and taken one by one here, where reloads are done too: a signal that arrives before or
-    /// during a reload stays pending for the re-executed program.
+    /// Signals are blocked in all threads and taken one by one by this function, which also performs reloads. A signal that arrives
+    /// before or during a reload therefore stays pending for the re-executed program.
     fn watch(self) -> Ending {
         messages::serve();
         self.await_worker();
@@ -190,7 +190,7 @@ impl Master {
         }
     }
 
-    /// Waits, on a thread, until the newest worker is ready; then asks the others to finish.
+    /// Waits on a separate thread until the newest worker is ready, then asks the others to finish.
     fn await_worker(&self) {
         let mut state = self.state();
         let Some(child) = state.children.last().filter(|child| !child.ready) else { return };
@@ -200,7 +200,7 @@ impl Master {
         drop(state);
         let master = self.clone();
         std::thread::spawn(move || {
-            // End of stream means that the worker has ended, which SIGCHLD reports too.
+            // The end of the stream means that the worker has ended, which SIGCHLD also reports.
             let serves = matches!(link.read(&mut [0; 1]), Ok(1));
             let mut state = master.state();
             if serves {
@@ -221,7 +221,7 @@ impl Master {
                 continue;
             }
             child.reloads += 1;
-            // `mworker-max-reloads`: a worker still there after that many reloads must be terminated.
+            // `mworker-max-reloads`: a worker that still runs after that many reloads must be terminated.
             if child.reloads > self.max_reloads {
                 send(child.pid, Signal::TERM);
             } else if !child.leaving {
@@ -241,7 +241,7 @@ impl Master {
     /// Records workers that have ended. Returns the final result if the worker in service has ended or none is left.
     fn bury(&self, asked: Option<i32>) -> Option<Ending> {
         loop {
-            // The lock is taken first: otherwise a reload on another thread could pass on a worker that was already reaped.
+            // The lock is taken first. Otherwise, a reload on another thread could include a worker that was already reaped.
             let mut state = self.state();
             let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) else { return None };
             let pid = pid.as_raw_nonzero().get();
@@ -265,7 +265,7 @@ impl Master {
             }
             if !others || asked.is_none() {
                 return Some(match asked {
-                    // For service managers an orderly stop is a success; an interrupted one is not.
+                    // For service managers an orderly stop is a success, and an interrupted one is not.
                     Some(SIGTERM | SIGUSR1) => Ending::Clean,
                     Some(signal) => Ending::Code(128 + signal as u8),
                     None => ending,
@@ -274,13 +274,13 @@ impl Master {
         }
     }
 
-    /// Requests a reload by the thread that handles signals. `client` gets the result.
+    /// Requests a reload, which the thread that handles signals performs. `client` receives the result.
     pub(crate) fn request(&self, hard: bool, client: OwnedFd) {
         self.state().request = Some(ReloadRequest { hard, client });
         send(rustix::process::getpid().as_raw_nonzero().get(), Signal::USR2);
     }
 
-    /// Re-executes the program, unless the master is stopping; returns only if that fails.
+    /// Re-executes the program, unless the master is stopping. Returns only if that fails.
     fn reload(&self, leaving: bool) {
         let mut state = self.state();
         let request = state.request.take();
@@ -300,8 +300,8 @@ impl Master {
     }
 }
 
-/// Waits until all workers other than `serving` have stopped listening, so that clients that connect after the answer to a reload
-/// reach the new worker. No other reload starts in the meantime, because the lock is held.
+/// Waits until no worker other than `serving` listens, so that clients that connect after the answer to a reload reach the new
+/// worker. No other reload starts in the meantime, because the lock is held.
 fn await_stops(state: &MasterState, serving: i32) {
     let until = Instant::now() + LONGEST_STOP;
     for child in state.children.iter().filter(|child| child.pid != serving && !child.stopped.get()) {
@@ -309,7 +309,8 @@ fn await_stops(state: &MasterState, serving: i32) {
         if left.is_zero() || child.link.set_read_timeout(Some(left)).is_err() {
             return;
         }
-        // A worker may have reported its readiness earlier, before anything read it. End of stream means that it has ended.
+        // A worker may have reported that it was ready before anything read its report. The end of the stream means that the worker
+        // has ended.
         let mut report = [0];
         let has_stopped = loop {
             match (&child.link).read(&mut report) {
@@ -322,8 +323,8 @@ fn await_stops(state: &MasterState, serving: i32) {
     }
 }
 
-/// How long the answer to a reload waits for an earlier worker. It stops listening at once unless the machine is overloaded or the
-/// worker is stuck.
+/// How long the answer to a reload waits for an earlier worker, which stops listening at once unless the machine is overloaded or
+/// the worker is stuck.
 const LONGEST_STOP: Duration = Duration::from_secs(5);
 
 /// Re-executes the program with its original arguments; returns why that failed.
@@ -386,8 +387,8 @@ fn name_of(signal: i32) -> String {
     name.to_owned()
 }
 
-/// Reports to the master that this worker is ready, and serves the runtime API connections that the master passes on. When the
-/// master is gone, the worker ends too, even if the master did not wait for it.
+/// Reports to the master that this worker is ready, and serves the connections to the runtime API that the master passes on. When
+/// the master has ended, the worker ends too, even if the master did not wait for it.
 pub(crate) async fn obey(
     link: UnixStream,
     runtime: Arc<control::Runtime>,
@@ -398,7 +399,7 @@ pub(crate) async fn obey(
     outcome
 }
 
-/// Receives from the master until it is gone.
+/// Receives messages from the master until the master has ended.
 async fn listen_to(
     link: UnixStream,
     runtime: Arc<control::Runtime>,

@@ -39,7 +39,7 @@ impl Engine {
         }
         let text =
             format!("{} (HTTP status code {}) when {}", described(&problem), answer.status, self.purpose());
-        // Temporary errors are retried within the order; refusals for a longer time are left to the next order.
+        // Temporary errors are retried within the order. Refusals for a longer time are left to the next order.
         if answer.status >= 500
             && !problem.is("rateLimited")
             && answer.retry_after.is_none_or(|time| time <= PAUSE_MAX)
@@ -138,7 +138,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether a name is among those ordered: an authority must not make us prove others.
+    /// Whether a name is among those ordered: an authority must not make Weir prove control of others.
     pub(super) fn is_ours(&self, read: &Authorization) -> bool {
         if read.is_address {
             return read.name.parse().is_ok_and(|address| self.wanted.addresses.contains(&address));

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::answers::AcmeDirectory;
 use crate::jws::{AccountKey, base64url};
 
-/// The number of attempts for a request without a usable response.
+/// The number of attempts for a request that gets no usable response.
 const TRIES: u32 = 5;
 /// The number of consecutive rejected nonces that are tolerated.
 const NONCES: u32 = 10;
@@ -28,7 +28,7 @@ const POLLS: u32 = 60;
 /// The first and the longest polling interval, unless the authority specifies one.
 const POLL_MIN: Duration = Duration::from_millis(500);
 const POLL_MAX: Duration = Duration::from_secs(10);
-/// The longest pause permitted to an authority within an order.
+/// The longest pause that an authority may request within an order.
 const PAUSE_MAX: Duration = Duration::from_secs(300);
 
 /// The parameters of an order.
@@ -62,7 +62,7 @@ pub(crate) struct Answer {
     pub(crate) nonce: Option<String>,
     /// `Location`.
     pub(crate) location: Option<String>,
-    /// `Retry-After`, relative to now.
+    /// The time from `Retry-After`, relative to now.
     pub(crate) retry_after: Option<Duration>,
     pub(crate) body: Vec<u8>,
 }
@@ -73,7 +73,7 @@ pub(crate) struct ToMeet {
     /// The name without `*.`, or the address.
     pub(crate) name: String,
     pub(crate) is_address: bool,
-    /// The token, empty if the challenge type has none.
+    /// The token; empty if the challenge type has none.
     pub(crate) token: String,
     /// The token with the key's thumbprint.
     pub(crate) authorization: String,

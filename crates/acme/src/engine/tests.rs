@@ -200,7 +200,7 @@ fn rejected_nonces_are_replaced() {
     script.insert(3, problem(400, "badNonce", "old"));
     let mut server = Server::new(script);
     assert!(matches!(server.serve(&mut engine()), Next::Issued(_)));
-    // Even if many requests need a second attempt: a pending order is polled often.
+    // Many requests may need a second attempt: a pending order is still polled often enough.
     let mut script = whole();
     let checks = (0..30).flat_map(|_| [problem(400, "badNonce", "old"), order("processing")]);
     script.splice(9..9, checks);

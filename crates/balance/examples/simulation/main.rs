@@ -1,6 +1,6 @@
 //! Prints the results of each algorithm in each scenario, in virtual time: `make bench BENCH=balance`.
 //!
-//! The numbers depend only on the seed and the model, not on the machine: they compare algorithms and measure nothing.
+//! The numbers depend only on the seed and the model, not on the machine. They only serve to compare algorithms.
 
 #![allow(missing_docs, unreachable_pub)]
 

@@ -1,10 +1,10 @@
 //! A proxy with many threads in front of a few servers, in virtual time: the real [`Picker`] chooses, everything else is modelled.
-//! One seed, one outcome.
+//! The outcome only depends on the seed.
 //!
-//! A thread processes one job at a time: the first half of a request (with the pick), later the second half. A server processes
+//! A thread processes one job at a time: the first half of a request (with the pick), and later the second half. A server processes
 //! `slots` requests at once and queues the others; it may pause, warm up or fail. Cache lines that several threads write are
-//! modelled too: each transfer takes its turn, which is the cost of contention. Clients send the next request as soon as they have
-//! a response (closed), or requests arrive randomly (open).
+//! modelled too: transfers of a line are serialized, which is the cost of contention. Clients send the next request as soon as they
+//! have a response (closed), or requests arrive randomly (open).
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -24,15 +24,16 @@ pub struct Origin {
     pub weight: u32,
     /// Concurrent requests.
     pub slots: usize,
-    /// The mean service time in ns; exponentially distributed.
+    /// The mean service time in ns. Service times are exponentially distributed.
     pub service: u64,
     /// The round trip time in ns.
     pub distance: u64,
     /// Pauses for `pause` once per `period`, both in ns.
     pub pause: Option<(u64, u64)>,
-    /// Starts at this instant, `slow` times slower at first, and is warm after the second one; the weight ramps up accordingly.
+    /// The server starts at the first instant, at first slower by the given factor, and is warm at the second instant. Its weight
+    /// increases accordingly.
     pub joins: Option<(u64, u64, f64)>,
-    /// Responds with errors immediately from this instant on.
+    /// The server responds with errors immediately from this instant on.
     pub fails_from: Option<u64>,
 }
 
@@ -49,9 +50,9 @@ pub const ORIGIN: Origin = Origin {
 /// The arrival of requests.
 #[derive(Debug, Clone, Copy)]
 pub enum Load {
-    /// That many clients, each always waiting for one response.
+    /// This number of clients, each of which always waits for one response.
     Closed(usize),
-    /// That many requests per second.
+    /// This number of requests per second.
     Open(f64),
 }
 
@@ -73,7 +74,7 @@ pub struct Outcome {
     pub rate: f64,
     /// Errors per second.
     pub errors: f64,
-    /// The share of the threads' busy time that went into picks, in percent.
+    /// The share of the threads' busy time that was spent on picks, in percent.
     pub picking: f64,
     /// Latency at 50 %, 99 % and 99.9 %, in µs.
     pub latency: [u64; 3],
@@ -129,11 +130,11 @@ pub struct Simulation<'a> {
     free: Vec<u32>,
     threads: Vec<Thread>,
     queues: Vec<Queue>,
-    /// When the cache line written by picks is free again: one per group.
+    /// When the cache line that picks write is free again; one per group.
     lines: Vec<u64>,
     /// When the cache line of a server's request count is free again.
     counts: Vec<u64>,
-    /// Whether a pick takes a turn of its group. Such algorithms compare nothing, so each thread counts requests for itself.
+    /// Whether a pick advances the sequence of its group. Such algorithms compare nothing, so each thread counts its own requests.
     turns: bool,
     random: fastrand::Rng,
     latencies: Vec<u64>,
@@ -184,7 +185,7 @@ impl<'a> Simulation<'a> {
     pub fn run(mut self, warm: u64, length: u64) -> Outcome {
         self.warm = warm;
         match self.load {
-            // Clients start one after the other, as connections do.
+            // Clients start one after the other, like connections.
             Load::Closed(clients) => {
                 (0..clients).for_each(|client| self.at(client as u64 * 3 * US, Event::Arrive(client as u32)));
             }
@@ -250,7 +251,7 @@ impl<'a> Simulation<'a> {
         self.job(request);
     }
 
-    /// Queues a job for a thread, to run when it is free.
+    /// Queues a job for a thread, which runs it when it is free.
     fn job(&mut self, request: u32) {
         let thread = self.requests[request as usize].thread as usize;
         self.threads[thread].waiting.push_back(request);
@@ -263,14 +264,14 @@ impl<'a> Simulation<'a> {
         }
         let Some(request) = self.threads[thread].waiting.pop_front() else { return };
         self.threads[thread].current = Some(request);
-        // Varies by request, since threads in lockstep would never contend.
+        // Varies by request, because threads in lockstep would never contend.
         let mut cost = (self.machine.request as f64 * (0.4 + 0.2 * self.random.f64())) as u64;
         if !self.requests[request as usize].returning {
             let picking = self.pick(thread, request);
             self.threads[thread].picking += picking;
             cost += picking;
             if !self.turns {
-                // Counting a request in and out writes the server's cache line.
+                // Counting a request at its start and end writes the server's cache line.
                 let count = &mut self.counts[self.requests[request as usize].server as usize];
                 *count = self.now.max(*count) + 2 * self.machine.line;
                 cost += *count - self.now;
@@ -292,10 +293,11 @@ impl<'a> Simulation<'a> {
         let own = &mut self.requests[request as usize];
         (own.server, own.sent) = (server as u32, self.now);
         if !self.turns {
-            // The counts of compared servers were written by others: they arrive together, in the time of one transfer.
+            // Other threads have written the counts of the compared servers. Their lines arrive together, in the time of one
+            // transfer.
             return 20 + self.machine.line;
         }
-        // The line that a pick writes is waited for in turn.
+        // The thread has to wait for its turn to write the line.
         let begin = self.lines[group].max(self.now);
         self.lines[group] = begin + self.machine.line;
         20 + self.lines[group] - self.now
@@ -331,7 +333,7 @@ impl<'a> Simulation<'a> {
             let mean = origin.service as f64 * self.coldness(server);
             let mut end = self.now + exponential(&mut self.random, mean);
             if let Some((pause, period)) = origin.pause {
-                // Work interrupted by a pause continues after it.
+                // Work that a pause interrupts continues after the pause.
                 let last = (end + self.queues[server].phase) / period * period;
                 let since = end + self.queues[server].phase - last;
                 if since < pause {

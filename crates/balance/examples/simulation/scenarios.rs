@@ -1,4 +1,4 @@
-//! The simulated scenarios: published experiments, and practical server problems.
+//! The simulated scenarios: published experiments, and problems of servers that occur in practice.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub struct Scenario {
 /// Makes an algorithm's settings.
 type Make = fn() -> Algorithm;
 
-/// The compared algorithms. Written out since [`Algorithm`] may hold an expression and cannot be copied.
+/// The compared algorithms. They are listed explicitly because [`Algorithm`] may hold an expression and cannot be copied.
 pub const ALGORITHMS: &[(&str, Make)] = &[
     ("roundrobin", || Algorithm::RoundRobin),
     ("leastconn", || Algorithm::LeastConn),
@@ -30,15 +30,15 @@ pub const ALGORITHMS: &[(&str, Make)] = &[
     ("peak-ewma 10s", || Algorithm::PeakEwma { decay: Duration::from_secs(10) }),
 ];
 
-/// 64 threads that could process 1.48 million requests per second without load balancing, about the best of the published machine.
-/// A cache line takes 150 ns between two chiplets of an EPYC.
+/// 64 threads that could process 1.48 million requests per second without load balancing, about the best result of the published
+/// machine. A transfer of a cache line between two chiplets of an EPYC takes 150 ns.
 const BIG: Machine = Machine { threads: 64, groups: 4, request: 43_200, line: 150 };
 /// The same speed on the 128 threads of the published machine.
 const BIGGER: Machine = Machine { threads: 128, groups: 2, request: 86_400, line: 150 };
-/// Without contention, for scenarios about servers.
+/// A machine without contention, for scenarios about servers.
 const CALM: Machine = Machine { threads: 64, groups: 4, request: 20_000, line: 0 };
 
-/// A server behind a link of that many gigabits: 1 kB responses with headers, one after the other.
+/// A server behind a link with this number of gigabits per second, which sends 1 kB responses with headers one after the other.
 fn link(gigabits: u64) -> Origin {
     Origin { slots: 1, service: 10_400 / gigabits, ..ORIGIN }
 }

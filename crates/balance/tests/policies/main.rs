@@ -1,5 +1,5 @@
-//! The benefit and harmlessness of `outlier-ejection`, `retry-budget` and `hedge`: virtual time and fixed seeds, so the results are
-//! the same on every machine.
+//! The benefits of `outlier-ejection`, `retry-budget` and `hedge`, and that they do no harm. Time is virtual and seeds are fixed,
+//! so the results are the same on every machine.
 
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
@@ -16,7 +16,7 @@ use balance::{Algorithm, BalanceSettings, Budget, Hedge, Outliers};
 use model::{Behaviour, MS, Outcome, SECOND, Setup, Simulation};
 use state::server::Operational;
 
-/// Response times of about `ms`, log-normally distributed: most are slightly off, few are much longer.
+/// Response times of about `ms`, log-normally distributed: most differ slightly, and few are much longer.
 fn usual(ms: u64, sigma: f64) -> Behaviour {
     Box::new(move |random, _| (((ms * MS) as f64 * (sigma * normal(random)).exp()) as u64 + 1, true))
 }
@@ -96,7 +96,7 @@ fn slow_servers_are_detected_against_the_median() {
 fn common_problems_eject_no_server() {
     let latency = Latency { factor: 3.0, quantile: 0.9, over_us: 10_000 };
     let all = Outliers { error_rate: Some(20), latency: Some(latency), ..errors(5) };
-    // An outage of half a minute in something that all servers depend on.
+    // For half a minute, something on which all servers depend is out of order.
     let outage = |now: u64| (20 * SECOND..50 * SECOND).contains(&now);
     let servers: Vec<_> = (0..10).map(|_| failing(usual(5, 0.5), outage)).collect();
     let outcome = run(ejecting(all.clone()), servers);
@@ -173,7 +173,7 @@ fn ejected_servers_serve_if_the_others_go_down() {
         ..Setup::new(ejecting(Outliers { ejection_time: 300_000, ..errors(3) }), servers.collect())
     };
     let outcome = Simulation::run(setup, 1);
-    // Only the two that failed for a while are left from then on, and no request waits for their ejection to end.
+    // Only the two servers that failed for a while are left from then on, and no request waits for their ejection to end.
     assert!(outcome.error_share() < 0.001, "{}", outcome.error_share());
 }
 
@@ -227,7 +227,7 @@ fn hedges_cut_the_tail_within_their_share() {
 
 #[test]
 fn hedges_do_not_overload_busy_servers() {
-    // Nine tenths of their capacity; then one of them pauses, and all queues grow.
+    // The servers use nine tenths of their capacity; then one of them pauses, and all queues grow.
     let pause = |at: u64| move |now: u64| (30 * SECOND..(30 + at) * SECOND).contains(&now);
     let servers = || {
         (0..6).map(|at| -> Behaviour {

@@ -1,8 +1,8 @@
-//! Requests to a few servers, in virtual time: the real picker, budget and hedges decide, everything else is modelled. One seed,
-//! one outcome.
+//! Requests to a few servers, in virtual time: the real picker, budget and hedges decide, everything else is modelled. The outcome
+//! only depends on the seed.
 //!
-//! Requests arrive randomly at a rate. A server processes some at once and queues the others. Failed attempts are retried as far as
-//! `retries` and the budget permit.
+//! Requests arrive randomly at a given rate. A server processes some of them at once and queues the others. Failed attempts are
+//! retried if `retries` and the budget permit it.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -92,7 +92,7 @@ struct Request {
     /// The attempts in progress, by number.
     open: Vec<usize>,
     retries: u32,
-    /// Whether it holds a part of the budget.
+    /// Whether the request holds a part of the budget.
     holds: bool,
     over: bool,
 }

@@ -1,4 +1,4 @@
-//! An `acme` section while its lines are read, and the order parameters on certificate lines.
+//! An `acme` section while its lines are read, and the parameters of certificate lines that order certificates.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub struct AcmeDraft<'a> {
     pub dns_delay: Duration,
     /// `dns-timeout`.
     pub dns_timeout: Duration,
-    /// `keytype`: whether it is RSA.
+    /// `keytype`: whether the key is RSA.
     pub rsa: bool,
     /// `bits`.
     pub bits: u16,
@@ -87,7 +87,7 @@ pub(crate) struct OrderWords {
 }
 
 impl OrderWords {
-    /// Parses a word and its value; `Ok(false)` if the word is none of these.
+    /// Parses a parameter and its value; returns `Ok(false)` if the word is none of these parameters.
     ///
     /// # Errors
     /// The value is invalid.
@@ -118,7 +118,7 @@ impl OrderWords {
     }
 }
 
-/// Whether a certificate can be issued for it: a DNS name, optionally with a leading `*.`.
+/// Whether a certificate can be issued for this name: a DNS name, optionally with a leading `*.`.
 fn is_domain(name: &str) -> bool {
     let own = name.strip_prefix("*.").unwrap_or(name);
     let label = |label: &str| {

@@ -1,6 +1,6 @@
 //! A cursor over the arguments of a line with typed accessors, used by the keyword functions.
 //!
-//! Errors underline the argument and, in the one-line form, use HAProxy's wording.
+//! Errors underline the argument; in the one-line form they use HAProxy's wording.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -22,11 +22,11 @@ pub struct Args<'a, 'd> {
     next: usize,
     /// Collects warnings; errors are returned.
     pub diagnostics: &'d mut Diagnostics,
-    /// For addresses, where variables expand even without quotes.
+    /// The environment for addresses, in which variables are expanded even without quotes.
     pub environment: &'d Environment,
-    /// The parameter being read, on lines with several: messages name it instead of the keyword.
+    /// The parameter that is being read, on lines with several of them. Messages name it instead of the keyword.
     pub parameter: Option<&'static str>,
-    /// The mistakes that HAProxy tolerates here.
+    /// The mistakes that HAProxy tolerates on this line.
     pub lenient: Lenient,
 }
 
@@ -79,7 +79,7 @@ impl<'a, 'd> Args<'a, 'd> {
         }
     }
 
-    /// The arguments not taken yet.
+    /// The arguments that were not taken yet.
     pub fn rest(&mut self) -> &'a [Word] {
         let rest = &self.words[self.next..];
         self.next = self.words.len();
@@ -155,7 +155,7 @@ impl<'a, 'd> Args<'a, 'd> {
         };
         if addresses.split(',').any(is_mptcp) {
             let text = "MPTCP is not supported yet: connections use TCP";
-            // HAProxy is silent, but here the transport differs, which the operator must know.
+            // HAProxy does not warn, but in Weir the transport differs, which the operator must know.
             self.diagnostics.push(Diagnostic::warning(text).at(addresses.span()).tolerated());
         }
     }
@@ -202,7 +202,7 @@ impl<'a, 'd> Args<'a, 'd> {
         }
     }
 
-    /// The prefix of `word` that HAProxy reads as a number, with a warning if it is not the whole word.
+    /// The prefix of `word` that HAProxy reads as a number. A warning is reported if that is not the whole word.
     fn digits<'w>(&mut self, word: &'w Word) -> &'w str {
         let sign = usize::from(word.starts_with(['+', '-']));
         let end = word[sign..].find(|c: char| !c.is_ascii_digit()).map_or(word.len(), |end| sign + end);
@@ -239,7 +239,7 @@ impl<'a, 'd> Args<'a, 'd> {
             .haproxy(format!("Cannot open namespace '{word}'.")))
     }
 
-    /// Takes `idle-ping` of a bind or server line: a delay, for protocols with a ping.
+    /// Takes the value of `idle-ping` on a bind or server line: a delay, for protocols with a ping.
     pub fn idle_ping(&mut self) -> Result<Option<Duration>, Diagnostic> {
         let word = self.value()?;
         Ok(Some(self.time(word, DefaultUnit::Milliseconds)?).filter(|delay| !delay.is_zero()))
@@ -291,7 +291,7 @@ impl<'a, 'd> Args<'a, 'd> {
         })
     }
 
-    /// HAProxy reads `1s[` as one second; so does this, with a warning.
+    /// Parses a time like HAProxy, which reads `1s[` as one second, but with a warning.
     fn time_and_garbage(&mut self, word: &Word, unit: DefaultUnit) -> Option<Duration> {
         let Err(UnitError::Unexpected { at, .. }) = units::parse_duration(word, unit) else { return None };
         let (time, garbage) = word.as_str().split_at(at);
@@ -410,7 +410,7 @@ impl<'a, 'd> Args<'a, 'd> {
             .haproxy(format!("'{keyword}' cannot handle unexpected argument '{extra}'.")))
     }
 
-    /// Like [`finish`](Self::finish), but with a warning, since HAProxy ignores the words.
+    /// Like [`finish`](Self::finish), but with a warning instead of an error, because HAProxy ignores the words.
     pub fn finish_softly(&mut self) {
         if let Err(error) = self.refuse_more() {
             let severity = diag::Severity::Warning;

@@ -46,7 +46,7 @@ pub struct BindDraft<'a> {
     pub congestion: Option<&'a str>,
     pub shards: Option<Shards>,
     pub threads: Vec<ThreadSet>,
-    /// `nbconn`, and its word.
+    /// The value of `nbconn`, and its word.
     pub nbconn: Option<(u32, &'a Word)>,
     /// The first parameter that listeners of reverse HTTP do not accept.
     pub of_sockets: Option<&'static str>,

@@ -7,15 +7,15 @@ use syntax::Word;
 pub struct CacheDraft<'a> {
     /// `total-max-size`, in megabytes.
     pub megabytes: Option<u32>,
-    /// `max-object-size`, in bytes, and its word.
+    /// The value of `max-object-size`, in bytes, and its word.
     pub max_object: Option<(u64, &'a Word)>,
     /// `max-age`, in seconds.
     pub max_age: Option<u32>,
     /// `process-vary`.
     pub vary: Option<bool>,
-    /// `max-secondary-entries`, and its word.
+    /// The value of `max-secondary-entries`, and its word.
     pub max_variants: Option<(usize, &'a Word)>,
-    /// `early-hints`, with the ratio if given.
+    /// The value of `early-hints`, with the ratio if one is given.
     pub hints: Option<(cache::Hints, Option<u8>)>,
     /// `stale-while-revalidate`, in seconds.
     pub stale_while_revalidate: u32,

@@ -70,9 +70,9 @@ pub struct CheckDraft<'a> {
 /// One line.
 #[derive(Debug, Clone)]
 pub struct RuleDraft<'a> {
-    /// Its index among the lines, from 0, which messages use.
+    /// The index among the lines, from 0, which messages use.
     pub index: u32,
-    /// Its own `comment`.
+    /// The rule's own `comment`.
     pub comment: Option<&'a str>,
     /// The action.
     pub action: ActionDraft<'a>,
@@ -103,7 +103,7 @@ pub enum ActionDraft<'a> {
     Grpc(&'a str),
     /// `expect`.
     Expect(Box<ExpectDraft<'a>>),
-    /// `set-var`: name and conditions, the words of the expression.
+    /// `set-var`: the name and conditions, and the words of the expression.
     SetVar(PlacedText<'a>, &'a [Word]),
     /// `set-var-fmt`.
     SetVarFormat(PlacedText<'a>, PlacedText<'a>),
@@ -112,7 +112,7 @@ pub enum ActionDraft<'a> {
 }
 
 impl ActionDraft<'_> {
-    /// Whether it exchanges data with the server; messages number these steps, and their order is checked.
+    /// Whether the step exchanges data with the server. Messages number these steps, and their order is checked.
     pub fn talks(&self) -> bool {
         matches!(
             self,
@@ -173,7 +173,7 @@ pub enum ValueDraft<'a> {
 /// A request.
 #[derive(Debug, Clone, Default)]
 pub struct RequestDraft<'a> {
-    /// Whether it comes from `option httpchk` and was not yet merged with an `http-check send`.
+    /// Whether the request comes from `option httpchk` and was not merged with an `http-check send` yet.
     pub from_option: bool,
     /// `meth`.
     pub method: Option<&'a str>,
@@ -298,7 +298,7 @@ impl<'a> CheckDraft<'a> {
     /// Adds an `http-check` line. A request is merged with that of `option httpchk`, once.
     ///
     /// # Errors
-    /// The line may not follow the last one; `span` is its location.
+    /// The line may not follow the last one. `span` is its location.
     pub fn push_http(&mut self, mut rule: RuleDraft<'a>, span: Span) -> Outcome {
         rule.index = next_index(&self.http);
         if rule.action.talks() {

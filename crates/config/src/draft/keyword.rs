@@ -42,7 +42,7 @@ pub enum Apply {
     Global(for<'a> fn(&mut GlobalSettings<'a>, &mut Args<'a, '_>) -> Outcome),
     /// Sets a proxy setting.
     Proxy(for<'a> fn(&mut ProxySettings<'a>, &mut Args<'a, '_>) -> Outcome),
-    /// Compiled in line order once all names are known; see `resolve::rules`.
+    /// Compiled in line order once all names are known, by `resolve::rules`.
     Rule,
     /// A line of a small section (`userlist`, `http-errors`, `resolvers`), read by that section.
     Section,
@@ -58,7 +58,7 @@ pub enum Apply {
     Fcgi(ReadFcgi),
     /// Sets a setting of a `spoe-agent` section.
     SpoeAgent(ReadAgent),
-    /// Recognized but without effect here: a warning with the reason.
+    /// Recognized, but without effect in Weir: a warning with the reason.
     Ineffective(&'static str),
     /// A former keyword: an error with the HAProxy version that removed it, and the replacement.
     Removed(&'static str, &'static str),
@@ -68,7 +68,7 @@ pub enum Apply {
 
 /// A row of a keyword table.
 pub struct Keyword {
-    /// Its name, places, arguments and documentation.
+    /// The name, places, arguments and documentation of the keyword.
     pub row: KeywordRow,
     /// The action.
     pub apply: Apply,
@@ -83,7 +83,7 @@ impl Deref for Keyword {
 }
 
 impl Keyword {
-    /// Whether the keyword has an effect here.
+    /// Whether the keyword has an effect in Weir.
     pub fn is_supported(&self) -> bool {
         !matches!(self.apply, Apply::Unsupported | Apply::Removed(..))
     }
@@ -188,13 +188,13 @@ impl Keyword {
         self
     }
 
-    /// Allowed once; only the first line counts.
+    /// Allowed once: if there are several lines, only the first applies.
     pub const fn once(mut self) -> Self {
         self.row.once = Some(self.row.name);
         self
     }
 
-    /// Allowed once together with the other keywords that share `name`; only the first line counts.
+    /// Allowed once together with the other keywords that share `name`: if there are several lines, only the first applies.
     pub const fn once_of(mut self, name: &'static str) -> Self {
         self.row.once = Some(name);
         self

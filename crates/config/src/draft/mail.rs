@@ -10,7 +10,7 @@ use syntax::Word;
 pub struct MailersDraft {
     /// The mail servers.
     pub mailers: Vec<Mailer>,
-    /// `timeout mail`; its position in the section does not matter.
+    /// The value of `timeout mail`; its position in the section does not matter.
     pub limit: Duration,
 }
 

@@ -150,17 +150,17 @@ pub enum Negation {
 pub struct KeywordRow {
     /// The name, one or two words.
     pub name: &'static str,
-    /// The sections that allow it.
+    /// The sections that allow the keyword.
     pub places: Where,
-    /// Its arguments, in the manual's notation.
+    /// The arguments, in the manual's notation.
     pub signature: &'static str,
     /// Whether `no` and `default` are allowed in front of it.
     pub negatable: bool,
     /// The mistakes in its arguments that HAProxy tolerates.
     pub lenient: Lenient,
-    /// Set if only the first of several lines counts: the keyword's own name, or one that it shares with others.
+    /// Set if only the first of several lines applies: the keyword's own name, or a name that it shares with others.
     pub once: Option<&'static str>,
-    /// Its effect, in one line.
+    /// The effect of the keyword, in one line.
     pub doc: &'static str,
     /// How completely it is supported.
     pub support: Support,
@@ -173,7 +173,7 @@ impl KeywordRow {
     }
 }
 
-/// Mistakes in a keyword's arguments that HAProxy tolerates. They are tolerated here as well, with a warning.
+/// Mistakes in a keyword's arguments that HAProxy tolerates. Weir tolerates them as well, with a warning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lenient {
     /// Numbers end at the first byte that is not a digit; without digits they are 0.

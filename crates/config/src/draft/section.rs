@@ -126,10 +126,10 @@ const SECTIONS: &[(&str, SectionKind)] = &[
 pub struct Statement {
     /// Its keyword's row.
     pub keyword: &'static KeywordRow,
-    /// The row's action, an [`Apply`](crate::keyword::Apply) that [`apply_of`](crate::keyword::apply_of) casts. Opaque because the
-    /// functions take statements.
+    /// The row's action, an [`Apply`](crate::keyword::Apply) to which [`apply_of`](crate::keyword::apply_of) casts this. Opaque
+    /// because the functions take statements.
     pub apply: &'static (dyn Any + Send + Sync),
-    /// Whether it begins with `no` or `default`.
+    /// Whether the line begins with `no` or `default`.
     pub negation: Negation,
     /// All words from the keyword on.
     pub words: Box<[Word]>,
@@ -160,11 +160,11 @@ impl Statement {
 /// A section.
 #[derive(Debug)]
 pub struct Section {
-    /// Its kind.
+    /// The kind of the section.
     pub kind: SectionKind,
-    /// Its keyword.
+    /// The keyword of the section.
     pub keyword: Word,
-    /// Its name, empty when it has none.
+    /// The name of the section; empty if it has none.
     pub name: Word,
     /// `from`: the name of the defaults section.
     pub from: Option<Word>,
@@ -172,7 +172,7 @@ pub struct Section {
     pub file: FileId,
     /// The line where it begins.
     pub line: u32,
-    /// Its lines.
+    /// The lines of the section.
     pub statements: Vec<Statement>,
 }
 
@@ -185,7 +185,7 @@ pub struct EngineFile {
     pub scope: Option<Box<str>>,
     /// The sections of the scope.
     pub sections: Vec<Section>,
-    /// The lines that refer to it: the spans of the file name.
+    /// The lines that refer to this scope: the spans of the file name.
     pub lines: Vec<Span>,
 }
 

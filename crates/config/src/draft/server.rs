@@ -1,5 +1,5 @@
 //! The parameters of a `server`, `server-template` or `default-server` line, as plain values. Names (tracked servers), expressions
-//! and formats remain words here.
+//! and formats are still words at this stage.
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -21,13 +21,13 @@ pub enum InitAddr {
     Last,
     /// By the system's resolver.
     Libc,
-    /// No address: the server starts down.
+    /// No address: the server starts in the down state.
     None,
     /// This address.
     Ip(IpAddr),
 }
 
-/// The PROXY protocol settings of a server line, in any order of words; a version is set only if named.
+/// The PROXY protocol settings of a server line. Their words may be in any order; a version is set only if it is named.
 #[derive(Debug, Clone, Copy, Default)]
 #[allow(missing_docs)]
 pub struct SendProxyWords {
@@ -41,7 +41,7 @@ pub struct SendProxyWords {
 }
 
 impl SendProxyWords {
-    /// The resulting header: version 2 wins over version 1, and options apply only to version 2.
+    /// The resulting header: version 2 takes precedence over version 1, and options apply only to version 2.
     #[must_use]
     pub fn resolved(self) -> SendProxy {
         let SendProxyWords { version_1, version_2, unique_id, crc32c, authority, tls } = self;
@@ -117,7 +117,7 @@ pub struct ServerDraft<'a> {
     /// `guid`.
     pub guid: Option<&'a Word>,
     pub strict_maxconn: bool,
-    /// `shard`; 0 for all.
+    /// The value of `shard`; 0 for all.
     pub shard: u32,
     pub init_addr: Vec<InitAddr>,
     pub resolvers: Option<&'a Word>,
@@ -139,7 +139,7 @@ pub struct ServerDraft<'a> {
 }
 
 impl ServerDraft<'_> {
-    /// The port to check, if it is not the server's.
+    /// The port to check, if it differs from the server's.
     pub fn checked_port(&self) -> Option<u16> {
         self.check_port.or(self.check_address_port)
     }

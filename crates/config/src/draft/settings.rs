@@ -34,11 +34,11 @@ use crate::draft::{Section, SectionKind, Statement};
 pub enum LogLine<'a> {
     /// `log global`.
     Global,
-    /// Any other.
+    /// Any other logger.
     Own(LoggerDraft<'a>),
 }
 
-/// A `log` line with unresolved names; otherwise as [`plan::Logger`].
+/// A `log` line with unresolved names; otherwise like [`plan::Logger`].
 #[derive(Debug, Clone)]
 #[allow(missing_docs)]
 pub struct LoggerDraft<'a> {
@@ -57,7 +57,7 @@ pub struct LoggerDraft<'a> {
 /// The target of a `log` line, with the word that names it.
 #[derive(Debug, Clone)]
 pub enum TargetDraft<'a> {
-    /// An address that is sent to directly.
+    /// An address to which lines are sent directly.
     Address(LogAddress),
     /// `tcp@…`, `uxst@…`.
     Stream(&'a Word, Destination),
@@ -93,7 +93,7 @@ pub struct LogDraft<'a> {
 /// The format of log lines.
 #[derive(Debug, Clone, Copy)]
 pub enum LogFormatChoice<'a> {
-    /// Neither an option nor `log-format`: the traditional short format.
+    /// Neither an option nor `log-format` was set: the traditional short format.
     Default,
     /// `option tcplog`, the statement.
     Tcp(&'a Statement),
@@ -112,7 +112,7 @@ pub enum LogFormatChoice<'a> {
 /// `stats …` of a proxy.
 #[derive(Debug, Clone, Default)]
 pub struct StatsDraft<'a> {
-    /// Whether any line turned it on.
+    /// Whether any line has enabled the page.
     pub enabled: bool,
     /// `stats uri`.
     pub uri: Option<&'a str>,
@@ -128,9 +128,9 @@ pub struct StatsDraft<'a> {
     pub hide_version: bool,
     /// `stats show-legends`.
     pub show_legends: bool,
-    /// `stats show-node`: empty for the host name.
+    /// The value of `stats show-node`; empty for the host name.
     pub node: Option<&'a str>,
-    /// `stats show-desc`: empty for the description in `global`.
+    /// The value of `stats show-desc`; empty for the description in `global`.
     pub description: Option<String>,
 }
 
@@ -186,7 +186,7 @@ pub enum CompressionFilter {
     Request,
     /// `comp-res`.
     Response,
-    /// `compression`: as set by `compression direction`.
+    /// `compression`: the directions set by `compression direction`.
     Both,
 }
 
@@ -197,7 +197,7 @@ pub struct CompressionDraft {
     pub request: CompressionSide,
     /// Settings for responses.
     pub response: CompressionSide,
-    /// `compression direction`: whether it includes requests, and responses.
+    /// `compression direction`: whether requests are compressed, and whether responses are.
     pub directions: (bool, bool),
     /// `compression offload`.
     pub offload: bool,
@@ -230,7 +230,7 @@ pub struct PoliciesDraft<'a> {
 pub struct ProxySettings<'a> {
     /// The section.
     pub kind: SectionKind,
-    /// Its name.
+    /// The name of the proxy.
     pub name: &'a str,
     /// The section itself.
     pub section: &'a Section,
@@ -298,7 +298,7 @@ pub struct ProxySettings<'a> {
     pub default_backend: Option<&'a Word>,
     /// `capture request header` and `declare capture request`.
     pub request_captures: Vec<DeclaredCapture<'a>>,
-    /// `capture response header`: name (none for `declare capture`) and length.
+    /// `capture response header`: the name (none for `declare capture`) and the length.
     pub response_captures: Vec<(Option<&'a str>, usize)>,
     /// `capture cookie`.
     pub cookie_capture: Option<CookieCapture>,
@@ -328,9 +328,9 @@ pub struct ProxySettings<'a> {
     pub dynamic_cookie_key: Option<&'a str>,
     /// `persist rdp-cookie`: the cookie's name.
     pub rdp_persistence: Option<&'a str>,
-    /// `load-server-state-from-file`; the path of `Local` is empty until resolved.
+    /// The value of `load-server-state-from-file`. The path of `Local` is empty until it is resolved.
     pub server_state: StateFile,
-    /// `server-state-file-name`; `None` for the backend's name.
+    /// The value of `server-state-file-name`; `None` for the backend's name.
     pub server_state_name: Option<&'a str>,
     /// `source`.
     pub source: Option<Rc<SourceAddress>>,
@@ -338,7 +338,7 @@ pub struct ProxySettings<'a> {
     pub stats: Rc<StatsDraft<'a>>,
     /// Health checks.
     pub check: Rc<CheckDraft<'a>>,
-    /// Whether they are inherited from defaults: the section's first own line then replaces them.
+    /// Whether the checks are inherited from defaults. If so, the section's first own line replaces them.
     pub check_inherited: bool,
     /// The parsed `default-server` lines.
     pub default_servers: DefaultServers<'a>,
@@ -360,7 +360,7 @@ pub struct ProxySettings<'a> {
     pub response_inspect_delay: Option<Duration>,
     /// Rules inherited from defaults sections, in order.
     pub inherited_rules: Rc<Vec<&'a Statement>>,
-    /// Its own rules, in order.
+    /// The proxy's own rules, in order.
     pub rules: Vec<&'a Statement>,
     /// `bind`.
     pub binds: Vec<&'a Statement>,
@@ -467,7 +467,7 @@ impl<'a> ProxySettings<'a> {
         own
     }
 
-    /// The section's own health check: at its first line, inherited lines are dropped and only the kind is kept.
+    /// The section's own health check. At its first line, inherited lines are dropped and only the kind is kept.
     pub fn own_check(&mut self) -> &mut CheckDraft<'a> {
         let check = Rc::make_mut(&mut self.check);
         if std::mem::take(&mut self.check_inherited) {
@@ -477,7 +477,7 @@ impl<'a> ProxySettings<'a> {
         check
     }
 
-    /// Whether it has a frontend side.
+    /// Whether the proxy has a frontend side.
     pub fn is_frontend(&self) -> bool {
         matches!(
             self.kind,
@@ -485,7 +485,7 @@ impl<'a> ProxySettings<'a> {
         )
     }
 
-    /// Whether it has a backend side.
+    /// Whether the proxy has a backend side.
     pub fn is_backend(&self) -> bool {
         matches!(self.kind, SectionKind::Backend | SectionKind::Listen)
     }
@@ -503,7 +503,7 @@ impl<'a> ProxySettings<'a> {
         }
     }
 
-    /// Whether it or a defaults section that it inherits from has a line with this keyword; `no …` cancels it.
+    /// Whether the proxy, or a defaults section that it inherits from, has a line with this keyword; `no …` cancels such a line.
     pub fn has_keyword(&self, name: &str) -> bool {
         let sections = self.inherits.iter().chain([&self.section]);
         let mut lines = sections.flat_map(|section| &section.statements);
@@ -522,7 +522,7 @@ impl<'a> ProxySettings<'a> {
 /// The lines of a `peers` section other than `bind` and `server`.
 #[derive(Clone, Default)]
 pub struct PeersDraft<'a> {
-    /// `shards`; 0 for none.
+    /// The value of `shards`; 0 for none.
     pub shards: u32,
     /// `default-bind`.
     pub default_binds: Vec<&'a Statement>,

@@ -65,7 +65,7 @@ impl Versions {
         (min.unwrap_or(OLDEST).max(tls::TLS10), max)
     }
 
-    /// Whether only `ssl-max-ver` lowers the oldest version below the default.
+    /// Whether the oldest version is below the default only because `ssl-max-ver` lowers it.
     pub fn is_ambiguous(self, default: Self) -> bool {
         let own = if self == Self::default() { default } else { self };
         own.only.is_none() && own.min.is_none() && own.max.is_some_and(|max| max < OLDEST)
@@ -79,7 +79,7 @@ pub struct TlsWords<'a> {
     pub ciphers: Option<TlsValue<'a>>,
     /// TLS 1.3 suites.
     pub ciphersuites: Option<TlsValue<'a>>,
-    /// `curves`, or else `ecdhe`.
+    /// The value of `curves`, or else of `ecdhe`.
     pub curves: Option<TlsValue<'a>>,
     /// `sigalgs`.
     pub sigalgs: Option<TlsValue<'a>>,
@@ -197,23 +197,23 @@ pub struct BindTls<'a> {
 /// The TLS parameters of a `server` line.
 #[derive(Debug, Clone, Default)]
 pub struct ServerTls<'a> {
-    /// `ws`: the protocol for WebSockets, which ALPN has to offer.
+    /// `ws`: the protocol for WebSockets, which ALPN must offer.
     pub ws: Ws,
     /// `ssl`, `no-ssl`.
     pub enabled: bool,
-    /// Whether `ssl` was given, possibly only by `default-server`: TLS can then be turned on later.
+    /// Whether `ssl` was given, possibly only by `default-server`. In that case TLS can be turned on later.
     pub is_set: bool,
     /// `no-ssl`, which is part of the server's state.
     pub refused: bool,
     /// Parameters that it shares with other lines.
     pub words: TlsWords<'a>,
-    /// `crt`: our own certificate.
+    /// `crt`: the certificate that Weir presents.
     pub certificate: Option<TlsValue<'a>>,
     /// `verifyhost`.
     pub verify_host: Option<TlsValue<'a>>,
     /// `sni`: an expression.
     pub sni: Option<TlsValue<'a>>,
-    /// `no-sni-auto`: the host requested by the client is not sent as SNI.
+    /// `no-sni-auto`: the host that the client requested is not sent as SNI.
     pub no_sni_auto: bool,
     /// `no-ssl-reuse`: sessions are not resumed.
     pub no_reuse: bool,
@@ -268,7 +268,7 @@ pub struct TlsDefaults<'a> {
     pub provider_path: Option<&'a str>,
     /// `ssl-dh-param-file`.
     pub dh_file: Option<TlsValue<'a>>,
-    /// `tune.ssl.default-dh-param`: the group size in bits without a file.
+    /// `tune.ssl.default-dh-param`: the group size in bits, used without a file.
     pub dh_bits: u16,
     /// `tune.ssl.maxrecord`, `tune.ssl.hard-maxrecord`: the longest plaintext of a record, 0 for the protocol's limit.
     pub max_record: [u16; 2],
@@ -291,7 +291,7 @@ pub struct TlsDefaults<'a> {
 }
 
 impl TlsDefaults<'_> {
-    /// Takes over the settings that only affect the lines below them.
+    /// Adopts the settings that affect only the lines below them.
     pub(crate) fn take_place(&mut self, other: &Self) {
         let Self { bind, strict_sni, server, authorities, certificates, keys, server_verify, .. } =
             other.clone();
@@ -321,7 +321,7 @@ impl TlsDefaults<'_> {
             crl_file,
             prefer_client,
         } = self.server;
-        // Without their locations.
+        // The locations are left out.
         let words =
             [ciphers, ciphersuites, curves, sigalgs, client_sigalgs, alpn, ca_file, ca_verify_file, crl_file]
                 .map(|word| word.map(|word| word.text));

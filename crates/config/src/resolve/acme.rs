@@ -1,7 +1,7 @@
 //! `acme` sections and the certificates ordered through them (manual, section 12.8).
 //!
-//! Sections are read before certificates, which record their orders; orders are built at the end, when maps are known. No file is
-//! written here: the startup code writes newly generated account keys.
+//! Sections are read before certificates, which record their orders. Orders are built at the end, when maps are known. No file is
+//! written by this module: the startup code writes newly generated account keys.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -237,7 +237,7 @@ fn no_map(section: &str, word: TlsValue<'_>) -> Diagnostic {
         ))
 }
 
-/// The readiness condition; by default the one that suits the challenge.
+/// The condition for readiness; by default the one that suits the challenge.
 fn ready(draft: &AcmeDraft<'_>) -> Result<ReadyWhen, Diagnostic> {
     match (draft.challenge, &draft.ready) {
         (Challenge::Dns, None) => Ok(ReadyWhen { cli: true, ..ReadyWhen::default() }),
@@ -276,7 +276,7 @@ fn account_key(
         );
         named.map_or_else(|| error.clone(), |word| error.clone().at(word.span))
     };
-    // Another section may have generated one for the same file.
+    // Another section may have generated a key for the same file.
     if let Some(known) = context.account_keys.get(&file) {
         return Ok(known.clone());
     }

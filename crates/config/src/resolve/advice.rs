@@ -1,5 +1,5 @@
-//! Advice about allowed but suspicious statements (`-dD`; management manual, chapter 3): it affects neither the plan nor the exit
-//! code.
+//! Advice about statements that are allowed but suspicious (`-dD`; management manual, chapter 3). Advice affects neither the plan
+//! nor the exit code.
 
 use diag::{Diagnostic, Severity};
 

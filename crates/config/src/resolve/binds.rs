@@ -121,7 +121,7 @@ pub(crate) fn stats_socket(
             .at(statement.end())
             .haproxy("'stats socket' in section 'global' expects an address or a path to a UNIX socket.")
     })?;
-    // Here a bare word is a path.
+    // On this line, a bare word is a path.
     let unix = Default::default();
     let addresses = if word.contains([':', '/', '@']) || word.parse::<std::net::Ipv4Addr>().is_ok() {
         args.warn_of_mptcp(word);

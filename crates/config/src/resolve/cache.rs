@@ -144,8 +144,8 @@ const OF_RESPONSES: &[&str] = &[
     "stale-while-revalidate",
 ];
 
-/// The cache positions among the filters of a proxy with rules that name `used`; `places` has the position of each filter, by line.
-/// Reports an invalid order.
+/// The positions of caches among the filters of a proxy with rules that name `used`. `places` has the position of each filter, by
+/// line. Reports an invalid order.
 pub(crate) fn places(
     proxy: &PendingProxy<'_>,
     used: &[Arc<Store>],
@@ -203,7 +203,7 @@ pub(crate) fn places(
             );
         }
     }
-    // Caches without a line come before all those with one.
+    // Caches without a filter line come before all caches with one.
     let is_used = sequence.is_none_or(|list| list.split(',').any(|own| own == "cache"));
     CachePlaces { named, others: is_used.then_some(0) }
 }

@@ -9,7 +9,7 @@ use crate::resolve::names::CaptureDraft;
 use crate::resolve::rule_sets::{CaptureUse, CompiledRules};
 use crate::resolve::{PendingProxy, ResolveContext};
 
-/// Allocates a slot for a declared capture; backends have none.
+/// Allocates a slot for a declared capture; a backend has no slots.
 pub(crate) fn declare(capture: &DeclaredCapture<'_>, context: &ResolveContext<'_>) {
     if let Some(captures) = &mut *context.names.captures.borrow_mut() {
         captures.push((capture.header.map(Into::into), capture.length));
@@ -22,8 +22,8 @@ pub(crate) fn used(slot: CaptureSlot, words: &[sample::Word<'_>], statement: &St
     CaptureUse { slot, place: number.map_or(statement.span, |word| word.span) }
 }
 
-/// Refuses rules of a frontend that name a slot it does not have. For backends the frontends are only known at run time: slots
-/// missing there are ignored (manual, 4.4 `capture`).
+/// Refuses rules of a frontend that name a slot it does not have. For backends the frontends are only known at run time: a slot
+/// that a frontend does not have is ignored (manual, 4.4 `capture`).
 pub(crate) fn check(
     proxy: &PendingProxy<'_>,
     rules: &CompiledRules,

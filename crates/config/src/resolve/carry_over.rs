@@ -1,8 +1,8 @@
-//! State that survives a reload in place: a proxy, server, listener, table or ring present in both plans is the same object, with
-//! all its counters and run-time changes.
+//! State that survives a reload in place: a proxy, server, listener, table or ring that is present in both plans is the same
+//! object, with all its counters and run-time changes.
 //!
-//! Called where these objects are created. If an immutable property differs (e.g. the mode of a proxy), it is a new object, and the
-//! old one is freed with its last user.
+//! Called where these objects are created. If an immutable property differs (for example the mode of a proxy), a new object is
+//! created, and the old one is freed with its last user.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -69,8 +69,8 @@ pub(super) fn servers(proxy: &PendingProxy<'_>, previous: Option<&Plan>) -> Vec<
     }
 }
 
-/// The state of a server, carried over from `former` if possible; `Err` returns the seed for a new one. A server with an unchanged
-/// host name keeps its resolved address.
+/// The state of a server, carried over from `former` if possible; otherwise `Err` with the seed for a new state. A server with an
+/// unchanged host name keeps its resolved address.
 pub(super) fn server(
     mut seed: ServerSeed,
     guid: Option<&str>,
@@ -113,7 +113,7 @@ pub(super) fn print(proxy: &PendingProxy<'_>, line: &ServerLine<'_>, defaults: &
     hasher.finish()
 }
 
-/// Replaces a listener's state by that of `former` with the same address.
+/// Replaces a listener's state by the state of `former` with the same address.
 pub(super) fn listener(new: &mut Arc<Listener>, former: &[Arc<Listener>]) {
     let is = |own: &&Arc<Listener>| {
         (own.id, &own.name, &own.address, own.maxconn) == (new.id, &new.name, &new.address, new.maxconn)

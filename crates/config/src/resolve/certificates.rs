@@ -93,7 +93,7 @@ fn load(
             .haproxy("'load' in section 'crt-store': mandatory 'crt' parameter not found."));
     };
     let path = below(bases.certificates, &certificate);
-    // The alias, if there is one, is its name in listings, as in HAProxy; the other names find it too.
+    // As in HAProxy, listings show the alias if there is one; the other names also find the certificate.
     let store = &*section.name;
     let within = |name: &str| {
         let slash = if name.starts_with('/') { "" } else { "/" };
@@ -152,7 +152,7 @@ fn whole_pair(
     left.map_or(texts, |pair| (String::from_utf8_lossy(&pair).into_owned(), None))
 }
 
-/// The same for tokens, which do not support passphrases: with the key decrypted.
+/// The PEM texts for tokens, which do not support passphrases: the key is decrypted.
 fn opened(text: String, key: Option<String>, made: Option<&tls::Certificate>) -> (String, Option<String>) {
     let marks = ["-----BEGIN ENCRYPTED PRIVATE KEY-----", "Proc-Type: 4,ENCRYPTED"];
     let is_encrypted = marks.iter().any(|mark| key.as_ref().unwrap_or(&text).contains(mark));
@@ -180,7 +180,7 @@ fn temporary(
     Ok(made)
 }
 
-/// Registers a certificate for TLS under the first of its names and as found by the others.
+/// Registers a certificate for TLS under the first of its names, so that the other names find it too.
 fn keep(
     names: &[String],
     certificate: Option<tls::Certificate>,

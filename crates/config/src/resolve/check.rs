@@ -1,6 +1,6 @@
 //! Health checks: compiles drafts into scripts and makes implied steps explicit.
 //!
-//! A draft is compiled once for each backend that uses it; without expressions all of them share the result.
+//! A draft is compiled once for each backend that uses it; if it has no expressions, all backends share the result.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -72,8 +72,8 @@ pub(crate) fn check_kind(
     kind
 }
 
-/// Compiles the `healthcheck` sections only to register their variables: a server added at run time may be the first to use one.
-/// Errors in a section are reported where it is used.
+/// Compiles the `healthcheck` sections only to register their variables, because a server added at run time may be the first to use
+/// one. Errors in a section are reported where the section is used.
 pub(crate) fn note_variables(healthchecks: &Healthchecks<'_>, context: &ResolveContext<'_>) {
     let acls = sample::Acls::new();
     let scope = scope(context, &acls, None, state::Mode::Http, Place::Check);
@@ -82,7 +82,7 @@ pub(crate) fn note_variables(healthchecks: &Healthchecks<'_>, context: &ResolveC
     }
 }
 
-/// Whether it contains an expression, so that it is specific to one backend.
+/// Whether the script contains an expression, so that it is specific to one backend.
 fn evaluates(steps: &[CheckStep]) -> bool {
     steps.iter().any(|step| match &step.action {
         CheckAction::Connect(connect) => matches!(connect.port, Some(Port::Expression(_))),
@@ -226,7 +226,8 @@ fn script(family: Family, mut steps: Vec<CheckStep>, draft: &CheckDraft<'_>) -> 
     }
 }
 
-/// The `http-check` lines: the request of `option httpchk` follows the first connection, and an expectation the last request.
+/// The `http-check` lines in the order of evaluation: the request of `option httpchk` follows the first connection, and an
+/// expectation the last request.
 fn http_rules<'a>(rules: &[RuleDraft<'a>]) -> Vec<RuleDraft<'a>> {
     let mut rules = rules.to_vec();
     let mut talking = rules.iter().enumerate().filter(|(_, rule)| rule.action.talks());
@@ -322,7 +323,7 @@ fn action(draft: &ActionDraft<'_>, scope: &Scope<'_>) -> Result<CheckAction, Dia
             CheckAction::SetVar(var, conditions, ValueSource::Format(format(*text, scope)?))
         }
         ActionDraft::UnsetVar(name) => CheckAction::UnsetVar(variable(*name, scope)?.0),
-        // Comments were removed before.
+        // Comments were removed before this step.
         ActionDraft::Comment(_) => CheckAction::Send(Send::Bytes(Box::default())),
     })
 }

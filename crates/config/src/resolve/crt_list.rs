@@ -49,7 +49,7 @@ pub(crate) fn read(
             let text = format!("{path}:{}: {}", line.number, error.message);
             Diagnostic { haproxy: Some(text.clone()), message: text, ..error }
         };
-        // A bare `!*` only excludes the line from being the default.
+        // A bare `!*` only prevents the line from being the default.
         for filter in line.filters.iter().filter(|filter| filter.starts_with("!*") && filter.len() > 2) {
             context.diagnostics.push(
                 Diagnostic::warning(format!(
@@ -175,7 +175,7 @@ fn append(
     Ok(())
 }
 
-/// Splits the words into those that name files of the certificate, and all others.
+/// Separates the words that name files of the certificate from all others.
 fn split<'a>(
     words: impl Iterator<Item = TlsValue<'a>>,
     span: Span,
@@ -208,8 +208,8 @@ fn unknown(word: &str, span: Span) -> Diagnostic {
     Diagnostic::alert(format!("unknown ssl keyword {word}{tail}")).at(span)
 }
 
-/// Loads a file's certificates together with the files that its words name. Only once per file: a second line must name the same
-/// files.
+/// Loads a file's certificates together with the files that its words name. This is done once per file: a second line must name the
+/// same files.
 fn loaded(
     file: TlsValue<'_>,
     words: &LoadWords<'_>,

@@ -25,7 +25,7 @@ use crate::resolve::log::logger;
 use crate::resolve::unique::second;
 use crate::resolve::{PendingProxy, ResolveContext};
 
-/// Applications by name; `None` if the section has errors.
+/// Applications by name; `None` if the section of an application has errors.
 pub(crate) type FcgiApps = HashMap<Box<str>, Option<Arc<App>>>;
 
 /// Reads every section.
@@ -185,7 +185,8 @@ fn needs_http(app: &Word, backend: &str) -> Diagnostic {
         .haproxy_whole(format!("proxy '{backend}': FCGI application cannot be used in non-HTTP mode."))
 }
 
-/// If a backend has filters other than compression and caches, the application needs an explicit place among them.
+/// Checks that an application has an explicit position among the filters if the backend has filters other than compression and
+/// caches.
 fn check_filters(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
     let settings = &proxy.settings;
     let (mut other, mut has_own) = (None, false);

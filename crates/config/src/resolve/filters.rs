@@ -1,4 +1,4 @@
-//! The filters of a proxy (manual, chapter 9): which ones are used in each direction, and their order (`filter-sequence`).
+//! The filters of a proxy (manual, chapter 9): which ones are used in each direction, and in which order (`filter-sequence`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ pub(crate) fn places(proxy: &PendingProxy<'_>) -> Vec<FilterPlaces> {
     both.map(|(request, response)| FilterPlaces { request, response }).collect()
 }
 
-/// The positions of filters in one direction, counted from 1: in the order of a sequence, or of their lines. Each name in a
-/// sequence refers to the next filter of that name in line order.
+/// The positions of filters in one direction, counted from 1, in the order of a sequence or of the lines. Each name in a sequence
+/// refers to the next filter of that name in line order.
 fn order(sequence: Option<&Word>, filters: &[FilterDraft<'_>], of_response: bool) -> Vec<Option<u16>> {
     let mut numbers = 1u16..;
     let Some(sequence) = sequence else { return filters.iter().map(|_| numbers.next()).collect() };
@@ -41,7 +41,7 @@ fn order(sequence: Option<&Word>, filters: &[FilterDraft<'_>], of_response: bool
     places
 }
 
-/// A filter's name in a sequence of that direction.
+/// The name of a filter in a sequence of that direction.
 fn called<'a>(filter: &FilterDraft<'a>, of_response: bool) -> &'a str {
     match filter.kind {
         FilterKind::Compression(CompressionFilter::Both) if of_response => "comp-res",
@@ -146,7 +146,7 @@ fn share(
     Ok(())
 }
 
-/// The proxy's compression settings, taken from its `compression` lines if it has a filter for them that no sequence leaves out.
+/// The proxy's compression settings, taken from its `compression` lines if it has a compression filter that no sequence leaves out.
 pub(crate) fn compression(
     proxy: &PendingProxy<'_>,
     places: &[FilterPlaces],

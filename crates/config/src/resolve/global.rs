@@ -1,4 +1,4 @@
-//! The `global` sections, and the placement of the workers, which everything created later depends on.
+//! The `global` sections, and the placement of the workers, on which everything created later depends.
 
 use base::keyword_support::Support;
 use diag::{Diagnostic, Diagnostics};
@@ -73,8 +73,8 @@ pub(crate) fn read<'a>(draft: &'a Draft, context: &mut ResolveContext<'a>) -> Gl
     global
 }
 
-/// Whether an earlier `global` line takes precedence over this one, with a warning. As in HAProxy the arguments are then not
-/// parsed.
+/// Whether an earlier `global` line takes precedence over this one, which is reported as a warning. As in HAProxy, the arguments of
+/// this line are then not parsed.
 fn is_repeated(statement: &Statement, seen: &mut Vec<&'static str>, diagnostics: &mut Diagnostics) -> bool {
     let Some(name) = statement.keyword.once else { return false };
     if !seen.contains(&name) {
@@ -91,7 +91,7 @@ fn is_repeated(statement: &Statement, seen: &mut Vec<&'static str>, diagnostics:
     true
 }
 
-/// Decides how many workers run and where: objects created from here on have a copy of their counters for each.
+/// Decides how many workers run and where. Objects created after this have a copy of their counters for each worker.
 fn place_workers(global: &mut GlobalSettings<'_>, context: &mut ResolveContext<'_>) {
     match Placement::new(topology::machine(), &topology::allowed(), &global.plan.wishes) {
         Ok((placement, warnings)) => {

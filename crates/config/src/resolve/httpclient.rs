@@ -17,7 +17,7 @@ const DEFAULT: &str = "default";
 pub(crate) fn settings(words: &HttpClientWords<'_>, context: &mut ResolveContext<'_>) {
     resolvers(words, context);
     context.global.http_client.verifies = words.verify.unwrap_or(true);
-    // A configured file must exist; the system's authorities are large and are not loaded if no client request is possible.
+    // A configured file must exist. The system's authorities are large, and are not loaded if no client request is possible.
     if words.ca_file.is_none() && !context.asks_others() {
         return;
     }

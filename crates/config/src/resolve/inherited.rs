@@ -1,5 +1,5 @@
 //! Restrictions on inheriting rules from a defaults section (manual, 4.2 `http-request`, `tcp-request connection` and so on): only
-//! proxies of the same side may, and no other defaults section. Checked after the sections were read.
+//! proxies of the same side may inherit them, and no other defaults section. Checked after the sections were read.
 
 use std::collections::HashMap;
 
@@ -44,7 +44,7 @@ pub(crate) fn check_proxies<'a>(
     proxies: &[(&'a Section, Box<ProxySettings<'a>>)],
     context: &mut ResolveContext<'_>,
 ) {
-    // By the first rule: the first proxy that uses the defaults section, and whether it is a frontend.
+    // For each defaults section, identified by its first rule: the first proxy that uses it, and whether that is a frontend.
     let mut users: HashMap<Span, (bool, &Section)> = HashMap::new();
     for (section, settings) in proxies {
         let Some(first) = rules(settings).next() else { continue };

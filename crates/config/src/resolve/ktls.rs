@@ -1,5 +1,5 @@
-//! `ktls` on `bind` and `server` lines and in crt-lists (manual, 5.1 and 5.2): TLS runs in user space, and asking for kernel TLS
-//! produces a message.
+//! `ktls` on `bind` and `server` lines and in crt-lists (manual, 5.1 and 5.2): TLS runs in user space, and a line that requests
+//! kernel TLS produces a message.
 
 use diag::{Diagnostic, Span};
 

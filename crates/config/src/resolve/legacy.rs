@@ -1,8 +1,8 @@
 //! Determines which lines need OpenSSL: those that use features missing in rustls, or older versions than it supports
 //! (`legacy-tls`).
 //!
-//! A list of suites that rustls supports partly is fine as long as TLS 1.3 is allowed: recommended lists contain suites for clients
-//! that no longer exist.
+//! A list of cipher suites that rustls supports only partly is accepted as long as TLS 1.3 is allowed, because recommended lists
+//! contain suites for clients that no longer exist.
 
 use diag::{Diagnostic, Span};
 use tls::ciphers::security_level;
@@ -49,7 +49,7 @@ pub(crate) struct LegacyNeeds<'w, 'a> {
     pub(crate) own: &'w TlsWords<'a>,
     pub(crate) default: &'w TlsWords<'a>,
     pub(crate) defaults: &'w TlsDefaults<'a>,
-    /// Whether it is for a listener.
+    /// Whether the line is for a listener.
     pub(crate) is_bind: bool,
 }
 
@@ -92,8 +92,8 @@ pub(crate) fn cause(
     }
 }
 
-/// Whether OpenSSL serves a listener's clients that rustls cannot serve, although no parameter of the line requires it: without TLS
-/// 1.3 it is meant for older clients, and OpenSSL's default suites are the ones they use.
+/// Whether OpenSSL serves those clients of a listener that rustls cannot serve, although no parameter of the line requires OpenSSL.
+/// This is the case without TLS 1.3: the line is then meant for older clients, which use OpenSSL's default suites.
 pub(crate) fn is_shared(
     wanted: &LegacyNeeds<'_, '_>,
     parameters: &Parameters,
@@ -103,7 +103,7 @@ pub(crate) fn is_shared(
     is_here && wanted.is_bind && parameters.max < TLS13 && suites.is_none()
 }
 
-/// The reason why a crt-list line needs OpenSSL, if it does; takes `ciphers` and its expansion.
+/// The reason why a crt-list line needs OpenSSL, if it does; `ciphers` is passed with its expansion.
 pub(crate) fn cause_of_line(
     parameters: &Parameters,
     ciphers: Option<&str>,

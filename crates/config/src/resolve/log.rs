@@ -26,11 +26,11 @@ pub(crate) struct LogNames {
     pub(crate) all_rings: Vec<Arc<Ring>>,
     /// Backends by name.
     pub(crate) backends: HashMap<Box<str>, (ProxyIndex, Mode)>,
-    /// The servers that the rings are sent to.
+    /// The servers to which the rings are sent.
     pub(crate) servers: Vec<RingServer>,
     /// The rings of `log tcp@…` lines, by the line's location: proxies that inherit the line share them.
     implicit: HashMap<Span, Arc<Ring>>,
-    /// Lines already reported as wrong, since many proxies inherit the lines of defaults.
+    /// Lines that were already reported as wrong, because many proxies inherit the lines of defaults.
     refused: HashSet<Span>,
 }
 
@@ -96,7 +96,7 @@ fn try_logger(
 ) -> Result<Logger, Diagnostic> {
     let unsaid = match &context.global.log_send_hostname {
         _ if forwards => LogFormat::AsReceived,
-        // Sending a host name needs a format with a field for it (manual, 4.2 `log`, format `local`).
+        // Sending a host name requires a format with a field for it (manual, 4.2 `log`, format `local`).
         Some(_) => LogFormat::Rfc3164,
         None => LogFormat::Local,
     };
@@ -177,7 +177,7 @@ fn backend(word: &Word, name: &str, context: &ResolveContext<'_>) -> Result<Prox
     }
 }
 
-/// A line that names a stream server has an implicit ring in front of it.
+/// A line that names a stream server has an implicit ring in front of that server.
 fn stream(
     draft: &LoggerDraft<'_>,
     word: &Word,

@@ -109,7 +109,7 @@ fn on(
     Ok(())
 }
 
-/// Compiles a format of a profile. The proxies that use it are unknown, so everything available in HTTP mode is allowed.
+/// Compiles a format of a profile. The proxies that use the profile are unknown, so everything available in HTTP mode is allowed.
 fn compiled(word: Option<&Word>, context: &ResolveContext<'_>) -> Result<Option<Format>, Diagnostic> {
     let Some(word) = word else { return Ok(None) };
     let acls = Acls::default();
@@ -153,7 +153,7 @@ fn ring(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) -> RingSetti
     let max_length = draft.ring_max_length.unwrap_or(MAX_LENGTH);
     let longest = size.saturating_sub(4);
     if let Some(length) = draft.ring_max_length.filter(|length| *length > longest) {
-        // HAProxy subtracts a header of about 200 bytes and ignores smaller rings silently.
+        // HAProxy subtracts a header of about 200 bytes, and ignores smaller rings silently.
         let severity = if size < 256 { Severity::Diag } else { Severity::Warning };
         context.diagnostics.push(
             Diagnostic::new(

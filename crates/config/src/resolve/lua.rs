@@ -12,7 +12,7 @@ use sample::vars::Variables;
 use crate::draft::lua::LuaWords;
 use crate::resolve::ResolveContext;
 
-/// Runs the files; the functions they register can be used from here on.
+/// Runs the files. After this call, the functions that they register can be used.
 pub(super) fn load(words: &LuaWords<'_>, context: &mut ResolveContext<'_>) {
     if words.scripts.is_empty() {
         return;
@@ -55,7 +55,7 @@ pub(super) fn load(words: &LuaWords<'_>, context: &mut ResolveContext<'_>) {
 /// The configuration's maps, for scripts.
 struct Maps<'a, 'c> {
     context: &'a ResolveContext<'c>,
-    /// Notified of new maps after the configuration was read.
+    /// The program to notify of maps that are added after the configuration was read.
     program: Option<&'a Program>,
 }
 

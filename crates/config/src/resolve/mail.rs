@@ -50,7 +50,7 @@ fn read(section: &Section, context: &mut ResolveContext<'_>) -> Mailers {
     Mailers { name: section.name.as_str().into(), mailers: mailers.into() }
 }
 
-/// Warns about sections that no proxy uses: HAProxy treats them as incomplete, since proxies supply the missing parts.
+/// Warns about sections that no proxy uses. HAProxy treats them as incomplete, because proxies supply the missing parts.
 pub(crate) fn check_use(proxies: &[Arc<Proxy>], context: &mut ResolveContext<'_>) {
     for section in &context.names.mailers {
         let uses = |proxy: &Arc<Proxy>| {

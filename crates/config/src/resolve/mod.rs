@@ -1,4 +1,4 @@
-//! Draft to plan: every name becomes an index or a shared object, every expression is compiled.
+//! From draft to plan: every name becomes an index or a shared object, and every expression is compiled.
 //!
 //! Three passes over the proxies. The first parses lines into [`ProxySettings`], inheriting defaults. The second creates the shared
 //! states of all proxies and servers, so that every name can be found. The third compiles everything that refers to names and
@@ -85,26 +85,27 @@ use runtime_scope::Around;
 pub struct Setting {
     /// `-dr`: servers with names that do not resolve start without an address.
     pub ignore_resolution_failures: bool,
-    /// `-N`: the connection limit of proxies without their own.
+    /// `-N`: the connection limit of proxies that do not set one.
     pub default_maxconn: Option<u32>,
     /// Whether the command line allows starting external programs regardless of the global section.
     pub insecure_fork: bool,
-    /// `-dT`: TLS is done in user space.
+    /// `-dT`: TLS runs in user space.
     pub no_kernel_tls: bool,
-    /// Whether the kernel supports TLS; called if a line asks for it.
+    /// Whether the kernel supports TLS; called if a line requests it.
     pub kernel_has_tls: Option<fn() -> bool>,
     /// Whether the process is already running: its variables keep their values.
     pub is_running: bool,
     /// `-dD`: also reports advice.
     pub diagnostics: bool,
-    /// Sets the priority of this process, for `tune.renice.startup`: from reading the global sections until the end of reading.
+    /// Sets the priority of this process, for `tune.renice.startup`: from the reading of the global sections to the end of the
+    /// configuration.
     pub set_priority: Option<fn(i32) -> std::io::Result<()>>,
 }
 
 /// A proxy between the passes.
 pub(crate) struct PendingProxy<'a> {
     pub(crate) section: &'a Section,
-    /// Boxed: it is large, and moves from pass to pass.
+    /// Boxed because it is large, and is moved from pass to pass.
     pub(crate) settings: Box<ProxySettings<'a>>,
     pub(crate) state: Arc<state::Proxy>,
 }
@@ -129,9 +130,9 @@ pub(crate) struct ResolveContext<'a> {
     pub(crate) placement: Placement,
     /// The names available in `log` lines.
     pub(crate) log: log::LogNames,
-    /// Servers with refused lines, as `backend/server`: references to them are not reported as well.
+    /// Servers with refused lines, as `backend/server`. References to them are not reported in addition.
     pub(crate) refused: HashSet<String>,
-    /// The `track` parameters, from follower to followed, as `backend/server`.
+    /// The `track` parameters, from the tracking server to the tracked one, as `backend/server`.
     pub(crate) tracks: HashMap<String, String>,
     /// Servers that can be the target of reverse connections (`bind rhttp@`), as `backend/server`.
     pub(crate) reversible: HashSet<String>,
@@ -160,20 +161,20 @@ pub(crate) struct ResolveContext<'a> {
 }
 
 impl ResolveContext<'_> {
-    /// Whether the process makes HTTP requests itself, judging by the lines read so far.
+    /// Whether the process itself makes HTTP requests, according to the lines read so far.
     pub(crate) fn asks_others(&self) -> bool {
         self.tls_files.all.has_updates() || self.orders.are_any() || self.names.lua.is_some()
     }
 
-    /// Adds the error of a step without other results to the diagnostics.
+    /// Adds the error of a step to the diagnostics, if it has one.
     pub(crate) fn note(&mut self, outcome: Result<(), Diagnostic>) {
         if let Err(error) = outcome {
             self.diagnostics.push(error);
         }
     }
 
-    /// Switches to `section`: relative file names are resolved against its file's directory if `default-path` says so, and the TLS
-    /// defaults are those set by the global sections above it.
+    /// Switches to `section`: relative file names are resolved against the directory of its file if `default-path` says so, and the
+    /// TLS defaults are those of the global sections above it.
     pub(crate) fn enter(&mut self, section: &Section) {
         if self.tls_steps.len() > 1 {
             let place = |span: Span| (span.file, span.start);
@@ -347,7 +348,7 @@ fn begin<'a>(
 ) -> ProxySettings<'a> {
     let Some(from) = &section.from else {
         return match &seen.last {
-            // A defaults section starts from scratch unless it has `from`.
+            // A defaults section has no inherited settings unless it has `from`.
             Some(defaults) if section.kind.is_proxy() => defaults.inherit(section),
             _ => ProxySettings::new(section),
         };
@@ -517,8 +518,8 @@ fn finish<'a>(
     }
 }
 
-/// The process's environment from now on: the variables set by the configuration, and `HAPROXY_CLI` with the addresses of the
-/// runtime sockets (manual, section 2.3).
+/// The environment of the process after reading: the variables set by the configuration, and `HAPROXY_CLI` with the addresses of
+/// the runtime sockets (manual, section 2.3).
 fn environment(draft: &Draft, sockets: &[Bind]) -> Vec<(String, String)> {
     let variables = draft.environment.iter().filter(|(name, _)| *name != RUNTIME_SOCKETS);
     let mut environment: Vec<(String, String)> =

@@ -40,11 +40,11 @@ pub(crate) struct NameTable<'a> {
     pub(crate) userlists: HashMap<Box<str>, Arc<Userlist>>,
     /// `http-errors` sections.
     pub(crate) http_errors: HashMap<Box<str>, RawMessages>,
-    /// `resolvers` sections, in their order.
+    /// `resolvers` sections, in configuration order.
     pub(crate) resolvers: Vec<Arc<Resolvers>>,
-    /// `mailers` sections, in their order.
+    /// `mailers` sections, in configuration order.
     pub(crate) mailers: Vec<Arc<Mailers>>,
-    /// The stores of `cache` sections, in their order.
+    /// The stores of `cache` sections, in configuration order.
     pub(crate) caches: Vec<Arc<cache::Store>>,
     /// The caches that rules of the proxy being compiled refer to.
     pub(crate) caches_used: RefCell<Vec<Arc<cache::Store>>>,
@@ -164,7 +164,7 @@ impl sample::Names for NameTable<'_> {
 
     fn backend(&self, name: &str) -> Option<Arc<state::Proxy>> {
         let found = self.backends.get(name)?;
-        // The caller keeps a reference to it.
+        // The caller keeps a reference to this server.
         found.referenced.store(true, Relaxed);
         Some(found.clone())
     }

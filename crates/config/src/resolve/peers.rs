@@ -1,4 +1,4 @@
-//! `peers` sections (manual, 11.2): which of them share tables, where they listen and which peers they connect to. A section is an
+//! `peers` sections (manual, 11.2): which of them share tables, where they listen and to which peers they connect. A section is an
 //! internal proxy: its peers are the servers, and the local peer is its only `bind` line.
 
 use std::collections::HashMap;
@@ -45,7 +45,7 @@ fn place<'a>(settings: &ProxySettings<'a>, local: &str) -> Option<(&'a Word, &'a
     Some((line.arguments().get(1)?, line))
 }
 
-/// Disables sections that cannot share tables because this process is not among their peers.
+/// Disables sections that cannot share tables, because this process is not one of their peers.
 pub(crate) fn check(proxies: &mut [(&Section, Box<ProxySettings<'_>>)], context: &mut ResolveContext<'_>) {
     let mut seen: HashMap<&str, &Section> = HashMap::new();
     for (section, settings) in proxies.iter_mut().filter(|(section, _)| section.kind == SectionKind::Peers) {
@@ -61,7 +61,7 @@ pub(crate) fn check(proxies: &mut [(&Section, Box<ProxySettings<'_>>)], context:
             continue;
         }
         settings.disabled = true;
-        // It may be the consequence of another error; a section without peers gets no message.
+        // This may be the consequence of another error. A section without peers gets no message.
         if context.diagnostics.has_errors() || settings.servers.is_empty() && settings.binds.is_empty() {
             continue;
         }
@@ -110,7 +110,7 @@ fn both(settings: &ProxySettings<'_>, context: &mut ResolveContext<'_>) {
     }
 }
 
-/// The socket of a section; empty if it does not listen.
+/// The socket of a section; empty if the section does not listen.
 pub(crate) fn binds(at: usize, proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) -> Vec<Bind> {
     match bind_line(at, proxy, context) {
         Ok(made) => made.into_iter().collect(),
@@ -162,7 +162,7 @@ fn bind_line(
     Ok(Some(bind))
 }
 
-/// A peer as a server, including this process itself at its own address, where its predecessor connects to it.
+/// A peer as a server. This includes the process itself at its own address, where its predecessor connects to it.
 pub(crate) fn server<'a>(
     proxy: &PendingProxy<'a>,
     statement: &'a Statement,
@@ -205,7 +205,7 @@ pub(crate) fn server<'a>(
     args.warn_of_mptcp(address);
     let place = match parse_place(address, &args) {
         Ok(place) => place,
-        // It listens on an address that cannot be connected to.
+        // The process listens on an address that cannot be connected to.
         Err(_) if is_local => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };

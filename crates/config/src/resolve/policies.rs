@@ -44,8 +44,8 @@ pub(crate) fn policies(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_
     }
 }
 
-/// A line's policy if it fits the proxy's mode: an own line that does not fit is an error, an inherited one is left out with a
-/// warning.
+/// Returns a line's policy if it fits the proxy's mode. A line of the proxy itself that does not fit is an error; an inherited one
+/// is ignored with a warning.
 fn fitting<T: Clone>(
     configured: &Option<(T, &Statement)>,
     modes: &[Mode],

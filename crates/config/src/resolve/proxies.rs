@@ -99,7 +99,7 @@ pub(crate) fn resolve<'a>(
     assemble(place, proxy, parts, context)
 }
 
-/// The settings of a proxy that are resolved on their own.
+/// The settings of a proxy that are resolved separately.
 struct ProxyParts {
     binds: Vec<Bind>,
     /// The order of the filters.
@@ -122,7 +122,7 @@ struct ProxyParts {
     peers: Option<Box<Peers>>,
 }
 
-/// Assembles the proxy from its parts and the settings that only change their form.
+/// Assembles the proxy from its parts and from the settings that only change their form.
 fn assemble(
     place: usize,
     proxy: &PendingProxy<'_>,
@@ -220,7 +220,7 @@ fn assemble(
     }
 }
 
-/// The options; headers with names that applications would confuse are deleted by default (manual, 4.2 `option
+/// The options. By default, headers with names that applications would confuse are deleted (manual, 4.2 `option
 /// http-restrict-req-hdr-names`).
 fn options(settings: &ProxySettings<'_>) -> ProxyOptions {
     let mut options = settings.options.clone();
@@ -274,7 +274,7 @@ fn check_spop_mode(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
     if settings.is_backend() {
         for filter in &settings.filters {
             context.diagnostics.push(
-                // HAProxy is silent and passes the frames through the filter: behaviour differs.
+                // HAProxy does not warn and passes the frames through the filter, so the behaviour differs.
                 Diagnostic::warning("`filter` has no effect in `mode spop`")
                     .tolerated()
                     .at(filter.keyword.span())
@@ -314,7 +314,7 @@ fn default_backend(
     context: &mut ResolveContext<'_>,
 ) -> Option<usize> {
     let settings = &proxy.settings;
-    // A backend named by a disabled proxy, or inherited by a backend, may be missing.
+    // A backend that a disabled proxy names, or a backend inherits, need not exist.
     let own = settings.section.statements.iter().any(|line| line.keyword.name == "default_backend");
     if settings.disabled || !own && !settings.is_frontend() {
         return None;
@@ -330,7 +330,7 @@ fn default_backend(
         context.diagnostics.push(loops(proxy, name, name.span(), "default_backend"));
         return None;
     }
-    // As in HAProxy the default backend of a backend must fit too, although it is never used.
+    // As in HAProxy, the default backend of a backend must have a fitting mode too, although it is never used.
     let outcome = check_modes(proxy, &pending[found], name.span(), "as its default backend", context);
     context.note(outcome);
     if !settings.is_frontend() {

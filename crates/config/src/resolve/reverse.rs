@@ -111,7 +111,7 @@ fn target(name: &str, span: Span, context: &ResolveContext<'_>) -> Result<Revers
     Ok(ReverseTarget { backend, server: place, connections: 1 })
 }
 
-/// Checks the rest of the line and sets how many connections the `addresses` maintain.
+/// Checks the rest of the line and sets how many connections the `addresses` keep open.
 ///
 /// # Errors
 /// A parameter is for listeners of the other kind.
@@ -166,7 +166,7 @@ pub(crate) fn finish(
 /// Checks the line of a server that is reached over connections opened by clients.
 ///
 /// # Errors
-/// It is not allowed there.
+/// The line is not allowed there.
 pub(crate) fn server(
     word: &Word,
     name: &str,

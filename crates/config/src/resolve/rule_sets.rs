@@ -43,6 +43,6 @@ pub(crate) struct CompiledRules {
     pub(crate) request_captures: Vec<CaptureDraft>,
     /// The slots used by rules.
     pub(crate) captures_used: Vec<CaptureUse>,
-    /// The sets, as bits of [`rules::Ruleset`], that end with an unconditional final rule.
+    /// The sets that end with an unconditional final rule, as bits of [`rules::Ruleset`].
     pub(crate) ended: u8,
 }

@@ -517,7 +517,7 @@ fn raw_reply(status: u16, bytes: &[u8], path: &Word) -> Result<Reply, Diagnostic
     Reply::raw(status, bytes, path).map_err(|error| error.at(path.span()).wrap_line("errorfile : ", ""))
 }
 
-/// Whether the variable of a `set-var` in `global` already has a value: the process is running, and the value may be newer.
+/// Whether the variable of a `set-var` in `global` already has a value: if the process is already running, that value may be newer.
 pub(crate) fn is_set_already(statement: &Statement) -> bool {
     let name = statement.arguments().first().and_then(|word| word.strip_prefix("proc."));
     let variable = name.and_then(sample::vars::find_process_variable);

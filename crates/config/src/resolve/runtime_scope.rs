@@ -1,5 +1,5 @@
-//! The plan in use, as the environment of a server or backend that is added to it: the names available to its expressions and
-//! lines. Used when the names of a configuration are collected and when servers are finished.
+//! The plan in use, as the environment of a server or backend that is added to it: it provides the names that the expressions and
+//! lines of the addition may use. Called when the names of a configuration are collected and when servers are finished.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::draft::row::Outcome;
 use crate::resolve::log::LogNames;
 use crate::resolve::names::NameTable;
 
-/// The plan, and the requirements of expressions compiled now.
+/// The plan, and the requirements of the expressions that are compiled for the addition.
 pub(crate) struct Around<'a> {
     plan: &'a Plan,
     /// The current pattern lists.
@@ -52,7 +52,7 @@ impl<'a> Around<'a> {
         self.plan.variables.aside()
     }
 
-    /// The pattern lists: files already loaded are not read again.
+    /// The pattern lists. Files that are already loaded are not read again.
     pub(crate) fn patterns(&self) -> PatternSets {
         self.lists.clone()
     }
@@ -117,7 +117,7 @@ impl<'a> Around<'a> {
         &self.plan.global.placement
     }
 
-    /// Whether the plan in use has that backend: the server is then added to it.
+    /// Whether the plan in use has that backend, to which the server is then added.
     pub(crate) fn has(&self, backend: &str) -> bool {
         self.plan.backend(backend).is_some()
     }
@@ -141,7 +141,8 @@ impl<'a> Around<'a> {
         }
     }
 
-    /// Refuses requirements that the plan in use does not meet: slots and measurements were fixed when it was resolved.
+    /// Refuses requirements that the plan in use does not meet, because slots and measurements were fixed when the plan was
+    /// resolved.
     pub(crate) fn suffices(&self, span: Span) -> Outcome {
         match self.variables.borrow().beyond(&self.plan.variables) {
             Some(what) => Err(Diagnostic::alert(&what).at(span).haproxy(what)),

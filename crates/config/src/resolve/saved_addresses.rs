@@ -1,5 +1,5 @@
-//! The addresses of servers in the state files written by an earlier process (`init-addr last`; manual, 5.2): only the address
-//! columns are read here. Everything else is restored once the plan exists.
+//! The addresses of servers in the state files written by an earlier process (`init-addr last`; manual, 5.2). Only the address
+//! columns are read here; everything else is restored once the plan exists.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ type SavedAddresses = HashMap<(Box<str>, Box<str>), IpAddr>;
 pub(crate) struct LastAddresses(HashMap<PathBuf, SavedAddresses>);
 
 impl LastAddresses {
-    /// The address of `server` in `backend` according to the file, whatever host name it had then.
+    /// The address of `server` in `backend` according to the file, whatever its host name was at the time.
     pub(crate) fn find(&mut self, file: &Path, backend: &str, server: &str) -> Option<IpAddr> {
         if !self.0.contains_key(file) {
             // Errors in the file are reported when the states are restored.

@@ -46,7 +46,7 @@ pub(crate) fn userlists(draft: &Draft, context: &mut ResolveContext<'_>) {
     }
 }
 
-/// Checks that some password can match a hash.
+/// Checks that a password can match the hash.
 fn check_hash(hash: &Word, user: &Word, diagnostics: &mut Diagnostics) -> Outcome {
     match HashFormat::of(hash) {
         HashFormat::Known | HashFormat::Yescrypt => Ok(()),
@@ -56,7 +56,7 @@ fn check_hash(hash: &Word, user: &Word, diagnostics: &mut Diagnostics) -> Outcom
             .at(hash.span())
             .help("use a hash from `mkpasswd -m sha-512` or `mkpasswd -m yescrypt`")),
         HashFormat::Unknown => {
-            // HAProxy is silent, and the user can never log in: shown, but not counted as a warning.
+            // HAProxy does not warn, and the user can never log in. The message is shown, but not counted as a warning.
             let warning =
                 Diagnostic::warning(format!("user `{user}` can never log in: unknown password hash format"))
                     .tolerated()
@@ -113,7 +113,7 @@ fn user(
     Ok(())
 }
 
-/// Warns about a duplicate; the first of that name counts.
+/// Warns about a duplicate; the first entry of that name is used.
 fn duplicate(kind: &str, name: &Word, within: &str, context: &mut ResolveContext<'_>) {
     context.diagnostics.push(
         Diagnostic::warning(format!("{kind} `{name}` is already defined: the first definition is used"))

@@ -1,4 +1,4 @@
-//! Server parameters that only apply in some proxy modes: elsewhere they are refused or ignored as in HAProxy.
+//! Server parameters that apply only in some proxy modes. In other modes they are refused or ignored, as in HAProxy.
 
 use diag::Diagnostic;
 use plan::server::{Observe, SendProxy};

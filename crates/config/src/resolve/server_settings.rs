@@ -211,7 +211,7 @@ impl<'a> Line<'_, 'a> {
     /// The port of the server's address; `None` if a lookup may provide it, or if it does not matter.
     fn port(&self) -> Option<u16> {
         match &**self.state.address.load() {
-            // It is replaced by the client's destination.
+            // The address is replaced by the client's destination.
             ServerAddress::Ip(address) if address.ip().is_unspecified() => None,
             ServerAddress::Ip(address) if self.state.fqdn.load().is_none() => Some(address.port()),
             _ => None,
@@ -302,7 +302,7 @@ impl<'a> Line<'_, 'a> {
 
     fn check_settings(&self, kind: Arc<CheckKind>, never_local: bool) -> CheckSettings {
         let (draft, settings) = (self.draft, &self.proxy.settings);
-        // A check of another address has its own PROXY header setting; otherwise it follows the server.
+        // A check of another address has its own setting for the PROXY header; otherwise it uses the server's.
         let elsewhere = draft.checked_port().is_some() || draft.check_address.is_some();
         let sends_proxy = draft.send_proxy.resolved() != SendProxy::None;
         CheckSettings {
@@ -430,8 +430,8 @@ impl<'a> Checks<'_, '_, 'a> {
     }
 }
 
-/// Sets the SNI of HTTP checks on lines without one: the host of their request, unless a `connect` line is present or the host is
-/// only known when the request is sent (`check-sni-auto`).
+/// Sets the SNI of HTTP checks on lines without one. This is the host of the check's request, unless a `connect` line is present or
+/// the host is only known when the request is sent (`check-sni-auto`).
 fn check_name(tls: &mut ServerTls, check: &CheckSettings) {
     let CheckKind::Script(script) = &*check.kind else { return };
     let connects =
@@ -450,7 +450,7 @@ fn check_name(tls: &mut ServerTls, check: &CheckSettings) {
     tls.check_name = name.map(Box::from);
 }
 
-/// How a log backend's server receives lines; warns about parameters that only such servers have.
+/// How a server of a log backend receives lines. Warns about parameters that only such servers have.
 fn log_server(
     draft: &ServerDraft<'_>,
     is_datagram: bool,
@@ -481,7 +481,7 @@ fn log_server(
     Some(LogServer::Ring(carry_over::ring(ring, context.previous)))
 }
 
-/// Registers the server for the ring that is sent to it, if any.
+/// Registers the server for the ring that is sent to it, if there is one.
 fn feed(
     own: &Arc<ServerSettings>,
     draft: &ServerDraft<'_>,
@@ -507,7 +507,7 @@ fn feed(
     });
 }
 
-/// The agent's settings; its port is validated when the server is finished.
+/// The settings of the agent. The port is validated when the server is finished.
 fn agent_settings(draft: &ServerDraft<'_>, settings: &ProxySettings<'_>) -> Option<AgentSettings> {
     draft.agent_port.or(draft.check_port).filter(|_| draft.agent)?;
     Some(AgentSettings {

@@ -31,7 +31,7 @@ pub(crate) struct MadeServer<'a> {
     pub(crate) draft: ServerDraft<'a>,
     pub(crate) state: Arc<state::Server>,
     pub(crate) is_datagram: bool,
-    /// The fingerprint of everything that its connections depend on.
+    /// The fingerprint of everything that the server's connections depend on.
     pub(crate) print: u64,
 }
 
@@ -73,7 +73,7 @@ fn make_backend<'a>(proxy: &PendingProxy<'a>, context: &mut ResolveContext<'_>) 
     let mut taken: HashSet<u32> = lines.iter().filter_map(|line| line.draft.id).collect();
     let known: Vec<Option<u32>> =
         lines.iter().map(|line| number_of(line).filter(|id| taken.insert(*id))).collect();
-    // Every server advances the counter, even one with an explicit ID: an ID is the position in the list if possible, and
+    // Every server advances the counter, even one with an explicit ID. The ID is the position in the list if possible, because
     // consistent hashing depends on it.
     let mut last = 0;
     for (line, known) in lines.into_iter().zip(known) {
@@ -253,7 +253,7 @@ fn make_server<'a>(
         name,
         proxy: proxy.settings.name.into(),
         backup: draft.backup,
-        // A `minconn` that is not below `maxconn`, or given alone, becomes a fixed limit.
+        // If `minconn` is not below `maxconn`, or is given alone, it is a fixed limit.
         maxconn: draft.maxconn.max(draft.minconn),
         minconn: if draft.minconn < draft.maxconn { draft.minconn } else { 0 },
         maxqueue: draft.maxqueue,
@@ -271,7 +271,7 @@ fn make_server<'a>(
         Ok(state) => (state, true),
         Err(seed) => (state::Server::new(seed), false),
     };
-    // A server with checks goes down at the first failure. For servers without checks HAProxy shows the level too if a
+    // A server with checks goes down at the first failure. For servers without checks, HAProxy shows the level too if a
     // `default-server` line precedes them.
     let shown = !draft.disabled && !proxy.settings.default_server_lines.is_empty();
     let level = if draft.check || shown { draft.rise } else { 0 };
@@ -307,7 +307,7 @@ fn make_server<'a>(
     state.resolved.store(draft.resolvers.is_some(), Relaxed);
     if let Destination::Ip { host: Host::Name { name, .. }, ports } = &place.place {
         match is_service(name) && draft.resolvers.is_some() {
-            // A server carried over already has it.
+            // A server that was carried over already has it.
             true => drop(state.srv_record.set(name.as_str().into())),
             false => state.set_fqdn(Some(name)),
         }
@@ -319,7 +319,7 @@ fn make_server<'a>(
         state.change_admin(state::Admin::RESOLUTION_MAINT, 0, 0);
         state.health.level.store(0, Relaxed);
     }
-    // The port comes from SRV records.
+    // The port is provided by SRV records.
     state.set_port_offset(place.port_offset.filter(|_| state.srv_record.get().is_none()));
     MadeServer { statement, draft, state, is_datagram: place.is_datagram, print }
 }
@@ -429,11 +429,11 @@ fn lookup(
             .haproxy_whole(format!("{title} : no method found to resolve address '{shown}'.")),
     };
     context.diagnostics.push(diagnostic.at(address.span()));
-    // Any address will do: the plan is not used.
+    // Any address is acceptable, because the plan is not used.
     Some(Ipv4Addr::UNSPECIFIED.into())
 }
 
-/// The file of a backend's server states: its name is relative to `server-state-base`.
+/// The file of a backend's server states. Its name is relative to `server-state-base`.
 pub(crate) fn state_file(settings: &ProxySettings<'_>, context: &ResolveContext<'_>) -> Option<PathBuf> {
     let base = context.global.server_state_base.clone().unwrap_or_default();
     match settings.server_state {
@@ -443,7 +443,7 @@ pub(crate) fn state_file(settings: &ProxySettings<'_>, context: &ResolveContext<
     }
 }
 
-/// The host name without port, as in HAProxy's messages.
+/// The host name without the port, as in HAProxy's messages.
 fn shown_name<'a>(line: &'a ServerLine<'_>) -> &'a str {
     match host_name(&line.place.place) {
         Some(Host::Name { name, .. }) => name,

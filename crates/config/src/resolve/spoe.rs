@@ -32,7 +32,7 @@ pub(crate) struct KnownEngine {
     groups: Vec<Box<str>>,
 }
 
-/// A rule that sends a group: the number of the engine and of the group, and the rule's location.
+/// A rule that sends a group: the numbers of the engine and the group, and the rule's location.
 #[derive(Clone, Copy)]
 pub(crate) struct GroupRequest {
     engine: usize,
@@ -48,7 +48,7 @@ struct ScopeSections<'a> {
     groups: HashMap<&'a str, &'a Section>,
 }
 
-/// An engine with the sections of its groups, which are compiled for the rules that send them.
+/// An engine with the sections of its groups. These are compiled for the rules that send them.
 pub(crate) struct CompiledEngine<'a> {
     engine: Arc<SpoeEngine>,
     /// The messages of each group, in order.

@@ -17,7 +17,7 @@ pub(crate) type When<'a> = (Place, Option<(MessageEvent, &'a Statement)>);
 /// The maximum number of arguments of a message.
 const MOST: usize = 255;
 
-/// Adds an error to the diagnostics unless another engine already reported it, since several proxies may read the same file.
+/// Adds an error to the diagnostics unless another engine has already reported it, because several proxies may read the same file.
 pub(crate) fn push(error: Diagnostic, context: &mut ResolveContext<'_>) {
     let is_same = |other: &Diagnostic| other.span == error.span && other.message == error.message;
     if !context.diagnostics.iter().any(is_same) {

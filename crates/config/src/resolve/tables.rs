@@ -149,7 +149,7 @@ fn find_section<'a>(
     Ok(sharing(word, pending))
 }
 
-/// `write-to`: another table with keys of the same type.
+/// `write-to`: finds the other table, which must have the same type of keys.
 fn link(table: &Arc<Table>, target: &Word, context: &ResolveContext<'_>) -> Result<(), Diagnostic> {
     let wrong = |message: String, why: String| {
         let name = table.name();
@@ -303,7 +303,7 @@ fn key_type(args: &mut Args<'_, '_>) -> Result<(KeyType, usize), Diagnostic> {
         "ip" | "ipv4" => return Ok((KeyType::Ip4, 4)),
         "ipv6" => return Ok((KeyType::Ip6, 16)),
         "integer" => return Ok((KeyType::Int, 4)),
-        // HAProxy's 32 bytes include a terminating zero, and peers only share tables of equal key length.
+        // HAProxy's 32 bytes include a terminating zero, and peers share tables only if their keys have equal length.
         "string" => (KeyType::Str, 31),
         "binary" => (KeyType::Bin, 32),
         other => {

@@ -28,9 +28,9 @@ use crate::resolve::tls_files::{
 
 /// The frontend of a `bind` line.
 pub(crate) struct LineOwner<'a> {
-    /// The name of its frontend.
+    /// The name of the line's frontend.
     pub(crate) frontend: &'a str,
-    /// Whether it uses HTTP, which determines the default ALPN.
+    /// Whether the frontend uses HTTP, which determines the default ALPN.
     pub(crate) is_http: bool,
     /// The certificates that the frontend provides for all of its lines (`ssl-f-use`).
     pub(crate) certificates: &'a [Listed<'a>],
@@ -49,7 +49,7 @@ pub(crate) fn acceptor(
 ) -> Result<Option<Arc<Acceptor>>, Diagnostic> {
     ktls::check(draft.kernel, "", context)?;
     if !draft.enabled {
-        // They are not used, but must be valid certificates.
+        // These certificates are not used, but must be valid.
         let defaults = context.tls.clone();
         for source in &draft.certificates {
             if let CertificateSource::File(name) | CertificateSource::Default(name) = source {
@@ -116,7 +116,7 @@ pub(crate) fn acceptor(
         |error: String| Diagnostic::alert(format!("`{title}`: {error}")).at(statement.keyword_span());
     if let Some(words) = draft.ticket_keys.filter(|_| options.parameters.legacy.is_some()) {
         let text = "`tls-ticket-keys`: tickets for clients that OpenSSL serves are sealed with separate keys";
-        // HAProxy is silent and uses the keys: behaviour differs.
+        // HAProxy does not warn and uses the keys, so the behaviour differs.
         context.diagnostics.push(Diagnostic::warning(text).at(words.span).tolerated());
     }
     let lifetime = u32::try_from(defaults.lifetime.as_secs()).unwrap_or(u32::MAX);
@@ -167,8 +167,8 @@ impl BindContext<'_> {
     }
 }
 
-/// Reports a TLS line without any certificate: it cannot serve clients unless one is added at run time, which `strict-sni` permits
-/// (manual, 5.1).
+/// Reports a TLS line without any certificate. It cannot serve clients unless a certificate is added at run time, which
+/// `strict-sni` permits (manual, 5.1).
 fn no_certificate(
     at: &BindContext<'_>,
     strict_sni: bool,
@@ -248,7 +248,7 @@ pub(crate) fn server(
     let verify = own.words.verify.unwrap_or(defaults.server_verify);
     let trust = match (verify, own.words.ca_file) {
         (VerifyMode::None, file) => {
-            // The file must be valid, and runtime commands can refer to it.
+            // The file must be valid, because runtime commands can refer to it.
             if file.is_some() {
                 trust(&own.words, &defaults, context)?;
             }
@@ -417,7 +417,7 @@ fn parameters(
     let is_legacy = parameters.legacy.is_some();
     if let Some(words) = own.client_sigalgs.filter(|_| is_legacy) {
         let text = "`client-sigalgs` has no effect if OpenSSL serves the line";
-        // HAProxy is silent and restricts the signatures: behaviour differs.
+        // HAProxy does not warn and restricts the signatures, so the behaviour differs.
         context.diagnostics.push(Diagnostic::warning(text).at(words.span).tolerated());
     }
     if let Some(all) = suites.or_else(|| is_legacy.then(|| ciphers::ciphers("DEFAULT").unwrap_or_default())) {
@@ -449,8 +449,8 @@ fn parameters(
         let read = read(&words).map(had).and_then(|list| if list.is_empty() { Err(all()) } else { Ok(list) });
         *list = read.map_err(|name| unknown(what, words, &name))?;
     }
-    // As in OpenSSL, `client-sigalgs` applies to the client's certificate, `sigalgs` to the server's and as the default of the
-    // other.
+    // As in OpenSSL, `client-sigalgs` applies to the client's certificate. `sigalgs` applies to the server's certificate, and is
+    // the default for the client's.
     let Parameters { sigalgs, peer_sigalgs: of_client, .. } = &mut parameters;
     if of_client.is_empty() {
         of_client.clone_from(sigalgs);
@@ -539,11 +539,11 @@ fn bind_options(
     })
 }
 
-/// Warns that connections made by OpenSSL do not support early data: its separate API for them is not used.
+/// Warns that connections made by OpenSSL do not support early data, because its separate API for that is not used.
 fn warn_of_early(early: Option<Span>, parameters: &Parameters, context: &mut ResolveContext<'_>) {
     if let Some(span) = early.filter(|_| parameters.legacy.is_some()) {
         let text = "`allow-0rtt` has no effect on server connections that use OpenSSL";
-        // HAProxy is silent; clients still connect, one round trip later.
+        // HAProxy does not warn. Clients still connect, but one round trip later.
         context.diagnostics.push(Diagnostic::advice(text).at(span));
     }
 }

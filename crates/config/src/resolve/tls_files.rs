@@ -25,7 +25,7 @@ pub(crate) struct ReadFiles {
     certificates: HashMap<String, Vec<Arc<Certificate>>>,
     /// Certificates of `crt-store` sections, by all their names.
     pub(crate) stores: HashMap<String, Rc<StoredCertificate>>,
-    /// The file parameters of certificates loaded by a crt-list line or `ssl-f-use`.
+    /// The file parameters of certificates that a crt-list line or `ssl-f-use` has loaded.
     loads: HashMap<String, Vec<(&'static str, String)>>,
     trusts: HashMap<[Option<String>; 3], Arc<Trust>>,
     ticket_keys: HashMap<String, Arc<TicketKeys>>,
@@ -38,9 +38,9 @@ pub(crate) struct ReadFiles {
 /// A certificate of a `crt-store`.
 #[derive(Debug)]
 pub(crate) struct StoredCertificate {
-    /// The first of its names.
+    /// The first name of the certificate.
     pub(crate) name: Box<str>,
-    /// The location of its line.
+    /// The location of the certificate's line.
     pub(crate) span: Span,
     /// The certificate; `None` if it has no key.
     pub(crate) certificate: Option<Arc<Certificate>>,
@@ -83,7 +83,7 @@ pub(crate) fn protocols(word: Option<TlsValue<'_>>) -> Result<Vec<Box<[u8]>>, Di
     })
 }
 
-/// Creates the certificate loader; `extra` are the additional files that it looks for.
+/// Creates the certificate loader; `extra` lists the additional files that it looks for.
 pub(crate) fn loader(extra: ExtraFiles, context: &ResolveContext<'_>) -> Loader {
     let passphrases = context.tls.passphrases.clone();
     Loader { extra, passphrases, chains: context.tls_files.all.chains() }

@@ -14,7 +14,7 @@ use crate::resolve::{PendingProxy, ResolveContext, lines};
 /// The backend and server that another server follows.
 pub(crate) type Tracked = (Arc<state::Proxy>, Arc<state::Server>);
 
-/// Resolves `track` to the backend and server that this one follows. `None` if there is nothing to follow.
+/// Resolves `track` to the backend and server that this one follows; returns `None` if there is nothing to follow.
 pub(crate) fn follow(
     own: &Arc<state::Server>,
     track: &Word,
@@ -56,7 +56,7 @@ pub(crate) fn follow(
     };
     let followed = format!("{backend}/{name}");
     let mut chain = std::iter::successors(Some(&followed), |next| context.tracks.get(*next));
-    // A chain longer than the number of followers is a cycle, whether or not it includes this server.
+    // If the chain is longer than the number of tracking servers, it is a cycle, whether or not that includes this server.
     if chain.by_ref().take(context.tracks.len() + 1).any(|next| *next == own_name) {
         return Err(wrong(
             "a server cannot track itself, directly or indirectly",

@@ -18,7 +18,7 @@ fn noun(section: &Section) -> &'static str {
     }
 }
 
-/// Checks that no two proxies share a name, nor a proxy and a defaults section, in either order. A defaults section may reuse the
+/// Checks that no two proxies share a name, nor a proxy and a defaults section, in either order. A defaults section may have the
 /// name of another one that no section refers to by `from`.
 pub(crate) fn names(draft: &Draft, context: &mut ResolveContext<'_>) {
     let named = |section: &&Section| {

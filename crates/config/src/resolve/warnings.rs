@@ -84,7 +84,7 @@ const ABOUT_REQUESTS: &[&str] = &[
     "use-server",
 ];
 
-/// Warns about a log backend's own lines for requests; inherited ones may be meant for others.
+/// Warns about a log backend's own lines for requests. Inherited lines may be meant for other proxies.
 fn not_for_logs(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
     let (kind, name) = (proxy.settings.kind_name(), proxy.settings.name);
     for statement in &proxy.section.statements {

@@ -8,9 +8,9 @@ use crate::draft::row::Outcome;
 
 /// A parameter of bind lines.
 pub struct BindKeyword {
-    /// Its name.
+    /// The name of the parameter.
     pub name: &'static str,
-    /// Its arguments.
+    /// The arguments.
     pub signature: &'static str,
     /// A one-line description.
     pub doc: &'static str,

@@ -61,7 +61,7 @@ pub(super) fn http_expect<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<
 }
 
 fn expect<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>, known: &[Match]) -> Outcome {
-    // Replaced by the match, wherever in the line it is.
+    // Replaced by the match, wherever in the line that is.
     let mut draft = ExpectDraft::new(MatcherDraft::LdapBind);
     let (mut found, mut comment, mut negate) = (false, None, false);
     if args.peek().is_none() {

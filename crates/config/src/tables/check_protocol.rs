@@ -26,7 +26,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("option spop-check",    DLB, "",                                      "checks servers with an SPOP hello",               spop),
 ];
 
-/// Sets the script as the backend's check.
+/// Makes the script the backend's check.
 fn set<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>, steps: Vec<RuleDraft<'a>>) -> Outcome {
     args.finish()?;
     settings.own_check().set_protocol(steps);
@@ -107,8 +107,8 @@ pub(super) fn smtp<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>
     set(settings, args, steps)
 }
 
-/// Expects any positive reply to the hello; without `min-recv`, so that a truncated line is waited for. A refusal is recognized
-/// first, since nothing follows it.
+/// Expects any positive reply to the hello. Without `min-recv`, so that the check waits for the rest of a truncated line. A refusal
+/// is recognized first, because nothing follows it.
 fn hello_reply<'a>() -> Result<RuleDraft<'a>, Diagnostic> {
     reply(None, "^(?:2[0-9]{2}-[^\r]*\r\n)*2[0-9]{2}[ \r]")
 }
@@ -158,7 +158,7 @@ pub(super) fn pgsql<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_
         on_error: Some("%[res.payload(6,0)]".into()),
         ..pattern(5, "^E")?
     };
-    // Any authentication request shows that the server is alive and knows the user.
+    // Any request for authentication shows that the server is running and knows the user.
     let authentication = ExpectDraft {
         error_status: Some("L7STS"),
         on_success: Some("PostgreSQL server is ok".into()),
@@ -179,8 +179,8 @@ pub(super) fn mysql<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_
     };
     let answer = |after_greeting| expect(ExpectDraft::new(MatcherDraft::Mysql { after_greeting }));
     let Some(name) = name else { return set(settings, args, vec![connect(), answer(false)]) };
-    // Neither the login nor the final COM_QUIT waits for the server's response (with COM_QUIT the server does not count an aborted
-    // connection).
+    // Neither the login nor the final COM_QUIT waits for the server's response (after a COM_QUIT, the server does not count an
+    // aborted connection).
     let mut bytes = login(name, kind);
     bytes.extend_from_slice(b"\x01\0\0\0\x01");
     set(settings, args, vec![connect(), send(bytes), answer(false), answer(true)])
@@ -238,7 +238,7 @@ pub(super) fn ssl_hello<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a
     set(settings, args, vec![send(record), expect(answer)])
 }
 
-/// The maximum frame size offered to an agent in a check, where only the handshake is sent.
+/// The maximum frame size that a check offers to an agent; only the handshake is sent.
 const CHECK_FRAME: u32 = 16380;
 
 pub(super) fn spop<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
@@ -261,7 +261,7 @@ pub(super) fn grpc<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>
                 .haproxy("'option grpc-chk' only supports optional values: 'service'."));
         }
     };
-    // gRPC requires HTTP/2, which a TLS server expects to be negotiated.
+    // gRPC requires HTTP/2, and a TLS server expects that this is negotiated.
     let connect = ConnectDraft {
         default: true,
         protocol: Some(Protocol::Http2),

@@ -17,7 +17,7 @@ pub(super) fn value<'a>(args: &mut Args<'a, '_>) -> Result<&'a syntax::Word, Dia
     })
 }
 
-/// Adds a line to its list, which the keyword's first word determines.
+/// Adds a line to the list that the keyword's first word determines.
 pub(super) fn push<'a>(
     settings: &mut ProxySettings<'a>,
     rule: RuleDraft<'a>,

@@ -12,7 +12,7 @@ const fn row(name: &'static str, signature: &'static str, doc: &'static str, rea
     keyword::row(name, Where::FCGI_APP, signature, doc, Apply::Fcgi(read))
 }
 
-/// A line that the section processes itself, in order.
+/// A line that the section itself processes, in order.
 const fn line(name: &'static str, signature: &'static str, doc: &'static str) -> Keyword {
     keyword::row(name, Where::FCGI_APP, signature, doc, Apply::Section)
 }

@@ -100,7 +100,7 @@ fn fcgi_app<'a>(settings: &ProxySettings<'a>, args: &mut Args<'a, '_>) -> Result
     Ok(name)
 }
 
-/// A compression filter: one per direction.
+/// A compression filter, one per direction.
 fn compression(
     settings: &ProxySettings<'_>,
     args: &mut Args<'_, '_>,
@@ -187,7 +187,7 @@ fn trace(args: &mut Args<'_, '_>) -> Result<TraceFilter, Diagnostic> {
         match word.as_str() {
             "name" => trace.name = args.value()?.as_str().into(),
             "random-forwarding" => trace.random_forwarding = true,
-            // Filters no longer parse anything, so as in HAProxy there is nothing to randomize.
+            // Filters no longer parse anything, so there is nothing to randomize, as in HAProxy.
             "random-parsing" => {}
             "max-fwd" => {
                 let word = args.value()?;

@@ -223,7 +223,7 @@ fn time(value: &mut Option<Duration>, args: &mut Args<'_, '_>) -> Outcome {
     args.finish()
 }
 
-/// Task profiling is on or off: `auto` has no automatic mode here.
+/// Turns task profiling on or off. `auto` has no automatic mode in Weir.
 fn profiling(global: &mut GlobalSettings<'_>, args: &mut Args<'_, '_>) -> Outcome {
     args.required("'on', 'off' or 'auto'")?;
     let words = args.statement.arguments();
@@ -265,7 +265,7 @@ fn shm_stats_file<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) 
 }
 
 fn shm_stats_objects<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    // Each object has a record of 400 bytes per process: address space, and memory once it is used.
+    // Each object has a record of 400 bytes per process. This takes address space, and memory once the record is used.
     global.plan.shm_stats_objects = Some(args.integer("a number", 1, 1_000_000)?);
     args.finish()
 }
@@ -331,7 +331,7 @@ fn account(value: &mut Option<u32>, args: &mut Args<'_, '_>) -> Outcome {
     args.finish()
 }
 
-/// The base directory of file names; setting it twice would be ambiguous.
+/// The base directory of file names. Setting it twice would be ambiguous.
 fn base<'a>(value: &mut Option<&'a str>, args: &mut Args<'a, '_>) -> Outcome {
     if value.is_some() {
         let name = args.keyword();
@@ -344,7 +344,7 @@ fn base<'a>(value: &mut Option<&'a str>, args: &mut Args<'a, '_>) -> Outcome {
     args.finish()
 }
 
-/// A list of `ssl-default-…`, parsed where it is used.
+/// A list of `ssl-default-…`, which is parsed where it is used.
 fn default<'a>(value: &mut Option<TlsValue<'a>>, args: &mut Args<'a, '_>) -> Outcome {
     *value = Some(args.required("a list")?.into());
     args.finish()
@@ -389,7 +389,7 @@ fn set_dumpable<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) ->
     flag(&mut global.plan.set_dumpable, args)
 }
 
-/// Zero and a missing line mean the maximum that the descriptor limit allows.
+/// Zero and a missing line mean the maximum that the limit on descriptors allows.
 fn maxconn<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     some(&mut global.plan.maxconn, args, 0, u32::MAX)?;
     global.plan.maxconn = global.plan.maxconn.filter(|limit| *limit > 0);
@@ -435,7 +435,7 @@ fn stats_timeout<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -
 
 fn variable<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let name = args.required("a variable name and an expression")?;
-    // Variables of other scopes would not outlive their owner.
+    // Variables of other scopes would end with their owner.
     if name.split_once('.').is_some_and(|(scope, _)| scope != "proc") {
         let text = "only variables with process scope, `proc.<name>`, can be set here";
         let haproxy = format!(

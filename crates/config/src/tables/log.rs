@@ -77,7 +77,7 @@ fn log<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome
     let line = if args.take("global") {
         args.finish()?;
         if settings.loggers.iter().any(|line| matches!(line, LogLine::Global)) {
-            // The defaults often contain it as well.
+            // The defaults often contain this line too.
             return Ok(());
         }
         LogLine::Global
@@ -256,7 +256,7 @@ fn ring_max_length<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>
     args.finish()
 }
 
-/// The maximum size of a ring: positions have 31 bits, and a larger value is a mistake.
+/// The maximum size of a ring. Positions have 31 bits, and a larger value is certainly a mistake.
 const LARGEST_RING: u64 = 1 << 31;
 
 fn ring_size<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
@@ -319,7 +319,7 @@ fn unique_id_header<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_
     args.finish()
 }
 
-/// Formats usually contain blanks: the error for a second word mentions quoting.
+/// Takes a format as a single word. Formats usually contain blanks, so the error for a second word mentions quoting.
 fn one_format(args: &mut Args<'_, '_>) -> Outcome {
     args.required("a format")?;
     args.finish()

@@ -29,7 +29,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("email-alert to",         DFLB, "<emailaddr>",  "recipient of e-mails about servers",                 |s, a| recipients(&mut s.email, a)).lenient_words(),
 ];
 
-/// A word that is copied into an SMTP line: it must not contain a line end or end the address.
+/// Takes a word that is copied into an SMTP line. It must not contain a line end or anything that would end the address.
 fn word<'a>(
     email: &mut EmailDraft<'a>,
     args: &mut Args<'a, '_>,

@@ -116,7 +116,7 @@ fn nolinger<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Ou
     Ok(())
 }
 
-/// The three modes are mutually exclusive; negating an inactive one changes nothing.
+/// Sets one of the three mutually exclusive modes. Negating a mode that is not active changes nothing.
 fn connection<'a>(
     settings: &mut ProxySettings<'a>,
     args: &mut Args<'a, '_>,

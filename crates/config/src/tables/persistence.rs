@@ -27,7 +27,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("dynamic-cookie-key",  DLB, "<string>",                                        "secret key of dynamic cookies",  dynamic_cookie_key),
 ];
 
-/// Not parsed yet: some algorithms contain expressions, which need names.
+/// Kept as words: some algorithms contain expressions, which need names.
 fn balance<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     args.rest();
     settings.balance = Some(args.statement);

@@ -24,7 +24,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("hedge",            DLB, "after { p<quantile> | <time> } [ max <percent>% ]", "sends a second request to another server if the first is slow; Weir extension",     hedge).negatable(),
 ];
 
-/// The default of `min`: retries allowed whatever their share.
+/// The default of `min`: the number of retries that are allowed whatever their share.
 const MIN: u32 = 10;
 
 /// The default of `max`: the maximum share of hedged requests.

@@ -271,7 +271,7 @@ fn http_reuse<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> 
 
 fn http_send_name_header<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let name = args.required("a header name")?;
-    // The header is added after the message was framed and routed.
+    // The header is added after framing and routing of the message, so it cannot affect them.
     let refused = ["connection", "content-length", "host", "transfer-encoding"];
     if refused.iter().any(|known| name.as_str().eq_ignore_ascii_case(known)) {
         let text = name.as_str();
@@ -322,7 +322,7 @@ fn length(args: &mut Args<'_, '_>) -> Result<usize, Diagnostic> {
 fn capture_cookie<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let name = args.required("<cookie_name> and 'len'")?;
     let length = length(args)?;
-    // `name=` means exactly this cookie, `name` any that begins with it.
+    // `name=` means exactly this cookie; `name` means any cookie that begins with it.
     let exact = name.strip_suffix('=');
     settings.cookie_capture =
         Some(CookieCapture { name: exact.unwrap_or(name).into(), prefix: exact.is_none(), length });

@@ -1,5 +1,5 @@
-//! Lines that depend on names: ACLs, rule sets, backend and server selection, error messages. They are kept in order here and
-//! compiled by `resolve::rules` once every proxy is known.
+//! Lines that depend on names: ACLs, rule sets, backend and server selection, error messages. This module keeps them in order;
+//! `resolve::rules` compiles them once every proxy is known.
 
 use base::units::DefaultUnit::Milliseconds;
 

@@ -1,6 +1,6 @@
 //! `server`, `server-template` and `default-server` lines (manual, section 5.2): their parameters as plain values.
 //!
-//! Names (tracked servers), expressions and formats remain words here; `resolve::server` looks them up.
+//! Names (tracked servers), expressions and formats are still words at this stage; `resolve::server` looks them up.
 
 use std::rc::Rc;
 
@@ -92,7 +92,7 @@ pub fn parse_params<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>, ti
         {
             let id = parse_tlv(id)
                 .ok_or_else(|| args.wrong(format!("invalid TLV type `{id}`")).label("use 0x00 to 0xff"))?;
-            // Without a format the TLV is empty.
+            // Without a format, the TLV is empty.
             if let Some(format) = args.next() {
                 draft.tlvs.push((id, format));
             }
@@ -103,7 +103,7 @@ pub fn parse_params<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>, ti
     Ok(())
 }
 
-/// Parses `from <origin>`, if present: the parameters to start with.
+/// Parses `from <origin>`, if present: the parameters to start from.
 pub fn origin<'a>(
     args: &mut Args<'a, '_>,
     own: &str,

@@ -1,6 +1,6 @@
 //! Addresses on server lines (manual, section 5.2): the server's address and the address to connect from (`source`).
 //!
-//! Host names remain names here, except in `source`; [`crate::resolve`] and the `resolvers` sections look them up.
+//! Host names are still names at this stage, except in `source`; [`crate::resolve`] and the `resolvers` sections look them up.
 
 use std::net::IpAddr;
 

@@ -12,9 +12,9 @@ use crate::draft::server::ServerDraft;
 
 /// A parameter of server lines.
 pub struct ServerKeyword {
-    /// Its name.
+    /// The name of the parameter.
     pub name: &'static str,
-    /// Its arguments.
+    /// The arguments.
     pub signature: &'static str,
     /// A one-line description.
     pub doc: &'static str,

@@ -14,12 +14,12 @@ const fn row(name: &'static str, signature: &'static str, doc: &'static str, rea
     keyword::row(name, Where::SPOE_AGENT, signature, doc, Apply::SpoeAgent(read))
 }
 
-/// A line that HAProxy ignores too.
+/// A line that HAProxy also ignores.
 const fn ignored(name: &'static str) -> Keyword {
     keyword::ineffective(name, Where::SPOE_AGENT, "HAProxy ignores it since version 3.1")
 }
 
-/// A line that the section processes itself, in order.
+/// A line that the section itself processes, in order.
 const fn line(name: &'static str, places: Where, signature: &'static str, doc: &'static str) -> Keyword {
     keyword::row(name, places, signature, doc, Apply::Section)
 }
@@ -99,7 +99,7 @@ fn check_name(args: &Args<'_, '_>, word: &Word) -> Outcome {
         .haproxy(format!("'{keyword}' only supports [a-zA-Z0-9_.] chars.")))
 }
 
-/// The limit depends on the global section, which is processed later.
+/// Kept as a word: the limit depends on the global section, which is processed later.
 fn frame_size<'a>(draft: &mut AgentDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     draft.frame_size = Some(args.required("a number of bytes")?);
     args.finish()

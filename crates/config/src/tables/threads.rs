@@ -85,8 +85,8 @@ fn thread_group<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) ->
     Ok(())
 }
 
-/// A thread belongs to the group that named it last. The remaining threads of another group must still be contiguous, which is
-/// checked when workers are placed.
+/// Assigns a thread to a group. A thread belongs to the group that named it last. The remaining threads of another group must still
+/// be contiguous, which is checked when workers are placed.
 fn take_threads(
     global: &mut GlobalSettings<'_>,
     args: &mut Args<'_, '_>,
@@ -136,7 +136,7 @@ fn cpu_map<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outc
         Some(rest) => (true, rest),
         None => (false, word.as_str()),
     };
-    // Here a set without threads is a set of groups.
+    // On this line, a set without threads is a set of groups.
     let (groups, threads) = text.split_once('/').unwrap_or((text, "all"));
     let groups = within(word, groups, set(word, groups)?, "groups", MAX_GROUPS)?;
     let threads = within(word, threads, set(word, threads)?, "threads of a group", MAX_GROUP_SIZE)?;

@@ -122,7 +122,7 @@ pub static SERVER: &[ServerKeyword] = &[
     server("ktls",           "on | off",      "whether the kernel handles TLS records",           |d, a| { d.tls.kernel = Some(kernel(a)?); Ok(()) }).partial(KERNEL),
 ];
 
-/// Stores a value as a word until files are read and names resolved.
+/// Stores a value as a word until files are read and names are resolved.
 pub(super) fn word<'a>(value: &mut Option<TlsValue<'a>>, args: &mut Args<'a, '_>) -> Outcome {
     *value = Some(args.value()?.into());
     Ok(())
@@ -153,7 +153,7 @@ pub(super) fn extra_files(extra: &mut ExtraFiles, args: &mut Args<'_, '_>) -> Ou
     }
 }
 
-/// `ssl-default-bind-options`, and without `strict_sni` `ssl-default-server-options`, where some words have no effect.
+/// `ssl-default-bind-options`. Without `strict_sni`, this is `ssl-default-server-options`, where some words have no effect.
 pub(super) fn options<'a>(
     words: &mut TlsWords<'a>,
     mut strict_sni: Option<&mut Option<bool>>,

@@ -65,7 +65,7 @@ fn size(value: &mut Option<u64>, args: &mut Args<'_, '_>) -> Outcome {
     args.finish()
 }
 
-/// The value of `rq-load auto`: HAProxy uses `tune.runqueue-depth`, which has no meaning here.
+/// The value of `rq-load auto`. HAProxy uses `tune.runqueue-depth`, which has no meaning in Weir.
 const AUTO_LOAD: u32 = 100;
 
 fn front_streams<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {

@@ -1,4 +1,4 @@
-//! Invalid configurations are explained: in HAProxy's wording for tools, at the right byte for people.
+//! Invalid configurations are explained: in HAProxy's wording for tools, and with the exact position for people.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -64,7 +64,7 @@ fn messages_point_at_the_words_they_are_about() {
             &["2:10 unknown timeout `servr` in `backend` section (did you mean `server`?)"],
         ),
         ("frontend f\n bind :80,:8x\n", &["2:12 `bind`: invalid port number `8x` in `:8x`"]),
-        // A misspelled section still contains its lines, and a misspelled `bind` causes no second message.
+        // Lines that follow a misspelled section still belong to it, and a misspelled `bind` causes no second message.
         (
             "defaults\n timeout client 5s\nfronted f\n bind :80\n use_backend x\nfrontend g\n bnid :80\n",
             &[

@@ -79,7 +79,7 @@ pub(crate) fn commit_crl(call: &mut Call<'_>) -> CommandReply {
 fn commit(call: &Call<'_>, kind: AuthorityKind) -> CommandReply {
     let name = call.arg(0).to_owned();
     if name.is_empty() {
-        // HAProxy uses this message for both.
+        // HAProxy uses this message for both kinds.
         return error("'commit ssl ca-file' expects a filename\n");
     }
     let files = files(call);
@@ -188,7 +188,7 @@ fn details(head: &str, shown: &ShownStore, kind: AuthorityKind, index: Option<us
             }
         }
     }
-    // As in HAProxy, a file without the requested authority has no output at all.
+    // As in HAProxy, the output is empty if the file does not have the requested authority.
     if out.is_empty() && kind == AuthorityKind::Authorities { out } else { format!("{head}{out}") }
 }
 

@@ -1,5 +1,5 @@
 //! Backends added and removed at run time: `add backend`, `del backend`, `show defaults` (management manual, 9.3). The binary
-//! builds backends ([`crate::Keeper`]); this module decides when a change is allowed.
+//! builds backends ([`crate::Keeper`]); this module decides whether a change is allowed.
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
@@ -72,7 +72,7 @@ pub(crate) fn show_defaults(call: &mut Call<'_>) -> CommandReply {
     CommandReply::Text(out)
 }
 
-/// The reason why a backend can never be removed; or success if it can once its streams are gone.
+/// Returns the reason why a backend can never be removed, or success if it can be removed once its streams have ended.
 pub(crate) fn obstacle(view: &ConfigView, name: &str) -> Result<(), &'static str> {
     let Some(proxy) =
         view.proxies.iter().map(|proxy| &proxy.state).find(|proxy| proxy.is_backend && *proxy.name == *name)
@@ -102,7 +102,7 @@ pub(crate) fn obstacle(view: &ConfigView, name: &str) -> Result<(), &'static str
     Ok(())
 }
 
-/// Whether it has streams.
+/// Whether the backend has streams.
 pub(crate) fn is_busy(proxy: &Proxy) -> bool {
     counters::current(&proxy.backend, |shard| shard.traffic.sessions.get()) > 0 || !proxy.queue.is_empty()
 }
@@ -117,7 +117,7 @@ pub(crate) fn del(call: &mut Call<'_>) -> CommandReply {
     if is_busy(&proxy.state) {
         return error("Backend still has attached streams on it.");
     }
-    // Of two concurrent requests, only one removes it.
+    // Of two concurrent requests, only one removes the backend.
     if proxy.state.removed.swap(true, Relaxed) {
         return error("No such backend.");
     }

@@ -108,7 +108,7 @@ fn lines(objects: &[Arc<Object>]) -> String {
             continue;
         }
         let kind = if own.is_hints { "hints" } else { "full" };
-        // Three references belong to the cache itself and this list.
+        // Three references belong to the cache itself and to this list.
         let users = Arc::strong_count(object).saturating_sub(3);
         // Writing to text cannot fail.
         let _ = writeln!(

@@ -34,7 +34,7 @@ pub(crate) fn show_errors(call: &mut Call<'_>) -> CommandReply {
     for found in &view.proxies {
         let (request, response) = errors.of(found.state.id);
         for (captured, is_response) in [(request, false), (response, true)] {
-            // A proxy's messages are those that it handled on either side.
+            // The messages of a proxy are those that it handled on either side.
             let concerns = |captured: &Captured, id| {
                 id == found.state.id
                     || id == captured.frontend.1

@@ -1,8 +1,8 @@
 //! Certificates at run time: `new`, `set`, `commit`, `abort`, `del`, `dump` and `show ssl cert`; `add`, `del` and `show ssl jwt`
 //! (management manual, 9.3).
 //!
-//! Certificates of listeners and servers are in `tls::files`, those of JSON Web Tokens in `sample::keys`. A certificate created
-//! here is in both, since either may use it later.
+//! Certificates of listeners and servers are in `tls::files`, those of JSON Web Tokens in `sample::keys`. A certificate created at
+//! run time is in both, because either may use it later.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -69,7 +69,7 @@ fn change(all: &Certificates, files: &Files, name: &str, payload: &str) -> Resul
     if let Some(end) = FOR_TLS.iter().find(|end| name.ends_with(**end)) {
         return Err(format!("A JWT certificate has no file '{end}'.\n"));
     }
-    // As in HAProxy, any such name is a certificate's key.
+    // As in HAProxy, any such name denotes a certificate's key.
     match name.strip_suffix(".key") {
         Some(name) => all.change(name, payload, true),
         None => all.change(name, payload, false),
@@ -138,7 +138,7 @@ pub(crate) fn del(call: &mut Call<'_>) -> CommandReply {
     let (all, files) = (all(call), files(call));
     let for_tokens = all.find(name).is_some_and(|stored| stored.for_tokens());
     let deleted = if files.knows(name) && !for_tokens {
-        // Token keys only have it if it was created at run time or is used by them too.
+        // Token keys contain it only if it was created at run time or tokens use it too.
         files.delete(name).inspect(|()| drop(all.delete(name)))
     } else {
         all.delete(name)

@@ -1,4 +1,4 @@
-//! `clear counters` (management manual, 9.3): resets counters here and in the processes that share them.
+//! `clear counters` (management manual, 9.3): resets counters in this process and in the processes that share them.
 
 use std::sync::Arc;
 

@@ -20,7 +20,7 @@ pub(crate) fn delay(call: &mut Call<'_>) -> CommandReply {
     hold_up(call, "100", 1, std::thread::sleep)
 }
 
-/// `debug dev loop`: blocks the worker with a busy loop. The watchdog warns about it as about any other.
+/// `debug dev loop`: blocks the worker with a busy loop. The watchdog reports it like any other.
 pub(crate) fn busy_loop(call: &mut Call<'_>) -> CommandReply {
     match call.arg(1) {
         "" | "warn" => {}
@@ -40,7 +40,7 @@ pub(crate) fn busy_loop(call: &mut Call<'_>) -> CommandReply {
 /// The longest permitted delay of a worker, in ms.
 const LONGEST: u64 = 60_000;
 
-/// Calls `how` with the duration in the first word, `usual` by default. More than `most` words are an error.
+/// Calls `how` with the duration given by the first word, which is `usual` by default. More than `most` words are an error.
 fn hold_up(call: &Call<'_>, usual: &str, most: usize, how: impl FnOnce(Duration)) -> CommandReply {
     let asked = match call.arg(0) {
         "" => usual,
@@ -76,7 +76,8 @@ pub(crate) fn abort(call: &mut Call<'_>) -> CommandReply {
     std::process::abort()
 }
 
-/// `debug dev bug`: behaves like a program error: a panic that ends the requesting connection and is counted (`show activity`).
+/// `debug dev bug`: simulates an error in the program: a panic that ends the requesting connection and is counted (`show
+/// activity`).
 pub(crate) fn bug(call: &mut Call<'_>) -> CommandReply {
     if !call.args.is_empty() {
         return error("This command takes no argument.");

@@ -1,7 +1,7 @@
 //! `show fd` and `debug dev fd` (management manual, 9.3): the open descriptors and their uses.
 //!
-//! The system lists them (`/proc/self/fd`, `/proc/self/net`); facts about listeners, sessions and servers are added. There is no
-//! poller state to show, since tokio owns the poller.
+//! The system lists the descriptors (`/proc/self/fd`, `/proc/self/net`); facts about listeners, sessions and servers are added. The
+//! state of the poller cannot be shown, because tokio owns the poller.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -84,9 +84,9 @@ impl DescriptorFilter {
 /// A socket from the system's list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ListedSocket {
-    /// TCP: its addresses, and whether it is listening.
+    /// A TCP socket: its addresses, and whether it is listening.
     Tcp { local: SocketAddr, remote: SocketAddr, listens: bool },
-    /// UNIX: its path, and whether it is listening.
+    /// A UNIX socket: its path, and whether it is listening.
     Unix { path: String, listens: bool },
 }
 
@@ -136,7 +136,7 @@ fn unix(line: &str) -> Option<(u64, ListedSocket)> {
 
 /// Session data about a descriptor.
 struct DescriptorFacts {
-    /// Whether it is the server side.
+    /// Whether this is the server side.
     is_back: bool,
     text: String,
 }

@@ -1,4 +1,4 @@
-//! Libraries and tasks, for developers (management manual, 9.3). Tasks are only counted, since they have no names.
+//! Libraries and tasks, for developers (management manual, 9.3). Tasks are only counted, because they have no names.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -14,7 +14,7 @@ use crate::sinks::{STANDARD, lost};
 pub(crate) fn show_events(call: &mut Call<'_>) -> CommandReply {
     let view = call.runtime.view();
     let Some(name) = call.args.first() else { return warning(sinks(&view.rings)) };
-    // Anyone may list the sinks; their contents may include the requests of any client.
+    // Anyone may list the sinks, but their contents may include the requests of any client.
     if call.settings.level < AccessLevel::Operator {
         return denied();
     }

@@ -52,7 +52,7 @@ pub(crate) fn sni(call: &mut Call<'_>) -> CommandReply {
     CommandReply::Text(out)
 }
 
-/// A row for each name of a `bind` line; with `until` only for certificates that expire before.
+/// A row for each name of a `bind` line; with `until`, only for certificates that expire before that time.
 fn rows(line: &LineNames, until: Option<i64>, out: &mut String) {
     for one in &line.names {
         let (from, to) = one.validity;
@@ -151,7 +151,7 @@ pub(crate) fn ocsp_updates(call: &mut Call<'_>) -> CommandReply {
     })
 }
 
-/// `24/Nov/2026:10:19:38 +0000`
+/// Formats a date as `24/Nov/2026:10:19:38 +0000`.
 fn date(seconds: i64) -> String {
     let mut out = String::new();
     // Writing to a string does not fail.

@@ -1,4 +1,4 @@
-//! `httpclient` (management manual, 9.3): an ad hoc request, sent by the worker of the operator's connection; the response is
+//! `httpclient` (management manual, 9.3): a single request, sent by the worker of the operator's connection; the response is
 //! printed as received. [`crate::Keeper`] sends it.
 
 use std::fmt::Write as _;

@@ -43,13 +43,13 @@ pub(crate) fn status(call: &mut Call<'_>) -> CommandReply {
     CommandReply::Text(out)
 }
 
-/// `2026-11-23T10:22:12Z`
+/// Formats a date as `2026-11-23T10:22:12Z`.
 fn date(seconds: i64) -> String {
     let Date { year, month, day, hour, minute, second, .. } = Date::utc(seconds);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// `89d 23h01m13s`; zeros for a time in the past.
+/// Formats the time that is left as `89d 23h01m13s`; zeros for a time in the past.
 fn left(seconds: i64) -> String {
     let seconds = seconds.max(0);
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);

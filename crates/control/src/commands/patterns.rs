@@ -15,7 +15,7 @@ const PORTION: usize = 256;
 /// Lists longer than this are replaced on a separate thread.
 const LONG: usize = 2000;
 
-/// ACL or map, which use different words in messages.
+/// An ACL or a map, for which messages use different words.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PatternKind {
     Acl,
@@ -49,7 +49,7 @@ fn list(call: &Call<'_>, kind: PatternKind) -> Result<(Option<u32>, Arc<List>, u
 }
 
 fn with_versions<R>(call: &Call<'_>, number: u32, work: impl FnOnce(&mut PreparedVersions) -> R) -> R {
-    // A panic elsewhere leaves complete entries behind.
+    // After a panic elsewhere, all entries are complete.
     let mut versions = call.runtime.versions.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let prepared = versions.0.entry(number).or_default();
     let before = prepared.waiting();
@@ -249,7 +249,7 @@ fn clear(call: &mut Call<'_>, kind: PatternKind) -> CommandReply {
     }
 }
 
-/// `#0x1f`: an entry by the number shown by `show`.
+/// Parses `#0x1f`, which refers to an entry by the number that `show` prints.
 fn reference(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("#0x")?, 16).ok()
 }

@@ -1,5 +1,5 @@
 //! Memory and time profiles: `show pools`, `set profiling`, `show profiling` (management manual, 9.3). The pools are those of the
-//! workers; turns are timed for tasks of requests, streams and checks only; locks and memory are not profiled.
+//! workers. Turns are timed only for tasks of requests, streams and checks; locks and memory are not profiled.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -171,7 +171,7 @@ pub(crate) fn show_profiling(call: &mut Call<'_>) -> CommandReply {
             "tasks" => (status, tasks) = (false, true),
             "memory" => (status, tasks) = (false, false),
             "bytime" => by_time = true,
-            // There are no addresses or contexts, and task kinds are already aggregated.
+            // There are no addresses or contexts, and kinds of tasks are already aggregated.
             "byaddr" | "byctx" | "aggr" => {}
             number => match number.parse() {
                 Ok(number) if number > 0 => most = number,
@@ -230,7 +230,7 @@ fn write_tasks(workers: Vec<Vec<Profile>>, by_time: bool, most: usize, out: &mut
     }
 }
 
-/// Four digits and a unit: `871.0ns`, `1.176us`, `20.21ms`.
+/// Formats a time with four digits and a unit: `871.0ns`, `1.176us`, `20.21ms`.
 fn short_time(ns: u64) -> String {
     let (value, unit) = match ns {
         0..=999 => (ns as f64, "ns"),

@@ -1,5 +1,5 @@
 //! Reloading in the running process: `reload`, `reload dry-run`, and the run-time changes as a configuration: `show config`, `save
-//! config`. These commands are Weir's own.
+//! config`. HAProxy does not have these commands.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub(crate) fn reload(call: &mut Call<'_>) -> CommandReply {
     }
 }
 
-/// `reload dry-run`; with a payload, of that configuration.
+/// `reload dry-run`. With a payload, the payload is used as the configuration.
 pub(crate) fn dry_run(call: &mut Call<'_>) -> CommandReply {
     let text = call.payload.map(str::to_owned);
     match shown(call) {

@@ -11,7 +11,7 @@ use state::server::{Health, ServerAddress};
 
 use crate::invocation::{Call, CommandReply, error, warning};
 
-/// A server's port: its own, or an offset to the client's destination port.
+/// A server's port: a fixed port, or an offset to the client's destination port.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Port {
     Own(u16),
@@ -85,7 +85,7 @@ pub(crate) fn of_server(call: &Call<'_>, server: &Server) -> CommandReply {
     warning(format!("{} by 'stats socket command'", changes.join(", ")))
 }
 
-/// The requested address, port, or both. Port 0 stands for the server's own.
+/// The requested address, port, or both. Port 0 stands for the server's own port.
 struct AddressChange {
     address: Option<String>,
     port: Option<u16>,

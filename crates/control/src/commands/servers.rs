@@ -1,5 +1,5 @@
 //! Servers added and removed at run time: `add server`, `del server`, `wait`, `show default-server` (management manual, 9.3). The
-//! binary builds servers ([`Keeper`]); this module decides when a change is allowed.
+//! binary builds servers ([`Keeper`]); this module decides whether a change is allowed.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ fn obstacle(backend: &Proxy, server: &Server) -> Option<&'static str> {
     None
 }
 
-/// Whether requests, connections or queues still use it.
+/// Whether requests, connections or queues still use the server.
 fn is_busy(server: &Server) -> bool {
     server.serving() > 0 || server.open().load(Relaxed) > 0 || !server.queue.is_empty()
 }
@@ -85,7 +85,7 @@ pub(crate) fn del(call: &mut Call<'_>) -> CommandReply {
         if is_busy(&server) {
             return error(BUSY);
         }
-        // Of two concurrent requests, only one removes it.
+        // Of two concurrent requests, only one removes the server.
         if server.removed.swap(true, Relaxed) {
             return error("No such server.");
         }
@@ -177,7 +177,7 @@ async fn await_removable(runtime: Arc<Runtime>, name: String, delay: Duration) -
     loop {
         let (view, server): (ProxyView, Arc<Server>) = match sets::server(&runtime.view(), &name) {
             Ok(found) => found,
-            // It may have been removed during the wait.
+            // The server may have been removed during the wait.
             Err(CommandReply::Message(_, text)) if name.contains('/') => {
                 return error(format!("Failed. {text}"));
             }

@@ -139,7 +139,7 @@ pub(crate) fn set_server(call: &mut Call<'_>) -> CommandReply {
     })
 }
 
-/// Turns TLS on or off for requests to it. Checks are not affected.
+/// Turns TLS on or off for requests to the server. Health checks are not affected.
 fn set_ssl(server: &Server, how: &str) -> CommandReply {
     let on = match how {
         "on" => true,
@@ -152,7 +152,7 @@ fn set_ssl(server: &Server, how: &str) -> CommandReply {
     CommandReply::Message(Severity::Notice, "server ssl setting updated.".into())
 }
 
-/// Only a server in maintenance that the configuration does not refer to may be renamed.
+/// Renames a server. This is only allowed for a server in maintenance that the configuration does not refer to.
 fn rename(proxy: &ProxyView, server: &Server, name: &str) -> CommandReply {
     if name.is_empty() {
         return error("set server <b>/<s> name requires a new name.");
@@ -192,7 +192,7 @@ fn change_fqdn(call: &Call<'_>, server: &Arc<Server>) -> CommandReply {
     let Some(keeper) = call.runtime.keeper() else { return failed("names cannot be changed here") };
     let shown = old.as_ref().map_or("(null)", |old| old);
     let text = format!("{}/{} changed its FQDN from {shown} to {name} {by}", server.proxy, server.name);
-    // Shown immediately; resolution starts in the background.
+    // The name is shown immediately; its resolution starts in the background.
     server.set_fqdn(Some(name));
     server.change_admin(Admin::FQDN_SET, 0, now_ms());
     keeper.rename_host(&server.proxy, server, name);
@@ -329,7 +329,7 @@ pub(crate) fn disable_frontend(call: &mut Call<'_>) -> CommandReply {
         Admission::Paused => {
             CommandReply::Message(Severity::Notice, "All sockets are already disabled.".into())
         }
-        // Listeners that dial (`bind rhttp@`) cannot be paused.
+        // Listeners that open connections themselves (`bind rhttp@`) cannot be paused.
         Admission::Open if proxy.listeners.load().iter().any(|listener| &*listener.address == "rev") => {
             error("Failed to pause frontend, check logs for precise cause.")
         }
@@ -476,7 +476,7 @@ pub(crate) fn user(call: &mut Call<'_>) -> CommandReply {
     lower(call, AccessLevel::User)
 }
 
-/// The level can only be lowered, which turns expert and experimental mode off.
+/// Lowers the level; it cannot be raised. This turns expert and experimental mode off.
 fn lower(call: &mut Call<'_>, level: AccessLevel) -> CommandReply {
     if call.settings.level < level {
         return denied();

@@ -80,7 +80,7 @@ pub(crate) fn stat(call: &mut Call<'_>) -> CommandReply {
     CommandReply::Pieces(Box::new(StatPieces::new(call.runtime.view(), filter, show, format, describe)))
 }
 
-/// The output format of statistics. HAProxy ignores unknown words here.
+/// The output format of statistics. HAProxy ignores unknown words in this place.
 fn stat_format(words: &[String]) -> (InfoFormat, bool) {
     let (mut format, mut describe) = (InfoFormat::Plain, false);
     for word in words {
@@ -195,7 +195,7 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server, anonymous: Anonym
         _ => 2,
     };
     let configured = server.health.configured.load(Relaxed);
-    // Checks of a server that started in maintenance are marked as paused even if there are none.
+    // Checks of a server that started in maintenance are marked as paused even if the server has none.
     let rests = match configured {
         true => server.admin().in_maintenance(),
         false => server.admin().0 & Admin::CONFIGURED_MAINT != 0,
@@ -239,7 +239,7 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server, anonymous: Anonym
         level,
         u8::from(proxy.state.forced_id.load(Relaxed)),
         u8::from(server.forced_id.load(Relaxed)),
-        // For a server without a fixed port, the offset to the client's.
+        // For a server without a fixed port, this is the offset to the client's port.
         server.port_offset().map_or(server.port(), |offset| offset.rem_euclid(1 << 16) as u16),
         server.secured().number(),
     )
@@ -258,7 +258,7 @@ pub(crate) fn servers_conn(call: &mut Call<'_>) -> CommandReply {
         let view = proxy.server(server.id);
         let served = server.serving();
         let idle = counters::current(&server.counters, |s| s.idle.get());
-        // HAProxy's terms: a connection is safe once it was reused.
+        // In HAProxy's terms, a connection is safe once it was reused.
         let unproven = counters::current(&server.counters, |s| s.idle_unproven.get()).min(idle);
         let mut out = format!(
             "{}/{} {}/{} {} {} - {} {served} {served} {} {served} 0 {unproven} {} {} {idle}",

@@ -83,7 +83,7 @@ impl<'a> StreamSummary<'a> {
         }
     }
 
-    /// The conditions that request and response wait for.
+    /// Returns what request and response wait for.
     fn analysers(&self) -> (u32, u32) {
         let is_http = self.entry.frontend.mode == Mode::Http;
         match self.entry.activity {
@@ -103,7 +103,7 @@ impl<'a> StreamSummary<'a> {
         format!("proto={} {key}={}", protocol(self.entry.source), self.address(self.entry.source))
     }
 
-    /// Formats one line.
+    /// Formats the stream as one line.
     pub(crate) fn line(&self) -> String {
         let (entry, anonymous) = (self.entry, &self.anonymous);
         let backend = entry.backend.as_ref().map_or("<NONE>".into(), |backend| anonymous.word(&backend.name));
@@ -132,7 +132,7 @@ impl<'a> StreamSummary<'a> {
         )
     }
 
-    /// The request line, if it was requested and is kept.
+    /// The request line, if it was requested and is available.
     fn uri(&self) -> String {
         let line = self.entry.request_line.as_deref();
         line.map_or_else(String::new, |line| {
@@ -145,7 +145,7 @@ impl<'a> StreamSummary<'a> {
         })
     }
 
-    /// Formats several lines, indented after the first.
+    /// Formats the stream as several lines, indented after the first.
     pub(crate) fn dump(&self) -> String {
         let (entry, anonymous) = (self.entry, &self.anonymous);
         let when = WallTime::now().minus(Duration::from_millis(self.now.saturating_sub(entry.since_ms)));

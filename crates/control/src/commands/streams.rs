@@ -13,7 +13,7 @@ use crate::commands::sets;
 use crate::commands::stream_dump::StreamSummary;
 use crate::invocation::{Call, CommandReply, error};
 
-/// The selected sessions; sent to every worker.
+/// The sessions that a command selects; sent to every worker.
 #[derive(Debug, Clone, Default)]
 struct SessionFilter {
     id: Option<u64>,
@@ -28,7 +28,7 @@ struct SessionFilter {
 impl SessionFilter {
     fn accepts(&self, entry: &Snapshot, now: u64) -> bool {
         let backend = entry.backend.as_ref().map(|backend| backend.id);
-        // An idle connection, before or between requests, is not a stream.
+        // A connection that is idle, before or between requests, is not a stream.
         let is_stream = entry.activity != Activity::Waiting || entry.frontend.mode != Mode::Http;
         (is_stream || self.id.is_some())
             && self.id.is_none_or(|id| id == entry.id)
@@ -42,11 +42,11 @@ impl SessionFilter {
     }
 }
 
-/// The delay beyond all timeouts after which a stream is suspicious, in ms.
+/// How long after all timeouts a stream becomes suspicious, in ms.
 const GRACE: u64 = 2_000;
 
-/// Whether a stream should have ended or progressed by now (`susp`): it was told to end; its server is removed; or it has had no
-/// response for longer than all timeouts and retries of its proxies permit.
+/// Whether a stream should have ended or progressed by now (`susp`): it was told to end; its server is removed; or it has been
+/// without a response for longer than all timeouts and retries of its proxies permit.
 fn is_suspicious(entry: &Snapshot, now: u64) -> bool {
     let overdue = longest_wait(entry).is_some_and(|longest| now.saturating_sub(entry.active_ms) > longest);
     let server_is_gone = entry.server.as_ref().is_some_and(|server| server.removed.load(Relaxed));
@@ -71,7 +71,7 @@ fn longest_wait(entry: &Snapshot) -> Option<u64> {
     Some(client + tarpit + (queue + connect + server) * tries + GRACE)
 }
 
-/// Runs `work` on every worker and collects the results. A process without workers (a test) runs it here.
+/// Runs `work` on every worker and collects the results. In a process without workers (a test), it runs on the calling thread.
 pub(crate) async fn on_every_worker<R: Send + 'static>(
     work: impl Fn() -> R + Clone + Send + 'static,
 ) -> Vec<R> {

@@ -64,7 +64,7 @@ impl DataFilter {
 pub(crate) fn show(call: &mut Call<'_>) -> CommandReply {
     let view = call.runtime.view();
     if call.arg(0).is_empty() {
-        // In HAProxy's order: the last one first.
+        // In HAProxy's order, which is the last one first.
         let mut out = String::new();
         view.tables.iter().rev().for_each(|table| summary(table, &mut out));
         return CommandReply::Text(out);
@@ -264,7 +264,7 @@ fn line(entry: &TableEntry<'_>, now: u64, out: &mut String) {
     let table = entry.table();
     let _ = write!(out, "{:#x}: key=", entry.pointer());
     key(entry, out);
-    // The reader holds a reference too.
+    // The reader of this list holds a reference too.
     let (holders, left) = (entry.holders().saturating_sub(1), entry.expires_in(now));
     let _ = write!(out, " use={holders} exp={left} shard=0");
     for column in table.columns() {

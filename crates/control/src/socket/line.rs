@@ -1,5 +1,5 @@
-//! Parses a line of the runtime socket: commands separated by `;`, words by blanks, `\` as the escape character, and `<<` at the
-//! end to announce a payload (management manual, 9.3).
+//! Parses a line of the runtime socket: commands are separated by `;`, words by blanks, `\` is the escape character, and `<<` at
+//! the end announces a payload (management manual, 9.3).
 
 /// One command's words.
 pub(crate) type Words = Vec<String>;
@@ -7,16 +7,16 @@ pub(crate) type Words = Vec<String>;
 /// A parsed line.
 #[derive(Debug, PartialEq, Eq, Default)]
 pub(crate) struct CommandLine {
-    /// Commands, in order. Empty ones are included: each is answered by an empty line.
+    /// The commands, in order. Empty ones are included, and each is answered by an empty line.
     pub(crate) commands: Vec<Words>,
-    /// The line that ends the last command's payload, if there is one (empty: an empty line).
+    /// The line that ends the last command's payload, if it has a payload; an empty text stands for an empty line.
     pub(crate) payload_end: Option<String>,
 }
 
 /// The maximum length of the pattern after `<<`.
 const MAX_PATTERN: usize = 64;
 
-/// Parses a line. A carriage return at the end counts as an additional empty command, as in HAProxy.
+/// Parses a line. A carriage return at the end is treated as an additional empty command, as in HAProxy.
 pub(crate) fn parse(line: &str) -> CommandLine {
     let line = line.strip_suffix('\n').unwrap_or(line);
     let (line, returned) = line.strip_suffix('\r').map_or((line, false), |line| (line, true));

@@ -36,7 +36,7 @@ const fn refused(words: &'static str, why: &'static str) -> CommandRow {
     }
 }
 
-/// Commands of HAProxy's master that do not exist here.
+/// Commands of HAProxy's master that Weir does not have.
 #[rustfmt::skip]
 pub const REFUSED: &[CommandRow] = &[
     refused("_loadstatus",     "internal to HAProxy's processes: Weir's processes use a different channel"),
@@ -44,7 +44,7 @@ pub const REFUSED: &[CommandRow] = &[
     refused("mcli-debug-mode", "the master only starts workers and has no worker state to inspect"),
 ];
 
-/// The rows. Other commands are passed on to a worker.
+/// The commands of the master. Other commands are forwarded to a worker.
 #[rustfmt::skip]
 pub const COMMANDS: &[CommandRow] = &[
     //  command            arguments          description

@@ -19,11 +19,11 @@ use crate::invocation::{CommandReply, ConnectionSettings, Follow, Severity};
 use crate::process::Runtime;
 use crate::socket::{line, table};
 
-/// One of the permitted concurrent connections (`stats maxconn`), released on drop.
+/// One of the permitted concurrent connections (`stats maxconn`). Dropping it releases the slot.
 pub struct ClientSlot(Arc<Runtime>);
 
 impl ClientSlot {
-    /// A slot even if all are taken, for connections accepted by the master.
+    /// Returns a slot even if all are taken, for connections accepted by the master.
     #[must_use]
     pub fn beyond_the_limit(runtime: Arc<Runtime>) -> Self {
         runtime.statistics.commanders.fetch_add(1, Relaxed);
@@ -68,13 +68,13 @@ impl Drop for ClientSlot {
 /// Passes the listening sockets over the connection itself (`expose-fd listeners`).
 pub type HandOver = Box<dyn FnOnce() -> std::pin::Pin<Box<dyn Future<Output = ()>>>>;
 
-/// The command for that; its response is not text.
+/// The command that passes the listening sockets. Its response is not text.
 const GET_SOCKETS: &str = "_getsocks";
 
-/// Serves one connection of a runtime socket until it closes, is idle for too long, or its one command line is done.
+/// Serves one connection of a runtime socket until it is closed, is idle for too long, or its single command line is done.
 ///
 /// # Errors
-/// An error of the socket; the caller can ignore it.
+/// An error of the socket, which the caller can ignore.
 pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     socket: S,
     level: AccessLevel,
@@ -87,7 +87,7 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     runtime.statistics.process.commanded.fetch_add(1, Relaxed);
     runtime.statistics.process.streams.fetch_add(1, Relaxed);
     let settings = ConnectionSettings::new(level, severity, view.timeout);
-    // It is a stream like any other: `show sess` lists it, `shutdown session` ends it.
+    // The connection is a stream like any other: `show sess` lists it, `shutdown session` ends it.
     let entry = sessions::register(&frontend(), None, None, now_ms());
     entry.activity.set(Activity::Tunnel);
     let session = RuntimeSession {
@@ -156,8 +156,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RuntimeSession<S> {
         }
     }
 
-    /// Reads one line including its terminator; `None` at the end of the connection. An unterminated line is not run, since it may
-    /// be truncated.
+    /// Reads one line including its terminator; returns `None` at the end of the connection. An unterminated line is not run,
+    /// because it may be truncated.
     async fn read_line(&mut self, longest: usize) -> io::Result<Option<String>> {
         let mut bytes = Vec::new();
         loop {
@@ -220,7 +220,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RuntimeSession<S> {
         }
     }
 
-    /// Runs one command and writes its response, followed by an empty line. Returns `false` to close.
+    /// Runs one command and writes its response, followed by an empty line. Returns `false` if the connection must be closed.
     async fn command(&mut self, words: &[String], payload: Option<&str>) -> io::Result<bool> {
         if words == [GET_SOCKETS] {
             if let Some(hand_over) = self.hand_over.take() {
@@ -252,7 +252,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RuntimeSession<S> {
             CommandReply::Pieces(pieces) => {
                 for piece in pieces {
                     self.write(&piece).await?;
-                    // Yields to other connections of this worker between pieces.
+                    // Lets other connections of this worker proceed between pieces.
                     tokio::task::yield_now().await;
                 }
                 String::new()
@@ -266,7 +266,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RuntimeSession<S> {
         Ok(true)
     }
 
-    /// Writes the messages of a ring; with `wait` also new ones, until the client sends anything or disconnects.
+    /// Writes the messages of a ring. With `wait`, new messages follow, until the client sends anything or disconnects.
     async fn follow(&mut self, mut follow: Follow, wait: bool) -> io::Result<()> {
         loop {
             let batch = follow.next_batch();

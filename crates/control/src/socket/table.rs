@@ -32,7 +32,7 @@ pub(crate) struct Command {
     text: &'static str,
     level: AccessLevel,
     mode: CommandMode,
-    /// `None`: known but not supported.
+    /// The function of the command; `None` for a command that is known but not supported.
     run: Option<CommandFn>,
     support: Support,
 }
@@ -255,12 +255,12 @@ pub(crate) const COMMANDS: &[Command] = &[
 /// The commands at the end of every help.
 const LAST: [&str; 3] = ["help", "prompt", "quit"];
 
-/// The command matching the start of `words`: the one with the most words.
+/// The command that matches the start of `words`; of several, the one with the most words.
 pub(crate) fn find(words: &[String]) -> Option<&'static Command> {
     let first = words.first()?;
     COMMANDS
         .iter()
-        // A prefix test rules most of them out quickly, for clients that send a million commands.
+        // A comparison of prefixes excludes most of them quickly, for clients that send a million commands.
         .filter(|command| command.words.starts_with(first.as_str()))
         .filter(|command| {
             let mut given = words.iter();
@@ -315,7 +315,7 @@ pub(crate) fn run(
     watchdog::during(watchdog::TaskName::Command, || run(&mut Call { runtime, args, payload, settings }))
 }
 
-/// The commands that share the most leading words with `words`, of which the last may be incomplete, sorted by similarity.
+/// The commands that share the most leading words with `words`, sorted by similarity. The last word may be incomplete.
 fn matching(words: &[String]) -> Vec<&'static Command> {
     let listed = || COMMANDS.iter().filter(|command| command.mode == CommandMode::Normal);
     let shared = |command: &Command| {
@@ -352,7 +352,7 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// The usages of script commands that begin with the first of `words`, or of all.
+/// The usages of script commands that begin with the first of `words`, or of all script commands.
 fn scripted(runtime: &Arc<Runtime>, words: &[String]) -> Vec<String> {
     let all = runtime.scripts().map_or_else(Vec::new, |scripts| scripts.usages());
     let is_meant = |path: &str| {
@@ -361,7 +361,8 @@ fn scripted(runtime: &Arc<Runtime>, words: &[String]) -> Vec<String> {
     all.into_iter().filter(|(path, _)| is_meant(path)).map(|(_, usage)| usage).collect()
 }
 
-/// The help text: a title, the matching commands, those of scripts, and those always shown. Every level sees all commands.
+/// The help text: a title, the matching commands, the commands of scripts, and the commands that are always shown. Every level sees
+/// all commands.
 fn listing(title: &str, words: &[String], scripted: &[String]) -> String {
     let mut shown = if words.is_empty() { Vec::new() } else { matching(words) };
     if shown.is_empty() && (words.is_empty() || scripted.is_empty()) {
@@ -388,19 +389,19 @@ fn help(call: &mut Call<'_>) -> CommandReply {
 /// A command in lists and references.
 #[derive(Debug, Clone, Copy)]
 pub struct CommandRow {
-    /// Its words.
+    /// The words of the command.
     pub words: &'static str,
-    /// Its arguments.
+    /// The arguments.
     pub usage: &'static str,
     /// A one-line description.
     pub doc: &'static str,
-    /// Whether it is supported; others are recognized and refused.
+    /// Whether the command is supported. Unsupported commands are recognized and refused.
     pub built: bool,
     /// How completely it is supported.
     pub support: Support,
     /// The required level.
     pub level: AccessLevel,
-    /// The command that enables the mode that it requires.
+    /// The command that enables the mode which this one requires.
     pub mode: Option<&'static str>,
 }
 

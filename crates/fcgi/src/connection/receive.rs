@@ -11,13 +11,14 @@ use crate::{Broken, Event, Pairs};
 /// The state of the record parser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadState {
-    /// Before a record.
+    /// The next bytes are the header of a record.
     Header,
-    /// In output of the request that used this slot when the record began, if any: the content and padding left.
+    /// The next bytes are output of the request that used this slot when the record began, if there was one. `left` is the rest of
+    /// the content and padding.
     Output { slot: u16, number: Option<u32>, left: usize, padding: usize },
     /// In a message.
     Message { left: usize, padding: usize },
-    /// In content that is ignored.
+    /// The next bytes are content that is ignored.
     Skip(usize),
 }
 
@@ -26,12 +27,12 @@ const FIXED: usize = 8;
 /// Maximum length of the GET_VALUES_RESULT content.
 const VALUES: usize = 1024;
 
-/// The connection is unusable: the input is not FastCGI.
+/// The connection is unusable, because the input is not FastCGI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closed;
 
 impl Connection {
-    /// Parses `input`, which continues after the bytes consumed by earlier calls. Returns how many bytes are consumed now, and an
+    /// Parses `input`, which continues after the bytes that earlier calls consumed. Returns how many bytes were consumed, and an
     /// event. Without an event, the remaining bytes must be passed again with more data after them.
     ///
     /// # Errors
@@ -91,8 +92,8 @@ impl Connection {
         }
     }
 
-    /// Handles the header of a record. Returns how many bytes after the header are consumed with it, or `None` if these have not
-    /// all arrived.
+    /// Handles the header of a record. Returns how many bytes after the header are consumed together with it, or `None` if these
+    /// have not all arrived.
     fn begin(&mut self, header: RecordHeader, rest: &[u8]) -> Result<Option<(usize, Option<Event>)>, Closed> {
         let (length, padding) = (usize::from(header.length), usize::from(header.padding));
         let skip = ReadState::Skip(length + padding);

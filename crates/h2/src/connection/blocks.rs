@@ -1,6 +1,6 @@
 //! HEADERS and CONTINUATION: collects header blocks and applies them to their streams (RFC 9113 sections 4.3, 5.1, 6.2, 8.1).
 //!
-//! A block is decoded even if its stream is gone: the header table must stay in sync with the peer's.
+//! A block is decoded even if its stream is gone, because the header table must stay in sync with the peer's.
 
 use fields::Refusal;
 use http::Method;
@@ -27,7 +27,7 @@ pub(super) struct HeaderBlock {
     continuations: u32,
 }
 
-/// State for blocks that arrive in several pieces. Its memory is kept.
+/// State for blocks that arrive in several pieces. The memory is reused.
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
     /// The current block; `None` between blocks.
@@ -144,7 +144,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
     }
 
-    /// Decodes a block only to keep the header table in sync.
+    /// Decodes a block with unused fields, to keep the header table in sync.
     fn ignore(&mut self, bytes: &[u8]) -> Result<(), Breach> {
         self.decoder.decode(bytes, &mut |_| false).map_err(|_| Breach::Compression)
     }
@@ -199,7 +199,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         Ok(Some(Event::Head { key, end: block.end, protocol: request.protocol }))
     }
 
-    /// Responds to a request that gets no stream with a bare status.
+    /// Sends a response that only has a status, to a request that gets no stream.
     fn answer_request(&mut self, block: &HeaderBlock, status: u16, reason: Reason) -> Event {
         self.streams.refuse(block.id);
         let (encoder, head) = (&mut self.encoder, self.head.get_or_insert_default());

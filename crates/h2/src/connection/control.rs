@@ -16,7 +16,8 @@ use crate::{Code, StreamKey};
 
 /// The maximum number of bytes of a priority value that are read; longer frames are ignored.
 const PRIORITY_VALUE_MAX: usize = 256;
-/// The payloads of our PINGs: on behalf of the caller, after an announcement, and before unfinished requests are reset.
+/// The payloads of the PINGs that this side sends: those requested by the caller, those after an announcement, and those before
+/// unfinished requests are reset.
 pub(super) const PING_CALLER: [u8; 8] = *b"weirping";
 pub(super) const PING_ANNOUNCE: [u8; 8] = *b"weirlast";
 pub(super) const PING_STOP: [u8; 8] = *b"weirstop";
@@ -81,7 +82,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         Ok(Event::Settings)
     }
 
-    /// Lets a stream send after its window grew, if it was waiting for that.
+    /// Lets a stream send after its window grew, if the stream was waiting for that.
     fn wake(&mut self, slot: u32) {
         let stream = self.streams.at(slot);
         if stream.sendable > 0 && stream.flags & (WAITING | QUEUED) == WAITING {
@@ -209,7 +210,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
             }
             Breach::SelfDependency
         };
-        // A stream error; without a stream to reset, a connection error.
+        // A stream error, or without a stream to reset, a connection error.
         let slot = match self.streams.find(header.stream) {
             StreamSlot::Here(slot) if !self.streams.at(slot).has(RESET) => slot,
             _ => return Err(breach),

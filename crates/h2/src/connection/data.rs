@@ -20,7 +20,7 @@ enum DataVerdict {
     Accepted,
     /// A stream error.
     Fault(Breach),
-    /// Its stream is over; if this is a breach, the peer is notified.
+    /// The stream is over. If the frame is a breach, the peer is notified.
     Over(Option<Breach>),
 }
 
@@ -91,7 +91,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         Ok(())
     }
 
-    /// Applies our SETTINGS from here on: the peer acknowledged them, or must have seen them.
+    /// Applies the SETTINGS of this side from here on: the peer acknowledged them, or must have seen them.
     pub(super) fn acknowledge(&mut self) {
         if self.unacknowledged == u64::MAX {
             return;
@@ -108,7 +108,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         self.stop_if_exhausted();
     }
 
-    /// Decides whether a frame of `length` bytes goes to the caller, and what to do otherwise.
+    /// Decides whether a frame of `length` bytes is passed to the caller, and how to react otherwise.
     fn judge_data(&mut self, body: &DataRest, length: usize) -> DataVerdict {
         let stream = self.streams.at(body.key.slot);
         let (due, left) = (stream.due, body.left as u64);
@@ -151,7 +151,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         Ok(())
     }
 
-    /// Processes the end of a DATA frame; returns the event if the message ends here.
+    /// Processes the end of a DATA frame; returns the event if the message ends with it.
     pub(super) fn body_end(&mut self, body: &DataRest) -> Option<Event> {
         if !body.end {
             return None;
@@ -166,7 +166,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         self.stop_receiving(slot);
     }
 
-    /// Registers a body that may need more credit than it has.
+    /// Registers the start of a body, for which the stream may need more credit.
     pub(super) fn receives(&mut self, slot: u32) {
         let stream = self.streams.at(slot);
         if !stream.has(RECEIVING | UNFINISHED) && stream.due as i128 > i128::from(stream.credit) {
@@ -184,7 +184,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
     }
 
-    /// Grants credit to a stream if it needs any and enough is due.
+    /// Grants credit to a stream if the stream needs any and the amount is large enough.
     fn refill(&mut self, slot: u32) {
         let open = self.streams.len();
         let stream = self.streams.at(slot);
@@ -200,8 +200,8 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
     }
 
-    /// Called after the caller processed `count` bytes of the stream's body: the peer may send more. No effect if the stream is
-    /// over.
+    /// Informs the connection that the caller has processed `count` bytes of the stream's body, so that the peer may send more. No
+    /// effect if the stream is over.
     pub fn consume(&mut self, key: StreamKey, count: usize) {
         let Some(stream) = self.streams.get_mut(key) else { return };
         let count = stream.held.min(u32::try_from(count).unwrap_or(u32::MAX));
@@ -215,7 +215,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         self.streams.get(key).map_or(0, |stream| stream.held as usize)
     }
 
-    /// Whether our message on that stream is complete, or cannot be completed any more.
+    /// Whether the message of this side on that stream is complete, or can no longer be completed.
     #[must_use]
     pub fn is_sent(&self, key: StreamKey) -> bool {
         self.streams.get(key).is_none_or(|stream| stream.has(LOCAL_ENDED | RESET))

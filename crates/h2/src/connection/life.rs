@@ -1,4 +1,4 @@
-//! The ends of streams and the connection: resets, refusals, glitches, GOAWAY (RFC 9113 sections 5.4, 6.4, 6.8).
+//! How streams and the connection end: resets, refusals, glitches, GOAWAY (RFC 9113 sections 5.4, 6.4, 6.8).
 
 use super::control::{PING_ANNOUNCE, PING_CALLER};
 use super::{Connection, Going, Phase};
@@ -12,8 +12,8 @@ use crate::stream::{LOCAL_ENDED, RESET, RESET_BY_US, TURN, WAITING};
 use crate::{Code, StreamKey};
 
 impl<B: AsRef<[u8]>> Connection<B> {
-    /// Resets a stream in both directions; it causes no further events, but must still be released. No effect if the stream is
-    /// over.
+    /// Resets a stream in both directions. The stream causes no further events, but must still be released. No effect if the stream
+    /// is over.
     pub fn reset(&mut self, key: StreamKey, code: Code) {
         let Some(stream) = self.streams.get(key) else { return };
         if stream.has(RESET) || stream.is_ended() {
@@ -23,7 +23,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         self.output.frame(kind::RST_STREAM, 0, key.id, code.number().to_be_bytes());
     }
 
-    /// Releases a stream: its slot becomes free, and its key invalid. If the stream is still open, it is reset with CANCEL. If the
+    /// Releases a stream: the slot becomes free and the key invalid. If the stream is still open, it is reset with CANCEL. If the
     /// whole response was sent, a short rest of the request is discarded first, and the reset has NO_ERROR.
     pub fn release(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.get(key) else { return };
@@ -93,7 +93,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         self.judge_glitches();
     }
 
-    /// At three quarters of the threshold the peer is asked to leave; at the threshold the connection is closed.
+    /// Asks the peer to leave at three quarters of the glitches threshold, and closes the connection at the threshold.
     pub(super) fn judge_glitches(&mut self) {
         let threshold = self.config.glitches_threshold;
         if threshold == 0 || self.closed.is_some() {
@@ -113,7 +113,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         self.counts.connection_errors += 1;
         self.counts.goaways_answered += 1;
         let code = match breach.code() {
-            // A code for streams only.
+            // This code is only valid for streams.
             Code::RefusedStream => Code::ProtocolError,
             code => code,
         };
@@ -134,7 +134,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         closed
     }
 
-    /// The last peer-initiated stream that is or was processed.
+    /// The last peer-initiated stream that was processed or is being processed.
     fn last_of_peer(&self) -> u32 {
         match self.going {
             Going::Final(last) => last,
@@ -150,7 +150,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         self.output.frame(kind::GOAWAY, 0, 0, payload);
     }
 
-    /// Starts a shutdown; open streams continue. Call again with the final phase if the peer takes too long.
+    /// Starts a shutdown; open streams continue. If the peer takes too long, call this again with the final phase.
     pub fn shutdown(&mut self, phase: Phase) {
         self.stop_all_unfinished();
         match (phase, self.going) {
@@ -175,7 +175,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         self.closed.is_some() || self.going != Going::No || self.peer_last.is_some()
     }
 
-    /// Whether only sending the output and closing the socket remain.
+    /// Whether the only remaining work is to send the output and close the socket.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         let is_last = matches!(self.going, Going::Final(_)) || self.peer_last.is_some();
@@ -183,7 +183,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
     }
 
     /// Whether this side closes the socket once the output is sent: its final GOAWAY was sent, and no stream is open. If the peer
-    /// announced the end, closing is up to the peer.
+    /// sent the GOAWAY, the peer closes the connection.
     #[must_use]
     pub fn is_ours_to_close(&self) -> bool {
         self.closed.is_some() || (matches!(self.going, Going::Final(_)) && self.streams.len() == 0)

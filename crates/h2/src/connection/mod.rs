@@ -1,9 +1,11 @@
-//! One HTTP/2 connection without its socket, for both sides (RFC 9113).
+//! An HTTP/2 connection without its socket, for both sides (RFC 9113).
 //!
-//! The caller owns the socket, the read buffer, the bodies and the clock. Each turn it calls `begin_turn`, reads once, calls
-//! `receive` until that returns no more events, serves the streams that have data to send, calls `next_writable` in a loop, and
-//! writes all of `output` with one system call. Files: `receive` parses frames, `data`, `blocks` and `control` process them, `send`
-//! writes messages, `life` ends streams and the connection.
+//! The caller owns the socket, the read buffer, the bodies and the clock. In each turn it calls `begin_turn`, reads once, calls
+//! `receive` until it returns no event, serves the streams that have data to send, calls `next_writable` in a loop, and writes all
+//! of `output` with one system call.
+//!
+//! Files: `receive` parses frames, `data`, `blocks` and `control` process them, `send` writes messages, `life` ends streams and the
+//! connection.
 
 mod blocks;
 mod control;
@@ -38,8 +40,8 @@ use receive::ReadState;
 /// The phases of a shutdown (RFC 9113 section 6.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Asks the peer to open no more streams; those in transit are still served. Once the peer has seen this, the last stream is
-    /// announced automatically. A client has nothing to announce and goes to the final phase.
+    /// Asks the peer not to open more streams; those in transit are still served. Once the peer has seen this, the last stream is
+    /// announced automatically. A client has nothing to announce and uses the final phase.
     Announce,
     /// Streams that have not arrived yet will not be served.
     Final,
@@ -50,11 +52,11 @@ pub enum Phase {
 pub enum OpenError {
     /// The limit of the peer or the configuration is reached.
     Full,
-    /// The connection is shutting down, or its stream IDs are exhausted: a new one is needed.
+    /// The connection is shutting down, or its stream IDs are exhausted, so a new connection is needed.
     Ending,
 }
 
-/// The progress of our own GOAWAY.
+/// The progress of the GOAWAY of this side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Going {
     No,
@@ -67,7 +69,7 @@ enum Going {
 #[derive(Debug)]
 pub struct Connection<B> {
     role: Role,
-    /// The role during the exchange of settings: the opposite one for a reversed connection.
+    /// The role during the exchange of settings; for a reversed connection, the opposite of the later role.
     began: Role,
     config: Arc<Config>,
     peer: PeerSettings,
@@ -90,11 +92,11 @@ pub struct Connection<B> {
     sendable: i32,
     /// The connection-level receive window.
     credit: u32,
-    /// DATA received before our SETTINGS were acknowledged; afterwards the maximum.
+    /// The amount of DATA received before the peer acknowledged the SETTINGS of this side; afterwards the maximum value.
     unacknowledged: u64,
-    /// The number of streams kept for the rest of their requests.
+    /// The number of streams that are kept until their requests are complete.
     unfinished: u32,
-    /// Whether a PING is in flight after which such streams are reset.
+    /// Whether a PING is in flight, after which such streams are reset.
     is_stopping: bool,
     /// The number of streams opened.
     total: u32,
@@ -104,7 +106,7 @@ pub struct Connection<B> {
     going: Going,
     /// The last stream allowed by the peer's GOAWAY.
     peer_last: Option<u32>,
-    /// Streams above it have yet to be reported as reset.
+    /// Streams above this one have yet to be reported as reset.
     cut: Option<u32>,
     closed: Option<Closed>,
     /// Received frames, if they are recorded.
@@ -112,15 +114,15 @@ pub struct Connection<B> {
 }
 
 impl<B: AsRef<[u8]>> Connection<B> {
-    /// Creates a connection with its preface and SETTINGS in the output.
+    /// Creates a connection. The output contains the preface and SETTINGS.
     #[must_use]
     pub fn new(role: Role, config: &Arc<Config>) -> Connection<B> {
         Self::begin(role, role, config)
     }
 
-    /// Creates a connection for reverse HTTP: it begins like any other, with the preface of the side that dialled, and changes
-    /// direction after the exchange of settings. `role` is this side's role from then on: [`Role::Server`] if it dialled,
-    /// [`Role::Client`] if it accepted, in which case it opens no stream before [`Event::Settings`](crate::Event::Settings).
+    /// Creates a connection for reverse HTTP. The side that dialed sends the client's preface, and the direction changes after the
+    /// exchange of settings. `role` is the role of this side after that: [`Role::Server`] if it dialed, [`Role::Client`] if it
+    /// accepted. A client opens no stream before [`Event::Settings`](crate::Event::Settings).
     #[must_use]
     pub fn reversed(role: Role, config: &Arc<Config>) -> Connection<B> {
         let began = if role == Role::Server { Role::Client } else { Role::Server };
@@ -133,7 +135,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
             output.bytes().extend_from_slice(PREFACE);
         }
         settings::write_ours(role, began, config, output.bytes());
-        // Until our SETTINGS arrive the peer uses the default; enforcing a smaller size is not worth a check.
+        // Until the SETTINGS of this side arrive, the peer uses the default size. A check of a smaller size is not worthwhile.
         let table_size = config.header_table_size.max(TABLE_DEFAULT);
         let reading = if began == Role::Server { ReadState::Preface(0) } else { ReadState::Header };
         Connection {
@@ -184,7 +186,8 @@ impl<B: AsRef<[u8]>> Connection<B> {
         Arc::clone(&self.config)
     }
 
-    /// Converts the connection to another payload type; `None`, which ends it, if payloads are still waiting to be sent.
+    /// Converts the connection to another payload type. Returns `None`, which ends the connection, if payloads are still waiting to
+    /// be sent.
     #[must_use]
     pub fn repacked<C: AsRef<[u8]>>(self) -> Option<Connection<C>> {
         let output = self.output.repacked()?;
@@ -222,8 +225,8 @@ impl<B: AsRef<[u8]>> Connection<B> {
         })
     }
 
-    /// Starts a turn, before a read: resets the per-turn limits. `busy` enables killing connections that reach their glitches
-    /// threshold (`tune.glitches.kill.cpu-usage`).
+    /// Starts a turn, before a read, and resets the limits per turn. With `busy`, connections that reach their glitches threshold
+    /// are killed (`tune.glitches.kill.cpu-usage`).
     pub fn begin_turn(&mut self, busy: bool) {
         self.is_busy = busy;
         self.used.begin_turn();
@@ -237,16 +240,16 @@ impl<B: AsRef<[u8]>> Connection<B> {
         self.used.is_turn_over(&self.config)
     }
 
-    /// Whether reading must stop until output is sent: the peer does not read the responses that it triggers. `receive` accepts no
-    /// further frame until then. A server also stops while response heads wait for a client that does not read: no window limits
-    /// them, and each request adds one.
+    /// Whether reading must stop until output is sent, because the peer does not read the responses that it triggers. Until then,
+    /// `receive` accepts no further frame. A server also stops while response heads wait for a client that does not read: no window
+    /// limits them, and each request adds one.
     #[must_use]
     pub fn must_drain(&self) -> bool {
         self.output.answers() >= limits::ANSWERS_SOFT || (self.is_server() && !self.takes_heads())
     }
 
-    /// Whether the output has room for header blocks. [`Connection::open`] and [`Connection::send_head`] write them regardless. If
-    /// the peer controls their number (interim responses, requests to a server that stopped reading), the caller must wait for
+    /// Whether the output has room for header blocks. [`Connection::open`] and [`Connection::send_head`] do not check this. If the
+    /// peer controls the number of blocks (interim responses, requests to a server that stopped reading), the caller must wait for
     /// room.
     #[inline]
     #[must_use]
@@ -271,8 +274,8 @@ impl<B: AsRef<[u8]>> Connection<B> {
         self.head.get_or_insert_default()
     }
 
-    /// Fills `slices` with the pending output, in order, and returns how many it filled. `sent` must be called with the number of
-    /// bytes written.
+    /// Fills `slices` with the pending output, in order, and returns the number of slices used. After writing, `sent` must be
+    /// called with the number of bytes written.
     pub fn output<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         self.output.slices(slices)
     }
@@ -316,7 +319,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         std::mem::take(&mut self.counts)
     }
 
-    /// Takes the frames received and sent since the last call; recording starts with the first call and ends with
+    /// Takes the frames received and sent since the last call. Recording starts with the first call and ends with
     /// [`Connection::shrink`].
     pub fn take_frames(&mut self) -> Vec<WatchedFrame> {
         let mut frames = self.watch.take();
@@ -324,7 +327,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         frames
     }
 
-    /// Frees memory that an idle connection does not need, and allocates it again on use: for connections that are about to be idle
+    /// Frees memory that an idle connection does not need; it is allocated again on use. For connections that are likely to be idle
     /// for long.
     pub fn shrink(&mut self) {
         self.head = None;

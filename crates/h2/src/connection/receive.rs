@@ -17,13 +17,13 @@ use crate::{Code, StreamKey};
 pub(super) enum ReadState {
     /// The client's preface, with the number of bytes received.
     Preface(usize),
-    /// A frame header, and the whole frame if its payload is short and of fixed form.
+    /// A frame header, or a whole frame if the payload is short and has a fixed format.
     Header,
     /// A body.
     Data(DataRest),
-    /// Settings; the initial window before this frame.
+    /// Settings, with the initial window before this frame.
     Settings { left: usize, window: u32 },
-    /// A piece of a header block, then padding; `last` marks the block's last frame.
+    /// A piece of a header block, followed by padding. `last` marks the last frame of the block.
     Block { left: usize, padding: usize, last: bool },
     /// Bytes to ignore.
     Skip(usize),
@@ -42,7 +42,7 @@ pub(super) struct DataRest {
 pub(super) enum ReceiveStep {
     /// More input is needed.
     More,
-    /// That many bytes were consumed.
+    /// This number of bytes was consumed.
     Took(usize),
     /// Bytes were consumed, with an event for the caller.
     Event(usize, Event),
@@ -57,9 +57,9 @@ impl ReceiveStep {
 pub(super) type ReceiveOutcome = Result<ReceiveStep, Breach>;
 
 impl<B: AsRef<[u8]>> Connection<B> {
-    /// Parses `input` up to the next event; returns the number of bytes consumed, and the event. Call again with the rest until
-    /// there is no event. The caller then keeps the remaining bytes (less than 300, unless [`Connection::must_drain`] or
-    /// [`Connection::is_turn_over`] applies) in front of the next read. An empty input is allowed.
+    /// Parses `input` up to the next event; returns the number of bytes consumed, and the event. Call this again with the rest
+    /// until there is no event. The caller then keeps the remaining bytes (less than 300, unless [`Connection::must_drain`] or
+    /// [`Connection::is_turn_over`] applies) and passes them again before the data of the next read. An empty input is allowed.
     ///
     /// # Errors
     /// The connection is over.
@@ -98,7 +98,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
     }
 
-    /// The next of our streams that the peer's GOAWAY excludes, if any is unreported.
+    /// The next stream of this side that the peer's GOAWAY excludes and that was not reported yet.
     fn next_cut(&mut self) -> Option<Event> {
         let last = self.cut?;
         let alive = |key: &StreamKey| self.streams.get(*key).is_some_and(|stream| !stream.has(RESET));
@@ -171,7 +171,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
     }
 
-    /// Ignores `left` bytes after the `taken` ones.
+    /// Ignores `left` bytes that follow the `taken` bytes.
     pub(super) fn skip(&mut self, taken: usize, left: usize) -> ReceiveStep {
         self.reading = if left == 0 { ReadState::Header } else { ReadState::Skip(left) };
         ReceiveStep::Took(taken)

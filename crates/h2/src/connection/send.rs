@@ -1,7 +1,8 @@
 //! Outgoing messages: heads, bodies, trailers, and scheduling (RFC 9113 sections 5.2, 8.1).
 //!
-//! The bytes of a body are sent as both windows, the output limit and the turns of other streams permit. The caller keeps the rest,
-//! and the stream waits: for its window outside all queues, otherwise in the queue of its urgency until `next_writable` returns it.
+//! Body bytes are sent as much as both windows, the output limit and the turns of other streams permit. The caller keeps the rest,
+//! and the stream waits: outside all queues if it needs a larger window, otherwise in the queue of its urgency, until
+//! `next_writable` returns it.
 
 use std::ops::Range;
 
@@ -31,7 +32,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         (self.most_streams() as usize).saturating_sub(self.streams.len())
     }
 
-    /// The limit of concurrent streams: for a server the announced one, for a client the lower one of both sides.
+    /// The limit of concurrent streams: for a server the announced limit, for a client the lower one of both sides.
     #[must_use]
     pub fn most_streams(&self) -> u32 {
         match self.role {
@@ -106,11 +107,11 @@ impl<B: AsRef<[u8]>> Connection<B> {
         stream.flags |= LOCAL_ENDED;
     }
 
-    /// Sends as much of `data` as possible by copying it; returns the number of bytes accepted. If `end` is set and all was
-    /// accepted, which empty data always is, the message ends with it. Otherwise the stream waits, and `next_writable` returns it
-    /// when it may continue.
+    /// Sends as much of `data` as possible by copying it; returns the number of bytes accepted. If `end` is set and all data was
+    /// accepted (always the case for empty data), the message ends. If not all data was accepted, the stream waits, and
+    /// `next_writable` returns it when it may continue.
     ///
-    /// If the stream is over, everything is accepted and discarded.
+    /// If the stream is over, all data is accepted and discarded.
     pub fn send_data(&mut self, key: StreamKey, data: &[u8], end: bool) -> usize {
         let Some(allowed) = self.allowance(key, data.len(), false) else { return data.len() };
         self.send_copied(key, &data[..allowed], end && allowed == data.len());
@@ -120,9 +121,9 @@ impl<B: AsRef<[u8]>> Connection<B> {
         allowed
     }
 
-    /// Sends a large payload without copying it; it is dropped after it was sent. It is accepted as a whole if the output has any
-    /// room and both windows permit, so that at most the output limit plus one payload is pending. The part that cannot be sent now
-    /// is returned, and the stream waits as in `send_data`. Small payloads, and those cut by a window, are copied.
+    /// Sends a large payload without copying it. The payload is dropped after it was sent. It is accepted as a whole if the output
+    /// has any room and both windows permit, so at most the output limit plus one payload is pending. The part that cannot be sent
+    /// now is returned, and the stream waits as in `send_data`. Small payloads, and those that a window cuts, are copied.
     ///
     /// # Errors
     /// The rest of the payload.
@@ -154,7 +155,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         if sent == length { Ok(()) } else { Err((data, range.start + sent..range.end)) }
     }
 
-    /// How many of `length` bytes may be sent; `None` if the stream is over. With `whole` only the windows limit it.
+    /// How many of `length` bytes may be sent; `None` if the stream is over. With `whole`, only the windows limit the number.
     fn allowance(&mut self, key: StreamKey, length: usize, whole: bool) -> Option<usize> {
         let stream = self.streams.get_mut(key).filter(|stream| stream.can_send())?;
         let has_turn = stream.flags & TURN != 0;
@@ -204,15 +205,15 @@ impl<B: AsRef<[u8]>> Connection<B> {
         let stream = self.streams.at(slot);
         stream.flags |= WAITING;
         if stream.sendable > 0 {
-            // A stream that is sent sequentially keeps its turn if it has one.
+            // A sequential stream keeps its turn, if it has the turn.
             let front = sent && stream.has(SEQUENTIAL);
             self.ready.push(&mut self.streams, slot, front);
         }
     }
 
-    /// The next waiting stream that may send, the most urgent first and round robin among equals. It no longer waits: the caller
-    /// sends its data (and waits again if there is more than can go), or has nothing to send any more. Call until it returns
-    /// `None`, after `sent` and `receive`.
+    /// The next waiting stream that may send: the most urgent one, with round robin among equals. The stream is removed from the
+    /// waiting ones. The caller sends its data; if more data remains, the stream waits again. Call this until it returns `None`,
+    /// after `sent` and `receive`.
     pub fn next_writable(&mut self) -> Option<StreamKey> {
         let is_blocked = self.sendable <= 0 || self.output.room() < limits::ROOM_MIN + HEADER;
         if is_blocked || self.closed.is_some() {
@@ -220,7 +221,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
         while let Some(slot) = self.ready.pop(&mut self.streams) {
             let stream = self.streams.at(slot);
-            // SETTINGS may have reduced its window in the meantime; it then waits for it to grow.
+            // SETTINGS may have reduced the window in the meantime; the stream then waits until it grows.
             if stream.sendable > 0 {
                 stream.flags &= !WAITING;
                 stream.flags |= TURN;
@@ -230,7 +231,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         None
     }
 
-    /// Whether a stream waits only for output room or the connection window.
+    /// Whether a stream only waits for room in the output or for the connection window.
     #[must_use]
     pub fn has_waiting(&self) -> bool {
         !self.ready.is_empty()

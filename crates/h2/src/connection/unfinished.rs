@@ -1,10 +1,10 @@
 //! Requests that were responded to before they were complete (RFC 9113 section 8.1).
 //!
-//! The server is done with such a stream, while the rest of the request may be in transit. As much of it as the stream's window
-//! allows is received and discarded, so that the stream ends without a reset and its frames are still validated. A client that has
-//! used up the window is asked to stop by a reset with NO_ERROR. The reset follows the acknowledgement of a PING, so that the
-//! client has processed the response by then: some clients, such as curl 7.88, drop a response that is followed immediately by a
-//! reset.
+//! The server has finished such a stream, but the rest of the request may be in transit. As much of it as the stream's window
+//! allows is received and discarded, so that the stream ends without a reset and the frames are still validated. If the client has
+//! used up the window, it is asked to stop by a reset with NO_ERROR. The reset is sent after the acknowledgement of a PING, so that
+//! the client has already processed the response: some clients, such as curl 7.88, drop a response that is followed immediately by
+//! a reset.
 
 use super::control::PING_STOP;
 use super::{Connection, Going};
@@ -14,7 +14,7 @@ use crate::stream::{CONNECT, REMOTE_ENDED, RESET, RESET_BY_US, StreamState, UNFI
 use crate::{Code, StreamKey};
 
 impl<B: AsRef<[u8]>> Connection<B> {
-    /// Keeps a stream for the rest of its request, after its response was sent. Returns `false` if it must be reset now.
+    /// Keeps a stream until its request is complete, after the response was sent. Returns `false` if the stream must be reset now.
     pub(super) fn keep_unfinished(&mut self, key: StreamKey) -> bool {
         let Some(stream) = self.streams.get_mut(key) else { return false };
         let is_ending = self.closed.is_some() || self.going != Going::No || self.peer_last.is_some();
@@ -32,7 +32,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         true
     }
 
-    /// Processes an event of a stream kept for the rest of its request. Returns the event if it is for the caller.
+    /// Processes an event of a stream that is kept until its request is complete. Returns the event if it is meant for the caller.
     pub(super) fn without_unfinished(&mut self, event: Event) -> Option<Event> {
         if self.unfinished == 0 {
             return Some(event);
@@ -83,7 +83,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
     }
 
-    /// Makes room for another stream by ending one kept for the rest of its request, if there is any.
+    /// Makes room for another stream by ending a stream that is kept until its request is complete, if there is any.
     pub(super) fn evict_unfinished(&mut self) -> bool {
         let next = self.streams.iter_mut().find(|(_, stream)| stream.has(UNFINISHED));
         let Some(key) = next.map(|(slot, stream)| StreamKey { slot, id: stream.id }) else { return false };
@@ -91,7 +91,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         true
     }
 
-    /// Ends all of them, since the connection is shutting down.
+    /// Ends all such streams, because the connection is shutting down.
     pub(super) fn stop_all_unfinished(&mut self) {
         while self.unfinished > 0 && self.evict_unfinished() {}
     }

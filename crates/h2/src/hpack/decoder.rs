@@ -9,7 +9,7 @@ use super::DecodeError;
 use super::dynamic::DynamicTable;
 use super::known::{self, COUNT};
 
-/// The state of one direction of a connection; nothing is allocated before it is needed.
+/// The state of one direction of a connection. Memory is allocated when it is first needed.
 #[derive(Debug)]
 pub struct Decoder {
     table: DynamicTable,
@@ -22,7 +22,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Creates a decoder for a peer to which `max_size` was announced as SETTINGS_HEADER_TABLE_SIZE, or nothing if it is 4096.
+    /// Creates a decoder. `max_size` is the SETTINGS_HEADER_TABLE_SIZE that was announced to the peer (4096 if none was).
     #[must_use]
     pub fn new(max_size: u32) -> Decoder {
         Decoder { table: DynamicTable::new(max_size as usize), scratch: Vec::new(), memo: None, max_size }
@@ -34,8 +34,8 @@ impl Decoder {
         Decoder { memo: Some(Memo::default()), ..Decoder::new(max_size) }
     }
 
-    /// Decodes a whole header block. `each` gets every field in order; after it returns `false` the rest is still decoded, to keep
-    /// the table in sync, but not passed on.
+    /// Decodes a whole header block. `each` is called for every field, in order. After it has returned `false`, the rest is only
+    /// decoded to keep the table in sync.
     ///
     /// # Errors
     /// The connection cannot continue (COMPRESSION_ERROR).
@@ -89,7 +89,7 @@ impl Decoder {
         each: &mut impl FnMut(Field<'_>) -> bool,
     ) -> Result<(), DecodeError> {
         if !*wanted {
-            // Nothing is copied here: a one-byte index may refer to a value of several kilobytes.
+            // Nothing is copied, because a one-byte index may refer to a value of several kilobytes.
             let exists = if index <= COUNT { index > 0 } else { self.table.has(index - COUNT - 1) };
             return if exists { Ok(()) } else { Err(DecodeError::Index) };
         }
@@ -104,7 +104,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Reads a field with its value, and with its name if `index` is 0 (RFC 7541 sections 6.2 and 6.3).
+    /// Reads a field with a literal value; the name is a literal too if `index` is 0 (RFC 7541 sections 6.2 and 6.3).
     #[inline(always)]
     fn literal(
         &mut self,
@@ -121,13 +121,13 @@ impl Decoder {
         } else if let Some((kind, _)) = known::entry(index) {
             (kind, Text::Raw(b""))
         } else {
-            // Copied, since the entry may be evicted for the new one.
+            // Copied, because the entry may be evicted for the new one.
             let kind = self.table.name(index - COUNT - 1, &mut self.scratch).ok_or(DecodeError::Index)?;
             (kind, Text::Decoded(0, self.scratch.len()))
         };
         let value = self.string(rest)?;
         let (name, value) = (name.bytes(&self.scratch), value.bytes(&self.scratch));
-        // Values in the table are validated once.
+        // Values in the table are only validated once.
         let inserted = first & 0x40 != 0;
         let sound = inserted && http::is_line(value);
         if *wanted {

@@ -1,7 +1,8 @@
 //! The dynamic table (RFC 7541 section 2.3.2): a queue of entries over a ring buffer.
 //!
-//! An entry stores its name as a number, so that names are looked up only once; the ring holds values, and names without a number.
-//! Used by both directions; memory is allocated with the first entry and never exceeds the table size as defined by the RFC.
+//! An entry stores its name as a number, so that names are looked up only once. The ring holds the values, and names without a
+//! number. Both directions use this table. Memory is allocated with the first entry and never exceeds the table size as defined by
+//! the RFC.
 
 use std::collections::VecDeque;
 
@@ -14,9 +15,9 @@ const FIRST: usize = 128;
 
 #[derive(Debug, Clone, Copy)]
 struct DynamicEntry {
-    /// The start of its bytes in the ring, which may wrap around.
+    /// The start of the entry's bytes in the ring. They may wrap around.
     at: u32,
-    /// The length of a name without a number.
+    /// The length of the name, if it has no number.
     name: u32,
     value: u32,
     kind: NameKind,
@@ -27,7 +28,7 @@ struct DynamicEntry {
 /// A view of an entry.
 pub(crate) struct EntryView<'a> {
     pub(crate) kind: NameKind,
-    /// The bytes of a name without a number.
+    /// The bytes of the name, if it has no number.
     pub(crate) name: &'a [u8],
     pub(crate) value: &'a [u8],
     /// Whether the value is free of CR, LF and NUL.
@@ -100,8 +101,8 @@ impl DynamicTable {
         }
     }
 
-    /// Inserts a field; one larger than the table empties it (RFC 7541 section 4.4). `name` has the bytes of a name without a
-    /// number, otherwise it is empty.
+    /// Inserts a field. A field larger than the table empties it (RFC 7541 section 4.4). `name` has the bytes of a name without a
+    /// number, and is empty otherwise.
     pub(crate) fn insert(&mut self, kind: NameKind, name: &[u8], value: &[u8], sound: bool) {
         let entry = DynamicEntry { at: 0, name: name.len() as u32, value: value.len() as u32, kind, sound };
         self.evict(entry.size());
@@ -175,7 +176,7 @@ impl DynamicTable {
         self.ring = ring;
     }
 
-    /// The entry of age `age`; 0 is the newest. An entry that wraps around the ring's end is copied to `scratch`.
+    /// The entry of age `age`; 0 is the newest. If the entry wraps around the ring's end, it is copied to `scratch`.
     #[inline(always)]
     pub(crate) fn get<'a>(&'a self, age: usize, scratch: &'a mut Vec<u8>) -> Option<EntryView<'a>> {
         let entry = self.entries.get(self.entries.len().checked_sub(age + 1)?)?;
@@ -208,7 +209,7 @@ impl DynamicTable {
         Some(entry.kind)
     }
 
-    /// Whether the entry of that age has this value, and this name, compared case-insensitively if it has no number.
+    /// Whether the entry of that age has this value and this name. Names without a number are compared case-insensitively.
     pub(crate) fn is(&self, age: usize, kind: NameKind, name: &[u8], value: &[u8]) -> bool {
         let Some(index) = self.entries.len().checked_sub(age + 1) else { return false };
         let Some(entry) = self.entries.get(index) else { return false };
@@ -225,7 +226,7 @@ impl DynamicTable {
         own().skip(name_len).eq(value) && own().zip(name).all(|(a, b)| a.eq_ignore_ascii_case(b))
     }
 
-    /// Its memory in bytes.
+    /// The memory of the table in bytes.
     #[cfg(test)]
     pub(crate) fn memory(&self) -> usize {
         self.ring.capacity() + self.entries.capacity() * size_of::<DynamicEntry>()
@@ -294,7 +295,7 @@ mod tests {
                 }
                 assert!(table.get(plain.0.len(), &mut scratch).is_none());
                 assert_eq!(table.size as usize, plain.size());
-                // Entries are small and their queue doubles, but the RFC's size per entry is larger.
+                // Entries are small and their queue doubles its capacity, but the RFC's size per entry is larger.
                 assert!(table.memory() <= 3 * limit.max(FIRST) + 5_000, "{}", table.memory());
             }
         }

@@ -1,8 +1,8 @@
 //! Encodes fields to header blocks (RFC 7541 section 6).
 //!
-//! Strings are not Huffman-coded: that would cost more than the bytes it saves. A field is inserted into the dynamic table when it
-//! occurs a second time and was not displaced by others in between: repeated fields (`server`, `content-type`, `user-agent`) then
-//! take one or two bytes, and others only cost a lookup in a small table.
+//! Strings are not Huffman-coded, because this would cost more than the saved bytes are worth. A field is inserted into the dynamic
+//! table when it occurs a second time and was not displaced by other fields in between. Repeated fields (`server`, `content-type`,
+//! `user-agent`) then take one or two bytes, and others only cost a lookup in a small table.
 
 use fields::{FieldName, FieldSink, NameKind, Pseudo, integer, string};
 use http::KnownName;
@@ -15,25 +15,25 @@ const INITIAL: usize = 4096;
 /// The initial and maximum number of slots for recently seen fields, powers of two.
 const SEEN_FIRST: usize = 8;
 const SEEN_MOST: usize = 64;
-/// Cookies shorter than this could be guessed byte by byte by an observer of sizes (RFC 7541 section 7.1.3).
+/// For shorter cookies, an observer of message sizes could guess the value byte by byte (RFC 7541 section 7.1.3).
 const SHORT_COOKIE: usize = 20;
 /// Not inserted yet.
 const NEVER: u32 = u32::MAX;
 
-/// A field seen before: its hash, and the number of its table entry.
+/// A field that was seen before: its hash, and the number of its table entry.
 #[derive(Debug, Clone, Copy)]
 struct SeenField {
     hash: u32,
     number: u32,
 }
 
-/// The state of one direction of a connection; nothing is allocated before it is needed.
+/// The state of one direction of a connection. Memory is allocated when it is first needed.
 #[derive(Debug)]
 pub struct Encoder {
     table: DynamicTable,
     /// Indexed by the low bits of the hash.
     seen: Box<[SeenField]>,
-    /// The smallest size since the last block, if it must be announced.
+    /// The smallest table size since the last block, if it must be announced.
     smallest: Option<u32>,
 }
 
@@ -43,7 +43,7 @@ impl Default for Encoder {
     }
 }
 
-/// The representation of a field that is in no table: its first byte, and the number of index bits in it.
+/// The representation of a field that is in no table: the first byte, and the number of index bits in it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LiteralForm {
     Inserted,
@@ -52,7 +52,7 @@ enum LiteralForm {
 }
 
 impl Encoder {
-    /// Frees memory, for a connection that becomes idle. Seen fields are forgotten.
+    /// Frees memory, for a connection that becomes idle. The fields seen so far are forgotten.
     pub fn shrink(&mut self) {
         self.seen = Box::default();
         self.table.shrink();
@@ -89,7 +89,7 @@ impl Encoder {
         self.write(name, value, false, out);
     }
 
-    /// Like [`Encoder::field`], for a field that must not enter any table, here or further on.
+    /// Like [`Encoder::field`], for a field that must not be added to any table, neither here nor at later hops.
     pub fn secret(&mut self, name: FieldName<'_>, value: &[u8], out: &mut Vec<u8>) {
         self.write(name, value, true, out);
     }
@@ -154,7 +154,7 @@ impl Encoder {
         if self.table.is(age, kind, own, value) { TableMatch::Entry(age) } else { TableMatch::Nothing }
     }
 
-    /// The slot for a field with this hash; other fields are moved away as long as more slots may be added.
+    /// The slot for a field with this hash. Other fields are moved to further slots, as long as slots may be added.
     #[inline]
     fn place_of(&mut self, hash: u32) -> usize {
         loop {
@@ -170,8 +170,8 @@ impl Encoder {
         }
     }
 
-    /// Doubles the slots. Fields with a slot of their own keep one: fields that would collide among more slots already collided
-    /// among fewer.
+    /// Doubles the slots. A field that is alone in its slot remains alone, because fields that would collide with more slots
+    /// already collided with fewer.
     #[cold]
     fn grow_seen(&mut self) {
         let count = (self.seen.len() * 2).max(SEEN_FIRST);
@@ -211,9 +211,9 @@ impl FieldSink for BlockWriter<'_> {
 }
 
 enum TableMatch {
-    /// In the table, that many entries back.
+    /// In the table, at this age.
     Entry(usize),
-    /// Seen before: the caller should insert it.
+    /// The field was seen before; the caller should insert it.
     Twice,
     Nothing,
 }
@@ -226,7 +226,7 @@ fn kind_of(name: FieldName<'_>) -> (NameKind, &[u8]) {
     }
 }
 
-/// Chooses the representation: secrets and fields with ever-changing values enter no table.
+/// Chooses the representation. Secrets and fields with values that always change are not inserted.
 #[inline(always)]
 fn form_of(name: FieldName<'_>, value: &[u8]) -> LiteralForm {
     match name {
@@ -251,7 +251,7 @@ fn form_of(name: FieldName<'_>, value: &[u8]) -> LiteralForm {
     }
 }
 
-/// Writes a field with its value, and its name unless `index` refers to it.
+/// Writes a field with a literal value, and a literal name unless `index` refers to the name.
 #[inline]
 fn literal(form: LiteralForm, index: usize, name: FieldName<'_>, value: &[u8], out: &mut Vec<u8>) {
     let (first, mask) = match form {

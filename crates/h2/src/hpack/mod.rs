@@ -1,7 +1,7 @@
-//! Header compression (RFC 7541): header blocks to fields and back.
+//! Header compression (RFC 7541): converts between header blocks and fields.
 //!
-//! The meaning of fields is up to [`fields`], which reads and writes messages through [`Block`] and [`BlockWriter`]. A connection
-//! holds one [`Decoder`] and one [`Encoder`].
+//! The crate [`fields`] interprets the fields: it reads and writes messages through [`Block`] and [`BlockWriter`]. A connection has
+//! one [`Decoder`] and one [`Encoder`].
 
 mod decoder;
 mod dynamic;
@@ -13,15 +13,14 @@ pub use encoder::{BlockWriter, Encoder};
 
 use fields::CodingError;
 
-/// A block that cannot be decoded: the connection ends with COMPRESSION_ERROR, since the dynamic tables of both sides are out of
-/// sync.
+/// A block cannot be decoded. The connection ends with COMPRESSION_ERROR, because the dynamic tables of both sides are out of sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecodeError {
     /// A string or integer is invalid.
     Coding(CodingError),
-    /// An index beyond both tables, or 0.
+    /// An index beyond both tables, or index 0.
     Index,
-    /// A table size update after a field, or above the size that our settings allow.
+    /// A table size update after a field, or above the size that the settings of this side allow.
     TableSize,
 }
 

@@ -1,4 +1,4 @@
-//! A caller with its engine: it follows the plans and checks everything that arrives.
+//! A caller with its engine, which follows the plans and checks everything that arrives.
 
 use std::collections::HashMap;
 use std::io::IoSlice;
@@ -10,7 +10,7 @@ use http::Head;
 
 use super::{Fate, Plan, World, byte};
 
-/// A stream from its caller's view.
+/// A stream from the caller's perspective.
 #[derive(Debug)]
 struct Flow {
     plan: Plan,

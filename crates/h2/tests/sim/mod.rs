@@ -19,7 +19,7 @@ pub(crate) struct Plan {
     pub(crate) trailers: [bool; 2],
     pub(crate) interim: usize,
     pub(crate) priority: Option<&'static [u8]>,
-    /// The server responds before it has the whole request.
+    /// Whether the server responds before it has received the whole request.
     pub(crate) is_early: bool,
 }
 

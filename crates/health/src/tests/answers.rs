@@ -112,7 +112,7 @@ fn stable_states_are_sent_without_numbers() {
             words.split(';').next().unwrap_or_default().to_owned()
         };
         let states: Vec<String> = heard.borrow().iter().map(state).collect();
-        // Two successes take it up, three failures down.
+        // Two successes bring the server up, three failures take it down.
         assert_eq!(states, ["DOWN", "DOWN 1/2", "UP 1/3", "UP 2/3", "UP"]);
     });
 }

@@ -1,4 +1,4 @@
-//! Servers that hang, misbehave, flood or flap: every check ends in a verdict, in time and in bounded memory.
+//! Servers that hang, misbehave, flood or flap: every check ends with a verdict, in time and with bounded memory.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ fn garbage_of_every_length_ends_in_a_verdict() {
 
 #[test]
 fn floods_are_read_up_to_the_buffer_size() {
-    /// How much of a flood the check may read: as measured by the bytes the other side could write before the reset.
+    /// How much of a flood the check may read, measured by the bytes that the other side could write before the reset.
     const FLOOD: usize = 64 << 20;
     worker(async {
         for start in [
@@ -62,7 +62,7 @@ fn floods_are_read_up_to_the_buffer_size() {
             b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nfffffff\r\n",
         ] {
             for option in OPTIONS {
-                // Little data is in flight, and a check that kept reading would get far more than that.
+                // Little data is in flight, so a check that kept reading would receive far more than this limit.
                 let socket = TcpSocket::new_v4().unwrap();
                 socket.set_send_buffer_size(64 << 10).unwrap();
                 socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -125,7 +125,7 @@ fn a_flapping_server_changes_its_state_only_by_rise_and_fall() {
     worker(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        // One response in three is good: never three failures in a row, never down.
+        // One response in three is good: the server never fails three times in a row, so it never goes down.
         tokio::task::spawn_local(async move {
             for number in 0u32.. {
                 let (mut socket, _) = listener.accept().await.unwrap();

@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 
 use crate::{CheckOutcome, Checks};
 
-/// Runs `test` as a worker does: one thread, local tasks, the worker's timers.
+/// Runs `test` like a worker: with one thread, local tasks, and the worker's timers.
 pub(crate) fn worker<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, async {
@@ -48,7 +48,7 @@ async fn fake(answer: Option<&'static [u8]>) -> (SocketAddr, Heard) {
                     Some(answer) => {
                         let _ = socket.write_all(answer).await;
                     }
-                    // No response until the other side closes.
+                    // Sends no response, and waits until the other side closes.
                     None => while !matches!(socket.read(&mut room).await, Ok(0) | Err(_)) {},
                 }
             });

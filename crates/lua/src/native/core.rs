@@ -11,7 +11,7 @@ use crate::name_cache::Called;
 /// The registrations made by the files of a state.
 #[derive(Debug, Default)]
 pub(crate) struct ScriptRegistry {
-    /// Whether files are being loaded: registration ends afterwards.
+    /// Whether files are being loaded. After that, nothing can be registered.
     pub(crate) is_open: bool,
     /// Whether init functions are running before the first connection, when tasks may still be registered.
     pub(crate) is_starting: bool,
@@ -79,7 +79,7 @@ pub(crate) fn core(lua: &Lua, number: usize, called: &Arc<Called>) -> mlua::Resu
     lua.globals().set("act", act)
 }
 
-/// Calls `with` if functions may be registered now.
+/// Calls `with` if functions may be registered at this time.
 fn opened<R>(lua: &Lua, name: &str, with: impl FnOnce(&mut ScriptRegistry) -> R) -> mlua::Result<R> {
     let mut registered = lua.app_data_mut::<ScriptRegistry>();
     match registered.as_deref_mut() {

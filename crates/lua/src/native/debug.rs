@@ -1,6 +1,6 @@
 //! The harmless part of Lua's `debug` library: inspecting the stack.
 //!
-//! Functions that change functions and metatables from outside are left out, since they could change the host's own.
+//! Functions that change functions and metatables from outside are left out, because they could change the host's own.
 
 use mlua::{Lua, Table, Value};
 
@@ -15,7 +15,7 @@ pub(crate) fn debug(lua: &Lua) -> mlua::Result<Table> {
 }
 
 fn traceback(lua: &Lua, (message, level): (Value, Option<usize>)) -> mlua::Result<Value> {
-    // A deep stack takes a while.
+    // Inspecting a deep stack takes time.
     budget::is_over(lua);
     let text = match &message {
         Value::Nil => None,

@@ -27,7 +27,7 @@ const KINDS: [(&str, ServerEventKind); 9] = [
     ("ACME_NEWCERT", ServerEventKind::Certified),
 ];
 
-/// The number of them that concern servers.
+/// The number of kinds that concern servers.
 const OF_SERVERS: usize = 7;
 
 /// Kinds of pattern list changes.
@@ -51,7 +51,7 @@ const FLAGS: [(u32, &str); 8] = [
     (Admin::INHERITED_DRAIN, "IDRAIN"),
 ];
 
-/// An event queue, as held by scripts.
+/// An event queue as scripts hold it.
 pub(super) struct Handle(pub(super) Arc<Inbox>);
 
 impl UserData for Handle {
@@ -218,7 +218,7 @@ pub(super) fn fill(lua: &Lua, native: &Table, called: &Arc<Called>) -> mlua::Res
     )
 }
 
-/// Sums the kinds with these names; the name of a family stands for all of it.
+/// Adds up the kinds with these names. The name of a family stands for all kinds of the family.
 fn kinds<K: Copy>(all: &[(&str, K)], names: Table, number: impl Fn(K) -> u32) -> mlua::Result<u32> {
     let mut sum = 0;
     for name in names.sequence_values::<String>() {

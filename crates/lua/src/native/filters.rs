@@ -6,10 +6,10 @@ use super::function;
 use crate::bridge::{self, FilterRequest, Setting};
 use crate::payload::Payload;
 
-/// `filter.FLT_CFG_FL_HTX`: it can filter HTTP streams.
+/// `filter.FLT_CFG_FL_HTX`: the filter can filter HTTP streams.
 pub(crate) const FOR_HTTP: i64 = 1;
 
-/// Selects a payload: the call, whether it is the response's, and whether it is that of a message.
+/// Selects a payload: the number of the call, whether the payload is the response's, and whether it is that of a message.
 type Which = (u64, bool, bool);
 
 /// Calls `look` with the payload that a filter may change.
@@ -33,7 +33,7 @@ fn behind_end(offset: i64) -> mlua::Error {
     mlua::Error::runtime(format!("offset {offset} is out of range"))
 }
 
-/// Returns a number of bytes: all if absent or -1.
+/// Returns a number of bytes; all bytes if it is absent or -1.
 fn length(given: Option<i64>) -> mlua::Result<Option<usize>> {
     match given {
         None | Some(-1) => Ok(None),

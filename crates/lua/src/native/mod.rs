@@ -28,8 +28,8 @@ pub(crate) use self::core::{ScriptRegistry, core};
 pub(crate) use self::debug::debug;
 pub(crate) use self::filters::FOR_HTTP;
 
-/// Creates a host function. It returns an error as a mark and a text, which the prelude raises as a Lua error: scripts expect
-/// texts.
+/// Creates a host function. An error is returned as a mark and a text, which the prelude raises as a Lua error, because scripts
+/// expect texts.
 fn function<A: FromLuaMulti, R: IntoLuaMulti>(
     lua: &Lua,
     run: impl Fn(&Lua, A) -> mlua::Result<R> + Send + 'static,
@@ -44,7 +44,7 @@ fn function<A: FromLuaMulti, R: IntoLuaMulti>(
     })
 }
 
-/// Returns the file and line of the script that called the current function, if any.
+/// Returns the file and line of the script that called the current function, if there is one.
 fn place(lua: &Lua) -> String {
     for level in 0..MOST_LEVELS {
         let found = lua.inspect_stack(level, |debug| {
@@ -68,7 +68,7 @@ const MOST_LEVELS: usize = 16;
 /// Returns the shell commands that set the configured environment before a program runs.
 fn exports(environment: &[(String, String)]) -> String {
     let is_own = |name: &str, value: &str| std::env::var_os(name).is_some_and(|own| own == value);
-    // A shell fails on other names.
+    // With other names, a shell fails.
     let is_name = |name: &str| {
         name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')

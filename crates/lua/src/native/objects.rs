@@ -113,7 +113,7 @@ pub(super) fn fill(lua: &Lua, native: &Table) -> mlua::Result<()> {
     native.set("signal", function(lua, |_, ()| Ok(Signal::default()))?)
 }
 
-/// `Map.new(file, method)`; the file is read together with the configuration.
+/// `Map.new(file, method)`. The file is read together with the configuration.
 fn new_map(_: &Lua, (name, method): (String, Option<usize>)) -> mlua::Result<Map> {
     let (_, method) = *METHODS
         .get(method.unwrap_or(2))

@@ -101,7 +101,7 @@ impl UserData for Reference {}
 
 type Own = mlua::UserDataRef<Reference>;
 
-/// Adds the functions to the prelude's table; each takes a reference first.
+/// Adds the functions to the prelude's table. Each takes a reference first.
 pub(super) fn fill(lua: &Lua, native: &Table, called: &Arc<Called>) -> mlua::Result<()> {
     let known = called.clone();
     native.set("pattern_list", function(lua, move |_, name: String| open(&known, &name))?)?;
@@ -206,7 +206,7 @@ fn lines(lua: &Lua, native: &Table) -> mlua::Result<()> {
     )
 }
 
-/// Adds many lines: an ACL's as a sequence, a map's as key-value pairs.
+/// Adds many lines: those of an ACL as a sequence, those of a map as key-value pairs.
 fn add_all(own: &Reference, all: &Table) -> mlua::Result<Result<(), &'static str>> {
     for pair in all.pairs::<Value, LuaString>() {
         let (key, value) = pair?;

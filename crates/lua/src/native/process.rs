@@ -13,7 +13,7 @@ use crate::convert;
 use crate::name_cache::Called;
 use crate::settings::LuaSettings;
 
-/// A network, as compared by scripts.
+/// A network, as scripts compare it.
 struct Address(Network);
 
 impl UserData for Address {}

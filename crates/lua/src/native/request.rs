@@ -122,7 +122,7 @@ fn bytes_of<'e>(env: &sample::Env<'e>, of_response: bool) -> &'e [u8] {
     if of_response { env.response_bytes } else { env.request_bytes }
 }
 
-/// Returns the number of input or output bytes, whether the buffer is full, and whether more may arrive, for rules.
+/// Returns facts for rules: the number of input or output bytes, whether the buffer is full, and whether more may arrive.
 fn channel_fact(_: &Lua, (call, of_response, what): (u64, bool, String)) -> mlua::Result<Value> {
     let mut found = None;
     bridge::with(call, |bridge| {
@@ -174,7 +174,7 @@ fn variables(
 ) -> mlua::Result<()> {
     let own = called.clone();
     let set = move |_: &Lua, (call, name, value, if_exists): (u64, String, Value, Option<bool>)| {
-        // Only process variables persist: for others it does not matter who uses them.
+        // Only process variables persist. For others it does not matter who uses them.
         let adds = !(if_exists.unwrap_or(false) && name.starts_with("proc."));
         let Some(var) = own.variable(&name, adds) else { return Ok(false) };
         let value = convert::from_lua(&value);
@@ -251,7 +251,7 @@ pub(super) fn fill_headers(lua: &Lua, head: &Head, table: &Table) -> mlua::Resul
 
 type EditArguments = (u64, LuaString, bool, LuaString, Option<LuaString>, Option<String>, Option<u16>);
 
-/// Changes a head; the arguments are the kind of change, the message, a name or a value, and any others needed.
+/// Changes a head. The arguments are the kind of change, the message, a name or a value, and any others that the change needs.
 fn edit(
     _: &Lua,
     (call, kind, of_response, first, second, pattern, status): EditArguments,

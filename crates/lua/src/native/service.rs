@@ -1,4 +1,4 @@
-//! The functions for services: the request, its body, the response; for streams, input and output.
+//! The functions for services: the request, its body, the response; and for streams, input and output.
 
 use http::{Version, uri};
 use mlua::{Lua, LuaString, Table, Value};
@@ -77,7 +77,7 @@ fn respond(
     bridge::with(call, |bridge| bridge.respond(reply))
 }
 
-/// Takes input: up to a number of bytes, or a line; returns nil if there is none yet, and the empty text at the end.
+/// Takes input, up to a number of bytes or a line; returns nil if there is none yet, and the empty text at the end.
 fn take(lua: &Lua, (call, most, is_line): (u64, i64, bool)) -> mlua::Result<Value> {
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     match bridge::with(call, |bridge| bridge.take(most, is_line))? {

@@ -1,4 +1,5 @@
-//! The pattern functions of Lua's `string` library, for subjects that Lua's own might take long for (`prelude/bounds.lua`).
+//! The pattern functions of Lua's `string` library, for subjects for which Lua's own functions might take long
+//! (`prelude/bounds.lua`).
 
 use mlua::{IntoLua, IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 
@@ -55,7 +56,7 @@ pub(super) fn fill(lua: &Lua, table: &Table) -> mlua::Result<()> {
     table.set("text_replace", function(lua, replace)?)
 }
 
-/// Returns the byte at which a search begins, from 0: positions count from 1, negative ones from the end.
+/// Returns the byte at which a search begins, from 0. In scripts, positions count from 1, and negative ones from the end.
 fn start(length: usize, first: Option<i64>) -> usize {
     match first.unwrap_or(1) {
         first if first > 0 => usize::try_from(first - 1).unwrap_or(usize::MAX),
@@ -80,8 +81,8 @@ fn value(lua: &Lua, text: &[u8], captured: MatchCapture) -> mlua::Result<Value> 
     }
 }
 
-/// Searches, and passes the match to `found`, with its captures and whether these are only the whole match because the pattern has
-/// none.
+/// Searches, and passes the match to `found`, together with its captures and whether these are only the whole match because the
+/// pattern has no captures.
 fn searched(
     lua: &Lua,
     text: &[u8],
@@ -142,7 +143,7 @@ fn replace(
     Ok((lua.create_string(&out)?, done))
 }
 
-/// Appends a replacement, inserting the captures it refers to.
+/// Appends a replacement, with the captures that it refers to.
 fn expand(
     matcher: &Matcher<'_>,
     (text, by): (&[u8], &[u8]),

@@ -15,7 +15,7 @@ const TURN: usize = 512;
 /// Maximum number of conditions for a walk through a table.
 const MOST_FILTERS: usize = 4;
 
-/// Adds the functions to the prelude's table; each takes the name of a table first.
+/// Adds the functions to the prelude's table. Each takes the name of a table first.
 pub(super) fn fill(lua: &Lua, native: &Table, called: &Arc<Called>) -> mlua::Result<()> {
     let own = called.clone();
     native.set("has_table", function(lua, move |_, name: String| Ok(find(&own, &name).is_ok()))?)?;
@@ -72,7 +72,7 @@ fn info(lua: &Lua, table: &table::Table) -> mlua::Result<Table> {
 /// Returns an entry: its holders, expiry, and values.
 fn entry(lua: &Lua, view: &EntryValues<'_>) -> mlua::Result<Table> {
     let (now, entry) = (now_ms(), lua.create_table()?);
-    // The reader holds it as well.
+    // The reader holds the entry too.
     entry.set("use", view.holders().saturating_sub(1))?;
     entry.set("expire", view.expires_in(now))?;
     for column in view.table().columns() {
@@ -102,8 +102,8 @@ fn number(view: &EntryValues<'_>, column: &Column, element: usize, now: u64) -> 
     i64::try_from(view.read(column, element, now).saturating_mul(factor)).unwrap_or(i64::MAX)
 }
 
-/// Adds entries that match all filters to `found`, starting at a position, for one turn; returns the position to continue from, or
-/// nil at the end.
+/// Adds entries that match all filters to `found`, starting at a position, for one turn; returns the position at which to continue,
+/// or nil at the end.
 fn walk(
     lua: &Lua,
     table: &table::Table,

@@ -1,7 +1,7 @@
--- The classes that scripts see, written over the functions of the host.
+-- The classes that scripts see, implemented with the functions of the host.
 --
--- An object of a request holds the number of its call in `[0]`; the host refuses it once that call is
--- over.
+-- An object of a request contains the number of its call in `[0]`; the host refuses it once that call has
+-- ended.
 
 local native, scheduling = ...
 

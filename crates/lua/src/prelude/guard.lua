@@ -1,5 +1,5 @@
 -- Errors of the host's functions are texts with the script's position, like Lua's own: the host returns a mark and the message, and
--- they are raised here.
+-- this file raises the error.
 
 local native = ...
 

@@ -21,7 +21,7 @@ core.set_nice = function() end
 core.register_task = function(run, ...) native.register_task(run, ...) end
 core.use_native_mailers_config = native.use_mailers
 
--- Signals wake waiting coroutines: each coroutine waits on a signal that others give.
+-- Signals wake waiting coroutines: each coroutine waits for a signal that others give.
 
 local bells = setmetatable({}, { __mode = "k" })
 
@@ -122,7 +122,7 @@ local function server(backend, name)
 	return proxy and proxy.servers[name]
 end
 
--- For runtime socket commands scripts get nil if they succeeded, otherwise the error.
+-- For a runtime socket command, scripts get nil if it succeeded, otherwise the error.
 local Server = {
 	get_name = function(self) return self.name end,
 	get_puid = of_server("puid"),
@@ -263,7 +263,7 @@ core.get_patref = function(name)
 	return setmetatable({ list = list }, OfPatref)
 end
 
--- A table with elements created by name on demand, since they may come and go.
+-- A table with elements that are created by name on demand, because they may be added and removed.
 local function by_name(names, make)
 	local made = {}
 	local function get(_, name)

@@ -54,7 +54,7 @@ local function pass(co, ok, mark, ...)
 	return false, "attempt to wait where nothing can be waited for"
 end
 
--- Each coroutine counts its own instructions, so the time is checked here.
+-- Each coroutine counts its own instructions, so this function checks the time.
 coroutine.resume = function(co, ...)
 	over()
 	return pass(co, resume(co, ...))
@@ -75,7 +75,7 @@ coroutine.wrap = function(run)
 	end
 end
 
--- At the top level there is no script to resume it, so this yields to other tasks.
+-- At the top level no script could resume the coroutine, so this yields to other tasks.
 coroutine.yield = function(...)
 	return yield(MARK, ...)
 end

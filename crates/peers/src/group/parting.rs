@@ -1,15 +1,15 @@
-//! The replacement of a process: how long the old one teaches the new one, and when the new one adds the old one's counts to its
-//! own.
+//! The replacement of a process: how long the old one sends its entries to the new one, and when the new one adds the old one's
+//! counts to its own.
 //!
 //! The old process still has requests in progress after it has sent its tables, and the new process counts from its first request
-//! on. Messages carry totals, so the new process remembers the last totals for each entry until the old one leaves, and adds the
-//! difference. It does so only if no other peer has sent it the same counts.
+//! on. Messages carry totals, so the new process remembers the last totals for each entry until the old one disconnects, and adds
+//! the difference. It does so only if no other peer has sent it the same counts.
 
 use super::{Group, GroupCommand, PeerConnection};
 use crate::tables::Tables;
 
-/// For how many milliseconds after teaching its successor the old process sends the changes of requests in progress. The new
-/// process keeps memory for each entry during that time.
+/// How many milliseconds after it has sent its entries to the successor the old process still sends the changes of requests in
+/// progress. The new process keeps memory for each entry during that time.
 const LATE: u64 = 60_000;
 
 /// How many milliseconds the successor has to acknowledge the last changes.
@@ -18,11 +18,11 @@ const LAST: u64 = 2_000;
 /// The progress of handing over to the successor.
 #[derive(Debug, Default)]
 pub(super) struct Parting {
-    /// The successor has confirmed that it was taught everything.
+    /// Whether the successor has confirmed that it got everything.
     taught: bool,
-    /// No more changes will be made here.
+    /// Whether this process makes no more changes.
     drained: bool,
-    /// When it ends, even without the last acknowledgements.
+    /// When the replacement ends, even without the last acknowledgements.
     until: Option<u64>,
     done: bool,
 }
@@ -47,8 +47,8 @@ impl Parting {
 }
 
 impl Group {
-    /// Called when the last connection of a process that ends is over: there will be no more changes. Once the successor has
-    /// acknowledged them, the command is [`GroupCommand::Done`].
+    /// Called when the last connection of a process that ends has ended, so that there will be no more changes. Once the successor
+    /// has acknowledged them, the command is [`GroupCommand::Done`].
     pub fn drained(&mut self, now: u64, tables: &impl Tables) {
         self.parting.drained = true;
         if self.parting.taught {
@@ -87,7 +87,7 @@ impl Group {
         }
     }
 
-    /// Whether the counts of that earlier process are added to those made here.
+    /// Whether the counts of that earlier process are added to those made by this one.
     pub(super) fn adds_counts(&mut self, process: Option<u32>) -> bool {
         let others = (0..self.peers.len()).filter(|place| Some(*place) != self.local);
         let is_first = self.before.is_none() && !others.map(|place| &self.peers[place]).any(|peer| peer.met);
@@ -98,7 +98,7 @@ impl Group {
         self.keeps_predecessor && self.before == process
     }
 
-    /// Whether the predecessor has left and the memory for its counts can be freed. Returns `true` once.
+    /// Whether the predecessor has disconnected and the memory for its counts can be freed. Returns `true` once.
     pub(crate) fn forgets_predecessor(&mut self) -> bool {
         let is_here =
             self.resync.is_local() || self.local.is_some_and(|local| self.peers[local].link.is_some());

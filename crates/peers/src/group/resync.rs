@@ -1,29 +1,29 @@
 //! From which peer a process gets the existing entries (doc/peers-v2.0.txt, "Initial full resync process"): from its predecessor,
-//! then from one peer after the other until one reports that it knows everything, waiting at most five seconds for each to begin.
+//! then from one peer after the other until one reports that it knows everything. It waits at most five seconds for each to begin.
 
 use super::LinkId;
 
-/// How long to wait for a peer that could teach, in milliseconds.
+/// How long to wait for a peer that could send the entries, in milliseconds.
 const WAIT: u64 = 5000;
 
 /// The stage of a resync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResyncStage {
-    /// Waiting for the predecessor, or being taught by it.
+    /// Waiting for the predecessor, or receiving its entries.
     Local,
-    /// Waiting for another peer, or being taught by it.
+    /// Waiting for another peer, or receiving its entries.
     Remote,
-    /// Complete, as far as possible.
+    /// The resync is complete, as far as possible.
     Finished,
 }
 
 #[derive(Debug)]
 pub(super) struct Resync {
     stage: ResyncStage,
-    /// Deadline of the wait for a teacher; `None` while there is one.
+    /// The deadline of the wait for a peer that sends its entries; `None` while there is one.
     until: Option<u64>,
     teacher: Option<LinkId>,
-    /// The number of the teaching process, if it is the predecessor.
+    /// The number of the process that sends its entries, if it is the predecessor.
     before: Option<u32>,
 }
 
@@ -79,7 +79,7 @@ impl Resync {
         self.teacher = None;
     }
 
-    /// The predecessor has connected, and sent its number.
+    /// Called when the predecessor has connected, and sent its number.
     pub(super) fn local_came(&mut self, process: Option<u32>) {
         self.before = process;
         if self.is_local() {
@@ -87,8 +87,8 @@ impl Resync {
         }
     }
 
-    /// It has sent everything, or all it had. Returns the number to show from now on: the others need not repeat what they
-    /// taught that process.
+    /// Called when the predecessor has sent everything, or all it had. Returns the number to show from here on: the others need not
+    /// repeat what they sent to that process.
     pub(super) fn local_taught(&mut self, everything: bool, now: u64) -> Option<u32> {
         if !self.is_local() {
             return None;
@@ -116,7 +116,7 @@ impl Resync {
         self.until = None;
     }
 
-    /// A peer has sent everything, or all it had; returns whether it was asked to.
+    /// Called when a peer has sent everything, or all it had; returns whether that was requested.
     pub(super) fn taught(&mut self, link: LinkId, everything: bool, now: u64) -> bool {
         if self.teacher != Some(link) {
             return false;

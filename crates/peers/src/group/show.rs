@@ -23,13 +23,13 @@ pub struct ShowContext<'a> {
     pub addresses: &'a [String],
     /// The number of the last change of each table.
     pub latest: &'a [u64],
-    /// A number for the section, larger than those of its parts.
+    /// A number for the section. It is larger than the numbers of its parts.
     pub number: u64,
     /// Whether to show the dictionaries (`show peers dict`).
     pub with_names: bool,
 }
 
-/// Formats the distance to an instant: `4s`, `2m05s`.
+/// Formats the distance to an instant, such as `4s` or `2m05s`.
 fn away(at: Option<u64>, now: u64, is_past: bool) -> String {
     let Some(at) = at else { return "<NEVER>".to_owned() };
     if !is_past && at < now {

@@ -6,27 +6,27 @@ use crate::session::{Over, SessionCounts};
 /// The state of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerView {
-    /// Whether it is this process.
+    /// Whether the peer is this process.
     pub is_local: bool,
-    /// Whether there is a session with it.
+    /// Whether there is a session with the peer.
     pub is_established: bool,
-    /// Whether it is being connected to, or greetings are exchanged.
+    /// Whether a connection to the peer is being opened, or greetings are exchanged.
     pub is_connecting: bool,
-    /// Whether it is teaching this process.
+    /// Whether the peer is sending its entries to this process.
     pub teaches: bool,
-    /// Whether it has reported that it does not know everything.
+    /// Whether the peer has reported that it does not know everything.
     pub is_partial: bool,
-    /// When its last session began.
+    /// When the peer's last session began.
     pub established: Option<u64>,
-    /// When it is tried again.
+    /// When the next connection to the peer is tried.
     pub retry: u64,
-    /// How its last attempt or session ended, if there is no current one.
+    /// How the peer's last attempt or session ended, if there is no current one.
     pub last: Option<Over>,
     /// Number of sessions.
     pub sessions: u64,
     /// Number of connections that were replaced by another.
     pub collisions: u64,
-    /// Number of sessions ended because it violated the protocol.
+    /// The number of sessions that ended because the peer violated the protocol.
     pub breaches: u64,
     /// Number of sessions ended by a timeout.
     pub timeouts: u64,
@@ -37,15 +37,15 @@ pub struct PeerView {
 /// A peer's progress with a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SyncProgress {
-    /// The number by which it refers to the table, if known.
+    /// The number by which the peer refers to the table, if known.
     pub remote_id: u64,
-    /// The number of our last change that it has acknowledged.
+    /// The number of the last local change that the peer has acknowledged.
     pub acknowledged: u64,
-    /// The last one sent.
+    /// The number of the last local change that was sent.
     pub sent: u64,
-    /// The number of its last entry.
+    /// The number of the last entry that the peer has sent.
     pub learned: u32,
-    /// The last one that we acknowledged.
+    /// The number of the last entry that this side has acknowledged.
     pub confirmed: u32,
 }
 
@@ -95,7 +95,7 @@ impl Group {
         up.fold([0, 0], |[all, open], is_open| [all + 1, open + u32::from(is_open)])
     }
 
-    /// Returns the deadline of the wait for a peer that could teach this process.
+    /// Returns the deadline of the wait for a peer that could send its entries to this process.
     pub fn resync_until(&self) -> Option<u64> {
         self.resync.until().filter(|_| self.stage() != ResyncStage::Finished)
     }

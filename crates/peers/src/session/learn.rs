@@ -1,5 +1,5 @@
-//! The receiving half of a session: the peer's tables and their local counterparts, entries, and pending acknowledgements: one for
-//! each table, of the last entry received.
+//! The receiving half of a session: the peer's tables and their local counterparts, entries, and pending acknowledgements. There is
+//! one acknowledgement for each table, of the last entry received.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ struct Course {
     /// The number of the last entry.
     last: u32,
     acknowledged: u32,
-    /// Whether it is in `owed`.
+    /// Whether the table is in `owed`.
     owed: bool,
     values: Box<[EntryValue]>,
 }
@@ -69,7 +69,7 @@ impl Learning {
         self.names.all()
     }
 
-    /// Handles a table definition. An unknown table, or one that differs from the local one, is not an error: its entries are
+    /// Handles a table definition. If the table is unknown, or differs from the local one, this is not an error: its entries are
     /// skipped.
     pub(super) fn define(&mut self, body: &[u8], tables: &[Definition]) -> Result<(), Breach> {
         let announced = Definition::read(body).ok_or(Breach::Protocol("unknown table"))?;
@@ -80,7 +80,7 @@ impl Learning {
             self.forget(id);
             return Ok(());
         };
-        // The same table again, as repeated before each run of entries.
+        // The same table again: the definition is repeated before each run of entries.
         if let Some(course) = &self.courses[place]
             && course.remote.is(&announced)
         {
@@ -107,7 +107,7 @@ impl Learning {
         Ok(())
     }
 
-    /// Handles a number of a table that is not learned.
+    /// Forgets a number, because it belongs to a table that is not received.
     fn forget(&mut self, id: u64) {
         self.current = None;
         if let Some(place) = self.numbers.remove(&id) {
@@ -119,7 +119,7 @@ impl Learning {
         self.current = self.numbers.get(&id).copied();
     }
 
-    /// Handles an entry; returns whether it was learned.
+    /// Handles an entry; returns whether it was stored.
     pub(super) fn update(
         &mut self,
         incremental: bool,

@@ -1,7 +1,7 @@
 //! The sending half of a session: changes as they are made, and all entries in a resync.
 //!
 //! A change is sent with its number, of which the wire has the lower 32 bits. An entry of a resync carries the number of the last
-//! change that was sent before it: the peer acknowledges in order, so its acknowledgement of the entry covers that change.
+//! change that was sent before it. The peer acknowledges in order, so its acknowledgement of the entry covers that change.
 
 use crate::dictionary::Sent;
 use crate::message::{self, Control};
@@ -10,7 +10,7 @@ use crate::session::PeersSection;
 use crate::shard;
 use crate::tables::Tables;
 
-/// Maximum length of a key. The other parts of a message fit into the remaining space.
+/// The maximum length of a key. The other parts of a message fit into the remaining space.
 const LONGEST_KEY: usize = message::LONGEST - 6144;
 
 /// The changes of a table that the peer has.
@@ -24,7 +24,7 @@ struct TeachCursor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Resync {
     None,
-    /// At a table, and a cursor within it ([`Tables::walk`]).
+    /// The position: a table, and a cursor within it ([`Tables::walk`]).
     At(usize, u64),
     /// All entries are sent, but the peer has not confirmed.
     Sent,
@@ -39,7 +39,7 @@ pub(super) struct Sender {
     again: bool,
     /// The table that was defined last.
     defined: Option<usize>,
-    /// The number of the last entry after that.
+    /// The number of the last entry after that definition.
     last: Option<u32>,
     /// The shard of the peer, and the number of shards.
     shard: Option<(u32, u32)>,
@@ -49,7 +49,7 @@ pub(super) struct Sender {
     keeps_changes: bool,
     /// The first table of the next turn.
     first: usize,
-    /// Entries sent so far.
+    /// The number of entries sent so far.
     sent: u64,
 }
 
@@ -62,12 +62,12 @@ pub(super) struct Writer<'a> {
     out: &'a mut Vec<u8>,
     /// The length of `out` at which a turn ends.
     limit: usize,
-    /// Entries that may still be sent.
+    /// The number of entries that may still be sent.
     left: usize,
 }
 
 impl<'a> Writer<'a> {
-    /// Appends to `out` until it has `limit` bytes, give or take one message.
+    /// Creates a writer that appends to `out` until it has `limit` bytes, to within one message.
     pub(super) fn new(
         section: &'a PeersSection,
         timed: bool,
@@ -142,7 +142,7 @@ impl Sender {
         }
     }
 
-    /// The peer confirmed the end of a resync. Returns whether there was one.
+    /// Called when the peer has confirmed the end of a resync. Returns whether there was one.
     pub(super) fn confirmed(&mut self) -> bool {
         let was_sent = self.resync == Resync::Sent;
         if was_sent {
@@ -151,8 +151,8 @@ impl Sender {
         was_sent
     }
 
-    /// The peer acknowledged all changes up to the number with the low bits `update`. Numbers that were
-    /// never sent are ignored: some versions of HAProxy send them after a resync.
+    /// Called when the peer has acknowledged all changes up to the number with the low bits `update`. Numbers that were never sent
+    /// are ignored, because some versions of HAProxy send them after a resync.
     pub(super) fn ack(&mut self, table: u64, update: u32) {
         let place = table.checked_sub(1).and_then(|place| usize::try_from(place).ok());
         let Some(cursor) = place.and_then(|place| self.cursors.get_mut(place)) else { return };
@@ -172,7 +172,7 @@ impl Sender {
         let before = self.sent;
         let (most, limit) = (writer.left, writer.limit);
         if matches!(self.resync, Resync::At(..)) {
-            // Half a turn is reserved for the resync, however many changes there are.
+            // Half of each turn is reserved for the resync, however many changes there are.
             writer.left = most.div_ceil(2);
             writer.limit = writer.out.len() + limit.saturating_sub(writer.out.len()) / 2;
         }
@@ -228,7 +228,7 @@ impl Sender {
             !writer.is_full()
         });
         if !writer.is_full() {
-            // Numbers of entries that are gone are skipped.
+            // Numbers of entries that no longer exist are skipped.
             self.cursors[place].sent = self.cursors[place].sent.max(latest);
         }
     }
@@ -242,7 +242,7 @@ impl Sender {
         tables: &mut impl Tables,
     ) -> Option<u64> {
         if cursor == 0 {
-            // Tables without entries are defined, too.
+            // Tables without entries are also defined.
             self.define(place, writer);
         }
         let number = self.cursors[place].sent as u32;

@@ -24,7 +24,7 @@ struct Socket {
     stream: TcpStream,
     /// Bytes that could not be written yet.
     out: Vec<u8>,
-    /// Whether to close it once they are written.
+    /// Whether to close the connection once these bytes are written.
     ends: bool,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Driver {
     pub(crate) group: Group,
     pub(crate) memory: Memory,
     listener: TcpListener,
-    /// The addresses of peers; `None` for those that connect to us.
+    /// The addresses of peers; `None` for those that connect to this side.
     places: Vec<Option<SocketAddr>>,
     sockets: HashMap<LinkId, Socket>,
     start: Instant,
@@ -196,8 +196,8 @@ pub(crate) fn haproxy() -> Option<PathBuf> {
 }
 
 impl Haproxy {
-    /// Starts it with a configuration, after a global section with the runtime socket; `None` if that fails, for example because a
-    /// port is taken.
+    /// Starts HAProxy with a configuration, after a global section with the runtime socket; returns `None` if that fails, for
+    /// example because a port is taken.
     pub(crate) fn start(path: &Path, configuration: &str) -> Option<Haproxy> {
         let directory = Scratch::new("peers");
         let socket = directory.join("socket");
@@ -211,7 +211,7 @@ impl Haproxy {
         haproxy.runs(path).then_some(haproxy)
     }
 
-    /// Starts again after it was killed.
+    /// Starts HAProxy again after it was killed.
     pub(crate) fn begin(&mut self, path: &Path) {
         let begun = Instant::now();
         while !self.runs(path) {

@@ -15,9 +15,9 @@ pub(crate) struct Entry {
     pub(crate) values: Vec<EntryValue>,
     /// Expiry time; `u64::MAX` for never.
     pub(crate) expires: u64,
-    /// The number of its last local change; 0 if it was learned.
+    /// The number of the entry's last local change; 0 if it was received.
     number: u64,
-    /// Whether it was last updated by a resync.
+    /// Whether a resync was the last to update it.
     old: bool,
 }
 
@@ -148,7 +148,7 @@ impl Tables for Memory {
             number: 0,
             old: true,
         });
-        // Each key has one writer here: its own data is newer than that from others.
+        // Each key has one writer in these tests, so a writer's own data is newer than that from others.
         let resync = matches!(origin, EntryOrigin::Remote { resync: true, .. });
         if resync && !entry.old && !overwrites {
             return;

@@ -18,9 +18,9 @@ use crate::worker::Worker;
 
 /// A client's connection: link, deadline, register entry, and socket.
 ///
-/// It is a [`Client`] with the socket as its side, in the same box. Serving a request therefore lends the box
-/// ([`into_client`](Self::into_client)) instead of moving its content, and rules see the connection the same way they see the
-/// client of a request.
+/// It is a [`Client`] in the same box, with the socket as its side. Serving a request therefore lends the box
+/// ([`into_client`](Self::into_client)) instead of moving its content, and rules see the connection in the same way as the client
+/// of a request.
 pub(crate) struct ClientConnection(Boxed<Client>);
 
 impl ClientConnection {
@@ -51,7 +51,7 @@ impl ClientConnection {
         }))
     }
 
-    /// Lends the connection to a request that has it to itself.
+    /// Lends the connection to a request that uses it exclusively.
     #[inline]
     pub(crate) fn into_client(self) -> Boxed<Client> {
         self.0

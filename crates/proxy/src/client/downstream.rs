@@ -49,10 +49,10 @@ impl Downstream {
         }
     }
 
-    /// Reads more data from the client; 0 at its end.
+    /// Reads more data from the client. Returns 0 at the end of the data.
     ///
     /// # Errors
-    /// The connection's, or `OutOfMemory` if there is no room.
+    /// The connection's error, or `OutOfMemory` if there is no room.
     #[inline]
     pub(crate) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match self {
@@ -61,10 +61,10 @@ impl Downstream {
         }
     }
 
-    /// Receives the rest of the available data; holds little memory while there is none.
+    /// Receives the rest of the available data. Holds little memory while there is none.
     ///
     /// # Errors
-    /// As [`poll_fill`](Self::poll_fill).
+    /// The errors of [`poll_fill`](Self::poll_fill).
     pub(crate) fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match self {
             Self::Socket(socket) => socket.poll_rest(context),
@@ -72,7 +72,7 @@ impl Downstream {
         }
     }
 
-    /// Ready when there is something to receive, or the connection has ended. Holds no memory while waiting.
+    /// Ready when there is data to receive, or the connection has ended. Holds no memory while waiting.
     #[inline]
     pub(crate) fn poll_arrival(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
@@ -137,10 +137,10 @@ impl Downstream {
         }
     }
 
-    /// Returns how the end of the request's body is signalled.
+    /// Returns how the end of the request's body is marked.
     ///
     /// # Errors
-    /// The part of the body that arrived with the head is malformed; the request is not forwarded.
+    /// The part of the body that arrived with the head is malformed, so the request is not forwarded.
     #[inline]
     pub(crate) fn body_length(&self, head: &Head) -> Result<BodyLength, ParseError> {
         match self {
@@ -175,7 +175,7 @@ impl Downstream {
         }
     }
 
-    /// Maps a body length to the way its end shows in the received bytes, which depends on the protocol.
+    /// Returns how the end of a body of this length is recognized in the received bytes, which depends on the protocol.
     #[inline]
     pub(crate) fn framing(&self, length: BodyLength) -> BodyLength {
         match (self, length) {
@@ -185,8 +185,8 @@ impl Downstream {
         }
     }
 
-    /// Returns how a body of this length is written to a server. `bare` servers get only the payload, because their stream marks
-    /// its end.
+    /// Returns how a body of this length is written to a server. `bare` servers get only the payload, because the end of the stream
+    /// marks the end of the body.
     #[inline]
     pub(crate) fn path(&self, length: BodyLength, bare: bool) -> Path {
         if length != BodyLength::Chunked {
@@ -199,7 +199,7 @@ impl Downstream {
         }
     }
 
-    /// Sends the head of a final response, ahead of the body that goes through `flow`. Returns how many bytes of it `flow` does not
+    /// Sends the head of a final response; the body is then sent through `flow`. Returns how many bytes of the head `flow` does not
     /// count.
     pub(crate) fn send_head(&mut self, head: &Head, flow: &mut Flow) -> u64 {
         match self {
@@ -257,7 +257,7 @@ impl Downstream {
         Beginning { bytes: self.received(), is_all }
     }
 
-    /// Grows the buffer to at least `bytes`; returns whether that succeeded.
+    /// Enlarges the buffer to at least `bytes`. Returns whether this was possible.
     pub(crate) fn enlarge(&mut self, bytes: usize) -> bool {
         self.input().enlarge(bytes)
     }
@@ -270,7 +270,7 @@ impl Downstream {
         }
     }
 
-    /// Replaces the bytes that `flow` has not sent with `kept`, so that the body can be read from its beginning again.
+    /// Replaces the bytes that `flow` has not sent with `kept`, so that the body can be read from the beginning again.
     pub(crate) fn put_back(&mut self, kept: &[u8], flow: &Flow) {
         match self {
             Self::Socket(socket) => h1::put_back(&mut socket.input, kept, flow),
@@ -278,7 +278,7 @@ impl Downstream {
         }
     }
 
-    /// Discards the rest of an unread body; returns whether all of it had been received.
+    /// Discards the rest of an unread body. Returns whether the whole body had been received.
     pub(crate) fn skip_body(&mut self, flow: &mut Flow) -> bool {
         match self {
             Self::Socket(socket) => h1::skip_body(socket, flow),
@@ -286,7 +286,7 @@ impl Downstream {
         }
     }
 
-    /// Appends the received part of the body to `out`; returns whether that was the end of it.
+    /// Appends the received part of the body to `out`. Returns whether this was the end of the body.
     ///
     /// # Errors
     /// The body is malformed.
@@ -335,7 +335,7 @@ impl Downstream {
         }
     }
 
-    /// Starts TLS with the listener's settings. The bytes received so far are the start of the handshake; `place` is the slot
+    /// Starts TLS with the listener's settings. The bytes received so far are the start of the handshake. `place` is the slot
     /// reserved for it.
     pub(crate) fn begin_tls(
         &mut self,
@@ -348,7 +348,7 @@ impl Downstream {
         socket.stream.accept_tls(acceptor, received.as_ref().map_or(&[][..], Buffer::filled), keep, place);
     }
 
-    /// Ready once the TLS handshake is done. If the request may be `early`, also ready before that, once early data has arrived.
+    /// Ready once the TLS handshake is complete. If the request may be `early`, also ready as soon as early data has arrived.
     ///
     /// # Errors
     /// The handshake failed.
@@ -360,12 +360,12 @@ impl Downstream {
         match self {
             Self::Socket(socket) if early => socket.stream.poll_early_handshake(context),
             Self::Socket(socket) => socket.stream.poll_handshake(context),
-            // The stream's connection has finished its handshake.
+            // The connection of the stream has completed its handshake.
             Self::Stream(_) => Poll::Ready(Ok(())),
         }
     }
 
-    /// Whether the client is served before its handshake has finished; its early data could be a replay by an attacker.
+    /// Whether the client is served before its handshake is complete. Its early data could be a replay by an attacker.
     #[inline]
     pub(crate) fn is_early(&self) -> bool {
         match self {
@@ -383,10 +383,10 @@ impl Downstream {
         }
     }
 
-    /// Closes our side: nothing more of this or any other response is sent.
+    /// Closes the write side: no more data of this or any other response is sent.
     pub(crate) fn finish(&mut self) {
         match self {
-            // The end of the handshake is still on its way and could meet a reset (`Client::settle`).
+            // The end of the handshake has not arrived yet and could encounter a reset (`Client::settle`).
             Self::Socket(socket) if socket.stream.is_early() => {}
             Self::Socket(socket) => {
                 socket.stream.close();
@@ -428,7 +428,7 @@ impl Downstream {
         }
     }
 
-    /// Discards unread received bytes, so that closing does not send a reset; returns their number.
+    /// Discards unread received bytes, so that closing does not send a reset. Returns their number.
     pub(crate) fn discard_received(&self) -> usize {
         match self {
             Self::Socket(socket) => socket.received().len() + socket.stream.discard_received(),

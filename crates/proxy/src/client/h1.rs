@@ -1,4 +1,4 @@
-//! HTTP/1 towards a client: heads, framing and the end of its connection (RFC 9112).
+//! HTTP/1 towards a client: heads, framing and the end of the connection (RFC 9112).
 
 use std::task::{Context, Poll};
 
@@ -23,7 +23,7 @@ pub(super) fn read_head(
     }
 }
 
-/// Returns how the body ends (RFC 9112, 6.3). Checks the part of it that arrived with the head.
+/// Returns how the body ends (RFC 9112, 6.3). Checks the part of the body that arrived with the head.
 #[inline]
 pub(super) fn body_length(socket: &Socket, head: &Head) -> Result<BodyLength, ParseError> {
     let length = match head.method_id() {
@@ -57,7 +57,7 @@ pub(super) fn keep(socket: &Socket, length: BodyLength, out: &mut Vec<u8>) {
     out.extend_from_slice(&received[..taken]);
 }
 
-/// Replaces the bytes that `flow` has prepared with `kept`, ahead of the bytes after the body.
+/// Replaces the bytes that `flow` has prepared with `kept`, in front of the bytes after the body.
 pub(super) fn put_back(input: &mut Option<Buffer>, kept: &[u8], flow: &Flow) {
     let rest = input.take();
     let rest = rest.as_ref().map_or(&[][..], |input| &input.filled()[flow.ready()..]);
@@ -67,18 +67,18 @@ pub(super) fn put_back(input: &mut Option<Buffer>, kept: &[u8], flow: &Flow) {
     *input = Some(again);
 }
 
-/// Discards an unread body from the received bytes; returns whether all of it had been received.
+/// Discards an unread body from the received bytes. Returns whether the whole body had been received.
 pub(super) fn skip_body(socket: &mut Socket, flow: &mut Flow) -> bool {
     let Some(input) = &mut socket.input else { return flow.is_received() };
     flow.discard(input).unwrap_or(false)
 }
 
-/// The inputs that decide how a response is framed for this client.
+/// The inputs that determine how a response is framed for this client.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Framed {
-    /// How the end of the incoming body is signalled.
+    /// How the end of the incoming body is marked.
     pub(crate) length: BodyLength,
-    /// Whether the head may carry framing fields; otherwise closing the connection ends the body.
+    /// Whether the head may have framing fields. If not, closing the connection ends the body.
     pub(crate) is_framed: bool,
     /// Whether both connections become a tunnel.
     pub(crate) is_tunnel: bool,
@@ -118,7 +118,7 @@ pub(super) fn frame_response(
         path = Path::Payload(Coding::Chunked);
     }
     let old = !head.version().is_11_or_above();
-    // A transfer coding is unknown to HTTP/1.0, so the end of the message is ambiguous (RFC 9112, 6.1).
+    // HTTP/1.0 does not define transfer codings, so the end of the message is ambiguous (RFC 9112, 6.1).
     let doubtful = old && length == BodyLength::Chunked;
     let dechunks = path == Path::Payload(Coding::Bare);
     let endless = length == BodyLength::UntilClose || dechunks || doubtful || !is_framed;
@@ -134,7 +134,7 @@ pub(super) fn frame_response(
     (path, keep_alive)
 }
 
-/// Checks whether the client is still connected; data it sends in the meantime is kept.
+/// Checks whether the client is still connected. Data that the client sends in the meantime is stored.
 pub(super) fn poll_presence(socket: &mut Socket, context: &mut Context<'_>) -> std::io::Result<Presence> {
     loop {
         if socket.stream.poll_read_ready(context).is_pending()

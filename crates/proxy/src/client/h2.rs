@@ -18,13 +18,13 @@ pub(super) fn body_length(stream: &AnyStream, head: &Head) -> BodyLength {
     }
 }
 
-/// Whether it is a gRPC call. A call without messages ends separately from its head (gRPC over HTTP/2, "Requests"), and servers
-/// wait for that.
+/// Whether the request is a gRPC call. The stream of a call without messages ends after the head, not with it (gRPC over HTTP/2,
+/// "Requests"), and servers wait for that.
 fn is_call(head: &Head) -> bool {
     head.get_known(KnownName::ContentType).is_some_and(|kind| kind.starts_with(b"application/grpc"))
 }
 
-/// Discards the rest of the body; the client is told after the response (RFC 9113, 8.1).
+/// Discards the rest of the body. The client is asked to stop after the response (RFC 9113, 8.1).
 pub(super) fn skip_body(stream: &mut AnyStream, flow: &mut Flow) -> bool {
     if let Some(input) = stream.input_slot() {
         // Errors in a discarded body are irrelevant.
@@ -33,8 +33,8 @@ pub(super) fn skip_body(stream: &mut AnyStream, flow: &mut Flow) -> bool {
     true
 }
 
-/// HTTP/2 has no hop-by-hop fields (RFC 9113, 8.2.2) except those that the engine derives from an extended CONNECT; the connection
-/// can always take other requests.
+/// Does nothing: HTTP/2 has no hop-by-hop fields (RFC 9113, 8.2.2) except those that the engine derives from an extended CONNECT.
+/// The connection can always take other requests.
 pub(super) fn clean_request(head: &mut Head) -> bool {
     head.clean_connection();
     head.clean_upgrade();
@@ -42,7 +42,7 @@ pub(super) fn clean_request(head: &mut Head) -> bool {
     true
 }
 
-/// Removes HTTP/1 framing fields from the response; returns how its body is sent.
+/// Removes HTTP/1 framing fields from the response. Returns how the body is sent.
 pub(super) fn frame_response(head: &mut Head, framed: Framed) -> Path {
     if framed.is_tunnel {
         head.remove_body_length();

@@ -1,5 +1,5 @@
-//! The start of a client's connection, before its first message: the NetScaler Client IP header, the PROXY header or both from a
-//! proxy in front of us, then the TLS handshake. Called by `session` between the connection rules and the session rules.
+//! The start of a client's connection, before its first message: the NetScaler Client IP header, the PROXY header or both, from a
+//! proxy in front of Weir, and then the TLS handshake. Called by `session` between the connection rules and the session rules.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ enum HeaderKind {
     Netscaler { magic: u32 },
 }
 
-/// Receives the headers that rules or the bind line require (the addresses of the last one become the session's), and starts TLS.
-/// The bytes after the headers stay in the connection's buffer.
+/// Receives the headers that rules or the `bind` line require, and starts TLS. The addresses of the last header become those of the
+/// session. The bytes after the headers stay in the connection's buffer.
 ///
 /// # Errors
 /// The reason to log for a connection that fails (8.2.5).
@@ -58,7 +58,7 @@ pub(crate) async fn receive(
     }
 }
 
-/// Performs the TLS handshake. Its details are kept for rules and logs even if it fails.
+/// Performs the TLS handshake. The details are kept for rules and logs even if it fails.
 async fn secure(
     connection: &mut ClientConnection,
     acceptor: &Arc<tls::Acceptor>,
@@ -71,9 +71,9 @@ async fn secure(
     };
     let place = connection.tls_place.take();
     connection.side.begin_tls(acceptor, keep, place);
-    // A flood of handshakes must not delay the connections that are already being served.
+    // A flood of handshakes must not delay connections that are already being served.
     let mut turn = Turn::default();
-    // A TCP stream cannot be replayed safely, so early data is for HTTP only.
+    // A TCP stream cannot be replayed safely, so early data is only used for HTTP.
     let early = connection.frontend.mode == Mode::Http;
     let outcome = poll_fn(|context: &mut Context<'_>| {
         if let Poll::Ready(outcome) =
@@ -101,8 +101,8 @@ async fn secure(
     }
 }
 
-/// Returns the log text of a failed handshake if it adds to HAProxy's text for the failure kind: the cause in OpenSSL's words
-/// (unless the client found it or left), and how to admit the client.
+/// Returns additional log text for a failed handshake, if more is known than HAProxy's text for the failure kind: the cause in
+/// OpenSSL's words (unless the client detected it or left), and how to admit the client.
 pub(crate) fn failure_text(details: &tls::Details) -> Option<String> {
     let failure = details.failure.filter(|error| error.kind == tls::FailureKind::Handshake)?;
     let (_, _, kind) = failure.kind.facts();
@@ -156,7 +156,7 @@ async fn receive_one(connection: &mut ClientConnection, kind: HeaderKind) -> Res
     }
 }
 
-/// Removes the header from the received bytes; `false` if it is not complete yet.
+/// Removes the header from the received bytes. Returns `false` if the header is not complete yet.
 fn take(connection: &mut ClientConnection, kind: HeaderKind) -> Result<bool, ConnectionError> {
     let filled = connection.side.received();
     match kind {

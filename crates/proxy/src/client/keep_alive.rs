@@ -1,4 +1,4 @@
-//! Decides whether connections stay open after a response, by configuration and process state.
+//! Decides whether connections stay open after a response, depending on the configuration and the state of the process.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,8 +12,8 @@ use super::{Client, Link};
 use crate::worker;
 
 impl Link {
-    /// Whether the server's connection is kept: `option httpclose` in the backend closes it, `option http-server-close` in either
-    /// proxy does.
+    /// Whether the server's connection is kept. `option httpclose` in the backend, or `option http-server-close` in either proxy,
+    /// closes it.
     pub(crate) fn keeps_server(&self, backend: &Proxy) -> bool {
         backend.options.connection == ConnectionMode::KeepAlive
             && self.frontend.options.connection != ConnectionMode::ServerClose
@@ -35,15 +35,15 @@ impl Link {
             && worker::current().is_none_or(|now| now.same_frontend(&self.frontend).is_none())
     }
 
-    /// Whether this frontend alone was shut down. At a soft stop all of them are, and `close-spread-time` spreads the closing over
+    /// Whether only this frontend was shut down. At a soft stop all frontends are, and `close-spread-time` spreads the closing over
     /// time.
     fn is_shut_down(&self) -> bool {
         self.frontend.state.admission() == Admission::Stopped
             && !self.worker.shared.process.closing.load(Relaxed)
     }
 
-    /// Whether the frontend's connection limit has been lowered below its current number of connections; connections then close
-    /// after their request instead of staying open.
+    /// Whether the frontend's connection limit was lowered below the current number of connections. Connections then close after
+    /// their request instead of staying open.
     fn is_crowded(&self) -> bool {
         let state = &self.frontend.state;
         let limit = state.maxconn.load(Relaxed);
@@ -51,11 +51,11 @@ impl Link {
     }
 }
 
-/// Grace period for a request that may already be on its way when the frontend of its idle connection disappears.
+/// Grace period for a request that may already be in transit when the frontend of its idle connection is removed.
 const SETTLED_MS: u64 = 500;
 
 impl Client {
-    /// Between requests, switches to the current plan if it has the frontend.
+    /// Switches to the current plan between requests, if the plan has the frontend.
     #[inline]
     pub(crate) fn follow_plan(&mut self) {
         if self.link.worker.is_old() {
@@ -67,7 +67,7 @@ impl Client {
     fn change_plan(&mut self) {
         let Some(now) = worker::current() else { return };
         let Some(frontend) = now.same_frontend(&self.link.frontend) else { return };
-        // Streams in progress hold the old link and finish with it.
+        // Streams in progress hold the old link and are completed with it.
         if let Some(link) = Rc::get_mut(&mut self.link) {
             let last = link.last_server.take().upgrade();
             if let Some(server) = last.and_then(|server| now.same_server(&server)) {
@@ -78,7 +78,7 @@ impl Client {
         }
     }
 
-    /// Sets a short deadline for an idle connection when its frontend is gone.
+    /// Sets a short deadline for an idle connection to a removed frontend.
     #[inline]
     pub(crate) fn limit_rest(&mut self) {
         if self.link.worker.is_old() && self.is_left_behind() {

@@ -1,5 +1,5 @@
 //! The client's side: the connection ([`ClientConnection`]) and its shared part ([`Link`]), the view of one request ([`Client`]),
-//! and the protocol in between ([`Downstream`]).
+//! and the protocol ([`Downstream`]).
 //!
 //! The steps of a request call the methods of [`Client`] and [`Downstream`], which hide the protocol. `session` creates the
 //! connections.
@@ -46,7 +46,7 @@ pub(crate) use presence::Presence;
 pub(crate) use substitute::Substitute;
 pub(crate) use wait::Watch;
 
-/// The connection state shared by all its concurrent requests. Dropping it releases its slots in the connection limits.
+/// The connection state that all concurrent requests share. Dropping it releases the connection's slots in the connection limits.
 pub(crate) struct Link {
     pub(crate) session: Session,
     pub(crate) frontend: Rc<LocalProxy>,
@@ -58,7 +58,7 @@ pub(crate) struct Link {
     _load: ConnectionGuard,
 }
 
-/// A client as seen by one request: the connection, and the request's own state. It is boxed and passed from step to step. There
+/// A client as one request sees it: the connection, and the state of the request. It is boxed and passed from step to step. There
 /// can be many idle connections, so rarely used state is behind a pointer.
 pub(crate) struct Client {
     pub(crate) link: Rc<Link>,
@@ -89,7 +89,7 @@ impl Link {
         self.frontend.prepared()
     }
 
-    /// Increments a counter of the frontend, and of the listener if it keeps its own (`option socket-stats`).
+    /// Increments a counter of the frontend, and of the listener if it has its own counters (`option socket-stats`).
     #[inline]
     pub(crate) fn count(&self, add: impl Fn(&Traffic)) {
         add(&self.frontend.state.frontend.mine().traffic);
@@ -117,7 +117,7 @@ impl Client {
         }
     }
 
-    /// Creates the client for another request on the same connection, with the response going to `own`.
+    /// Creates the client for another request on the same connection; its response is sent to `own`.
     pub(crate) fn aside(&self, own: UnixStream) -> Boxed<Self> {
         let (link, session) = (self.link.clone(), &self.link.session);
         let ends = [session.source().address(), session.destination().address()];
@@ -132,20 +132,20 @@ impl Client {
         })
     }
 
-    /// Ready when the request is to be aborted: by an operator, or with its server.
+    /// Ready when the request must be aborted, because of an operator or its server.
     #[inline]
     pub(crate) fn poll_killed(&self, context: &mut Context<'_>) -> Poll<Fault> {
         self.entry.poll_killed(context).map(Fault::of_kill)
     }
 
-    /// Reads more data from the client; 0 at its end.
+    /// Reads more data from the client. Returns 0 at the end of the data.
     #[inline]
     pub(crate) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let read = self.side.poll_fill(context);
         self.note_error(read)
     }
 
-    /// As [`poll_fill`](Self::poll_fill), for the rest of the available data.
+    /// Like [`poll_fill`](Self::poll_fill), for the rest of the available data.
     pub(crate) fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let read = self.side.poll_rest(context);
         self.note_error(read)
@@ -171,7 +171,7 @@ impl Drop for Client {
 
 impl Drop for Link {
     /// Releases the slots that `accept` took in the limits of the process, the frontend and the listener. Connections that no
-    /// listener accepted hold none.
+    /// listener accepted have no slots.
     fn drop(&mut self) {
         if self.session.listener.is_placeholder() {
             return;

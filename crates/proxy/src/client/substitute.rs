@@ -1,5 +1,5 @@
-//! A stream that the proxy opens on behalf of a client. It has its own line in `show sess`; the rules of its destination neither
-//! see the client's session nor count anything in it. Used by `evaluate::spoe`.
+//! A stream that the proxy opens on behalf of a client. It has its own line in `show sess`. The rules of its destination do not see
+//! the client's session and do not change its counts. Used by `evaluate::spoe`.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -11,7 +11,7 @@ use state::sessions::RegisteredSession;
 
 use super::{Client, Link};
 
-/// A client with another register entry, and perhaps another session, until this is dropped.
+/// A client with a different register entry, and possibly a different session, until this is dropped.
 pub(crate) struct Substitute<'a> {
     client: &'a mut Client,
     /// The replaced entry and link.
@@ -20,7 +20,8 @@ pub(crate) struct Substitute<'a> {
 }
 
 impl Client {
-    /// Replaces the client's entry with `entry`, and its session with `session` (which no listener accepted) if something uses it.
+    /// Replaces the client's entry with `entry`. Also replaces the session with `session` (which no listener accepted), if anything
+    /// uses it.
     pub(crate) fn substitute(
         &mut self,
         entry: RegisteredSession,

@@ -14,10 +14,11 @@ use super::presence::Presence;
 use super::{Client, Downstream, h1};
 use crate::fault::Fault;
 
-/// How long a connection closed with unread bytes is still drained, so that its client sees the response instead of a reset.
+/// How long a connection that was closed with unread bytes is still drained, so that the client sees the response instead of a
+/// reset.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// The most that is drained then.
+/// The maximum number of bytes drained in this time.
 const LINGER_BYTES: usize = 1 << 20;
 
 /// The other events that may end a wait.
@@ -30,12 +31,12 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Only an operator can end the wait; the awaited operation has its own time limit.
+    /// Only an operator can end the wait, because the awaited operation has its own time limit.
     pub(crate) const KILL: Self = Self { leaving: false, late: Fault::Internal };
 }
 
 impl Client {
-    /// Checks whether the client is still connected (`option abortonclose`); data it sends in the meantime is kept.
+    /// Checks whether the client is still connected (`option abortonclose`). Data that the client sends in the meantime is stored.
     pub(crate) fn poll_presence(&mut self, context: &mut Context<'_>) -> Presence {
         match &mut self.side {
             Downstream::Socket(socket) => h1::poll_presence(socket, context).unwrap_or_else(|error| {
@@ -79,7 +80,7 @@ impl Client {
         .await
     }
 
-    /// Sleeps for `pause`; if `leaving` is set, the client's leaving ends the sleep.
+    /// Sleeps for `pause`. If `leaving` is set, the sleep ends when the client leaves.
     ///
     /// # Errors
     /// The client left, or an operator ended the stream.
@@ -90,7 +91,7 @@ impl Client {
         self.wait(Watch { leaving, ..Watch::KILL }, over).await
     }
 
-    /// Waits for the end of the handshake of a client served early; `false` if it failed or timed out.
+    /// Waits for the end of the handshake of a client that is served early. Returns `false` if the handshake failed or timed out.
     pub(crate) async fn settle(&mut self) -> bool {
         let timeouts = &self.frontend.timeouts;
         self.timer.set_after(timer::now_ms(), timeouts.client_handshake.or(timeouts.client));
@@ -99,7 +100,7 @@ impl Client {
         matches!(self.wait(watch, over).await, Ok(Ok(())))
     }
 
-    /// Sends an interim response within the timer's deadline; `bytes` is scratch memory.
+    /// Sends an interim response before the timer's deadline. `bytes` is scratch memory.
     ///
     /// # Errors
     /// The client does not accept it.
@@ -121,7 +122,7 @@ impl Client {
         }
     }
 
-    /// Sends bytes to an HTTP/1 or TCP client within the timer's deadline.
+    /// Sends bytes to an HTTP/1 or TCP client before the timer's deadline.
     ///
     /// # Errors
     /// The client does not accept them.
@@ -142,13 +143,13 @@ impl Client {
         self.wait(watch, flush).await?.map_err(|_| Fault::ClientAborted)
     }
 
-    /// Closes our side and keeps reading for a while: closing with unread bytes would make the kernel send a reset that can
+    /// Closes the write side and keeps reading for a while. Closing with unread bytes would make the kernel send a reset, which can
     /// overtake the response.
     pub(crate) async fn linger(&mut self) {
         self.side.finish();
         match self.side {
             Downstream::Socket(_) => {}
-            // The connection outlives its stream.
+            // The connection stays open after its stream.
             Downstream::Stream(_) => return,
         }
         let deadline = self.frontend.timeouts.client_fin.unwrap_or(LINGER).min(LINGER);

@@ -1,5 +1,5 @@
-//! The driver of all rule sets: runs a set, performs the waits that its rules require, and watches for the client leaving, the
-//! stream being killed, and timeouts.
+//! The driver of all rule sets: runs a set, performs the waits that its rules require, and ends them if the client leaves, the
+//! stream is killed, or a timeout expires.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub(super) async fn run(
                     (HoldProgress::Waits(waiting), Some(x)) => {
                         Box::pin(hold::finish(client, x, about, waiting)).await?
                     }
-                    // Without an exchange no rule waits.
+                    // Without an exchange, no rule waits.
                     (HoldProgress::Waits(_), None) => RuleFlow::Rule,
                 }
             }
@@ -137,7 +137,7 @@ async fn wait_for_more(
     about: &mut RuleContext<'_>,
 ) -> Result<(), Stop> {
     match about {
-        // In HTTP mode only the body can be waited for.
+        // In HTTP mode, only the body can be waited for.
         RuleContext::Request(proxy) | RuleContext::Response(proxy, _) => {
             hold::hold_body(client, x, proxy, BodyWait::ALL, None).await?
         }
@@ -157,7 +157,7 @@ async fn wait_for_more(
             inspect::hold_more(client, x, proxy, upstream, until).await?;
         }
         RuleContext::Stream { .. } | RuleContext::Answer { .. } => wait_for_bytes(client, x, about).await?,
-        // These contexts never have more data.
+        // In these contexts, no more data can arrive.
         RuleContext::Connection | RuleContext::Cached(_) | RuleContext::Reply { .. } => {}
     }
     Ok(())
@@ -166,7 +166,7 @@ async fn wait_for_more(
 /// Applies a final verdict to the message.
 ///
 /// # Errors
-/// The message is not forwarded. Some verdicts end only the rule set.
+/// The message is not forwarded. Some verdicts only end the rule set.
 async fn conclude(
     client: &mut Client,
     x: Option<&mut Exchange>,
@@ -201,7 +201,7 @@ async fn conclude(
         | RuleContext::ResponseContent { proxy, .. } => {
             Box::pin(verdict::conclude(client, x, proxy, verdict, MessageSide::Response)).await
         }
-        // The only way for these rules to stop the response is an error.
+        // These rules can only stop the response by an error.
         RuleContext::Reply { .. } if matches!(verdict, Final::Internal) => Stop::Fault(Fault::Internal),
         RuleContext::Reply { .. } => return Ok(()),
         RuleContext::Connection | RuleContext::Stream { .. } => verdict::close_stream(client, x, verdict),

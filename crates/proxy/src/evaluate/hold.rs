@@ -24,22 +24,22 @@ use crate::message::inspect;
 use crate::message::upload::{self, Allowed};
 use crate::message::wanted::BodyWait;
 
-/// The result of a rule set that lets its message pass.
+/// The result of a rule set that does not stop its message.
 #[derive(Debug, Default)]
 pub(super) struct RuleSetEnd {
-    /// Whether a rule ended it by accepting.
+    /// Whether a rule ended the set by accepting the message.
     pub(super) accepted: bool,
     /// The headers that connection rules expect first.
     pub(super) expected: Expected,
-    /// The server that a rule attaches the connection to.
+    /// The server to which a rule attaches the connection.
     pub(super) attach: Option<Box<Attach>>,
 }
 
-/// The server that a client's connection is attached to (`attach-srv`).
+/// The server to which a client's connection is attached (`attach-srv`).
 #[derive(Debug)]
 pub(crate) struct Attach {
     pub(crate) server: Arc<state::Server>,
-    /// The name to match against requested names; empty for none.
+    /// The name that is compared with requested names; empty for none.
     pub(crate) name: Box<[u8]>,
 }
 
@@ -47,9 +47,9 @@ pub(crate) struct Attach {
 pub(super) enum RuleFlow {
     /// With the next rule.
     Rule,
-    /// It ends, and its message passes.
+    /// The set ends, and the message is forwarded.
     Accept,
-    /// It ends with this verdict.
+    /// The set ends with this verdict.
     Final(Final),
 }
 
@@ -73,8 +73,8 @@ pub(super) enum PendingHold {
     Resolve(ResolveQuestion),
 }
 
-/// Performs as much of `hold` as is possible without waiting: all of it for most kinds. Without an exchange only connection holds
-/// have an effect.
+/// Performs as much of `hold` as possible without waiting, which is all of it for most kinds. Without an exchange, only connection
+/// holds have an effect.
 pub(super) fn begin(
     client: &mut Client,
     x: Option<&mut Exchange>,
@@ -123,7 +123,7 @@ fn perform(
     match (hold, x) {
         (Hold::ExpectProxy, _) => ended.expected.proxy = true,
         (Hold::ExpectNetscaler, _) => ended.expected.netscaler = true,
-        // As in HAProxy, the last one counts.
+        // As in HAProxy, the last one applies.
         (Hold::Attach { server, name }, _) => ended.attach = Some(Box::new(Attach { server, name })),
         (Hold::Tos(tos), _) => client.side.set_tos(tos),
         (Hold::Mark(mark), _) => client.side.set_mark(mark),
@@ -136,7 +136,7 @@ fn perform(
             }
         }
         (Hold::Mirror { backend, percent }, Some(x)) => note_mirror(client, x, &backend, percent),
-        // These apply to streams.
+        // These holds only apply to streams.
         (
             Hold::Script(_)
             | Hold::UseCache { .. }
@@ -198,7 +198,7 @@ pub(super) async fn finish(
     Ok(RuleFlow::Rule)
 }
 
-/// Adds the time spent waiting in rules to the request time (manual, 8.4 `%TR`) or the response's transfer time.
+/// Adds the time that rules waited to the request time (manual, 8.4 `%TR`) or to the response's transfer time.
 pub(super) fn note_wait(x: &mut Exchange, about: &RuleContext<'_>) {
     match about {
         RuleContext::Request(_) | RuleContext::Content { .. } => x.txn.times.request = timer::now_us(),
@@ -228,7 +228,7 @@ fn begin_script(
     }
 }
 
-/// Sends the function's output and runs it to the end.
+/// Sends the function's output and runs the function to its end.
 async fn finish_script(
     client: &mut Client,
     x: &mut Exchange,
@@ -253,7 +253,7 @@ async fn finish_script(
     }
 }
 
-/// `cache-use`: waits for a response that may be in a cache.
+/// `cache-use`: waits for a response that a cache may have.
 async fn use_cache(
     client: &mut Client,
     x: &mut Exchange,
@@ -279,8 +279,7 @@ async fn use_cache(
     Ok(RuleFlow::Rule)
 }
 
-/// `mirror`: marks the request to be copied to a backend, in `percent` of all cases. Each backend gets one copy, even if several
-/// rules name it.
+/// `mirror`: marks `percent` of the requests to be copied to a backend. Each backend gets one copy, even if several rules name it.
 #[cold]
 fn note_mirror(client: &Client, x: &mut Exchange, backend: &state::Proxy, percent: u8) {
     let index = client.worker.shared.plan.backends.get(&backend.name);
@@ -288,7 +287,7 @@ fn note_mirror(client: &Client, x: &mut Exchange, backend: &state::Proxy, percen
     if let Some(index) = index.filter(|index| !known.contains(index))
         && (percent == 100 || fastrand::u8(..100) < percent)
     {
-        // Allocated only here, so that other requests decode nothing.
+        // Only allocated here, so that other requests decode nothing.
         x.mirrors.get_or_insert_default().targets.push(index);
     }
 }
@@ -298,7 +297,7 @@ async fn send_hint(client: &mut Client, x: &mut Exchange, head: &[u8]) -> Result
     if x.txn.request.version().is_11_or_above() {
         client.timer.set_after(now_ms(), client.frontend.timeouts.client);
         let mut hint = Head::new();
-        // The bytes were written here, so they are a valid head.
+        // The bytes were generated by Weir, so they are a valid head.
         let _ = http::parse_response(head, &mut hint, &http::ParseOptions::default());
         client.send_interim(&hint, &mut Vec::new()).await?;
         x.txn.bytes_out += head.len() as u64;
@@ -330,7 +329,7 @@ async fn wait_for_body(
     Ok(())
 }
 
-/// Waits for that much of the request's body, for `time` or the configured timeout.
+/// Waits for this much of the request's body, for `time` or the configured timeout.
 pub(crate) async fn hold_body(
     client: &mut Client,
     x: &mut Exchange,

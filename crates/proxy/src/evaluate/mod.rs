@@ -1,6 +1,6 @@
-//! Runs the rule sets of a frontend and a backend, in the order in which they see a connection, a request and a response.
+//! Runs the rule sets of a frontend and a backend, in the order in which they apply to a connection, a request and a response.
 //!
-//! All sets are run by one driver ([`driver`]); [`verdict`] applies their verdicts to a message.
+//! [`driver`] runs all sets, and [`verdict`] applies their verdicts to a message.
 
 mod driver;
 mod hold;
@@ -50,7 +50,7 @@ pub(crate) async fn tcp_connection(client: &mut Client) -> Result<Expected, Stop
     Ok(ended?.expected)
 }
 
-/// `tcp-request session`; returns the server to attach the connection to, if a rule asks for it.
+/// `tcp-request session`. Returns the server to which a rule attaches the connection, if any.
 ///
 /// # Errors
 /// The connection is refused.
@@ -94,7 +94,7 @@ pub(crate) async fn of_frontend(client: &mut Client, x: &mut Exchange) -> Result
     Ok(())
 }
 
-/// Whether a proxy has no request rules: the usual case costs only this check.
+/// Whether a proxy has no request rules. This is the usual case, which only costs this check.
 fn has_nothing_to_ask(proxy: &Proxy) -> bool {
     proxy.http_request.is_empty()
         && proxy.tcp_request.is_empty()
@@ -105,7 +105,7 @@ fn has_nothing_to_ask(proxy: &Proxy) -> bool {
         && proxy.options.restrict_header_names == RestrictNames::default()
 }
 
-/// All request rules of the backend, unless it is the frontend too.
+/// All request rules of the backend, unless the backend is the frontend itself.
 pub(crate) async fn of_backend(client: &mut Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
     if backend.index == client.frontend.index
         || has_nothing_to_ask(backend) && x.trace.is_none() && x.engaged.is_none()
@@ -151,7 +151,7 @@ async fn on_request(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Res
     restrict_names(client, x, proxy)?;
     if !proxy.http_request.is_empty() {
         if client.worker.shared.plan.revalidates && x.original.is_none() {
-            // Rules are run on this copy again if a background refresh repeats the request.
+            // If a background refresh repeats the request, the rules run again on this copy.
             x.original = Some(Box::new(x.txn.request.clone()));
         }
         of_http(client, x, proxy, &proxy.http_request).await?;
@@ -163,13 +163,13 @@ async fn on_request(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Res
         Box::pin(statistics::statistics(client, x, proxy)).await?;
     }
     if x.caching.is_some() && lookup::has_found(x) {
-        // The rules after the one that found the response have run.
+        // The rules after the one that found the response have already run.
         return Err(Stop::Cached);
     }
     Ok(())
 }
 
-/// `option http-restrict-req-hdr-names`: before the proxy's rules see the request.
+/// `option http-restrict-req-hdr-names`, applied before the proxy's rules run.
 fn restrict_names(client: &Client, x: &mut Exchange, proxy: &Proxy) -> Result<(), Stop> {
     let policy = match proxy.options.restrict_header_names {
         RestrictNames::Reject => http::RestrictNames::Reject,
@@ -185,7 +185,7 @@ fn restrict_names(client: &Client, x: &mut Exchange, proxy: &Proxy) -> Result<()
     Err(Stop::Reply)
 }
 
-/// Runs one rule set on a request; returns whether a rule ended it by accepting.
+/// Runs one rule set on a request. Returns whether a rule ended the set by accepting the request.
 ///
 /// # Errors
 /// The request is not forwarded.
@@ -200,7 +200,7 @@ pub(crate) async fn of_http(
     Ok(accepted)
 }
 
-/// `http-response` of the backend, then of the frontend; `tcp-response` before them.
+/// `tcp-response` rules, then `http-response` rules of the backend and of the frontend.
 pub(crate) async fn of_response(
     client: &mut Client,
     x: &mut Exchange,
@@ -240,10 +240,10 @@ pub(crate) async fn of_response(
     Ok(())
 }
 
-/// `http-response` on a cached response, as on a server's response.
+/// `http-response` rules on a cached response, as on a server's response.
 ///
 /// # Errors
-/// The client does not get it.
+/// The client does not get the response.
 pub(crate) async fn of_cached(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     if x.engaged.is_some() {
         spoe::on(client, x, MessageEvent::HttpResponse).await?;
@@ -258,7 +258,7 @@ pub(crate) async fn of_cached(client: &mut Client, x: &mut Exchange) -> Result<(
     Ok(())
 }
 
-/// `http-after-response` on a server's response, including the persistence cookie.
+/// `http-after-response` rules on a server's response, which already has the persistence cookie.
 ///
 /// # Errors
 /// A rewrite failed under `strict-mode on`.
@@ -285,7 +285,7 @@ pub(crate) async fn of_reply(client: &mut Client, x: &mut Exchange) -> Result<()
     Ok(())
 }
 
-/// Whether `http-after-response` rules apply to the response: they see every response to a well-formed request, whatever its
+/// Whether `http-after-response` rules apply to the response: they apply to every response to a well-formed request, whatever its
 /// origin.
 fn has_after_response(client: &Client, x: &Exchange) -> bool {
     let has = |proxy: &Proxy| !proxy.http_after_response.is_empty();
@@ -308,7 +308,7 @@ async fn run_after_response(client: &mut Client, x: &mut Exchange, held: usize) 
     Ok(())
 }
 
-/// `monitor-uri` and `monitor fail`. The target matches literally, or by its path if it is in absolute form.
+/// `monitor-uri` and `monitor fail`. The target must match literally, or by its path if it is in absolute form.
 fn monitor(client: &Client, x: &mut Exchange, frontend: &Proxy) -> Result<(), Stop> {
     let target = x.txn.request.target();
     let wanted = frontend.monitor_uri.as_deref();
@@ -324,7 +324,7 @@ fn monitor(client: &Client, x: &mut Exchange, frontend: &Proxy) -> Result<(), St
     Err(Stop::Reply)
 }
 
-/// `tcp-request content` of a TCP frontend, waiting up to `inspect-delay` for the data its rules inspect.
+/// `tcp-request content` rules of a TCP frontend. Waits up to `inspect-delay` for the data that the rules inspect.
 pub(crate) async fn of_tcp_frontend(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     let frontend = client.frontend.clone();
     trace::filter::enter(x, Analyser::InspectFrontend);
@@ -337,7 +337,7 @@ pub(crate) async fn of_tcp_frontend(client: &mut Client, x: &mut Exchange) -> Re
     Ok(())
 }
 
-/// `tcp-request content` of a TCP backend, unless it is the frontend too.
+/// `tcp-request content` rules of a TCP backend, unless the backend is the frontend itself.
 pub(crate) async fn of_tcp_backend(
     client: &mut Client,
     x: &mut Exchange,
@@ -365,8 +365,8 @@ async fn on_stream(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Resu
     driver::run(client, Some(x), &proxy.tcp_request, about).await.map(drop)
 }
 
-/// `tcp-response content` of a TCP backend: evaluated when the server's first bytes arrive, and again with more of them until
-/// `inspect-delay` is over.
+/// `tcp-response content` rules of a TCP backend. They are evaluated when the server's first bytes arrive, and again with more
+/// bytes until `inspect-delay` is over.
 pub(crate) async fn of_tcp_response(
     client: &mut Client,
     x: &mut Exchange,
@@ -386,7 +386,7 @@ pub(crate) async fn of_tcp_response(
         return Ok(());
     }
     inspect::send_first(client, x, upstream).await;
-    // Without a delay there is nothing to inspect yet: the rules run as soon as the connection is established.
+    // Without a delay, the rules run as soon as the connection is established, before any data can be inspected.
     let until = backend.response_inspect_delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64);
     let complete = backend.response_inspect_delay.is_none();
     trace::filter::response(x, backend);

@@ -1,4 +1,4 @@
-//! `do-resolve`: a DNS lookup made by a rule. Called while a rule set runs.
+//! `do-resolve`: a DNS lookup by a rule. Called while a rule set runs.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(super) async fn resolve(
     leaving: bool,
 ) -> Result<(), Fault> {
     let ResolveQuestion { section, name, prefer, var } = question;
-    // The resolvers section has its own timeouts.
+    // The `resolvers` section has its own timeouts.
     client.timer.set(timer::NEVER);
     let watch = Watch { leaving, late: Fault::Internal };
     let mut found = pin!((client.worker.shared.services.resolve)(&section, name, prefer));

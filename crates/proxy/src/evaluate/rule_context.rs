@@ -1,4 +1,4 @@
-//! The message a rule set applies to, used by the driver and by its actions.
+//! The message to which a rule set applies, used by the driver and by actions.
 
 use plan::Proxy;
 
@@ -11,26 +11,27 @@ use crate::server::Upstream;
 pub(super) enum RuleContext<'a> {
     /// A connection before its first byte.
     Connection,
-    /// An HTTP request, as rules of this proxy see it.
+    /// An HTTP request, for rules of this proxy.
     Request(&'a Proxy),
-    /// A server's HTTP response, as rules of this proxy see it.
+    /// A server's HTTP response, for rules of this proxy.
     Response(&'a Proxy, &'a mut Upstream),
-    /// An HTTP response, as `tcp-response content` rules see it, re-evaluated until this instant.
+    /// An HTTP response, for `tcp-response content` rules, which are evaluated again until this instant.
     ResponseContent { proxy: &'a Proxy, upstream: &'a mut Upstream, until: u64 },
-    /// A cached response, as rules of this proxy see it.
+    /// A cached response, for rules of this proxy.
     Cached(&'a Proxy),
-    /// The response about to be sent to the client; `held` bytes of its body are in the buffer.
+    /// The response that is about to be sent to the client. `held` bytes of its body are in the buffer.
     Reply { held: usize },
-    /// An HTTP request, as `tcp-request content` rules see it, re-evaluated until this instant.
+    /// An HTTP request, for `tcp-request content` rules, which are evaluated again until this instant.
     Content { proxy: &'a Proxy, until: u64 },
-    /// The client's bytes so far on a TCP stream, re-evaluated until this instant or until no more can arrive.
+    /// The bytes that the client of a TCP stream has sent so far. The rules are evaluated again until this instant or until no more
+    /// bytes can arrive.
     Stream { proxy: &'a Proxy, until: u64, complete: bool },
-    /// The server's bytes so far on a TCP stream.
+    /// The bytes that the server of a TCP stream has sent so far.
     Answer { proxy: &'a Proxy, upstream: &'a mut Upstream, until: u64, complete: bool },
 }
 
 impl RuleContext<'_> {
-    /// Whether it is about a response.
+    /// Whether the message is a response.
     pub(super) fn is_response(&self) -> bool {
         match self {
             Self::Response(..)
@@ -42,7 +43,7 @@ impl RuleContext<'_> {
         }
     }
 
-    /// The proxy that the rules belong to, if that matters.
+    /// The proxy to which the rules belong, if that matters.
     pub(super) fn proxy(&self) -> Option<&Proxy> {
         match self {
             Self::Request(proxy)
@@ -92,7 +93,7 @@ pub(super) fn longest_head(client: &Client, x: &Exchange, about: &RuleContext<'_
     (head.received_len() + tune.maxrewrite).max(tune.bufsize.saturating_sub(held))
 }
 
-/// Whether the client's leaving ends a wait in this set.
+/// Whether a wait in this set ends when the client leaves.
 pub(super) fn watches(client: &Client, x: &Exchange, about: &RuleContext<'_>) -> bool {
     about.proxy().is_some_and(|proxy| x.aborts_on_close(client, proxy))
 }

@@ -1,4 +1,4 @@
-//! Applies a rule's final verdict to a request, a response or a stream: the response, the counters, the termination state.
+//! Applies the final verdict of a rule to a request, a response or a stream: the response, the counters, the termination state.
 
 use std::sync::Arc;
 
@@ -38,10 +38,10 @@ pub(super) fn close_stream(client: &Client, x: &mut Exchange, verdict: Final) ->
     Stop::Close
 }
 
-/// A rule ended a TCP stream because of its server's data; a plain close is not counted as denied.
+/// A rule ended a TCP stream because of its server's data. A plain close is not counted as denied.
 pub(super) fn close_answer(client: &Client, x: &mut Exchange, backend: &Proxy, verdict: &Final) -> Stop {
     if matches!(verdict, Final::CloseServer) {
-        // If the server was silent until the deadline, its timeout ended the stream.
+        // If the server sent nothing until the deadline, its timeout ended the stream.
         return if x.response_body.is_silent { Fault::ServerTimeout.into() } else { Stop::Close };
     }
     count_denied_response(client, x, backend);
@@ -93,7 +93,7 @@ pub(super) async fn conclude(
             let timeouts = &proxy.timeouts;
             let pause = x.timeout(TimeoutSlot::Tarpit, timeouts.tarpit.or(timeouts.connect));
             let waited = client.pause(pause.unwrap_or_default(), true).await;
-            // Logged as in HAProxy: queue time of a request that does not exist.
+            // Logged as in HAProxy, with the queue time of a request that does not exist.
             (x.txn.times.request, x.txn.times.queued) = (0, timer::now_us());
             if let Err(fault) = waited {
                 x.phase = Phase::Tarpit;
@@ -149,7 +149,7 @@ pub(crate) fn count_denied_response(client: &Client, x: &Exchange, proxy: &Proxy
     }
 }
 
-/// Renders a rule's reply: its own content, or the page of its status.
+/// Renders a rule's reply: its own content, or the error page of its status.
 fn answer(client: &Client, x: &mut Exchange, reply: &Arc<rules::Reply>) -> Stop {
     match (reply.bare_status(), &reply.content) {
         (Some(status), _) => page::error(client, x, status),
@@ -159,7 +159,7 @@ fn answer(client: &Client, x: &mut Exchange, reply: &Arc<rules::Reply>) -> Stop 
         }
         (_, rules::Content::Message(_)) => {
             page::render(client, x, reply);
-            // The file is sent verbatim; logs and statistics show the rule's status.
+            // The file is sent verbatim, but logs and statistics show the rule's status.
             x.error_status = reply.status;
         }
         _ => page::render(client, x, reply),

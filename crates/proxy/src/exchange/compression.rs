@@ -11,11 +11,11 @@ use crate::flow::{Filter, Flow, Rank};
 /// The compression state of one exchange.
 #[derive(Debug, Default)]
 pub(crate) struct Coded {
-    /// The coding for the response if it may be compressed: the offered one the client prefers.
+    /// The coding for the response, if it may be compressed: the configured one that the client prefers.
     pub(crate) accepted: Option<Algorithm>,
-    /// The coding of the request, and its filter's rank.
+    /// The coding of the request, and the rank of the compression filter.
     pub(crate) request: Option<(Algorithm, Rank)>,
-    /// The encoder of the request, until the request is sent.
+    /// The encoder for the request, until the request is sent.
     pub(crate) encoder: Option<Encoder>,
     /// Whether compression was skipped only because of the process limits.
     pub(crate) is_passed_by: bool,

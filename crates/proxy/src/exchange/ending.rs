@@ -1,5 +1,5 @@
-//! Why a stream ended, as its layers saw it (`term_events`): recorded when it ends, by `exchange`, `conclude`, `relay` and
-//! `tunnel`.
+//! Why a stream ended, as its layers saw it (`term_events`). Recorded by `exchange`, `conclude`, `relay` and `tunnel` when the
+//! stream ends.
 
 use sample::{ConnectionError, ConnectionOutcome, Ending, Phase, StreamEnd};
 
@@ -19,7 +19,7 @@ pub(crate) fn note(client: &Client, x: &mut Exchange, stop: Stop) {
         Stop::Fault(Fault::NoBackend | Fault::NoServer | Fault::QueueFull | Fault::QueueTimeout) => {
             (StreamEnd::NoServer, ConnectionOutcome::None)
         }
-        // Recorded by the layer that noticed it.
+        // Already recorded by the layer that noticed the end.
         _ if x.txn.ending.end != StreamEnd::None => (x.txn.ending.end, connected),
         Stop::Fault(fault) if x.phase == Phase::Connect => {
             (of_fault(client, x, fault), ConnectionOutcome::Closed)

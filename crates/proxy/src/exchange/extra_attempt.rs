@@ -1,16 +1,16 @@
-//! An attempt of a request after its first: a retry or a hedge, counted by its backend until it is over.
+//! A further attempt of a request: a retry or a hedge, which its backend counts until it is over.
 
 use std::sync::Arc;
 
 /// A counted attempt.
 pub(crate) struct ExtraAttempt {
     backend: Arc<state::Proxy>,
-    /// Whether it was allowed and has not started yet.
+    /// Whether the attempt was allowed and has not started yet.
     pub(crate) is_granted: bool,
 }
 
 impl ExtraAttempt {
-    /// Creates one for a request to `backend` that has counted it already.
+    /// Creates a further attempt of a request to `backend`, which has already counted it.
     pub(crate) fn new(backend: &Arc<state::Proxy>, is_granted: bool) -> Box<Self> {
         Box::new(Self { backend: backend.clone(), is_granted })
     }

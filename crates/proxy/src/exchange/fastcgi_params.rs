@@ -7,12 +7,12 @@ use fcgi::ParamValue;
 pub(crate) struct FcgiParams {
     /// Parameters with unique names.
     pub(crate) set: Vec<ParamValue>,
-    /// Fields that are passed although they are hidden.
+    /// Fields that are passed although they are usually hidden.
     pub(crate) passed: Vec<Box<[u8]>>,
 }
 
 impl FcgiParams {
-    /// Adds a parameter; the last rule for a name counts.
+    /// Adds a parameter. The last rule for a name applies.
     pub(crate) fn set(&mut self, value: ParamValue) {
         match self.set.iter_mut().find(|other| other.name == value.name) {
             Some(other) => *other = value,

@@ -1,4 +1,4 @@
-//! Bandwidth limits and traces on a stream's two directions: `filter bwlim-in|bwlim-out` as enabled by rules, and `filter trace`.
+//! Bandwidth limits and traces on both directions of a stream: `filter bwlim-in|bwlim-out` as enabled by rules, and `filter trace`.
 //! Called just before a direction begins.
 
 use std::ops::{Bound, RangeBounds};
@@ -10,8 +10,8 @@ use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::flow::{EVERYWHERE, Gate, Rank, SharedRate, Stretch, Throttle, Tracer};
 
-/// Installs gates into one direction of `x` if filters ask for them and there are none yet: a single one before the receiver if
-/// nothing changes the payload, otherwise one in each stretch between filters that change it. Staged bytes are a head.
+/// Installs gates in one direction of `x` if filters need them and there are none yet. If no filter changes the payload, a single
+/// gate is placed before the receiver; otherwise, one gate in each stretch between filters that change it. Staged bytes are a head.
 #[inline(always)]
 pub(crate) fn install(client: &Client, x: &mut Exchange, upload: bool) {
     if !x.txn.bandwidth.is_empty() || x.trace.is_some() {
@@ -43,7 +43,7 @@ fn install_gates(client: &Client, x: &mut Exchange, upload: bool) {
     }
 }
 
-/// Returns the limits and traces of a stretch of a direction, if there are any. The next `free` bytes are a head and are not
+/// Returns the limits and traces of a stretch of a direction, if there are any. The next `free` bytes are a head, which is not
 /// limited.
 fn gate(client: &Client, x: &Exchange, upload: bool, stretch: Stretch, free: usize) -> Option<Gate> {
     let now = now_ms();
@@ -63,7 +63,7 @@ fn gate(client: &Client, x: &Exchange, upload: bool, stretch: Stretch, free: usi
     Some(Gate::new(throttles, tracer, free))
 }
 
-/// Returns the rank of a limit; `None` if `filter-sequence` leaves it out.
+/// Returns the rank of a limit; `None` if `filter-sequence` omits it.
 fn rank(client: &Client, own: &BandwidthLimit) -> Option<Rank> {
     let of_backend = own.filter.proxy != client.frontend.index;
     Some(Rank { of_backend, place: own.filter.place? })

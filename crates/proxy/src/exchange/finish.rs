@@ -1,4 +1,4 @@
-//! The end of a request or stream: counters, averages; the log line is made by `report`.
+//! The end of a request or stream: updates counters and averages. `report` writes the log line.
 
 use base::clock::WallTime;
 use base::event_counter;
@@ -21,14 +21,14 @@ use crate::exchange::trace;
 pub(crate) static MALFORMED: EventCounter =
     event_counter!(Glitch, "note_malformed()", "malformed HTTP/1 message kept for `show errors`");
 
-/// Returns the whole second of an instant in microseconds, as milliseconds: the resolution of the last session time of a server or
-/// backend, with 0 for never.
+/// Truncates an instant in microseconds to a whole second, in milliseconds. This is the resolution of the last session time of a
+/// server or backend, where 0 means never.
 pub(crate) fn second_of(instant_us: u64) -> u64 {
     (instant_us / 1_000_000 * 1_000).max(1)
 }
 
-/// Counts the request and writes its log line.
-// On the hot path of a request; its other callers are rare.
+/// Updates the counters for the request and writes its log line.
+// Inlined because this is on the hot path of a request, and the other callers are rare.
 #[inline(always)]
 pub(crate) fn finish(client: &mut Client, x: &mut Exchange) {
     trace::filter::end(x);
@@ -50,7 +50,7 @@ pub(crate) fn finish(client: &mut Client, x: &mut Exchange) {
             traffic.spliced_out.add(from_client);
         }
     }
-    // An unanswered request counts among the other codes; a connection that merely closes made no request.
+    // A request without an answer is counted among the other codes. A connection that only closes made no request.
     let counts = x.txn.is_http && (x.txn.status > 0 || !x.txn.request.method().is_empty());
     if counts {
         frontend.traffic.responses.add(x.txn.status);
@@ -67,9 +67,9 @@ pub(crate) fn finish(client: &mut Client, x: &mut Exchange) {
             of_backend.traffic.responses.add(x.txn.status);
         }
         if let Some(server) = &x.txn.server {
-            // Shown in seconds: one write per second is enough.
+            // Shown in seconds, so one write per second is sufficient.
             backend.state.last_session.put(second_of(x.txn.times.closed));
-            // As in HAProxy, only for answered requests: the duration of a failure would distort the average.
+            // As in HAProxy, only for requests that got an answer: the duration of a failure would distort the average.
             let answered = if x.txn.is_http { x.txn.times.response } else { x.txn.times.connected };
             if answered > 0 {
                 let times = averages(x);
@@ -80,7 +80,7 @@ pub(crate) fn finish(client: &mut Client, x: &mut Exchange) {
     }
     compression::count(client, x);
     report::close_cookie_states(client, x);
-    // This includes requests that no server was going to see.
+    // This includes requests that were not meant for a server.
     let was_request = !x.txn.is_http || !x.txn.request.method().is_empty();
     if was_request {
         crate::exchange::unique_id::make(client, x);
@@ -99,7 +99,7 @@ pub(crate) struct Moved<'a> {
     pub(crate) server: Option<&'a state::Server>,
     /// The table entries tracked by the request.
     pub(crate) trackers: Option<&'a Trackers>,
-    /// Whether a server answers.
+    /// Whether a server answers the stream.
     pub(crate) answered: bool,
 }
 
@@ -115,7 +115,7 @@ impl<'a> Moved<'a> {
     }
 }
 
-/// Counts the bytes of the stream by `now_ms` that were not counted yet; `bytes_in` and `bytes_out` are totals.
+/// Counts the bytes of the stream until `now_ms` that were not counted yet. `bytes_in` and `bytes_out` are totals.
 fn count_bytes(client: &Client, moved: Moved<'_>, bytes_in: u64, bytes_out: u64, now_ms: u64) {
     let new_in = bytes_in.saturating_sub(moved.counted.0);
     let new_out = bytes_out.saturating_sub(moved.counted.1);
@@ -131,7 +131,7 @@ fn count_bytes(client: &Client, moved: Moved<'_>, bytes_in: u64, bytes_out: u64,
     let listener = client.session.listener.mine();
     if let Some(trackers) = moved.trackers {
         track::note(&client.session, trackers, CountedEvent::BytesIn(new_in), now_ms);
-        // Responses generated here are not bytes from a server.
+        // Bytes of generated responses do not come from a server.
         if moved.answered {
             track::note(&client.session, trackers, CountedEvent::BytesOut(new_out), now_ms);
         }
@@ -150,7 +150,7 @@ fn count_bytes(client: &Client, moved: Moved<'_>, bytes_in: u64, bytes_out: u64,
     }
 }
 
-/// `option contstats`: counts the bytes transferred so far by a running stream.
+/// `option contstats`: counts the bytes that a running stream has transferred so far.
 pub(crate) fn count_moved(client: &Client, moved: Moved<'_>, bytes_in: u64, bytes_out: u64) {
     let entry = &client.entry;
     entry.bytes_in.set(bytes_in);
@@ -164,7 +164,7 @@ pub(crate) fn count_moved(client: &Client, moved: Moved<'_>, bytes_in: u64, byte
 /// Returns the queue, connect, response and total time in ms.
 fn averages(x: &Exchange) -> [u64; 4] {
     let times = &x.txn.times;
-    // The time a TCP stream waited for its rules counts as queue time.
+    // The time that a TCP stream waited for its rules counts as queue time.
     let ready = if x.txn.is_http { times.request } else { times.idle_from };
     let between = |from: u64, to: u64| if from == 0 { 0 } else { to.saturating_sub(from) / 1000 };
     [
@@ -175,7 +175,7 @@ fn averages(x: &Exchange) -> [u64; 4] {
     ]
 }
 
-/// Keeps a malformed message for `show errors`: the client's, or one from `sender`.
+/// Stores a malformed message for `show errors`: the client's, or one from `sender`.
 pub(crate) fn note_malformed(
     client: &Client,
     sender: Option<(usize, &state::Server)>,

@@ -4,11 +4,11 @@ use std::rc::Rc;
 
 use crate::flow::Tap;
 
-/// The copies that rules asked for.
+/// The copies that rules requested.
 #[derive(Debug, Default)]
 pub(crate) struct Mirrors {
-    /// The indexes of the backends that get a copy, until it is made.
+    /// The indexes of the backends to which copies will be sent.
     pub(crate) targets: Vec<usize>,
-    /// The copies' readers of a body that is still being received.
+    /// Readers that copy the body while it is being received.
     pub(crate) taps: Vec<Rc<Tap>>,
 }

@@ -44,7 +44,7 @@ pub(crate) use mirror::Mirrors;
 pub(crate) use server_choice::{BoundServer, Choice, CookieServer, Dates};
 pub(crate) use spoe::Engaged;
 
-/// The state of a request in progress, other than its connection. Reused, so that a warm request allocates nothing.
+/// The state of a request in progress, except for its connection. Reused, so that a warm request allocates nothing.
 #[derive(Default)]
 pub(crate) struct Exchange {
     /// The part visible to rules and logs.
@@ -56,15 +56,15 @@ pub(crate) struct Exchange {
     pub(crate) backend: Option<Rc<LocalProxy>>,
     /// The choice of the server.
     pub(crate) choice: Choice,
-    /// Keys to be stored with the server, by their `stick` lines.
+    /// Keys to be stored together with the server, by their `stick` lines.
     pub(crate) sticky: Vec<(usize, Scratch)>,
     /// The compression state, if any.
     pub(crate) coded: Option<Box<Coded>>,
     /// The trace, if a proxy has a `filter trace`.
     pub(crate) trace: Option<Rc<Trace>>,
-    /// Copies for other backends (`mirror`), if a rule asks for any.
+    /// Copies for other backends (`mirror`), if a rule requests any.
     pub(crate) mirrors: Option<Box<Mirrors>>,
-    /// The engines that ask agents about it (SPOE), if a proxy has one.
+    /// The engines that query agents about the exchange (SPOE), if a proxy has any.
     pub(crate) engaged: Option<Box<Engaged>>,
     /// The cache state, if rules used a cache.
     pub(crate) caching: Option<Box<Caching>>,
@@ -72,7 +72,7 @@ pub(crate) struct Exchange {
     pub(crate) scripting: Option<Box<lua::scripting::Scripting>>,
     /// The script filters, if a proxy has any.
     pub(crate) filtering: Option<Box<lua::filtering::Filtering>>,
-    /// The original request, if it may have to be repeated.
+    /// The original request, if the exchange may have to be repeated.
     pub(crate) original: Option<Box<http::Head>>,
     /// From the client to the server.
     pub(crate) upload: Flow,
@@ -80,9 +80,9 @@ pub(crate) struct Exchange {
     pub(crate) download: Flow,
     pub(crate) request_body: RequestBody,
     pub(crate) response_body: ResponseBody,
-    /// The body of a response generated here.
+    /// The body of a generated response.
     pub(crate) reply: MemoryBody,
-    /// The status of the error behind a response generated here, whatever its page sends (`errorloc`, `errorfile`); 0 for none.
+    /// The status of the error for which a response was generated, whatever status is sent (`errorloc`, `errorfile`); 0 for none.
     pub(crate) error_status: u16,
     /// Whether any byte of a final response was sent to the client.
     pub(crate) answered: bool,
@@ -92,28 +92,28 @@ pub(crate) struct Exchange {
     pub(crate) is_tunnel: bool,
     /// Whether the client's connection can take another request.
     pub(crate) keep_alive: bool,
-    /// Whether the server announced that it closes, before our own edits.
+    /// Whether the server announced that it will close, before Weir edits the head.
     pub(crate) server_closes: bool,
-    /// Whether rules asked to close the server's connection after the response.
+    /// Whether rules request that the server's connection is closed after the response.
     pub(crate) closes_server: bool,
     /// The FastCGI parameters set by rules.
     pub(crate) fastcgi: Option<Box<FcgiParams>>,
     /// The server's connection, for queries to the kernel.
     pub(crate) server_socket: ServerSocket,
-    /// Bytes from and to the client that have been counted already.
+    /// Bytes received from and sent to the client that were already counted.
     pub(crate) counted: (u64, u64),
     /// The current attempt beyond the first, if such attempts are limited.
     pub(crate) extra: Option<Box<ExtraAttempt>>,
 }
 
-/// The state of the request's body, other than its forwarding to the server.
+/// The state of the request's body, except for its forwarding to the server.
 #[derive(Default)]
 pub(crate) struct RequestBody {
-    /// How the end of the received body is signalled: rules cannot change it.
+    /// How the end of the received body is marked. Rules cannot change this.
     pub(crate) length: BodyLength,
-    /// Whether it arrives as bare payload, with its end marked by the stream.
+    /// Whether the body arrives as bare payload, with its end marked by the stream.
     pub(crate) is_bare: bool,
-    /// The part visible to rules: buffered and decoded; empty unless something asked for it.
+    /// The part that rules can see, which is buffered and decoded. Empty unless something needs it.
     pub(crate) seen: Vec<u8>,
     /// Whether `seen` is the whole body.
     pub(crate) is_complete: bool,
@@ -121,48 +121,48 @@ pub(crate) struct RequestBody {
     pub(crate) is_cut: bool,
     /// Whether the client timed out while rules waited for more.
     pub(crate) is_late: bool,
-    /// When the client last sent something while rules waited for more, in ms of the worker's clock; 0 if no rule waited.
+    /// When the client last sent data while rules waited for more, in ms of the worker's clock; 0 if no rule waited.
     pub(crate) heard_ms: u64,
     /// The bytes that a retry sends again.
     pub(crate) kept: Vec<u8>,
-    /// Whether rules removed its framing: it is read and not sent.
+    /// Whether rules removed the body's framing, so that the body is read but not sent.
     pub(crate) is_dropped: bool,
     /// Whether the client waits for a 100 that has not been sent yet.
     pub(crate) expects_continue: bool,
 }
 
-/// The state of the response's body, other than its forwarding to the client.
+/// The state of the response's body, except for its forwarding to the client.
 #[derive(Default)]
 pub(crate) struct ResponseBody {
-    /// How the server signals its end.
+    /// How the server marks the end of the body.
     pub(crate) length: BodyLength,
-    /// Whether it arrives as bare payload, with its end marked by the stream.
+    /// Whether the body arrives as bare payload, with its end marked by the stream.
     pub(crate) is_bare: bool,
-    /// The beginning that is visible to rules.
+    /// The beginning of the body, which rules can see.
     pub(crate) seen: Vec<u8>,
-    /// Whether a rule waited after the head arrived: the head's arrival time is then no longer the current time.
+    /// Whether a rule waited after the head had arrived, so that the head's arrival time differs from the current time.
     pub(crate) waited: bool,
     /// Whether the server timed out while rules inspected the received bytes.
     pub(crate) is_silent: bool,
-    /// When the server last sent something while rules waited for more, in ms of the worker's clock; 0 if no rule waited.
+    /// When the server last sent data while rules waited for more, in ms of the worker's clock; 0 if no rule waited.
     pub(crate) heard_ms: u64,
     /// Whether the server's connection broke during such a wait.
     pub(crate) is_broken: bool,
 }
 
-/// The end of the wait for a request.
+/// The result of the wait for a request.
 pub(crate) enum Arrival {
     /// Bytes, or the end of the stream.
     Ready,
-    /// Bytes that were inspected before: the first arrived at this instant (µs of the monotonic clock), and `late` is set if no
-    /// more arrived in time.
+    /// Bytes that were inspected before. The first of them arrived at this instant (µs of the monotonic clock). `late` is set if no
+    /// more bytes arrived in time.
     Begun {
         /// When the first byte arrived.
         since: u64,
         /// Whether the time limit has passed.
         late: bool,
     },
-    /// Nothing within the time allowed.
+    /// Nothing arrived within the allowed time.
     Expired,
     /// A request on a multiplexed stream, with its head received.
     Stream(Box<Exchange>),
@@ -177,18 +177,18 @@ pub(crate) enum Arrival {
 pub(crate) enum Next {
     /// Wait for another request.
     KeepAlive,
-    /// The same, after discarding the rest of this request.
+    /// Wait for another request after discarding the rest of this one.
     Drain,
     /// Close.
     Close,
-    /// Close, after giving the client time to read the response although it is still sending.
+    /// Close after giving the client time to read the response, although the client is still sending.
     Linger,
 }
 
 /// How a TCP stream became an HTTP stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Upgrade {
-    /// It was HTTP from the beginning.
+    /// The stream has been HTTP from the beginning.
     #[default]
     None,
     /// A rule of the frontend's `tcp-request content` switched (`switch-mode`).
@@ -197,16 +197,16 @@ pub(crate) enum Upgrade {
     ByBackend,
 }
 
-/// Why a step leaves the usual course.
+/// Why a step does not continue with the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// Something went wrong.
     Fault(Fault),
-    /// The response was generated here, in the transaction's response and `reply`.
+    /// The response was generated by Weir. It is in the transaction's response and in `reply`.
     Reply,
-    /// A cached response answers it.
+    /// A cached response answers the request.
     Cached,
-    /// A script service answers it.
+    /// A script service answers the request.
     Script,
     /// The connection is closed without a response.
     Close,
@@ -223,7 +223,7 @@ impl From<Fault> for Stop {
 }
 
 thread_local! {
-    // Boxed, so that handing one out moves a pointer.
+    // Boxed, so that taking one only moves a pointer.
     #[allow(clippy::vec_box)]
     static FREE: RefCell<Vec<Box<Exchange>>> = const { RefCell::new(Vec::new()) };
 }
@@ -234,7 +234,7 @@ impl Exchange {
         FREE.with_borrow_mut(Vec::pop).unwrap_or_default()
     }
 
-    /// Returns it to the pool.
+    /// Returns the exchange to the pool.
     pub(crate) fn give(mut self: Box<Self>) {
         self.reset();
         FREE.with_borrow_mut(|free| free.push(self));
@@ -286,7 +286,7 @@ impl Exchange {
         track::note(&client.session, &self.txn.trackers, event, now_ms());
     }
 
-    /// Counts the request in the table entries that it and its connection track.
+    /// Counts the request in the table entries that the request and its connection track.
     #[inline]
     pub(crate) fn note_request(&mut self, client: &Client) {
         track::note_request(&client.session, &mut self.txn.trackers, now_ms());
@@ -297,18 +297,18 @@ impl Exchange {
         !self.upload.is_received() || self.upload.is_blocked()
     }
 
-    /// Whether the request can be sent again from its beginning: none of its body has been consumed, or all of it was kept.
+    /// Whether the request can be sent again from its beginning, because none of its body was consumed, or all of it was kept.
     pub(crate) fn can_rewind(&self) -> bool {
         self.upload.consumed() == 0 || !self.request_body.kept.is_empty()
     }
 
-    /// Whether a half-close by the client ends the request (`option abortonclose`). It does not for tunnels.
+    /// Whether a half-close by the client ends the request (`option abortonclose`). For tunnels it does not.
     pub(crate) fn aborts_on_close(&self, client: &Client, backend: &Proxy) -> bool {
         client.aborts_on_close(backend) && self.txn.request.method_id() != Method::Connect
     }
 
-    /// Whether the whole request had been received when it was first sent, so that it can be sent again however much of it the
-    /// server read.
+    /// Whether the whole request had been received when it was first sent, so that it can be sent again, however much of it the
+    /// server has read.
     pub(crate) fn is_kept(&self) -> bool {
         // The bytes after a CONNECT belong to the tunnel and have no end yet.
         !self.request_body.kept.is_empty()
@@ -325,17 +325,17 @@ impl Exchange {
         }
     }
 
-    /// The client's address as this request sees it.
+    /// The client's address for this request.
     pub(crate) fn source(&self, client: &Client) -> Endpoint {
         self.txn.source.unwrap_or_else(|| client.session.source())
     }
 
-    /// The destination address as this request sees it.
+    /// The destination address for this request.
     pub(crate) fn destination(&self, client: &Client) -> Endpoint {
         self.txn.destination.unwrap_or_else(|| client.session.destination())
     }
 
-    /// The request's content as seen by expressions.
+    /// The request's content for expressions.
     pub(crate) fn request_bytes<'a>(&'a self, client: &'a Client) -> &'a [u8] {
         if self.txn.is_http { &self.request_body.seen } else { client.side.received() }
     }
@@ -345,7 +345,7 @@ impl RequestBody {
     /// Checks that the client did not fail while rules waited for the body.
     ///
     /// # Errors
-    /// The client closed, or was silent for too long.
+    /// The client closed the connection, or sent nothing for too long.
     pub(crate) fn check(&self) -> Result<(), Fault> {
         match (self.is_cut, self.is_late) {
             (true, _) => Err(Fault::ClientCut),

@@ -1,7 +1,7 @@
 //! When connections and streams are logged: at their end, at the steps of `log-steps`, on a rule's `do-log`, and for connections
 //! that fail before they become a stream (manual, 8.2.1, 8.2.5 and 8.3).
 //!
-//! Called by every step of an exchange or relay; the lines are sent through [`crate::log`].
+//! Called by every step of an exchange or relay. The lines are sent through [`crate::log`].
 
 use base::clock::WallTime;
 use runtime::timer::now_ms;
@@ -15,7 +15,7 @@ use crate::log::{LogLine, Maker, Report};
 const INFO: u8 = 6;
 const ERROR: u8 = 3;
 
-/// Writes the line of a step, if the frontend logs there.
+/// Writes the line of a step, if the frontend logs this step.
 #[inline]
 pub(crate) fn step(client: &Client, x: &Exchange, origin: LogOrigin) {
     if client.frontend.log_steps.holds(origin) && client.prepared().logs {
@@ -23,7 +23,7 @@ pub(crate) fn step(client: &Client, x: &Exchange, origin: LogOrigin) {
     }
 }
 
-/// Logs the beginning of a stream: its own step, or the line of frontends without a format.
+/// Logs the beginning of a stream: the line of this step, or the line of frontends without a format.
 #[inline]
 pub(crate) fn accepted(client: &Client, x: &Exchange) {
     if client.prepared().logs {
@@ -34,8 +34,8 @@ pub(crate) fn accepted(client: &Client, x: &Exchange) {
     }
 }
 
-/// Logs the response's head (for TCP, the connection to the server): the line of that step, or the only line if it need not wait
-/// for the end.
+/// Logs the head of the response (for TCP, the connection to the server): the line of that step, or the only line if it need not
+/// wait for the end.
 pub(crate) fn early(client: &Client, x: &mut Exchange, origin: LogOrigin) {
     let asap = client.frontend.logs_early;
     if !(asap || client.frontend.log_steps.holds(origin)) || !client.prepared().logs {
@@ -60,7 +60,7 @@ pub(crate) fn close_cookie_states(client: &Client, x: &mut Exchange) {
     }
 }
 
-/// Writes a line, unless the options or a rule silence it.
+/// Writes a line, unless options or a rule suppress it.
 fn log(client: &Client, x: &Exchange, origin: LogOrigin) {
     let frontend = &client.frontend;
     let options = &frontend.options;
@@ -89,13 +89,13 @@ pub(crate) fn no_request(client: &Client, x: &Exchange) {
     view::with(client, x, |env| write(client, env, LogOrigin::SessionError, &report));
 }
 
-/// Returns the level of a line: set by a rule, or the default; `None` if a rule silences it.
+/// Returns the level of a line: that set by a rule, or the default. `None` if a rule suppresses the line.
 fn level(client: &Client, x: Option<&Exchange>, erroneous: bool) -> Option<u8> {
     let usual = if erroneous && client.frontend.options.log_separate_errors { ERROR } else { INFO };
     x.and_then(|x| x.txn.log_level).or(client.session.log_level.get()).unwrap_or(Some(usual))
 }
 
-/// `do-log`: writes a line now, for a stream or for a connection without one yet.
+/// `do-log`: writes a line now, for a stream or for a connection that has no stream yet.
 pub(crate) fn on_demand(
     client: &Client,
     x: Option<&Exchange>,
@@ -142,8 +142,8 @@ fn connect_line(client: &Client, x: &Exchange) {
     send(client, INFO, &text);
 }
 
-/// Logs a connection that failed before it became a stream (8.2.5): `error-log-format`, or the legacy line. `why` is HAProxy's
-/// text.
+/// Logs a connection that failed before it became a stream (8.2.5), with `error-log-format` or as the legacy line. `why` is
+/// HAProxy's text.
 pub(crate) fn session_error(client: &Client, why: &str) {
     if !client.prepared().logs {
         return;

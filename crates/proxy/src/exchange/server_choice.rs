@@ -1,4 +1,4 @@
-//! The choice of the server for a request, so far.
+//! The state of the choice of a server for a request.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -21,28 +21,27 @@ pub(crate) struct Choice {
     pub(crate) hash: Option<u32>,
     /// The server required by persistence.
     pub(crate) bound: Option<BoundServer>,
-    /// Whether `ignore-persist` applies: the client's cookie is neither used nor set.
+    /// Whether `ignore-persist` applies, so that the client's cookie is neither used nor set.
     pub(crate) is_ignored: bool,
     /// When the client's cookie was set.
     pub(crate) dates: Dates,
     /// The server in the client's cookie, for the response.
     pub(crate) cookie: CookieServer,
-    /// The address to connect to instead of the server's (`dispatch`, `transparent`, `set-dst` with
-    /// no server).
+    /// The address to connect to instead of the server's (`dispatch`, `transparent`, `set-dst` without a server).
     pub(crate) address: Option<SocketAddr>,
-    /// Do not use an idle connection: the last one was stale.
+    /// Whether to avoid idle connections, because the last one was closed.
     pub(crate) fresh: bool,
-    /// Bytes sent before the head on a new connection: the PROXY header.
+    /// Bytes to send before the head on a new connection: the PROXY header.
     pub(crate) preamble: Vec<u8>,
     /// Deadline for reaching the server, in ms of the worker's clock.
     pub(crate) connect_by: u64,
     /// Whether the client sent more of its request while a server was being reached.
     pub(crate) heard_late: bool,
-    /// Whether the server is told that the request is early data.
+    /// Whether the server is informed that the request is early data.
     pub(crate) said_early: bool,
-    /// Whether it is sent to the server as early data.
+    /// Whether the request is sent to the server as early data.
     pub(crate) is_early: bool,
-    /// Whether it must not be.
+    /// Whether the request must not be sent as early data.
     pub(crate) never_early: bool,
     /// Whether the proxy generated its WebSocket key.
     pub(crate) gave_key: bool,
@@ -72,9 +71,9 @@ impl Choice {
 pub(crate) struct BoundServer {
     /// The server.
     pub(crate) server: Rc<LocalServer>,
-    /// Whether to use it even when it is down (`force-persist`, `option persist`).
+    /// Whether to use the server even if it is down (`force-persist`, `option persist`).
     pub(crate) even_down: bool,
-    /// Whether this is a retry on the server that just failed, not persistence.
+    /// Whether this is a retry at the server that has just failed, not persistence.
     pub(crate) again: bool,
 }
 
@@ -84,14 +83,14 @@ pub(crate) enum CookieServer {
     /// There was no cookie.
     #[default]
     Absent,
-    /// This server, which was usable. `use-server` and stick tables count as such a cookie.
+    /// The cookie named this server, which was usable. `use-server` and stick tables count as such a cookie.
     Server(Rc<LocalServer>),
-    /// It named an unusable or unknown server.
+    /// The cookie named an unusable or unknown server.
     Other,
 }
 
 impl CookieServer {
-    /// Whether it named `server`.
+    /// Whether the cookie named `server`.
     pub(crate) fn names(&self, server: &LocalServer) -> bool {
         matches!(self, Self::Server(own) if own.is(server))
     }

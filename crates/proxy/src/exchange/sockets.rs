@@ -1,5 +1,5 @@
-//! Kernel queries about a stream's connections, for expressions. Created briefly for each view of a stream; queries nothing by
-//! itself.
+//! Queries the kernel about a stream's connections, for expressions. Created briefly for each view of a stream; does not query
+//! anything by itself.
 
 use std::os::fd::RawFd;
 
@@ -13,12 +13,12 @@ use crate::server::agents::Question;
 /// The stream's connection to the server.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) enum ServerSocket {
-    /// None yet.
+    /// No socket yet.
     #[default]
     None,
-    /// This descriptor, which belongs to the stream until it is given back.
+    /// This descriptor, which belongs to the stream until it is released.
     Open(RawFd),
-    /// Released or closed, with the facts queried before if anything needs them.
+    /// Released or closed. Has the facts that were queried before, if anything needs them.
     Gone(Option<TcpFacts>),
 }
 
@@ -59,8 +59,8 @@ pub(crate) fn take(client: &Client, x: &mut Exchange, upstream: &Upstream) {
     x.server_socket = ServerSocket::Open(number);
 }
 
-/// Records the connection of a query to an agent. It is shared with other queries and may close with any of them, so its facts are
-/// queried now.
+/// Records the connection of a query to an agent. The connection is shared with other queries and may be closed with any of them,
+/// so its facts are queried now.
 pub(crate) fn share(client: &Client, own: &mut Exchange, question: &Question) {
     own.txn.server_uses = question.uses();
     own.txn.server_ends = question.ends();
@@ -70,7 +70,7 @@ pub(crate) fn share(client: &Client, own: &mut Exchange, question: &Question) {
     }
 }
 
-/// Records that the server's connection is about to be released; queries the facts that logs need first.
+/// Records that the server's connection is about to be released. Before that, queries the facts that logs need.
 pub(crate) fn leave(client: &Client, x: &mut Exchange) {
     client.entry.server_fd.set(-1);
     if let ServerSocket::Open(number) = x.server_socket {
@@ -79,7 +79,7 @@ pub(crate) fn leave(client: &Client, x: &mut Exchange) {
     }
 }
 
-/// Records its unexpected end.
+/// Records the unexpected end of the server's connection.
 pub(crate) fn forget(client: &Client, x: &mut Exchange) {
     client.entry.server_fd.set(-1);
     if let ServerSocket::Open(_) = x.server_socket {

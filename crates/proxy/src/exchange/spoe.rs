@@ -1,4 +1,5 @@
-//! The engines that ask agents about an exchange or a TCP stream (SPOE), and their results so far. `evaluate::spoe` asks.
+//! The engines that query agents about an exchange or a TCP stream (SPOE), and their results so far. `evaluate::spoe` makes the
+//! queries.
 
 use std::sync::Arc;
 
@@ -12,9 +13,9 @@ pub(crate) struct Engaged(pub(crate) Vec<EngagedEngine>);
 /// An engine and its state.
 pub(crate) struct EngagedEngine {
     pub(crate) engine: Arc<SpoeEngine>,
-    /// Whether it is off after an error.
+    /// Whether the engine is disabled after an error.
     pub(crate) is_off: bool,
-    /// How long it took in all, in ms.
+    /// How long the queries took in total, in ms.
     pub(crate) total_ms: u64,
 }
 

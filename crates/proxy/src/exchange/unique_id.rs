@@ -3,11 +3,11 @@
 use crate::client::Client;
 use crate::exchange::{Exchange, view};
 
-/// Generates the unique id, once.
+/// Generates the unique ID, once.
 pub(crate) fn make(client: &Client, x: &mut Exchange) {
     let Some(format) = &client.frontend.unique_id_format else { return };
     if x.txn.unique_id.is_none() {
-        // A rule may have used it already.
+        // A rule may have used the ID already.
         let id = x.txn.early_id.take().map_or_else(
             || {
                 let mut id = Vec::new();

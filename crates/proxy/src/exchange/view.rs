@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::exchange::sockets::StreamSockets;
 
-/// Calls `look` with a complete view of `client` and `x`: no more data will arrive.
+/// Calls `look` with a complete view of `client` and `x`, to which no more data will be added.
 pub(crate) fn with<R>(client: &Client, x: &Exchange, look: impl FnOnce(&Env<'_>) -> R) -> R {
     let sockets = StreamSockets::of(client, x);
     look(&Env {
@@ -18,7 +18,7 @@ pub(crate) fn with<R>(client: &Client, x: &Exchange, look: impl FnOnce(&Env<'_>)
     })
 }
 
-/// Whether a condition holds now; `None` always does.
+/// Whether a condition is true now. Without a condition, returns true.
 pub(crate) fn holds(condition: Option<&Condition>, env: &Env<'_>) -> bool {
     condition.is_none_or(|condition| condition.eval(env) == Test::Yes)
 }

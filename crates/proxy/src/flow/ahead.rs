@@ -1,5 +1,5 @@
-//! A response that a cache keeps and others read while it arrives (`collapsed-forwarding`): reading on for
-//! them when the first client is slow or gone. Called by `pump` and by `message::download`.
+//! Reads ahead for a response that a cache stores and others read while it arrives (`collapsed-forwarding`), if the first client is
+//! slow or gone. Called by `pump` and by `message::download`.
 
 use std::task::{Context, Poll};
 
@@ -9,7 +9,7 @@ use super::source::SourceReader;
 use super::{Coding, Flow, FlowError, Path};
 
 impl Flow {
-    /// Receives more for a cache while this receiver is slower than the other readers of the cache.
+    /// Receives more data for a cache while this receiver is slower than the other readers of the cache.
     #[cold]
     pub(super) fn read_ahead(
         &mut self,
@@ -31,7 +31,7 @@ impl Flow {
         self.filters.as_ref()?.feeds_others(context).filter(|_| !self.is_received())
     }
 
-    /// The receiver is gone, and other readers get the rest from a cache.
+    /// The receiver is gone, but other readers still get the rest from a cache.
     #[cold]
     pub(crate) fn discard_for_receiver(&mut self) {
         self.staged.clear();

@@ -1,7 +1,7 @@
 //! The kinds of payload filters. [`Filters`](super::Filters) has the filters of one direction, in order.
 //!
-//! A filter receives and emits payload without its transfer coding. Some emit output at once; limits, traces and scripts let
-//! payload wait in a queue in front of them ([`FilterQueue`]).
+//! A filter receives and emits payload without its transfer coding. Some filters emit output at once. For limits, traces and
+//! scripts, payload waits in a queue in front of the filter ([`FilterQueue`]).
 
 use std::task::{Context, Poll};
 
@@ -17,11 +17,11 @@ const READ: usize = 64 * 1024;
 /// A kind of filter.
 #[derive(Debug)]
 pub(crate) enum Filter {
-    /// Stores the payload in a cache; does not change it.
+    /// Stores the payload in a cache and does not change it.
     Keep(Box<Keeping>),
     /// Compresses the content.
     Compress(Box<Compressor>),
-    /// Limits and traces: these do not change the payload but may delay it.
+    /// Limits and traces, which do not change the payload but may delay it.
     Hold(Box<Holding>),
     /// A script filter.
     Script(Box<Scripted>),
@@ -42,9 +42,9 @@ pub(crate) struct Compressor {
 #[derive(Debug)]
 pub(crate) struct Keeping {
     filling: Option<Filling>,
-    /// The position of the first client, while that is slower than the other readers.
+    /// The position of the first client, while this client is slower than the other readers.
     ahead: Option<Feed>,
-    /// Whether a clean close by the sender is the only sign that the body is complete.
+    /// Whether a clean close by the sender is the only indication that the body is complete.
     until_close: bool,
     /// Whether bytes were added since the other readers last ran.
     is_fresh: bool,
@@ -56,7 +56,7 @@ pub(crate) struct FilterQueue {
     bytes: Vec<u8>,
     /// The number of bytes already taken.
     taken: usize,
-    /// Whether the payload ends after them.
+    /// Whether the payload ends after these bytes.
     pub(super) is_ended: bool,
 }
 
@@ -70,14 +70,14 @@ pub(crate) struct Holding {
 /// A script filter and its queue. `message::lua` calls its functions.
 #[derive(Debug)]
 pub(crate) struct Scripted {
-    /// Its index in the stream's filters.
+    /// The index of the filter among the stream's filters.
     pub(super) place: usize,
     pub(super) queue: FilterQueue,
-    /// Whether it has been shown the end.
+    /// Whether the script was informed about the end.
     pub(super) is_told: bool,
-    /// Whether its queue is full.
+    /// Whether the filter's queue is full.
     pub(super) is_full: bool,
-    /// Whether it has passed on the end.
+    /// Whether the filter has forwarded the end.
     pub(super) is_over: bool,
 }
 
@@ -87,8 +87,8 @@ impl Filter {
         Self::Compress(Box::new(Compressor { encoder: Some(encoder), taken: 0, given: 0 }))
     }
 
-    /// Creates a filter that stores the payload in a cache. A body that ends with its connection (`until_close`) is only kept once
-    /// [`Filters::keep`](super::Filters::keep) is called.
+    /// Creates a filter that stores the payload in a cache. A body that ends with its connection (`until_close`) is only kept after
+    /// a call of [`Filters::keep`](super::Filters::keep).
     pub(crate) fn keep(filling: Filling, until_close: bool) -> Self {
         Self::Keep(Box::new(Keeping { filling: Some(filling), ahead: None, until_close, is_fresh: false }))
     }
@@ -109,7 +109,7 @@ impl Filter {
         }))
     }
 
-    /// Whether its output may differ from its input.
+    /// Whether the filter's output may differ from its input.
     pub(super) fn changes_payload(&self) -> bool {
         matches!(self, Self::Compress(_) | Self::Script(_))
     }
@@ -153,8 +153,8 @@ impl Keeping {
         }
     }
 
-    /// Whether to yield to other readers of the response before taking more: a task that reads from a fast server would outrun
-    /// them, however fast they are.
+    /// Whether to yield to other readers of the response before taking more. Otherwise a task that reads from a fast server would
+    /// outrun them, however fast they are.
     pub(super) fn takes_turn(&mut self, context: &Context<'_>) -> bool {
         let is_fresh = std::mem::take(&mut self.is_fresh);
         is_fresh && self.filling.as_ref().is_some_and(|filling| filling.outruns(context.waker()))
@@ -165,8 +165,8 @@ impl Keeping {
         self.ahead.is_some()
     }
 
-    /// Whether to read on although the client is blocked: others read the same response, and it only waits in memory that the cache
-    /// uses anyway. The task is woken when another reader starts.
+    /// Whether to continue reading although the client is blocked. Others read the same response, and it only waits in memory that
+    /// the cache uses anyway. The task is woken when another reader starts.
     pub(super) fn run_ahead(&mut self, context: &Context<'_>) -> bool {
         let Some(filling) = &self.filling else { return false };
         if self.until_close || !filling.may_run_ahead(READ) {
@@ -178,8 +178,8 @@ impl Keeping {
         self.ahead.is_some()
     }
 
-    /// Returns the next piece for the client, if the cache is ahead of it. The cache is no longer ahead once the client has taken
-    /// everything and more may arrive.
+    /// Returns the next piece for the client, if the cache is ahead of the client. The cache is no longer ahead once the client has
+    /// taken everything and more may arrive.
     pub(super) fn poll_ahead(&mut self, context: &mut Context<'_>) -> Option<Piece> {
         let Poll::Ready(piece) = self.ahead.as_mut()?.poll_piece(context) else {
             self.ahead = None;
@@ -197,7 +197,7 @@ impl Keeping {
         filling.poll_read(context.waker()).then(|| filling.poll_wanted(context.waker()))
     }
 
-    /// The client is gone.
+    /// Records that the client is gone.
     pub(super) fn leave(&mut self) {
         self.ahead = None;
     }
@@ -239,12 +239,12 @@ impl FilterQueue {
         self.give_back(bytes, until);
     }
 
-    /// Lends the queue's bytes; `give_back` returns them.
+    /// Lends the bytes of the queue, which `give_back` returns.
     pub(super) fn lend(&mut self) -> (Vec<u8>, usize) {
         (std::mem::take(&mut self.bytes), self.taken)
     }
 
-    /// Takes back lent bytes, without the first `taken`.
+    /// Takes back the lent bytes, without the first `taken`.
     pub(super) fn give_back(&mut self, bytes: Vec<u8>, taken: usize) {
         (self.bytes, self.taken) = (bytes, taken);
         if self.is_empty() {
@@ -260,7 +260,7 @@ impl Scripted {
         !self.queue.is_empty() || self.queue.is_ended && !self.is_told
     }
 
-    /// Whether no more input may arrive until the script has passed something on.
+    /// Whether no more input may arrive until the script has forwarded something.
     pub(super) fn holds(&self) -> bool {
         !self.is_over && (self.has_unseen() || self.queue.is_ended || self.is_full)
     }

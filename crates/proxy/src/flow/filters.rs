@@ -1,13 +1,13 @@
-//! The filters of one direction, in order (configuration manual, `filter` and `filter-sequence`). A [`Flow`](super::Flow) without
-//! filters pays nothing for them.
+//! The filters of one direction, in order (configuration manual, `filter` and `filter-sequence`). They cost nothing for a
+//! [`Flow`](super::Flow) without filters.
 //!
-//! Payload passes from one filter to the next. While it is queued before a filter, nothing more is read, so that the queues hold no
+//! Payload passes from one filter to the next. While payload is queued before a filter, nothing more is read, so the queues hold no
 //! more than one read, plus the buffers of scripts. Compression flushes when the sender pauses, so that receivers of a slow stream
 //! do not wait for buffered output. The filters are chosen before a direction begins ([`compression`](crate::message::compression),
 //! [`cache`](crate::exchange::cache), [`lua`](crate::message::lua)); limits and traces may be added later
 //! ([`exchange::filters`](crate::exchange::filters)).
 //!
-//! If no filter changes the payload, limits and traces are not in this list but in the flow's [`Gate`], which sees the bytes as
+//! If no filter changes the payload, limits and traces are not in this list but in the flow's [`Gate`], which handles the bytes as
 //! sent.
 
 use std::cell::RefCell;
@@ -38,16 +38,16 @@ struct FilterStage {
 /// The filters of one direction.
 #[derive(Debug)]
 pub(crate) struct Filters {
-    /// Other readers of the payload, ahead of the first filter.
+    /// Other readers of the payload, in front of the first filter.
     taps: Vec<Rc<Tap>>,
     stages: Vec<FilterStage>,
-    /// Output of the last filter that is not staged yet, after `room` bytes if there is any.
+    /// Output of the last filter that is not staged yet, preceded by `room` bytes if it is not empty.
     made: Vec<u8>,
-    /// How many bytes the body's coding needs before it.
+    /// How many bytes the coding of the body needs before the output.
     room: usize,
     /// Scratch memory for the output of compression.
     coded: Vec<u8>,
-    /// Whether the last filter has passed on the end.
+    /// Whether the last filter has forwarded the end.
     is_over: bool,
     /// Whether the receiver is gone.
     discards: bool,
@@ -58,15 +58,15 @@ pub(crate) struct Filters {
 /// The next step of a direction with filters, once all their output has been sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NextFilter {
-    /// Nothing is queued: more may be read.
+    /// Nothing is queued, so more may be read.
     Free,
     /// Payload was passed on.
     Moved,
-    /// A script must be shown new payload.
+    /// New payload must be shown to a script.
     Unseen,
     /// The script filter at this index holds the payload it was shown.
     Held(usize),
-    /// The limits at this index block for now.
+    /// The limits at this index currently block.
     Limited(usize),
     /// The cache no longer has the rest.
     Cut,
@@ -125,8 +125,8 @@ impl Filters {
         self.discards || self.stages.iter().any(|stage| stage.filter.changes_payload() || stage.runs_ahead())
     }
 
-    /// Whether to read on although the receiver is blocked: a cache stores the payload, and has faster readers. The task is woken
-    /// when one starts.
+    /// Whether to continue reading although the receiver is blocked, because a cache stores the payload and has faster readers. The
+    /// task is woken when such a reader starts.
     pub(super) fn run_ahead(&mut self, context: &Context<'_>) -> bool {
         if !self.taps.is_empty() {
             return false;
@@ -149,7 +149,7 @@ impl Filters {
         })
     }
 
-    /// The receiver is gone: the payload ends in the last cache, without limits.
+    /// The receiver is gone. The payload is now only stored in the last cache, without limits.
     #[cold]
     pub(super) fn discard(&mut self) {
         let last = self.stages.iter().rposition(|stage| matches!(stage.filter, Filter::Keep(_)));
@@ -164,7 +164,7 @@ impl Filters {
         self.made.clear();
     }
 
-    /// Returns the stretches of ranks between the filters that change payload: limits and traces within one of them see the same
+    /// Returns the stretches of ranks between the filters that change payload. Limits and traces within a stretch see the same
     /// bytes.
     pub(crate) fn stretches(&self) -> Vec<Stretch> {
         let mut from = Bound::Unbounded;
@@ -188,7 +188,7 @@ impl Filters {
         self.stages.iter().any(|stage| matches!(stage.filter, Filter::Hold(_)))
     }
 
-    /// Removes the limits and traces, once nothing passes any more.
+    /// Removes the limits and traces. Called when no more bytes pass through them.
     pub(crate) fn remove_gates(&mut self) {
         self.stages.retain(|stage| !matches!(&stage.filter, Filter::Hold(_)));
     }
@@ -215,7 +215,7 @@ impl Filters {
         self.end_from(0);
     }
 
-    /// Passes `data` to the filter at that index, or to the output after the last.
+    /// Passes `data` to the filter at that index. After the last filter, appends it to the output.
     fn put(&mut self, from: usize, data: &[u8]) {
         for at in from..self.stages.len() {
             match &mut self.stages[at].filter {
@@ -244,14 +244,15 @@ impl Filters {
         self.made.len().saturating_sub(self.room)
     }
 
-    /// Reserves room for the coding before the output.
+    /// Reserves room for the coding in front of the output.
     fn make_room(&mut self) {
         if self.made.is_empty() {
             self.made.resize(self.room, 0);
         }
     }
 
-    /// Runs `make` on the compression filter at that index and passes its output on; returns whether there was any.
+    /// Runs `make` on the compression filter at that index and passes its output to the next filter. Returns whether there was
+    /// output.
     fn code(&mut self, at: usize, make: impl FnOnce(&mut Compressor, &mut Vec<u8>)) -> bool {
         let is_last = at + 1 == self.stages.len();
         if is_last {
@@ -274,7 +275,7 @@ impl Filters {
         has_coded
     }
 
-    /// Ends the input of the filter at that index, and of those after it that do not queue.
+    /// Ends the input of the filter at that index, and of the following ones that do not queue.
     fn end_from(&mut self, from: usize) {
         for at in from..self.stages.len() {
             match &mut self.stages[at].filter {
@@ -300,7 +301,7 @@ impl Filters {
         self.is_over = true;
     }
 
-    /// Flushes compression from that index on; returns whether there was any output.
+    /// Flushes compression filters, starting at that index. Returns whether there was output.
     pub(super) fn flush(&mut self, from: usize) -> bool {
         let mut has_given = false;
         for at in from..self.stages.len() {
@@ -309,7 +310,7 @@ impl Filters {
         has_given
     }
 
-    /// Moves the payload queued longest, if limits allow it; otherwise the calling task is woken when they allow more.
+    /// Moves the payload that was queued first, if limits allow it. Otherwise the calling task is woken when they allow more.
     pub(super) fn poll_turn(&mut self, context: &mut Context<'_>) -> NextFilter {
         for at in (0..self.stages.len()).rev() {
             match &mut self.stages[at].filter {
@@ -344,7 +345,7 @@ impl Filters {
         NextFilter::Moved
     }
 
-    /// Passes on as much queued payload as the limits allow.
+    /// Forwards as much queued payload as the limits allow.
     fn poll_release(&mut self, at: usize, context: &mut Context<'_>) -> NextFilter {
         let Filter::Hold(own) = &mut self.stages[at].filter else { return NextFilter::Free };
         let waiting = own.queue.len();
@@ -386,8 +387,8 @@ impl Filters {
         (0..self.stages.len()).filter(is_script).collect()
     }
 
-    /// Moves payload that a script filter has not seen to the end of `into`, up to `room` bytes. `None` if a later filter must move
-    /// first.
+    /// Moves payload that a script filter has not seen to the end of `into`, up to `room` bytes. `None` if a later filter must
+    /// process its payload first.
     pub(super) fn take_unseen(
         &mut self,
         at: usize,
@@ -409,8 +410,8 @@ impl Filters {
         Some(Unseen { place: own.place, is_news, is_ended })
     }
 
-    /// Passes on the output of a script filter; `is_over` marks the last of it. With `is_full` the filter takes no more input until
-    /// it has passed something on.
+    /// Forwards the output of a script filter. `is_over` marks the end of the output. With `is_full`, the filter takes no more
+    /// input until it has forwarded something.
     pub(super) fn put_from_script(&mut self, at: usize, bytes: &[u8], is_over: bool, is_full: bool) {
         if let Some(FilterStage { filter: Filter::Script(own), .. }) = self.stages.get_mut(at) {
             own.is_full = is_full;
@@ -422,7 +423,7 @@ impl Filters {
         }
     }
 
-    /// The response is complete: caches store it from now on.
+    /// The response is complete, so caches store it from now on.
     pub(crate) fn keep(&mut self) {
         for stage in &mut self.stages {
             if let Filter::Keep(own) = &mut stage.filter {
@@ -431,7 +432,7 @@ impl Filters {
         }
     }
 
-    /// Appends the output of the filters to `staged`; if that is empty, the buffers are swapped.
+    /// Appends the output of the filters to `staged`. If `staged` is empty, the buffers are swapped.
     ///
     /// # Errors
     /// The output does not match the length declared to the receiver.
@@ -457,7 +458,7 @@ impl Filters {
 /// The payload that a script filter has not seen yet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Unseen {
-    /// Its index in the stream's filters.
+    /// The index of the filter among the stream's filters.
     pub(crate) place: usize,
     /// Whether there is anything new, including the end.
     pub(crate) is_news: bool,
@@ -471,7 +472,7 @@ impl FilterStage {
         matches!(&self.filter, Filter::Keep(own) if own.runs_ahead())
     }
 
-    /// Whether payload is queued before or in it, so that no more may be read.
+    /// Whether payload is queued before or in the filter, so that no more may be read.
     fn holds(&self) -> bool {
         match &self.filter {
             Filter::Hold(own) => !own.queue.is_empty(),
@@ -480,7 +481,7 @@ impl FilterStage {
         }
     }
 
-    /// Whether it accepts no more for now.
+    /// Whether the filter accepts no more payload for now.
     fn holds_back(&self) -> bool {
         match &self.filter {
             Filter::Hold(own) => !own.queue.is_empty(),

@@ -1,8 +1,8 @@
 //! Delays the bytes of one direction: bandwidth limits and trace filters (configuration manual, 9.7 and 9.1).
 //!
-//! A [`Flow`](super::Flow) with a gate asks it before it sends; one without pays nothing. If filters change payload, gates are part
-//! of the [`Filters`](super::Filters). Heads pass freely, bodies and TCP streams are limited. A limit applies to a sliding window
-//! of its period: the previous period counts in proportion to its overlap with the window.
+//! A [`Flow`](super::Flow) with a gate checks it before it sends; a flow without a gate has no cost. If filters change payload,
+//! gates are part of the [`Filters`](super::Filters). Heads pass freely; bodies and TCP streams are limited. A limit applies to a
+//! sliding window of its period: the previous period counts in proportion to its overlap with the window.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -12,10 +12,10 @@ use state::table::{DataType, Tracked};
 
 use super::Tracer;
 
-/// Minimum portion: the bytes that the limit allows in this many ms, except for short periods.
+/// Minimum portion: the bytes that the limit allows in this time, in ms, except for short periods.
 const PORTION_MS: u64 = 20;
 
-/// A delayed direction refreshes its deadlines at least this often, in ms: a delay is not a timeout.
+/// A delayed direction refreshes its deadlines at least this often, in ms, because a delay is not a timeout.
 const LOOK: u64 = 1000;
 
 /// One limit and its byte counts.
@@ -23,7 +23,7 @@ const LOOK: u64 = 1000;
 pub(crate) struct Throttle {
     limit: u64,
     period: u64,
-    /// Minimum size of a portion, except at the end; never more than the limit.
+    /// Minimum size of a portion, except at the end. Never more than the limit.
     least: u64,
     /// Start of the current period.
     began: u64,
@@ -90,14 +90,14 @@ impl Throttle {
         }
     }
 
-    /// Returns the bytes sent within the last period, estimated from the sums of two periods.
+    /// Returns the number of bytes sent within the last period, estimated from the sums of two periods.
     fn sent(&self, now: u64) -> u64 {
         let left = self.period - now.saturating_sub(self.began).min(self.period);
         let share = u128::from(self.previous) * u128::from(left) / u128::from(self.period);
         self.current + share as u64
     }
 
-    /// Returns how many of `wanted` bytes may be sent now: fewer than all only in portions.
+    /// Returns how many of `wanted` bytes may be sent now. If not all bytes may be sent, they are only sent in portions.
     fn allow(&mut self, wanted: u64, now: u64) -> u64 {
         let users = self.look(now);
         self.turn(now);
@@ -105,10 +105,10 @@ impl Throttle {
         if free < wanted.min(self.least) { 0 } else { free.div_ceil(users).max(self.least).min(wanted) }
     }
 
-    /// Returns when a portion may be sent, if nothing is sent before.
+    /// Returns when a portion may be sent, if nothing is sent before that.
     fn ready_at(&self, wanted: u64) -> u64 {
         let room = self.limit - wanted.min(self.least);
-        // The time into a period after which the previous sum counts for at most `room`; fractions of a byte are ignored.
+        // The time within a period after which the previous sum counts for at most `room`. Fractions of a byte are ignored.
         let after = |sum: u64, room: u64| {
             let still = (u128::from(room) + 1) * u128::from(self.period);
             match still.div_ceil(u128::from(sum.max(1))) {
@@ -127,9 +127,9 @@ impl Throttle {
 pub(crate) struct Gate {
     throttles: Vec<Throttle>,
     tracer: Option<Tracer>,
-    /// How many of the staged bytes to be sent next are a head, which passes freely.
+    /// How many of the staged bytes to be sent next belong to a head, which passes freely.
     pub(crate) free: usize,
-    /// Bytes of payload that passed.
+    /// The number of payload bytes that have passed.
     passed: u64,
     timer: Timer,
 }
@@ -170,7 +170,7 @@ impl Gate {
     /// Ready when some of `wanted` bytes may be sent.
     pub(crate) fn poll_open(&self, wanted: usize, context: &mut Context<'_>) -> Poll<()> {
         let at = self.throttles.iter().map(|throttle| throttle.ready_at(wanted as u64)).max().unwrap_or(0);
-        // At least one more than now: the clock behind the wait has not advanced.
+        // At least one ms after now, because the clock used for the wait has not advanced.
         self.timer.set(at.clamp(now_ms() + 1, now_ms() + LOOK));
         self.timer.poll_expired(context)
     }
@@ -180,7 +180,7 @@ impl Gate {
 mod tests {
     use super::*;
 
-    /// Sends as fast as the limit allows until `until`; returns the time and size of each portion.
+    /// Sends as fast as the limit allows until `until`. Returns the time and size of each portion.
     fn run(throttle: &mut Throttle, mut left: u64, from: u64, until: u64) -> Vec<(u64, u64)> {
         let (mut now, mut sent) = (from, Vec::new());
         while now < until && left > 0 {
@@ -213,10 +213,10 @@ mod tests {
             let periods = 20;
             let sent = run(&mut throttle, u64::MAX, 500, 500 + periods * period);
             let total: u64 = sent.iter().map(|(_, n)| n).sum();
-            // A full period's worth at once, and then the limit: never more, and not much less.
+            // The amount for a full period at once, then the limit: never more, and not much less.
             assert!(total <= limit * (periods + 1), "{limit} in {period}: {total}");
-            // Portions as large as the limit wait until the previous one has left the window; so do those of periods as short as
-            // the clock's resolution.
+            // Portions as large as the limit wait until the previous one has left the window, and so do portions of periods as
+            // short as the clock's resolution.
             let least =
                 if min_size >= limit || period < 20 { limit * periods / 2 } else { limit * periods * 9 / 10 };
             assert!(total >= least, "{limit} in {period}: {total}");

@@ -1,7 +1,7 @@
-//! Payload on its way through script filters: input is queued before a filter until the caller that pumps the direction has shown
-//! it to the script and passes on its output.
+//! Payload that passes through script filters. Input is queued before a filter until the caller that drives the direction has shown
+//! it to the script and forwards the script's output.
 //!
-//! The scripts see the whole exchange, which a flow does not: `message::lua` calls them.
+//! The scripts see the whole exchange, which a flow does not, so `message::lua` calls them.
 
 use super::filters::Unseen;
 use super::{Flow, FlowError};
@@ -17,7 +17,7 @@ impl Flow {
     }
 
     /// Moves payload that the script filter at that index has not seen to the end of `into`, up to `room` bytes. `None` if it is
-    /// not its turn.
+    /// not the filter's turn.
     pub(crate) fn take_unseen(
         &mut self,
         at: usize,
@@ -27,8 +27,8 @@ impl Flow {
         self.filters.as_mut()?.take_unseen(at, into, room)
     }
 
-    /// Passes on the filter's output; `is_over` marks the last of it. With `is_full` the filter takes no more input until it has
-    /// passed something on.
+    /// Forwards the filter's output. `is_over` marks the end of the output. With `is_full`, the filter takes no more input until it
+    /// has forwarded something.
     ///
     /// # Errors
     /// The output does not match the length declared to the receiver.

@@ -1,9 +1,10 @@
-//! One direction of a message or of a TCP stream: bytes flow from a [`Source`] to a [`Sink`].
+//! One direction of a message or of a TCP stream: bytes flow from a [`Source`] to a [`Sink`]. Called by the steps of an exchange,
+//! by `tunnel` and by `respond`.
 //!
-//! A [`Flow`] is either verbatim or payload ([`Path`]). Verbatim bytes go from one HTTP/1 or TCP socket to another with their
-//! coding intact, out of the buffer they were received into, or through a pipe. Payload is decoded and encoded again, for any pair
-//! of protocols. Either way a flow knows how the body ends and which buffered bytes belong to it, so that a pipelined request after
-//! it is left alone. Called by the steps of an exchange, by `tunnel` and by `respond`.
+//! A [`Flow`] is either verbatim or payload ([`Path`]). Verbatim bytes are sent from one HTTP/1 or TCP socket to another with their
+//! coding unchanged, from the buffer into which they were received, or through a pipe. Payload is decoded and encoded again, for
+//! any pair of protocols. In both cases, a flow knows how the body ends and which buffered bytes belong to it, so that a pipelined
+//! request after it is not touched.
 
 mod ahead;
 mod filter;
@@ -39,25 +40,25 @@ pub use tracer::{Life, trace_process};
 
 use source::Framing;
 
-/// The treatment of the bytes on their way.
+/// How bytes are processed on their way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Path {
-    /// They are forwarded unchanged, including their framing: both sides use HTTP/1, or TCP.
+    /// The bytes are forwarded unchanged, including their framing: both sides use HTTP/1, or TCP.
     #[default]
     Verbatim,
-    /// Only the payload is taken, and written with another coding.
+    /// Only the payload is taken, and is written with another coding.
     Payload(Coding),
     /// The payload passes through the filters, and their output is written with this coding.
     Filtered(Coding),
 }
 
-/// Bodies up to this size are copied after their head: cheaper than two pieces for the kernel.
+/// Bodies up to this size are copied after their head, because for the kernel this is cheaper than two pieces.
 const COPY: usize = 2048;
 
 /// The smallest segment size that IPv6 guarantees (RFC 8200, 5), less headers with all their options.
 const SEGMENT: usize = 1280 - 120;
 
-/// Bodies from this length on use a pipe if the options allow it.
+/// Bodies of at least this length use a pipe if the options allow it.
 const SPLICE_FROM: u64 = 64 * 1024;
 
 /// Why a direction stopped before its end.
@@ -96,16 +97,16 @@ impl FlowError {
 pub(crate) struct Flow {
     framing: Framing,
     path: Path,
-    /// Bytes to send before those of the buffer: the head, or re-encoded parts of the body.
+    /// Bytes to send before those of the buffer: the head, or encoded parts of the body.
     pub(crate) staged: Vec<u8>,
     staged_sent: usize,
     /// How many bytes at the start of the buffer belong to the body and may be sent unchanged.
     ready: usize,
-    /// Bytes written to the receiver, staged ones included.
+    /// The number of bytes written to the receiver, including staged ones.
     pub(crate) sent: u64,
     /// Bytes of the body received, with the sender's coding.
     pub(crate) received: u64,
-    /// Of those, the bytes made ready (in the form sent on) or decoded.
+    /// The number of received bytes that were made ready (in the form in which they are sent) or decoded.
     admitted: u64,
     /// Bytes spliced through a pipe.
     pub(crate) spliced: u64,
@@ -117,24 +118,25 @@ pub(crate) struct Flow {
     pub(crate) drops_trailers: bool,
     /// The payload's filters, if its path has any.
     pub(crate) filters: Option<Box<Filters>>,
-    /// The gate of a direction with limits or traces but no filter that changes it; usually `None`.
+    /// The gate of a direction with limits or traces but without a filter that changes the payload; usually `None`.
     pub(crate) gate: Option<Box<Gate>>,
-    /// Whether the last call moved anything: the caller then extends its deadline.
+    /// Whether the last call moved any bytes, in which case the caller extends its deadline.
     pub(crate) moved: bool,
-    /// Whether the caller closes the receiver's connection once everything has been sent, so that both leave together.
+    /// Whether the caller closes the receiver's connection after everything was sent, so that the last bytes and the end are sent
+    /// together.
     pub(crate) ends: bool,
-    /// Whether the last read filled more than a small buffer: the next one uses a large one.
+    /// Whether the last read filled more than a small buffer, so that the next one uses a large buffer.
     bulk: bool,
-    /// Whether the receiver blocked since the last read: unsent bytes are then kept in little memory.
+    /// Whether the receiver has blocked since the last read, so that unsent bytes are kept in little memory.
     slow: bool,
-    /// The number of reads behind the filter output that is not staged yet.
+    /// The number of reads that produced the filter output that is not staged yet.
     gathered: u8,
-    /// Whether the kernel holds back the last partial segment for more data.
+    /// Whether the kernel holds back the last partial segment until more data follows.
     held: bool,
 }
 
 impl Flow {
-    /// Resets the flow for a body that ends as `length` specifies; its memory is kept.
+    /// Resets the flow for a body that ends as `length` specifies. The memory is kept.
     pub(crate) fn start(&mut self, length: BodyLength, path: Path) {
         self.staged.clear();
         self.staged_sent = 0;
@@ -157,7 +159,7 @@ impl Flow {
         self.framing = Framing::new(length);
     }
 
-    /// As [`start`](Self::start), for a body that passes through `filters`.
+    /// Like [`start`](Self::start), for a body that passes through `filters`.
     pub(crate) fn start_filtered(&mut self, length: BodyLength, path: Path, mut filters: Box<Filters>) {
         let coding = match path {
             Path::Verbatim => Coding::Chunked,
@@ -178,7 +180,7 @@ impl Flow {
         matches!(self.framing, Framing::Done | Framing::Held)
     }
 
-    /// Whether filters hold anything, so that no more may be read.
+    /// Whether filters hold any payload, so that no more may be read.
     pub(crate) fn is_held(&self) -> bool {
         self.filters.as_ref().is_some_and(|filters| filters.holds())
     }
@@ -207,7 +209,7 @@ impl Flow {
         self.path == Path::Payload(Coding::Nothing)
     }
 
-    /// Whether everything has been received and fits in one write and one segment.
+    /// Whether everything was received and fits into one write and one segment.
     pub(crate) fn is_one_write(&self) -> bool {
         self.is_received() && self.gate.is_none() && self.staged.len() + self.ready <= SEGMENT
     }
@@ -233,13 +235,13 @@ impl Flow {
         self.ready
     }
 
-    /// Returns how many bytes of the body have left the buffer since [`start`](Self::start), in the form sent on: sent, staged, or
-    /// lost with a broken connection.
+    /// Returns how many bytes of the body have left the buffer since [`start`](Self::start), in the form in which they are sent:
+    /// sent, staged, or lost with a broken connection.
     pub(crate) fn consumed(&self) -> u64 {
         self.admitted - self.ready as u64
     }
 
-    /// Whether the body is long enough, judging by its framing, for a pipe to be worth it.
+    /// Whether the body, according to its framing, is long enough for a pipe to be worthwhile.
     pub(crate) fn is_long(&self) -> bool {
         match self.framing {
             // Filtered bytes cannot go through a pipe.
@@ -274,7 +276,7 @@ mod tests {
         (Stream::from_fd(own.into(), true), peer)
     }
 
-    /// Reads all that has arrived by now.
+    /// Reads all that has arrived so far.
     fn read_arrived(peer: &mut TcpStream) -> Vec<u8> {
         let mut all = Vec::new();
         peer.set_nonblocking(true).unwrap();

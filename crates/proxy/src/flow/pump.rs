@@ -1,4 +1,4 @@
-//! Drives a direction: receives from its source, sends to its sink.
+//! Drives a direction: receives from the source and sends to the sink.
 
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -16,14 +16,14 @@ use crate::stream;
 /// Fewer bytes than this are not worth the two calls for a pipe.
 const SPLICE_LEAST: u64 = 4096;
 
-/// While less than this is staged, payload joins a head before it is sent.
+/// If less than this is staged, payload is added to a head before it is sent.
 const TOGETHER: usize = 16 * 1024;
 
-/// Filter output below this size is not sent yet while more input arrives fast: compression shrinks its input a lot, and a send
-/// costs more than its bytes.
+/// Filter output below this size is not sent yet while more input arrives fast. Compression shrinks its input considerably, and a
+/// send costs more than the bytes.
 const GATHERED: usize = 32 * 1024;
 
-/// The number of reads after which it is sent anyway, to bound the receiver's wait.
+/// The number of reads after which the output is sent anyway, to limit how long the receiver waits.
 const GATHERED_READS: u8 = 4;
 
 /// The progress of filters.
@@ -31,12 +31,12 @@ const GATHERED_READS: u8 = 4;
 pub(super) enum Passed {
     /// Nothing is queued in them.
     Nothing,
-    /// Payload or the end came out: it may be staged.
+    /// Payload or the end was produced and may be staged.
     Something,
 }
 
 impl Flow {
-    /// Counts `n` bytes that went through a pipe.
+    /// Accounts for `n` bytes that went through a pipe.
     fn skip(&mut self, n: u64) {
         self.received += n;
         self.admitted += n;
@@ -65,7 +65,7 @@ impl Flow {
         }
     }
 
-    /// Inspects the new bytes of `buffer`, and makes those of the body ready to be sent.
+    /// Inspects the new bytes of `buffer`, and makes those that belong to the body ready to be sent.
     pub(crate) fn admit(&mut self, buffer: &mut Buffer) -> Result<(), FlowError> {
         let fresh = buffer.len() - self.ready;
         if fresh == 0 || self.is_received() {
@@ -96,7 +96,7 @@ impl Flow {
                 (taken as usize, taken as usize)
             }
             Framing::Chunked(decoder) => {
-                // Normalizes the chunked coding, so that every receiver agrees on where a chunk ends.
+                // Normalizes the chunked coding, so that all receivers agree on where a chunk ends.
                 let Normalized { used, kept } = decoder
                     .normalize(&mut buffer.filled_mut()[self.ready..])
                     .map_err(|_| FlowError::Coding)?;
@@ -112,12 +112,12 @@ impl Flow {
         self.ready += kept;
         self.received += used as u64;
         self.admitted += kept as u64;
-        // Chunk extensions and leading zeros are not progress: a sender could send them forever.
+        // Chunk extensions and leading zeros are not progress, because a sender could send them forever.
         self.moved |= kept > 0 || self.is_received();
         Ok(())
     }
 
-    /// Discards the part of an unread body in `buffer`; returns whether that was its end.
+    /// Discards the part of an unread body in `buffer`. Returns whether this was the end of the body.
     ///
     /// # Errors
     /// The body is malformed.
@@ -133,7 +133,7 @@ impl Flow {
         Ok(self.is_received())
     }
 
-    /// Drops the filters, as their output is no longer needed.
+    /// Drops the filters, because their output is no longer needed.
     #[cold]
     fn forget_filters(&mut self) {
         self.filters = None;
@@ -143,7 +143,8 @@ impl Flow {
         }
     }
 
-    /// Moves the part of the body in `buffer` to the end of `out`; returns whether that was its end. For flows of bare payload.
+    /// Moves the part of the body in `buffer` to the end of `out`. Returns whether this was the end of the body. For flows of bare
+    /// payload.
     ///
     /// # Errors
     /// The body is malformed.
@@ -206,7 +207,7 @@ impl Flow {
         taken.and(staged)
     }
 
-    /// Stages the output of the filters, and the end once the last filter passes it on.
+    /// Stages the output of the filters, and the end once the last filter has forwarded it.
     ///
     /// # Errors
     /// The output does not match the length declared to the receiver.
@@ -249,7 +250,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Called when all staged bytes have been sent: moves queued payload through the filters. `Pending` if it cannot move yet.
+    /// Called when all staged bytes were sent: moves queued payload through the filters. `Pending` if none can move yet.
     #[cold]
     pub(super) fn poll_filters(&mut self, context: &mut Context<'_>) -> Poll<Result<Passed, FlowError>> {
         let Some(filters) = &mut self.filters else { return Poll::Ready(Ok(Passed::Nothing)) };
@@ -260,7 +261,7 @@ impl Flow {
             NextFilter::Cut => return Poll::Ready(Err(FlowError::Filter)),
             NextFilter::Moved => {}
             NextFilter::Held(at) | NextFilter::Limited(at) => {
-                // Throttling is not silence of either side: the deadlines start again.
+                // A delay by a limit does not count as inactivity of either side, so the deadlines start again.
                 self.moved |= matches!(turn, NextFilter::Limited(_));
                 if !filters.flush(at + 1) {
                     return Poll::Pending;
@@ -270,7 +271,7 @@ impl Flow {
         Poll::Ready(self.stage_filtered().map(|()| Passed::Something))
     }
 
-    /// The sender pauses: flushes compression and gathered output. Returns whether there was any.
+    /// The sender pauses: flushes compression and gathered output. Returns whether there was output.
     ///
     /// # Errors
     /// The output exceeds the length declared to the receiver.
@@ -283,8 +284,8 @@ impl Flow {
         Ok(has_any)
     }
 
-    /// Moves the body on until a side blocks; `Ready` once all of it has been sent. Bytes that need no inspection go through the
-    /// pipe, if there is one.
+    /// Moves the body on until a side blocks. `Ready` once all of it was sent. Bytes that need no inspection pass through the pipe,
+    /// if there is one.
     pub(crate) fn poll_pump(
         &mut self,
         context: &mut Context<'_>,
@@ -349,12 +350,12 @@ impl Flow {
         buffer: &mut Buffer,
         to: &mut Sink<'_>,
     ) -> Poll<Result<(), FlowError>> {
-        // Bytes that arrived with the head are sent with it, in one call.
+        // Bytes that arrived with the head are sent together with it, in one call.
         self.admit(buffer)?;
         if self.is_until_close() && from.is_at_end() {
             self.end_of_stream(&mut from)?;
         }
-        // Payload is sent together with the head; nothing is added while the receiver blocks.
+        // Payload is sent together with the head. Nothing is added while the receiver blocks.
         let may_join = self.sent == 0 && self.staged_left() < TOGETHER;
         if self.staged_left() > 0
             && may_join
@@ -394,7 +395,7 @@ impl Flow {
                 && filters.take_turns(context)
             {
                 self.release(context, to);
-                // The task runs again after the worker's next poll of its sockets: the reader waits for one of them.
+                // The task runs again after the worker's next poll of its sockets, because a reader is waiting for one of them.
                 turns::yield_turn(context);
                 return Poll::Pending;
             }
@@ -409,7 +410,7 @@ impl Flow {
         }
     }
 
-    /// From socket to socket, through the kernel's `pipe` wherever the bytes need no inspection.
+    /// Moves bytes from socket to socket, through the kernel's `pipe` if they need no inspection.
     fn poll_splice(
         &mut self,
         context: &mut Context<'_>,
@@ -423,7 +424,7 @@ impl Flow {
                 return self.poll_from_socket(context, from, to);
             };
             if from.stream.tls().is_some() || socket.tls().is_some() {
-                // The kernel cannot splice bytes that are encrypted here.
+                // The kernel cannot splice bytes that this process encrypts.
                 *pipe = None;
                 continue;
             }
@@ -519,7 +520,7 @@ impl Flow {
     #[inline]
     fn fit(&self, buffer: &mut Buffer) {
         if buffer.capacity() == 0 {
-            // The receiver of the bytes took the memory with them.
+            // The receiver has taken the bytes together with their memory.
             *buffer = if self.bulk && !self.slow { Buffer::for_body() } else { Buffer::small() };
         } else if self.slow {
             buffer.shrink();
@@ -528,7 +529,7 @@ impl Flow {
         }
     }
 
-    /// The receiver blocks: keeps the unsent bytes in as little memory as possible, since the wait may be long.
+    /// The receiver blocks: keeps the unsent bytes in as little memory as possible, because the wait may be long.
     #[cold]
     fn wait_for_receiver(&mut self, buffer: &mut Buffer) -> Poll<Result<(), FlowError>> {
         self.slow = true;

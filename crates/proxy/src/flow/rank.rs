@@ -2,13 +2,13 @@
 
 use std::ops::Bound;
 
-/// The position of a filter in a direction: the frontend's filters come before the backend's, each in the order of its proxy
+/// The position of a filter in a direction. The frontend's filters come before the backend's; those of a proxy are in its order
 /// (`filter`, `filter-sequence`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
-    /// Whether it belongs to a backend other than the frontend.
+    /// Whether the filter belongs to a backend other than the frontend.
     pub(crate) of_backend: bool,
-    /// Its index in its proxy.
+    /// The index of the filter in its proxy.
     pub(crate) place: u16,
 }
 

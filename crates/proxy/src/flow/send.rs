@@ -82,17 +82,17 @@ impl Flow {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends the bytes that the kernel held back for more data that has not arrived.
+    /// Sends the bytes that the kernel holds back for more data that has not arrived.
     #[inline]
     pub(super) fn release(&mut self, context: &mut Context<'_>, to: &mut Sink<'_>) {
-        // An error here will recur with the next write.
+        // An error will occur again at the next write.
         let _ = to.poll_flush(context);
         if std::mem::take(&mut self.held) {
             to.push();
         }
     }
 
-    /// All was written; bytes held back leave with the end of the connection, if that comes now.
+    /// Everything was written. Bytes that are held back are sent together with the end of the connection, if it follows now.
     #[inline]
     pub(super) fn poll_finished(
         &mut self,
@@ -128,7 +128,7 @@ impl Flow {
         }
     }
 
-    /// As [`poll_send`](Self::poll_send), limited by the gate.
+    /// Like [`poll_send`](Self::poll_send), limited by the gate.
     #[cold]
     fn poll_send_gated(
         &mut self,
@@ -155,7 +155,7 @@ impl Flow {
             let payload = staged.len() - free + self.ready;
             let allowed = gate.allow(payload);
             if free == 0 && allowed == 0 {
-                // Throttling is not silence of either side: the deadlines start again.
+                // A delay by a limit does not count as inactivity of either side, so the deadlines start again.
                 self.moved = true;
                 match gate.poll_open(payload, context) {
                     Poll::Ready(()) => continue,

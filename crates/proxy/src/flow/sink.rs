@@ -20,22 +20,22 @@ pub(crate) enum Sink<'a> {
     Gone,
 }
 
-/// The data expected after a write.
+/// The data that follows a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Following {
     /// Unknown.
     Unknown,
     /// More of the body, or the end of the connection, follows at once.
     More,
-    /// The end of the body; with `true` also of the connection, at once.
+    /// The end of the body. With `true`, the end of the connection follows at once.
     End(bool),
 }
 
 impl Sink<'_> {
-    /// Writes from both pieces in order; returns how many bytes were taken.
+    /// Writes from both pieces in order. Returns how many bytes were accepted.
     ///
     /// # Errors
-    /// The connection's.
+    /// The connection's error.
     #[inline]
     pub(crate) fn poll_write(
         &mut self,
@@ -68,7 +68,7 @@ impl Sink<'_> {
         }
     }
 
-    /// Returns the stream if it may keep a buffer until its bytes have been sent.
+    /// Returns the stream if it can keep a buffer until its bytes were sent.
     #[inline]
     pub(crate) fn gathering(&mut self) -> Option<&mut stream::AnyStream> {
         match self {
@@ -80,7 +80,7 @@ impl Sink<'_> {
     /// Flushes accepted bytes, unless the connection does so itself.
     ///
     /// # Errors
-    /// The connection's.
+    /// The connection's error.
     #[inline]
     pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
@@ -124,11 +124,11 @@ impl Sink<'_> {
 /// The coding of written payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Coding {
-    /// None: the length is known, or the connection's close ends it.
+    /// No coding: the length is known, or the connection's close ends the body.
     Bare,
     /// Chunked.
     Chunked,
-    /// No body is written: the receiver expects none.
+    /// No body is written, because the receiver expects none.
     Nothing,
 }
 
@@ -158,7 +158,7 @@ impl Coding {
     /// Appends a piece of encoded payload to `out`.
     pub(crate) fn write(self, data: &[u8], out: &mut Vec<u8>) {
         match self {
-            // An empty chunk would be the last one.
+            // An empty chunk would be the last chunk.
             _ if data.is_empty() => {}
             Self::Nothing => {}
             Self::Bare => out.extend_from_slice(data),

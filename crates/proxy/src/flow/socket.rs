@@ -1,4 +1,4 @@
-//! A socket and its received but unused bytes. Used for HTTP/1 and TCP clients and servers.
+//! A socket with its received bytes that were not consumed yet. Used for HTTP/1 and TCP clients and servers.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -9,7 +9,7 @@ use runtime::Buffer;
 /// A connected socket with its received bytes.
 pub(crate) struct Socket {
     pub(crate) stream: Stream,
-    /// Received, unconsumed bytes; `None` while there are none, so that idle connections hold no buffer.
+    /// Received bytes that were not consumed yet. `None` while there are none, so that idle connections hold no buffer.
     pub(crate) input: Option<Buffer>,
 }
 
@@ -43,22 +43,22 @@ impl Socket {
         self.input.as_ref().is_none_or(Buffer::is_empty)
     }
 
-    /// Returns the receive buffer, a small one from the pool if there is none.
+    /// Returns the receive buffer. If there is none, takes a small one from the pool.
     #[inline]
     pub(crate) fn input(&mut self) -> &mut Buffer {
         self.input.get_or_insert_with(Buffer::small)
     }
 
-    /// Returns the receive buffer, one sized for a body if there is none.
+    /// Returns the receive buffer. If there is none, takes one that is sized for a body.
     #[inline]
     pub(crate) fn input_for_body(&mut self) -> &mut Buffer {
         self.input.get_or_insert_with(Buffer::for_body)
     }
 
-    /// Reads once: 0 at the end of the stream.
+    /// Reads once. Returns 0 at the end of the stream.
     ///
     /// # Errors
-    /// The kernel's, or `OutOfMemory` if the buffer is full.
+    /// The kernel's error, or `OutOfMemory` if the buffer is full.
     #[inline]
     pub(crate) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let buffer = self.input.get_or_insert_with(Buffer::small);
@@ -75,8 +75,8 @@ impl Socket {
         read
     }
 
-    /// As [`poll_fill`](Self::poll_fill) if the rest of a message may take long to arrive: until then the bytes are held in little
-    /// more memory than they need.
+    /// Like [`poll_fill`](Self::poll_fill), if the rest of a message may take long to arrive. Until then, the bytes are held in
+    /// little more memory than they need.
     pub(crate) fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.stream.poll_read_ready(context).is_ready() {
             if let Some(input) = &mut self.input {

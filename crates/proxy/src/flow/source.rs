@@ -22,7 +22,7 @@ pub(super) enum SourceReader<'a> {
 }
 
 impl SourceReader<'_> {
-    /// Receives available bytes into `buffer`: 0 at the end of the stream.
+    /// Receives available bytes into `buffer`. Returns 0 at the end of the stream.
     #[inline]
     pub(super) fn poll_read(
         &mut self,
@@ -41,7 +41,7 @@ impl SourceReader<'_> {
         }
     }
 
-    /// Whether there is data to read without a system call: the connection has read it already.
+    /// Whether there is data that can be read without a system call, because the connection has already received it.
     #[inline]
     pub(super) fn has_payload(&self) -> bool {
         match self {
@@ -71,7 +71,7 @@ impl SourceReader<'_> {
 /// How the end of an HTTP/1 body is found.
 #[derive(Debug, Default)]
 pub(super) enum Framing {
-    /// It has ended, or there is no body.
+    /// The body has ended, or there is none.
     #[default]
     Done,
     /// The number of bytes still to be received.
@@ -80,7 +80,7 @@ pub(super) enum Framing {
     Chunked(Box<ChunkDecoder>),
     /// The sender closes.
     UntilClose,
-    /// It has ended, but filters have not passed on the end yet.
+    /// The body has ended, but filters have not forwarded the end yet.
     Held,
 }
 
@@ -105,7 +105,7 @@ impl Framing {
         Some(head).filter(|head| !head.is_empty())
     }
 
-    /// Returns the next piece of payload in `input`, from `at` on.
+    /// Returns the next piece of payload in `input`, starting at `at`.
     ///
     /// # Errors
     /// The chunked coding is malformed.
@@ -143,15 +143,15 @@ pub(crate) enum Source<'a> {
 /// A body in pieces, each generated on demand.
 pub(crate) type Pieces = Box<dyn Iterator<Item = Vec<u8>>>;
 
-/// Size of a portion to send; a shorter body is sent whole.
+/// Size of a portion to send. A shorter body is sent as a whole.
 pub(super) const PORTION: usize = 16 * 1024;
 
-/// How long pieces are generated without yielding.
+/// How long pieces are generated before the task yields.
 const TURN: Duration = Duration::from_micros(200);
 
 /// A body read from a cache piece by piece.
 pub(crate) enum CachedBody {
-    /// The body of another request's response, while it arrives.
+    /// The body of the response to another request, while it arrives.
     Coming(Feed),
     /// A body in a file.
     Filed(FileFeed),
@@ -167,25 +167,25 @@ impl CachedBody {
     }
 }
 
-/// The body of a response generated here.
+/// The body of a generated response.
 #[derive(Default)]
 pub(crate) struct MemoryBody {
     /// The bytes available.
     pub(crate) bytes: Vec<u8>,
-    /// The remaining pieces, if it is generated in pieces.
+    /// The remaining pieces, if the body is generated in pieces.
     pub(crate) pieces: Option<Pieces>,
-    /// A cached object used instead, and the part of its body still to be sent.
+    /// A cached object that is used instead, and the part of its body that is still to be sent.
     pub(crate) object: Option<Arc<Object>>,
     rest: Range<usize>,
-    /// A cached body that is not in memory as a whole, and its remaining length if known.
+    /// A cached body that is not completely in memory, and its remaining length if known.
     pub(crate) feed: Option<Box<(CachedBody, Option<u64>)>>,
-    /// Whether response filters apply: it comes from a cache or a service.
+    /// Whether response filters apply, because the body comes from a cache or a service.
     pub(crate) is_filtered: bool,
-    /// Whether its producer will add more.
+    /// Whether the producer will add more.
     is_open: bool,
-    /// Whether the available bytes were taken, and the next portion must be generated.
+    /// Whether the available bytes were taken, so that the next portion must be generated.
     is_taken: bool,
-    /// Whether other tasks of the worker have run since.
+    /// Whether other tasks of the worker have run since then.
     yielded: bool,
 }
 
@@ -236,7 +236,7 @@ impl MemoryBody {
         body.unwrap_or_default()
     }
 
-    /// Marks `sent` bytes of it as sent.
+    /// Marks the next `sent` bytes of the body as sent.
     pub(super) fn advance(&mut self, sent: usize) {
         self.rest.start += sent;
     }
@@ -288,7 +288,7 @@ impl MemoryBody {
         Poll::Ready(())
     }
 
-    /// Whether the available bytes were taken, and the next portion must be generated.
+    /// Whether the available bytes were taken, so that the next portion must be generated.
     pub(super) fn is_taken(&self) -> bool {
         self.is_taken
     }
@@ -305,7 +305,7 @@ impl MemoryBody {
         Poll::Ready(())
     }
 
-    /// Calls `take` with the available portion; returns whether it was the last.
+    /// Calls `take` with the available portion. Returns whether it was the last one.
     pub(super) fn take_portion(&mut self, take: impl FnOnce(&[u8])) -> bool {
         if self.object.is_some() {
             let portion = self.rest();
@@ -326,12 +326,12 @@ impl MemoryBody {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Beginning<'a> {
     pub(crate) bytes: &'a [u8],
-    /// For bare payload, whether its stream has ended after it.
+    /// For bare payload: whether its stream has ended after it.
     pub(crate) is_all: Option<bool>,
 }
 
 impl Beginning<'_> {
-    /// Decodes it into `out`; returns whether that is the whole body.
+    /// Decodes the bytes into `out`. Returns whether they are the whole body.
     ///
     /// # Errors
     /// The body is malformed.
@@ -340,7 +340,7 @@ impl Beginning<'_> {
         self.decode_more(length, &mut Decoding::default(), out)
     }
 
-    /// As [`decode`](Self::decode), for the bytes received since `decoding` was last used; appends to `out`.
+    /// Like [`decode`](Self::decode), for the bytes received since `decoding` was last used. Appends to `out`.
     ///
     /// # Errors
     /// The body is malformed.
@@ -369,7 +369,7 @@ pub(crate) struct Decoding {
 }
 
 impl Decoding {
-    /// Continues with a longer `input`: appends its new payload to `out`; returns whether the body is complete.
+    /// Continues with a longer `input`: appends the new payload to `out`. Returns whether the body is complete.
     ///
     /// # Errors
     /// The body is malformed.

@@ -1,4 +1,4 @@
-//! Drives a direction with a stored payload: responses generated here, and cached ones.
+//! Drives a direction with a stored payload: generated and cached responses.
 
 use std::task::{Context, Poll, ready};
 
@@ -69,7 +69,7 @@ impl Flow {
         self.stage_filtered()
     }
 
-    /// From a cache to a socket: directly from the object, since nothing changes or delays the bytes.
+    /// Sends from a cache to a socket, directly from the object, because nothing changes or delays the bytes.
     fn poll_object(
         &mut self,
         context: &mut Context<'_>,

@@ -1,5 +1,5 @@
-//! A second reader of a payload (`http-request mirror`): it is copied into a bounded buffer for the reader. A reader that is too
-//! slow loses the rest; the direction itself never waits for it. Filled by [`Filters`](super::Filters), created and read by
+//! A second reader of a payload (`http-request mirror`): the payload is copied into a bounded buffer for the reader. A reader that
+//! is too slow loses the rest; the direction itself never waits for it. Filled by [`Filters`](super::Filters); created and read by
 //! `serve::mirror`.
 
 use std::cell::{Cell, RefCell};
@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 /// Maximum number of bytes waiting for the reader.
 const MOST: usize = 256 * 1024;
 
-/// Bytes after which the direction yields to other tasks, including the reader.
+/// The number of bytes after which the direction yields to other tasks, including the reader.
 const TURN: usize = 64 * 1024;
 
 /// The state shared by the tap and its reader.
@@ -30,7 +30,7 @@ enum TapEnd {
     Open,
     /// The payload is complete.
     Whole,
-    /// It stopped early, or was too fast.
+    /// The payload stopped early, or was too fast for the reader.
     Cut,
 }
 
@@ -38,9 +38,9 @@ enum TapEnd {
 #[derive(Debug)]
 pub(crate) struct Tap {
     shared: Rc<RefCell<SharedTap>>,
-    /// Bytes copied so far.
+    /// The number of bytes copied so far.
     copied: Cell<u64>,
-    /// Bytes that passed in the current attempt: a request may be sent more than once.
+    /// The number of bytes that passed in the current attempt. A request may be sent more than once.
     passed: Cell<u64>,
     /// Bytes copied since the direction last paused.
     turn: Cell<usize>,
@@ -58,7 +58,7 @@ pub(crate) fn tap() -> (Tap, Tapped) {
 }
 
 impl Tap {
-    /// The payload starts again; bytes copied already are not copied twice.
+    /// The payload starts again. Bytes that were already copied are not copied twice.
     pub(crate) fn start(&self) {
         self.passed.set(0);
     }
@@ -129,7 +129,7 @@ impl SharedTap {
 }
 
 impl Tapped {
-    /// Waits for more, and replaces the content of `into` with it; returns `false` at the end.
+    /// Waits for more, and replaces the content of `into` with it. Returns `false` at the end.
     pub(crate) fn poll_take(&self, context: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<bool> {
         into.clear();
         let mut shared = self.0.borrow_mut();

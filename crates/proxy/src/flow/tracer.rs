@@ -1,7 +1,7 @@
 //! The output of `filter trace` for a stream on standard error (configuration manual, 9.1), in HAProxy's line format.
 //!
-//! HAProxy takes a stream through analysers, and every line shows which of them are still pending on either channel. Weir has no
-//! analysers, but the same steps in the same order: [`Trace`] maintains the two masks as HAProxy would, and is called at the
+//! In HAProxy, a stream passes through analysers, and every line shows which of them are still pending on either channel. Weir has
+//! no analysers, but the same steps in the same order: [`Trace`] maintains the two masks as HAProxy would, and is called at the
 //! beginning and end of each step. A stream is identified by its number.
 
 use std::cell::{Cell, RefCell};
@@ -16,7 +16,7 @@ use plan::filter::TraceFilter;
 
 use super::{EVERYWHERE, Rank, Stretch};
 
-/// A step of a stream, as HAProxy's engine names it.
+/// A step of a stream, with its name in HAProxy's engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Analyser {
     InspectFrontend,
@@ -40,7 +40,7 @@ pub(crate) mod bit {
     pub(crate) const START_FRONTEND: u32 = 0x1;
     /// The filters of the backend begin to see the request.
     pub(crate) const START_BACKEND: u32 = 0x40;
-    /// Filters are to see the heads.
+    /// Filters still have to see the heads.
     pub(crate) const REQUEST_HEAD: u32 = 0x4000;
     pub(crate) const RESPONSE_HEAD: u32 = 0x200_0000;
     /// HTTP messages are to be forwarded.
@@ -49,7 +49,7 @@ pub(crate) mod bit {
     /// Bytes are to be forwarded.
     pub(crate) const REQUEST_DATA: u32 = 0x2_0000;
     pub(crate) const RESPONSE_DATA: u32 = 0x1000_0000;
-    /// Filters are to see the end.
+    /// Filters still have to see the end.
     pub(crate) const REQUEST_END: u32 = 0x4_0000;
     pub(crate) const RESPONSE_END: u32 = 0x2000_0000;
     /// The filters begin to see the response.
@@ -58,7 +58,7 @@ pub(crate) mod bit {
 }
 
 impl Analyser {
-    /// Returns its bit in the mask of its channel, its name, and whether it belongs to the request.
+    /// Returns the step's bit in the mask of its channel, its name, and whether it belongs to the request.
     const fn about(self) -> (u32, &'static str, bool) {
         match self {
             Self::InspectFrontend => (0x2, "AN_REQ_INSPECT_FE", true),
@@ -87,9 +87,9 @@ pub(crate) struct Watcher {
     pub(crate) filter: Arc<TraceFilter>,
     /// The name of the filter's proxy.
     pub(crate) proxy: Box<str>,
-    /// Whether that proxy is only the backend.
+    /// Whether the proxy is only the backend of the stream.
     pub(crate) of_backend: bool,
-    /// The heads of the request and of the response as seen by this filter, if a later filter changes them.
+    /// The heads of the request and of the response as this filter sees them, if a later filter changes them.
     pub(crate) heads: [Option<Box<[u8]>>; 2],
 }
 
@@ -98,13 +98,13 @@ impl Watcher {
         self.rank(request).is_some()
     }
 
-    /// Returns its rank among the filters of a direction.
+    /// Returns the filter's rank in a direction.
     fn rank(&self, request: bool) -> Option<Rank> {
         let place = self.filter.places.of(!request)?;
         Some(Rank { of_backend: self.of_backend, place })
     }
 
-    /// Whether it is in that stretch of a direction.
+    /// Whether the filter is in that stretch of a direction.
     fn is_within(&self, request: bool, stretch: &Stretch) -> bool {
         self.rank(request).is_some_and(|rank| stretch.contains(&rank))
     }
@@ -127,7 +127,7 @@ pub enum Life {
     Ends,
 }
 
-/// Writes a process event as each `filter trace` of the plan would.
+/// Writes a process event for each `filter trace` of the plan.
 pub fn trace_process(plan: &Plan, event: Life) {
     for proxy in plan.proxies.iter() {
         for filter in proxy.traces.iter().filter(|filter| !filter.quiet) {
@@ -166,7 +166,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// Starts the trace of the stream with this number; `request` has its pending request steps.
+    /// Starts the trace of the stream with this number. `request` has the pending request steps.
     pub(crate) fn begin(stream: u64, http: bool, watchers: Vec<Watcher>, request: u32) -> Self {
         let trace = Self {
             stream,
@@ -187,7 +187,7 @@ impl Trace {
         trace
     }
 
-    /// The stream has a backend; its filters join, and `request` has additional pending steps.
+    /// The stream has a backend: its filters are added. `request` has additional pending steps.
     pub(crate) fn backend(&self, name: &str, watchers: Vec<Watcher>, request: u32) {
         let joined = watchers.len();
         self.passed(true, Analyser::Switch.bit());
@@ -213,7 +213,7 @@ impl Trace {
         }
     }
 
-    /// A step begins, if the mask has it.
+    /// A step begins, if it is in the mask.
     pub(crate) fn enter(&self, step: Analyser) {
         let (bits, _, request) = step.about();
         if self.mask(request) & bits != 0 {
@@ -221,7 +221,7 @@ impl Trace {
         }
     }
 
-    /// It has ended.
+    /// The step has ended.
     pub(crate) fn leave(&self, step: Analyser) {
         let (bits, _, request) = step.about();
         if self.mask(request) & bits != 0 {
@@ -230,7 +230,7 @@ impl Trace {
         }
     }
 
-    /// Runs through steps that are instantaneous here.
+    /// Runs through steps that are instantaneous in Weir.
     pub(crate) fn pass(&self, steps: &[Analyser]) {
         for step in steps {
             self.enter(*step);
@@ -273,7 +273,7 @@ impl Trace {
         let of_frontend = watchers.iter().any(|watcher| !watcher.of_backend);
         let start = if of_frontend { bit::RESPONSE_START_FRONTEND } else { 0 } | steps;
         self.response.set(bit::RESPONSE_END | bit::RESPONSE_DATA | start);
-        // The frontend's start is reported to all filters, the backend's only to its own.
+        // The frontend's start is reported to all filters, the backend's only to its own filters.
         for (bits, own_only) in [(bit::RESPONSE_START_FRONTEND, false), (bit::RESPONSE_START_BACKEND, true)] {
             if start & bits == 0 {
                 continue;
@@ -308,7 +308,7 @@ impl Trace {
         own.into_iter().for_each(&mut see);
     }
 
-    /// A filter at that rank is about to change a head: records it for the earlier filters.
+    /// A filter at that rank is about to change a head, so the head is recorded for the earlier filters.
     #[cold]
     pub(crate) fn keep_head(&self, request: bool, rank: Rank, head: &Head) {
         let mut text = Vec::new();

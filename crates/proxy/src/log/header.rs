@@ -10,10 +10,10 @@ use super::Outbox;
 /// The timestamp of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Stamp<'a> {
-    /// None given: now.
+    /// No time was given, so the current time is used.
     #[default]
     Now,
-    /// Explicitly unknown (`-`, RFC 5424): now, except in that format.
+    /// The time is explicitly unknown (`-`, RFC 5424). The current time is used, except in that format.
     Nil,
     /// `Nov 22 02:51:39`.
     Rfc3164(&'a [u8]),
@@ -54,7 +54,7 @@ pub struct LogLine<'a> {
     pub structured: &'a [u8],
     /// The text.
     pub text: &'a [u8],
-    /// The format it came in.
+    /// The format in which the line was received.
     pub received: LogFormat,
 }
 
@@ -164,7 +164,7 @@ impl Outbox {
     }
 }
 
-/// Appends `2026-11-22T02:51:39…` as `Nov 22 02:51:39`: in the sender's time zone.
+/// Appends `2026-11-22T02:51:39…` as `Nov 22 02:51:39`, in the sender's time zone.
 fn bsd_date(stamp: &[u8], out: &mut Vec<u8>) -> Option<()> {
     const MONTHS: &[u8] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
     let month = std::str::from_utf8(stamp.get(5..7)?).ok()?.parse::<usize>().ok()?.checked_sub(1)?;

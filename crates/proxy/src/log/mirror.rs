@@ -40,7 +40,7 @@ impl Backing {
         if fs::metadata(path).is_ok_and(|file| file.len() > 0) {
             let mut kept = path.as_os_str().to_owned();
             kept.push(".bak");
-            // In a directory that is not writable no copy is kept, as documented in the manual.
+            // If the directory is not writable, no copy is kept, as documented in the manual.
             let _ = fs::rename(path, PathBuf::from(kept));
         }
         let file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
@@ -56,7 +56,7 @@ impl Mirror for Backing {
         self.line.push(b'\n');
         let room = (self.size - self.at).min(self.line.len() as u64) as usize;
         let (now, over) = self.line.split_at(room);
-        // If the file system is full, the copy is lost; the ring itself has the message.
+        // If the file system is full, the copy loses this message; the ring itself has it.
         let _ = self.file.write_all_at(now, self.at);
         let _ = self.file.write_all_at(over, 0);
         self.at = (self.at + self.line.len() as u64) % self.size;

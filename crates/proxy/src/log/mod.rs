@@ -35,7 +35,7 @@ use crate::shared::Shared;
 pub(crate) static LOST: EventCounter =
     event_counter!(Count, "deliver()", "log message dropped because sending it would block");
 
-/// One worker's output for log lines. Also used by the process itself for its own messages.
+/// One worker's output for log lines. The process itself also has one, for its own messages.
 pub struct Outbox {
     process: Arc<Process>,
     /// `log-send-hostname`.
@@ -74,16 +74,16 @@ impl<'a> Maker<'a> {
 
 /// A log report about a stream or connection.
 pub(crate) struct Report<'a> {
-    /// The line's format unless a profile has another; without one, only profiles produce lines.
+    /// The format of the line, unless a profile sets another. Without one, only profiles produce lines.
     pub(crate) format: Option<&'a Format>,
     /// The syslog level, 0 (emerg) to 7 (debug).
     pub(crate) level: u8,
-    /// `do-log profile`: overrides the loggers' profiles.
+    /// The profile of `do-log profile`, which replaces the loggers' profiles.
     pub(crate) profile: Option<&'a LogProfile>,
 }
 
 impl Outbox {
-    /// Creates one for the calling worker.
+    /// Creates the output of the calling worker.
     pub fn new(shared: &Shared) -> Self {
         let global = &shared.plan.global;
         let own = || rustix::system::uname().nodename().to_bytes().into();
@@ -102,7 +102,8 @@ impl Outbox {
         }
     }
 
-    /// Writes a report about a stream to each of its originator's loggers that takes it. Each text is rendered once, on first use.
+    /// Sends a report about a stream to each of its originator's loggers that accepts the line. Each text is rendered once, on
+    /// first use.
     pub(crate) fn write(&mut self, shared: &Shared, maker: &Maker<'_>, env: &Env<'_>, report: &Report<'_>) {
         let mut lines = std::mem::take(&mut self.lines);
         let (mut has_common, mut has_structured) = (false, false);
@@ -155,12 +156,12 @@ impl Outbox {
         }
     }
 
-    /// Whether a logger takes a line of this level, counting it for sampling.
+    /// Whether a logger accepts a line of this level. The line is counted for sampling.
     fn takes(logger: &Logger, level: u8) -> bool {
         level <= logger.max_level && logger.sample.as_ref().is_none_or(|sample| sample.takes_next())
     }
 
-    /// Frames a line for its logger and hands it to the target. `index` is the logger's index in its proxy.
+    /// Frames a line for its logger and passes it to the logger's target. `index` is the logger's index in its proxy.
     fn deliver(&mut self, shared: &Shared, index: usize, logger: &Logger, line: &LogLine<'_>) {
         let mut framed = std::mem::take(&mut self.framed);
         framed.clear();
@@ -169,7 +170,7 @@ impl Outbox {
         while framed.last() == Some(&b'\n') {
             framed.pop();
         }
-        // A line end follows, except in rings.
+        // Every target except a ring expects a line end.
         let end = usize::from(!matches!(logger.target, LogTarget::Ring(_)));
         framed.truncate(logger.max_length.saturating_sub(end));
         let sent = match &logger.target {
@@ -187,8 +188,8 @@ impl Outbox {
         self.framed = framed;
     }
 
-    /// Sends a line to a server of a log backend; `text` is the line without its header, the input of `log-hash`. `index` is the
-    /// logger's.
+    /// Sends a line to a server of a log backend. `text` is the line without its header, which is the input of `log-hash`; `index`
+    /// is the logger's index.
     fn balance(
         &mut self,
         shared: &Shared,
@@ -239,7 +240,7 @@ impl Outbox {
     }
 }
 
-/// Reports the first target that rejects a line, once per process as HAProxy does. A slow reader is not reported.
+/// Reports the first target that rejects a line, once per process, like HAProxy. A target with a slow reader is not reported.
 fn report(shared: &Shared, index: usize, error: &io::Error) {
     static REPORTED: AtomicBool = AtomicBool::new(false);
     if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::WriteZero)

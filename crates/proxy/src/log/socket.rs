@@ -21,7 +21,7 @@ enum LogSocket {
 /// The open sockets of one worker.
 pub(super) struct LogSockets {
     open: HashMap<LogAddress, LogSocket>,
-    /// `tune.sndbuf.backend`; 0 for the kernel's default.
+    /// The value of `tune.sndbuf.backend`; 0 for the kernel's default.
     send_buffer: usize,
 }
 
@@ -36,7 +36,7 @@ impl LogSockets {
     /// Errors from opening the target and from sending to it; `WouldBlock` if its reader is behind.
     pub(super) fn send(&mut self, address: &LogAddress, bytes: &[u8]) -> io::Result<()> {
         if !self.open.contains_key(address) {
-            // Retried with the next line: the collector may come up.
+            // The next line tries again, because the collector may be up by then.
             self.open.insert(address.clone(), open(address, self.send_buffer)?);
         }
         let Some(socket) = self.open.get(address) else { return Ok(()) };
@@ -46,14 +46,14 @@ impl LogSockets {
             io::ErrorKind::ConnectionRefused | io::ErrorKind::NotConnected | io::ErrorKind::NotFound
         );
         if gone && matches!(socket, LogSocket::Unix(_)) {
-            // The daemon behind a UNIX socket was restarted: reconnect and retry once.
+            // The daemon behind the UNIX socket was restarted: reconnects and retries once.
             self.open.remove(address);
             let socket = open(address, self.send_buffer)?;
             let sent = socket.send(bytes);
             self.open.insert(address.clone(), socket);
             return sent;
         }
-        // A refusal refers to an earlier datagram; this one may have been sent.
+        // A refusal refers to an earlier datagram; the current one may have been sent.
         match (error.kind(), address) {
             (io::ErrorKind::ConnectionRefused, LogAddress::Udp(_)) => Ok(()),
             _ => Err(error),
@@ -72,7 +72,7 @@ impl LogSocket {
 }
 
 /// Opens the inherited descriptors used for log lines while the process still has its initial privileges. The standard streams of a
-/// process that goes to the background are replaced later and are opened with their first line.
+/// process that runs in the background are replaced later, so they are opened when their first line is sent.
 pub fn open_inherited(plan: &Plan) {
     let mut numbers = Vec::new();
     let of_proxies = plan.proxies.iter().flat_map(|proxy| &proxy.loggers);
@@ -82,7 +82,7 @@ pub fn open_inherited(plan: &Plan) {
             && !(plan.global.daemon && *number <= 2)
         {
             numbers.push(*number);
-            // A descriptor that is not open is reported with the first line for it.
+            // If the descriptor is not open, this is reported with the first line sent to it.
             let _ = inherited(*number);
         }
     }

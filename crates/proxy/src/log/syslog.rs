@@ -1,12 +1,12 @@
-//! Parses log messages of other programs (RFC 3164, RFC 5424). A message in neither format is passed on whole, with an RFC 3164
+//! Parses log messages of other programs (RFC 3164, RFC 5424). A message in neither format is forwarded whole, with an RFC 3164
 //! header.
 
 use plan::log::LogFormat;
 
 use super::header::{LogLine, MessageOrigin, Stamp};
 
-/// The level of a message without a priority. RFC 3164, 4.3.3, has notice; as in HAProxy, this level passes the filter of every
-/// `log` line.
+/// The level of a message without a priority. RFC 3164, 4.3.3, assigns "notice" to such messages; this level passes the filter of
+/// every `log` line, as in HAProxy.
 const UNSAID: u8 = 0;
 
 /// Parses a message. Its text and fields borrow from `bytes`.
@@ -37,7 +37,7 @@ pub(crate) fn whole(bytes: &[u8]) -> LogLine<'_> {
     }
 }
 
-/// `<134>`: at most three digits, facility and level.
+/// Splits off the priority, such as `<134>`: at most three digits, which encode facility and level.
 fn priority(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let rest = bytes.strip_prefix(b"<")?;
     let end = rest.iter().take(4).position(|byte| *byte == b'>')?;
@@ -46,18 +46,18 @@ fn priority(bytes: &[u8]) -> Option<(u32, &[u8])> {
     (value < 24 * 8).then_some((value, &rest[end + 1..]))
 }
 
-/// Splits off the next header field, up to a blank.
+/// Splits off the next header field, which ends at a blank.
 fn field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = memchr::memchr(b' ', bytes)?;
     (end > 0).then(|| (&bytes[..end], &bytes[end + 1..]))
 }
 
-/// Returns the field, or `None` for a dash.
+/// Returns the field, or `None` if it is a dash, which stands for a missing value.
 fn present(field: &[u8]) -> Option<&[u8]> {
     Some(field).filter(|field| *field != b"-")
 }
 
-/// `TIMESTAMP HOSTNAME APP-NAME PROCID MSGID STRUCTURED-DATA MSG`, after the version.
+/// Parses the part after the version: `TIMESTAMP HOSTNAME APP-NAME PROCID MSGID STRUCTURED-DATA MSG`.
 fn rfc5424<'a>(bytes: &'a [u8], line: &mut LogLine<'a>) -> Option<()> {
     let (stamp, rest) = field(bytes)?;
     let (host, rest) = field(rest)?;
@@ -101,7 +101,8 @@ fn structured_end(bytes: &[u8]) -> Option<usize> {
     if at == 0 { None } else { ends(at) }
 }
 
-/// `Nov 22 02:51:39 host tag[pid]: text`. The word after the date is the host, as in the RFC, even if a sender left the host out.
+/// Parses `Nov 22 02:51:39 host tag[pid]: text`. The word after the date is taken as the host, as in the RFC, even if a sender left
+/// the host out.
 fn rfc3164<'a>(bytes: &'a [u8], line: &mut LogLine<'a>) -> Option<()> {
     const STAMP: usize = 15;
     let (stamp, rest) = bytes.split_at_checked(STAMP)?;
@@ -124,7 +125,7 @@ fn rfc3164<'a>(bytes: &'a [u8], line: &mut LogLine<'a>) -> Option<()> {
     Some(())
 }
 
-/// `Nov 22 02:51:39`: the same width in any month, with a blank before a one-digit day.
+/// Whether this is a date like `Nov 22 02:51:39`: the same width in any month, with a blank before a one-digit day.
 fn is_stamp(stamp: &[u8]) -> bool {
     const MONTHS: &[u8] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
     let month = stamp.get(..3).is_some_and(|month| MONTHS.chunks(3).any(|known| known == month));
@@ -137,7 +138,7 @@ fn is_stamp(stamp: &[u8]) -> bool {
     month && shape && stamp.len() == 15
 }
 
-/// `2003-10-11T22:14:15.003Z`, with or without a fraction, in any zone (RFC 5424, 6.2.3).
+/// Whether this is a date like `2003-10-11T22:14:15.003Z`, with or without a fraction, in any time zone (RFC 5424, 6.2.3).
 fn is_iso(stamp: &[u8]) -> bool {
     let fits = |text: &[u8], shape: &[u8]| {
         let one =

@@ -20,7 +20,7 @@ use crate::exchange::Exchange;
 use crate::exchange::compression::Coded;
 use crate::flow::{Filter, Rank};
 
-/// The effective settings: each from the backend if it has one, otherwise from the frontend.
+/// The settings of backend and frontend: each setting is the backend's if it has one, otherwise the frontend's.
 #[derive(Clone, Copy)]
 struct Both<'a>([Option<&'a Compression>; 2]);
 
@@ -49,7 +49,7 @@ impl<'a> Both<'a> {
         self.sides(request).map(|side| side.min_size).find(|size| *size > 0).unwrap_or_default()
     }
 
-    /// The rank of compression for bodies in that direction: the first filter that enables it.
+    /// Returns the rank of compression for bodies in that direction, which is the rank of the first filter that enables it.
     fn rank(self, of_response: bool) -> Option<Rank> {
         let [backend, frontend] = self.0.map(|own| own.and_then(|own| own.places.of(of_response)));
         let rank = |of_backend| move |place| Rank { of_backend, place };
@@ -82,7 +82,8 @@ pub(crate) fn of_service(client: &Client, x: &mut Exchange, backend: &Proxy) {
 #[cold]
 fn look_at_request(client: &Client, x: &mut Exchange, both: Both<'_>) {
     if x.coded.is_some() {
-        // This has been done before: a cache helps after a server failed, or it was done between two filters.
+        // This was done before: a cache is consulted again after a server failed, or compression was decided between two script
+        // filters.
         return;
     }
     let mut coded = look_at_client(x, both);
@@ -96,7 +97,7 @@ fn look_at_request(client: &Client, x: &mut Exchange, both: Both<'_>) {
 
 fn look_at_client(x: &mut Exchange, both: Both<'_>) -> Coded {
     let accepted = accepted(&x.txn.request, both.algorithms(false));
-    // Response rules see this until compression turns out not to apply.
+    // Response rules see the algorithm unless compression turns out not to apply.
     x.txn.compressed = accepted.map(Algorithm::name);
     Coded { accepted, ..Coded::default() }
 }
@@ -137,8 +138,8 @@ fn encoder_of_request(client: &Client, x: &mut Exchange, both: Both<'_>) -> Opti
     Some((algorithm, encoder))
 }
 
-/// The head is about to announce the coding: earlier filters see it unchanged, and a body length set by earlier script filters no
-/// longer applies.
+/// Called before the coding is announced in the head: earlier filters see the head unchanged, and a body length set by earlier
+/// script filters no longer applies.
 fn changes_head(x: &mut Exchange, of_response: bool, rank: Rank) {
     if let Some(trace) = &x.trace {
         let head = if of_response { &x.txn.response } else { &x.txn.request };
@@ -159,7 +160,7 @@ pub(crate) fn filter_of_request(client: &Client, coded: &mut Option<Box<Coded>>)
 fn request_filter(client: &Client, coded: &mut Coded) -> Option<(Rank, Filter)> {
     let (algorithm, rank) = coded.request?;
     let encoder = coded.encoder.take().or_else(|| {
-        // Limits no longer apply once the head has announced the coding.
+        // Once the head has announced the coding, the limits no longer apply.
         Encoder::new(algorithm, &CoderSettings { most_memory: 0, ..settings(client) })
     })?;
     Some((rank, Filter::compress(encoder)))
@@ -176,7 +177,8 @@ pub(crate) fn of_response(client: &Client, x: &mut Exchange) -> Option<(Rank, Fi
     filter
 }
 
-/// The same for a generated response that passes through filters, unless it was decided between two script filters.
+/// Returns the filter for the body of a generated response that passes through filters, unless this was decided between two script
+/// filters.
 #[cold]
 pub(crate) fn of_reply(client: &Client, x: &mut Exchange) -> Option<(Rank, Filter)> {
     match x.coded.as_mut()?.decided.take() {
@@ -256,7 +258,7 @@ fn set_coding(head: &mut Head, algorithm: Algorithm, is_response: bool) {
     head.remove_body_length();
     head.append(b"transfer-encoding", b"chunked");
     if is_response {
-        // A strong tag becomes weak, since the bytes differ (RFC 9110, 8.8.1).
+        // A strong entity tag becomes weak, because the bytes differ (RFC 9110, 8.8.1).
         if let Some(tag) = head.get_known(KnownName::Etag)
             && tag.starts_with(b"\"")
         {
@@ -270,7 +272,7 @@ fn set_coding(head: &mut Head, algorithm: Algorithm, is_response: bool) {
     }
 }
 
-/// Adds `Vary`, since another client may get another coding.
+/// Adds `Vary`, because another client may get another coding.
 fn vary(head: &mut Head) {
     let name = KnownName::Vary.into();
     let covers = |value: &[u8]| value.eq_ignore_ascii_case(b"accept-encoding");
@@ -290,8 +292,8 @@ fn vary(head: &mut Head) {
     }
 }
 
-/// Returns the algorithm the client prefers. Of equally preferred ones the first that the client lists wins; if one of them is
-/// unknown to HAProxy, the first in the configuration.
+/// Returns the algorithm that the client prefers. Among equally preferred ones, this is the first in the client's list, or
+/// the first in the configuration if that offers an algorithm that HAProxy does not know.
 fn accepted(head: &Head, offered: &[Algorithm]) -> Option<Algorithm> {
     if offered.is_empty() || head.get_known(KnownName::UserAgent).is_some_and(is_old_browser) {
         return None;
@@ -304,7 +306,7 @@ fn accepted(head: &Head, offered: &[Algorithm]) -> Option<Algorithm> {
             *algorithm != Algorithm::Identity && token.eq_ignore_ascii_case(algorithm.token().as_bytes())
         };
         let found = match token {
-            // The last one configured.
+            // The last algorithm in the configuration.
             b"*" if !by_order => offered.len().checked_sub(1),
             b"*" => Some(0),
             _ => offered.iter().position(matches),
@@ -322,7 +324,7 @@ fn accepted(head: &Head, offered: &[Algorithm]) -> Option<Algorithm> {
     }
 }
 
-/// A coding and its quality, in thousandths (RFC 9110, 12.4.2).
+/// Splits an item into a coding and its quality, in thousandths (RFC 9110, 12.4.2).
 fn preference(value: &[u8]) -> (&[u8], u32) {
     let mut parts = value.split(|byte| *byte == b';');
     let token = parts.next().unwrap_or_default().trim_ascii();
@@ -341,7 +343,8 @@ fn preference(value: &[u8]) -> (&[u8], u32) {
     (token, thousandths.min(1000))
 }
 
-/// Old browsers that claim codings they cannot decode: `Mozilla/4`, except Internet Explorer from version 6 on XP SP2.
+/// Whether this is an old browser that claims codings it cannot decode: `Mozilla/4`, except Internet Explorer from version 6 on XP
+/// SP2.
 fn is_old_browser(agent: &[u8]) -> bool {
     let Some(rest) = agent.strip_prefix(b"Mozilla/4") else { return false };
     let Some(at) = rest.windows(5).position(|window| window == b"MSIE ") else { return true };

@@ -1,7 +1,7 @@
-//! What to do with both connections after a whole response: keep them for the next request, keep the server's for this client
-//! alone, or close them.
+//! Decides about both connections after a whole response: keep them for the next request, reserve the server connection for this
+//! client, or close them.
 //!
-//! Called by `exchange` at its end, and by `fields`, which announces it to both sides beforehand.
+//! Called by `exchange` at its end, and before that by `fields`, which announces the decision to both sides.
 
 use std::rc::Rc;
 
@@ -22,7 +22,7 @@ use crate::server::Upstream;
 use crate::server::h1::Connection;
 
 /// Keeps or closes the two connections after a whole response.
-// On the hot path of a request; its other callers are rare.
+// Inlined because this is on the hot path of a request, and the other callers are rare.
 #[inline(always)]
 pub(crate) fn after_response(
     client: &mut Client,
@@ -34,7 +34,7 @@ pub(crate) fn after_response(
     x.phase = Phase::None;
     let uploaded = x.upload.is_finished();
     if !x.keep_alive && uploaded {
-        // At once: the client may be waiting for the close.
+        // Closed at once, because the client may be waiting for that.
         client.side.finish();
     }
     sockets::leave(client, x);
@@ -49,7 +49,7 @@ pub(crate) fn after_response(
     if x.keep_alive && uploaded { Next::KeepAlive } else { Next::Close }
 }
 
-/// The same for the server's connection alone, after a response without a body that goes to no client.
+/// Keeps or closes the server connection alone, after a response without a body that goes to no client.
 #[cold]
 pub(crate) fn early(client: &Client, x: &mut Exchange, backend: &Proxy, upstream: Upstream, lease: Lease) {
     sockets::leave(client, x);
@@ -60,12 +60,12 @@ pub(crate) fn early(client: &Client, x: &mut Exchange, backend: &Proxy, upstream
 }
 
 /// Keeps the server's connection for other requests, or for this client alone, or closes it; returns whether it was kept.
-// On the hot path of a request; its other callers are rare.
+// Inlined because this is on the hot path of a request, and the other callers are rare.
 #[inline(always)]
 fn keep_upstream(client: &Client, x: &Exchange, backend: &Proxy, upstream: Upstream) -> bool {
     let mut connection = match upstream {
         Upstream::Socket(connection) => connection,
-        // Its stream is over; the connection is shared and managed elsewhere.
+        // The stream has ended; the connection is shared and managed elsewhere.
         Upstream::Stream(_) => {
             if backend.options.prefer_last_server {
                 client.last_server.replace(Rc::downgrade(upstream.server()));
@@ -103,12 +103,12 @@ fn keep_upstream(client: &Client, x: &Exchange, backend: &Proxy, upstream: Upstr
     false
 }
 
-/// Returns the connection events as seen by its layers (`term_events`).
+/// Returns the end of the connection as its layers saw it (`term_events`).
 fn ending(x: &Exchange, kept: bool) -> Ending {
     if kept {
         return Ending { end: StreamEnd::Whole, server: ConnectionOutcome::Kept, client_closed: false };
     }
-    // If only the close marks the end of the response, the close was seen.
+    // If the end of the response is marked only by the close, that was seen.
     let until_close = x.response_body.length == http::BodyLength::UntilClose;
     let end = if until_close { StreamEnd::ServerEnd } else { StreamEnd::Whole };
     Ending { end, server: ConnectionOutcome::Closed, client_closed: false }
@@ -126,7 +126,7 @@ fn keep_private(client: &Client, mut connection: Box<Connection>) {
     if connection.socket.stream.watch().is_err() {
         return;
     }
-    // `max-session-srv-conns`: the oldest one is closed first.
+    // `max-session-srv-conns`: the oldest connection is closed first.
     let most = usize::try_from(client.frontend.max_session_server_connections).unwrap_or(usize::MAX);
     let private = &mut client.private.borrow_mut();
     let private = &mut private.get_or_insert_default().0;

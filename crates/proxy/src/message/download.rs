@@ -1,5 +1,5 @@
-//! Forwards the response's body to the client, and the rest of the request to the server. [`conclude`](crate::message::conclude)
-//! then decides about the connections.
+//! Forwards the response's body to the client, and the rest of the request to the server. After that,
+//! [`conclude`](crate::message::conclude) decides about the connections.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -23,8 +23,8 @@ use crate::message::splice::splice_pipe;
 use crate::message::upload::poll_upload;
 use crate::server::Upstream;
 
-/// Forwards the response to the client, and the rest of the request to the server. `ASIDE` makes a copy for rare callers, so that
-/// the usual one stays inlined.
+/// Forwards the response to the client, and the rest of the request to the server. `ASIDE` creates a separate copy of this code for
+/// rare callers, so that the usual one stays inlined.
 pub(crate) async fn forward<const ASIDE: bool>(
     client: &mut Client,
     x: &mut Exchange,
@@ -34,7 +34,7 @@ pub(crate) async fn forward<const ASIDE: bool>(
     x.phase = Phase::Data;
     x.answered = true;
     let mut deadlines = Deadlines::new(client, x, backend);
-    // A client that closed its sending side may still wait for a response that ends with its connection.
+    // A client that closed its sending side may still wait for a response that ends when its connection is closed.
     let endless = x.response_body.length == BodyLength::UntilClose;
     let watch = x.aborts_on_close(client, backend) && !endless;
     let (mut upload_failed, mut client_left) = (false, false);
@@ -47,16 +47,16 @@ pub(crate) async fn forward<const ASIDE: bool>(
         if !upload_failed && !x.upload.is_finished() {
             match poll_upload(client, x, upstream, context) {
                 Ok(moved) => x.download.moved |= moved,
-                // The server no longer reads, but its response still counts.
+                // The server reads no more of the request, but its response is still valid.
                 Err(Fault::SendFailed) => upload_failed = true,
                 Err(fault) => return Poll::Ready(Err(fault)),
             }
         }
         if !x.download.is_finished() {
-            // `conclude::after_response` then does the same, in the same turn.
+            // `conclude::after_response` then keeps or closes the server's connection in the same turn.
             x.download.ends = !x.keep_alive && x.upload.is_finished();
             match poll_download(client, x, upstream, context) {
-                // For such a body only a clean close distinguishes the end from a cut connection.
+                // Such a body ends with the connection, so only a clean close distinguishes the end from a cut connection.
                 Poll::Ready(Ok(())) if endless && upstream.is_cut_off() => {
                     return Poll::Ready(Err(Fault::Truncated));
                 }
@@ -72,11 +72,11 @@ pub(crate) async fn forward<const ASIDE: bool>(
             armed = true;
             let (received, sent) = (x.txn.bytes_in, x.txn.bytes_out + x.download.sent);
             finish::count_moved(client, Moved::of(x), received, sent);
-            // The end time must be read from the clock, since the response took more than one turn.
+            // The end time must be read from the clock, because the response took more than one turn.
             x.txn.times.closed = 0;
             let blocked = x.download.is_blocked();
             let client_waits = blocked || client_owes(x);
-            // A server that has sent everything only has to read the rest of the request.
+            // A server that has sent everything is only expected to read the rest of the request.
             let server_waits = !blocked && (!x.download.is_received() || x.upload.is_blocked());
             deadlines.moved(client, x, client_waits, server_waits);
         }
@@ -93,7 +93,7 @@ pub(crate) async fn forward<const ASIDE: bool>(
         client.timer.poll_expired(context).map(|()| {
             Err(match deadlines.expired() {
                 Expired::Client => Fault::ClientTimeout,
-                // A client that has left is not affected by the server's timeout.
+                // The server's timeout does not matter to a client that has left.
                 Expired::Server if client_left && !endless => Fault::ClientAborted,
                 Expired::Server => Fault::ServerTimeout,
             })
@@ -108,7 +108,7 @@ pub(crate) async fn forward<const ASIDE: bool>(
         x.txn.server_stream = upstream.stream_facts();
         upstream.reset();
         if x.download.is_received() {
-            // The server's response is complete: the failure is between the client and us.
+            // The server's response is complete, so the failure is between the client and Weir.
             x.phase = Phase::Last;
         }
     }
@@ -133,7 +133,7 @@ async fn feed_others(client: &mut Client, x: &mut Exchange, backend: &Proxy, ups
         match x.download.feeds_others(context) {
             None => return Poll::Ready(()),
             Some(false) => {
-                // Now the readers are slow.
+                // At this point the slow side is the readers.
                 client.timer.set_after(now_ms(), silent);
                 return Poll::Pending;
             }
@@ -161,7 +161,7 @@ async fn feed_others(client: &mut Client, x: &mut Exchange, backend: &Proxy, ups
 /// Sends a head that is not sent as text together with the body, once the received part of the body has been validated.
 ///
 /// # Errors
-/// The body is malformed: nothing was sent.
+/// The body is malformed. Nothing was sent.
 #[inline]
 pub(crate) fn begin(client: &mut Client, x: &mut Exchange, upstream: &mut Upstream) -> Result<(), Fault> {
     if client.side.stages_heads() {
@@ -174,7 +174,7 @@ pub(crate) fn begin(client: &mut Client, x: &mut Exchange, upstream: &mut Upstre
 
 /// Installs the gates and pipes of both directions.
 fn fit_out(client: &Client, x: &mut Exchange, backend: &Proxy) {
-    // Response rules may have asked for either direction.
+    // Response rules may have requested filters in either direction.
     filters::install(client, x, true);
     filters::install(client, x, false);
     if x.upload.gate.is_some() && x.upload.pipe.as_ref().is_some_and(Pipe::is_empty) {

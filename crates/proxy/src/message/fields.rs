@@ -24,7 +24,7 @@ pub(crate) fn adjusted<'a>(table: &'a [(Box<str>, Box<str>)], name: &[u8]) -> Op
 }
 
 /// Changes the request's head for the server.
-// On the hot path of a request; its other callers are rare.
+// Inlined because this is on the hot path of a request, and the other callers are rare.
 #[inline(always)]
 pub(crate) fn of_request(client: &mut Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
     unique_id_header(client, x);
@@ -54,8 +54,8 @@ pub(crate) fn of_request(client: &mut Client, x: &mut Exchange, backend: &Proxy)
         return Ok(());
     }
     let old = !x.txn.request.version().is_11_or_above();
-    // The client's own connection fields are gone, so this was set by a rule. Chunks in HTTP/1.0 may be understood differently
-    // behind us (RFC 9112 section 6.1), so the connection is not used for other requests.
+    // The client's own connection fields are gone, so a rule set this one. Servers may interpret chunks in HTTP/1.0 differently
+    // (RFC 9112 section 6.1), so the connection is not used for other requests.
     x.closes_server = x.txn.request.take_close() || old && x.txn.request.must_close();
     if !client.keeps_server(backend) || x.closes_server {
         // HTTP/1.0 closes by default.
@@ -68,7 +68,8 @@ pub(crate) fn of_request(client: &mut Client, x: &mut Exchange, backend: &Proxy)
     Ok(())
 }
 
-/// Sets the body framing in a request that script filters see; a decision that compression made between two of them is kept.
+/// Sets the framing of the body in the head of a request that script filters see. A decision that compression made between two of
+/// the filters stays.
 #[cold]
 fn frame_filtered(client: &Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Fault> {
     let is_coded = |x: &Exchange| x.coded.as_ref().is_some_and(|coded| coded.request.is_some());
@@ -97,8 +98,8 @@ fn unique_id_header(client: &Client, x: &mut Exchange) {
     }
 }
 
-/// `option forwardfor` or `originalto` of the frontend and the backend: the exceptions of both apply, the backend's name counts,
-/// and `if-none` only if neither always adds the header.
+/// Applies `option forwardfor` or `originalto` of the frontend and the backend: the exceptions of both apply, the backend's header
+/// name takes precedence, and `if-none` applies only if neither option always adds the header.
 fn forward_for(x: &mut Exchange, options: [Option<&ForwardFor>; 2], ip: Option<IpAddr>) {
     let [frontend, backend] = options;
     let Some(option) = backend.or(frontend) else { return };
@@ -152,7 +153,7 @@ fn forwarded(client: &Client, x: &mut Exchange, option: &Forwarded) {
     let head = &mut x.txn.request;
     let last = head.indices(&KnownName::Forwarded.into()).last();
     match last.and_then(|index| Some((index, head.value_at(index).filter(|own| !own.is_empty())?.to_vec()))) {
-        // All hops are in one line, as in HAProxy: some servers only read the first line.
+        // All hops are in one line, as in HAProxy, because some servers read only the first line.
         Some((index, mut hops)) => {
             hops.push(b',');
             hops.extend_from_slice(&value);
@@ -218,13 +219,13 @@ fn push_ip(text: &mut Vec<u8>, ip: Option<IpAddr>) {
     };
 }
 
-/// Whether an expression's text is valid as a node or a port; anything else could end the parameter (RFC 7239, 6.3).
+/// Whether the text of an expression is valid as a node or a port. Any other text could end the parameter (RFC 7239, 6.3).
 fn is_obfuscated(name: &[u8]) -> bool {
     !name.is_empty()
         && name.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
 }
 
-/// An obfuscated name begins with an underscore, followed by at least one character.
+/// Appends an obfuscated name, which begins with an underscore followed by at least one character.
 fn push_obfuscated(text: &mut Vec<u8>, name: &[u8]) {
     if !name.starts_with(b"_") || name == b"_" {
         text.push(b'_');
@@ -232,7 +233,7 @@ fn push_obfuscated(text: &mut Vec<u8>, name: &[u8]) {
     text.extend_from_slice(name);
 }
 
-/// Whether a text is a host, with or without a port: a name of letters, digits, hyphens and dots, or an address.
+/// Whether a text is a host, with or without a port. A host is an address, or a name of letters, digits, hyphens and dots.
 fn is_host(text: &[u8]) -> bool {
     if let Some(rest) = text.strip_prefix(b"[") {
         let Some(end) = rest.iter().position(|byte| *byte == b']') else { return false };
@@ -286,10 +287,10 @@ fn push(value: &mut Vec<u8>, name: &str, text: &[u8], quoted: bool) {
 ///
 /// # Errors
 /// Rules changed the response in a way that does not fit its body.
-// On the hot path of a request; its other callers are rare.
+// Inlined because this is on the hot path of a request, and the other callers are rare.
 #[inline(always)]
 pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
-    // The client gets the status as changed by rules.
+    // The client receives the status that rules have set.
     x.txn.status = x.txn.response.status();
     let length = x.response_body.length;
     x.server_closes = !x.txn.response.keep_alive() || length == BodyLength::UntilClose;
@@ -302,7 +303,7 @@ pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), F
     if is_scripted {
         shown = lua::body::frame(x, true, length, coding.is_some());
     } else if x.filtering.is_some() && x.head_only && !x.is_tunnel {
-        // A filter's framing also holds for a response without a body.
+        // The framing that a filter sets also applies to a response without a body.
         lua::body::frame(x, true, length, false);
     }
     let mut path = frame_for_client(client, x, shown, is_framed);
@@ -313,7 +314,7 @@ pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), F
         path = lua::body::path(shown, path);
     }
     let (framing, path) = match (x.response_body.is_bare, length, path) {
-        // The body ends with its stream, and needs another framing for the client.
+        // The body ends with its stream, so it needs another framing for the client.
         (true, BodyLength::Chunked, Path::Verbatim) => {
             (BodyLength::UntilClose, Path::Payload(Coding::Chunked))
         }
@@ -340,8 +341,8 @@ pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), F
     Ok(())
 }
 
-/// Sets the framing of a response that compression handles, unless that was done between two script filters. Returns whether the
-/// head has framing fields, and the compression filter.
+/// Sets the framing of a response that may be compressed, unless this was done between two script filters. Returns whether the head
+/// has framing fields, and the compression filter.
 #[cold]
 fn frame_coded(client: &Client, x: &mut Exchange) -> Result<(bool, Option<(Rank, Filter)>), Fault> {
     match x.coded.as_mut().and_then(|coded| coded.decided.take()) {
@@ -357,7 +358,8 @@ fn frame_coded(client: &Client, x: &mut Exchange) -> Result<(bool, Option<(Rank,
     }
 }
 
-/// Starts a response through compression, script filters (with the length that `lua::body` returns), a cache, or several of these.
+/// Starts a response that passes through one or more of compression, script filters (with the length that `lua::body` returns), and
+/// a cache.
 #[cold]
 fn start_filtered(
     x: &mut Exchange,

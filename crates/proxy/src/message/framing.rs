@@ -13,22 +13,22 @@ use crate::fault::Fault;
 pub(crate) fn frame_request(x: &mut Exchange) -> Result<(), Fault> {
     if x.txn.request.method_id() == Method::Connect {
         if x.request_body.length != BodyLength::None {
-            // A rule changed the method. The server would read the body as the tunnel's bytes.
+            // A rule changed the method. The server would read the body as bytes of the tunnel.
             return Err(Fault::Internal);
         }
-        // CONNECT has no content, whatever its fields (RFC 9110, 9.3.6): a server that trusted them would misread the tunnel's
-        // bytes.
+        // CONNECT has no content, whatever its fields (RFC 9110, 9.3.6): a server that relied on them would misread the bytes of
+        // the tunnel.
         x.txn.request.remove_body_length();
     }
     if x.request_body.is_bare && x.request_body.length == BodyLength::Chunked {
-        // The body had no framing fields: HTTP/1 needs one.
+        // The body had no framing fields, but HTTP/1 needs one.
         x.txn.request.remove_body_length();
         x.txn.request.append(b"transfer-encoding", b"chunked");
         return Ok(());
     }
     let is_framed = x.txn.request.settle_framing(x.request_body.length).map_err(|_| Fault::Internal)?;
     if !is_framed {
-        // As HAProxy: without its framing field the request has no body.
+        // Without its framing field the request has no body, as in HAProxy.
         x.txn.request.set_content_length(0);
         x.request_body.is_dropped = true;
     }
@@ -55,7 +55,7 @@ pub(crate) fn frame_response(x: &mut Exchange) -> Result<bool, Fault> {
         return Err(Fault::Internal);
     }
     match (client_expects, server_sends) {
-        // Its length describes the body of another response.
+        // The length describes the body of another response.
         (false, _) => Ok(true),
         (true, false) => {
             x.txn.response.set_content_length(0);

@@ -1,5 +1,5 @@
-//! The parts of messages after their heads that rules inspect, and the wait for them: the body of an HTTP response, the first bytes
-//! of both sides of a TCP stream. Called by [`crate::evaluate`].
+//! The parts of messages after their heads that rules inspect, and the wait for them: the body of an HTTP response, and the first
+//! bytes of both sides of a TCP stream. Called by [`crate::evaluate`].
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -19,14 +19,14 @@ use crate::message::lua;
 use crate::message::wanted::BodyWait;
 use crate::server::Upstream;
 
-/// Shows rules the received part of the response's body, without waiting for more.
+/// Makes the received part of the response's body visible to rules, without waiting for more.
 pub(crate) fn look(x: &mut Exchange, upstream: &Upstream) {
     // Errors are reported when the body is forwarded.
     let _ = upstream.beginning().decode(x.response_body.length, &mut x.response_body.seen);
 }
 
 /// Waits until `wanted` bytes of the response's body, all of it, or a full buffer have arrived, and decodes them for rules
-/// (`wait-for-body`). They are still forwarded with their original coding.
+/// (`wait-for-body`). The bytes are still forwarded with their original coding.
 pub(crate) async fn hold(
     client: &mut Client,
     x: &mut Exchange,
@@ -56,7 +56,7 @@ pub(crate) async fn hold(
     }
 }
 
-/// Sends the received beginning of a TCP stream, whatever rules do with its server's answer.
+/// Sends the received beginning of a TCP stream, whatever rules later do with its server's answer.
 pub(crate) async fn send_first(client: &mut Client, x: &mut Exchange, upstream: &mut Upstream) {
     poll_fn(|context: &mut Context<'_>| {
         // An error will recur when the stream continues.
@@ -69,8 +69,8 @@ pub(crate) async fn send_first(client: &mut Client, x: &mut Exchange, upstream: 
     .await;
 }
 
-/// Waits `until` an instant for more of the response's body, for `tcp-response content` rules, or for the instant itself once no
-/// more can arrive. If the server times out, the wait ends now, and the server is blamed when the response is forwarded.
+/// Waits for more of the response's body, for `tcp-response content` rules, until the instant `until`. If no more can arrive, it
+/// waits for that instant. If the server times out, the wait ends at once, and the server is blamed when the response is forwarded.
 pub(crate) async fn hold_more(
     client: &mut Client,
     x: &mut Exchange,
@@ -154,7 +154,7 @@ pub(crate) async fn more(
             return Ok(n > 0 && x.response_body.heard_ms < until_ms);
         }
         Some(Err(error)) => {
-            // The kernel reports it only once.
+            // The kernel reports this error only once.
             x.txn.server_error = ConnectionError::of_kernel(&error);
             x.response_body.is_broken = true;
         }
@@ -164,7 +164,7 @@ pub(crate) async fn more(
 }
 
 /// Waits for more bytes of a TCP stream's client, for rules that inspect them; returns whether there are any. A broken connection
-/// or a timeout is recorded: rules run first.
+/// or a timeout is only recorded, because rules run first.
 ///
 /// # Errors
 /// An operator ended the stream.

@@ -1,5 +1,5 @@
-//! Messages on their way: receiving a request, forwarding it, receiving the response, forwarding that, and keeping or closing the
-//! connections afterwards.
+//! The transfer of messages: receiving a request, forwarding it, receiving the response, forwarding that, and keeping or closing
+//! the connections afterwards.
 
 pub(crate) mod compression;
 pub(crate) mod conclude;

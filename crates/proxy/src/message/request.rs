@@ -1,4 +1,4 @@
-//! Receives the head of a request, and records what later steps need, before any rule.
+//! Receives the head of a request, and records the values that later steps need before any rule runs.
 
 use std::future::poll_fn;
 use std::io;
@@ -112,7 +112,7 @@ async fn receive_head(client: &mut Client, x: &mut Exchange, arrival: Arrival) -
             });
         }
         if parse(client, x)? {
-            // A head that arrived in one piece reads the clock only once.
+            // If a head arrived in one piece, the clock is read only once.
             let now = if at_once { x.txn.times.started } else { now_us() };
             return complete(client, x, now);
         }
@@ -120,8 +120,8 @@ async fn receive_head(client: &mut Client, x: &mut Exchange, arrival: Arrival) -
     }
 }
 
-/// Sets the deadline: the whole head must arrive within `timeout http-request`, however many pieces it takes; without that, each
-/// piece within `timeout client`.
+/// Sets the deadline. The whole head must arrive within `timeout http-request`, however many pieces it takes; if that is not set,
+/// each piece must arrive within `timeout client`.
 fn limit(client: &Client, x: &Exchange) -> Result<(), Fault> {
     let timeouts = &client.frontend.timeouts;
     match timeouts.http_request {
@@ -131,8 +131,8 @@ fn limit(client: &Client, x: &Exchange) -> Result<(), Fault> {
     if client.timer.deadline() <= timer::now_ms() { Err(Fault::RequestTimeout) } else { Ok(()) }
 }
 
-/// A connection that ended or expired without a byte: an error only for the first request and without `option http-ignore-probes`,
-/// and logged unless `option dontlognull` is set.
+/// Handles a connection that ended or expired before its first byte: this is an error only for the first request and without
+/// `option http-ignore-probes`, and is logged unless `option dontlognull` is set.
 fn empty(client: &Client, x: &mut Exchange, fault: Fault) -> Stop {
     let options = &client.frontend.options;
     if client.session.requests.get() > 0 || options.http_ignore_probes {
@@ -201,7 +201,7 @@ fn capture_error(client: &mut Client, error: &http::ParseError) {
     crate::exchange::finish::note_malformed(client, None, input, error);
 }
 
-/// Counts the request, complete at `now`, and records what logs and later steps need of the original request.
+/// Counts the request, which is complete at `now`, and records the values of the original request that logs and later steps need.
 fn complete(client: &mut Client, x: &mut Exchange, now: u64) -> Result<(), Stop> {
     let length = client.side.body_length(&x.txn.request).map_err(|error| {
         capture_error(client, &error);
@@ -237,7 +237,7 @@ fn complete(client: &mut Client, x: &mut Exchange, now: u64) -> Result<(), Stop>
     if wanted || client.prepared().logs || client.frontend.unique_id_format.is_some() {
         note_request_line(client, x);
     }
-    // The response needs empty slots too: logs show their number, whatever the source of the response.
+    // The response needs the empty slots too, because logs show one field per slot, whatever the source of the response.
     x.txn.response_captures.resize(client.frontend.response_captures.len(), None);
     if !client.frontend.request_captures.is_empty() {
         capture(client, x);
@@ -270,8 +270,8 @@ fn capture(client: &Client, x: &mut Exchange) {
     }
 }
 
-/// Receives the first bytes of a TCP stream that have already arrived, for rules that inspect them: most clients that speak first
-/// have sent some by now.
+/// Receives the first bytes of a TCP stream that have already arrived, for rules that inspect them. Most clients that speak first
+/// have sent some by this time.
 pub(crate) async fn look(client: &mut Client) {
     let mut is_first = true;
     poll_fn(|context: &mut Context<'_>| {

@@ -1,4 +1,4 @@
-//! The response's head: waiting for it while the request is still being sent, and accepting it.
+//! The response's head: the wait for it while the request is still being sent, and its acceptance.
 //! [`download`](crate::message::download) handles the body.
 
 use std::future::poll_fn;
@@ -32,23 +32,23 @@ const INTERIM_A_TURN: u32 = 16;
 /// The wait for the head of a response, while the request is still being sent.
 pub(crate) struct HeadWait {
     deadlines: Deadlines,
-    /// `option abortonclose`: whether a close by the client ends the request.
+    /// `option abortonclose`: whether the request ends when the client closes its connection.
     watch: bool,
     /// With `option independent-streams`, bytes sent to the server do not extend its deadline.
     independent: bool,
     /// Whether the request was incomplete when the wait began.
     waits: bool,
     first: bool,
-    /// Interim responses so far.
+    /// The number of interim responses so far.
     interim: u32,
-    /// Whether the head waits for room on a shared connection.
+    /// Whether the head of the request waits for room on a shared connection.
     is_held: bool,
     send_failed: bool,
     client_left: bool,
 }
 
 impl HeadWait {
-    /// Starts the wait: the request is about to be sent.
+    /// Starts the wait when the request is about to be sent.
     #[inline(always)]
     pub(crate) fn new(client: &Client, x: &Exchange, backend: &Proxy) -> Self {
         let mut own = Self {
@@ -92,7 +92,7 @@ impl HeadWait {
         if !self.send_failed && !x.upload.is_finished() {
             match poll_upload(client, x, upstream, context) {
                 Ok(moved) => {
-                    // If the request was sent at once, the deadlines have just been set.
+                    // If the request was sent at once, the deadlines were set only just before.
                     let is_set = std::mem::take(&mut self.first) && !self.waits && x.upload.is_finished();
                     if moved && !is_set {
                         let owes = self.owes(x);
@@ -127,13 +127,13 @@ impl HeadWait {
             tokio::task::yield_now().await;
         }
         interim(client, x).await?;
-        // The server is working: its timeout starts again (manual, 4.2 `timeout server`).
+        // The server is working, so its timeout starts again (manual, 4.2 `timeout server`).
         let (waits, owes) = (client_owes(x), self.owes(x));
         self.deadlines.restart(client, timer::now_ms(), waits, owes);
         Ok(())
     }
 
-    /// Sends a head that had to wait. Waiting counts against the server's timeout.
+    /// Sends a head that had to wait. This wait counts towards the server's timeout.
     #[cold]
     fn poll_open(
         &mut self,
@@ -165,7 +165,7 @@ impl HeadWait {
             match client.poll_presence(context) {
                 Presence::Here => {}
                 Presence::Closed if self.watch => return Poll::Ready(Err(Fault::ClientLeft)),
-                // It may only have closed its sending side.
+                // The client may have closed only its sending side.
                 Presence::Closed => self.client_left = true,
                 Presence::Broken => return Poll::Ready(Err(Fault::ClientReset)),
             }
@@ -200,13 +200,13 @@ pub(crate) async fn await_head(
     }
 }
 
-/// Whether the head that was received is the last one of its response.
+/// Whether the received head is the last one of its response.
 pub(crate) fn is_final(x: &Exchange) -> bool {
     let status = x.txn.response.status();
     status >= 200 || status == 101
 }
 
-/// Accepts the head of a final response, unless its status makes the request be retried.
+/// Accepts the head of a final response, unless its status causes a retry of the request.
 #[inline(always)]
 pub(crate) fn accept(
     client: &mut Client,
@@ -214,8 +214,8 @@ pub(crate) fn accept(
     backend: &Proxy,
     upstream: &Upstream,
 ) -> Result<(), Fault> {
-    // A protocol that the request did not offer, or a switch before the request is complete (RFC 9110 section 7.8): the rest of the
-    // body would be read as the other protocol.
+    // The server switched to a protocol that the request did not offer, or before the request was complete (RFC 9110 section 7.8):
+    // the rest of the body would be read as the other protocol.
     let request = &x.txn.request;
     let is_asked = || request.has_upgrade() && x.txn.response.switches_as_asked(request);
     let is_too_early = || x.has_body() && !x.upload.is_finished();
@@ -287,7 +287,7 @@ pub(crate) fn take_head(
         websocket::of_response(x, upstream.is_bare())?;
     }
     if x.choice.is_early {
-        // The handshake is complete now, so its details are known.
+        // The handshake is complete at this point, so its details are known.
         x.txn.server_tls = upstream.tls().cloned();
     }
     Ok(())
@@ -339,7 +339,7 @@ async fn interim(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     }
     if x.txn.request.version().is_11_or_above() {
         let mut bytes = std::mem::take(&mut x.reply.bytes);
-        // It has no body, and must not have a length (RFC 9110, 8.6; RFC 9112, 6.1).
+        // An interim response has no body, and must not have a length (RFC 9110, 8.6; RFC 9112, 6.1).
         x.txn.response.remove_body_length();
         let written = client.send_interim(&x.txn.response, &mut bytes).await;
         x.txn.bytes_out += bytes.len() as u64;
@@ -351,7 +351,7 @@ async fn interim(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `capture response header`: captures the server's values before any rule; rules may replace them.
+/// `capture response header`: captures the server's values before any rule runs; rules may replace the captured values.
 fn capture(client: &Client, x: &mut Exchange) {
     for (index, capture) in client.frontend.response_captures.iter().enumerate() {
         let Some(name) = &capture.header else { continue };
@@ -362,8 +362,8 @@ fn capture(client: &Client, x: &mut Exchange) {
     }
 }
 
-/// Whether the server could not serve a gRPC call, reported in the head of a response without a body (gRPC over HTTP/2,
-/// "Trailers-Only"): status 14.
+/// Whether the server reported that it could not serve a gRPC call (status 14), in the head of a response without a body (gRPC over
+/// HTTP/2, "Trailers-Only").
 fn is_unavailable(x: &Exchange) -> bool {
     let is_over = matches!(x.response_body.length, BodyLength::None | BodyLength::Length(0));
     let status = http::Name::new(b"grpc-status");
@@ -373,7 +373,7 @@ fn is_unavailable(x: &Exchange) -> bool {
 fn note_head(x: &mut Exchange, upstream: &Upstream) {
     x.txn.times.response = now_us();
     x.txn.has_response = true;
-    // Rules do not see the fields of the connection between the server and us.
+    // Rules do not see the fields that concern only the connection between the server and Weir.
     x.txn.response.clean_connection();
     x.txn.response.watch_framing();
     let method = x.txn.request.method_id();
@@ -383,7 +383,7 @@ fn note_head(x: &mut Exchange, upstream: &Upstream) {
     let status = x.txn.response.status();
     x.txn.server_status = status;
     x.txn.status = status;
-    // Rejecting a client's request is not a failure (manual, `observe`): 501 and 505 are such.
+    // A server that rejects a client's request has not failed (manual, `observe`); 501 and 505 are such rejections.
     let failed = matches!(status, 500..=599) && !matches!(status, 501 | 505);
     let failed = failed && upstream.server().observe == Observe::Layer7;
     observe(upstream.server(), if failed { Err(Trouble::Status) } else { Ok(()) });

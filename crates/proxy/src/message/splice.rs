@@ -1,4 +1,4 @@
-//! Decides which directions go through a kernel pipe. Called by `upload` and `download`.
+//! Decides which directions use a kernel pipe. Called by `upload` and `download`.
 
 use base::event_counter;
 use base::event_counter::EventCounter;
@@ -11,7 +11,7 @@ use crate::flow::Flow;
 pub(crate) static NO_PIPE: EventCounter =
     event_counter!(Count, "splice_pipe()", "no pipe available for splicing, data is copied");
 
-/// Returns a pipe for one direction, if the options of either proxy ask for one and the body is worth it.
+/// Returns a pipe for one direction, if an option of either proxy enables it and the body is large enough.
 #[inline]
 pub(crate) fn splice_pipe(
     client: &Client,

@@ -1,5 +1,5 @@
-//! Sends the request to the server: its head in the server's protocol, the part of its body that must be buffered first (`option
-//! http-buffer-request`, rules that inspect it, retries), the sending itself, and resending.
+//! Sends the request to the server: its head in the server's protocol, then its body. Buffers the part of the body that must arrive
+//! first (`option http-buffer-request`, rules that inspect it, retries), and sends the request again for a retry.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -22,7 +22,7 @@ use crate::message::wanted::BodyWait;
 use crate::message::{compression, fastcgi, inspect, lua};
 use crate::server::{NotExpressible, SharedRequest, Upstream};
 
-/// Delays the request until its body has arrived, if configured.
+/// Delays the request until its body has arrived, if this is configured.
 pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
     if !x.has_body() {
         return Ok(());
@@ -47,7 +47,7 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange, backend: &Pro
         let allowed = Allowed::of(client, backend);
         Box::pin(hold(client, x, BodyWait::ALL, allowed)).await?;
     }
-    // Retries do not wait: only a body that has already arrived as a whole can be sent again.
+    // Retries do not cause a wait: a body can be sent again only if it had already arrived as a whole.
     if x.request_body.is_bare {
         // The bytes that arrived with the head are still in the stream.
         poll_fn(|context| {
@@ -68,12 +68,12 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange, backend: &Pro
 pub(crate) enum Allowed {
     /// For the whole body.
     InAll(Duration),
-    /// For each piece.
+    /// The limit for each piece.
     EachPiece(Option<Duration>),
 }
 
 impl Allowed {
-    /// Returns the configured limit: `timeout http-request`, or `timeout client` without one.
+    /// Returns the configured limit: `timeout http-request`, or `timeout client` if that is not set.
     pub(crate) fn of(client: &Client, proxy: &Proxy) -> Self {
         let timeouts = &client.frontend.timeouts;
         let in_all = timeouts.http_request.or(proxy.timeouts.http_request);
@@ -88,8 +88,8 @@ impl Allowed {
     }
 }
 
-/// Waits until `wanted` bytes of the body, all of it, or a full buffer have arrived, and decodes them for rules. They are still
-/// forwarded with their original coding.
+/// Waits until `wanted` bytes of the body, all of it, or a full buffer have arrived, and decodes them for rules. The bytes are
+/// still forwarded with their original coding.
 pub(crate) async fn hold(
     client: &mut Client,
     x: &mut Exchange,
@@ -103,13 +103,13 @@ pub(crate) async fn hold(
     client.timer.set_after(timer::now_ms(), allowed.time());
     answer_expectation(client, x).await?;
     let held = hold_within(client, x, wanted, allowed).await;
-    // The waiting time is part of the request; a failed request was never complete.
+    // The time of this wait belongs to the request. A request that failed was never complete.
     x.txn.times.request = if held.is_err() { 0 } else { timer::now_us() };
     held
 }
 
-/// Buffers the whole body if its length is unknown, since applications need a length. A client that expects a 100 before it sends
-/// its body gets it from us, as in HAProxy.
+/// Buffers the whole body if its length is unknown, because FastCGI applications need a length. A client that expects a 100 before
+/// it sends its body gets one from Weir, as in HAProxy.
 #[cold]
 pub(crate) async fn hold_for_application(
     client: &mut Client,
@@ -122,7 +122,7 @@ pub(crate) async fn hold_for_application(
     Ok(answer_expectation(client, x).await?)
 }
 
-/// Waits up to `time` for more of the body; after that, rules use the available part. A client timeout is recorded: rules run
+/// Waits up to `time` for more of the body; then rules use the available part. A client timeout is only recorded, because rules run
 /// first.
 pub(crate) async fn hold_more(client: &mut Client, x: &mut Exchange, time: Duration) -> Result<(), Stop> {
     let until = timer::now_ms().saturating_add(time.as_millis() as u64);
@@ -153,7 +153,7 @@ pub(crate) async fn hold_more(client: &mut Client, x: &mut Exchange, time: Durat
     Ok(())
 }
 
-/// Sends a 100 to a client that waits for one: its body is about to be read.
+/// Sends a 100 to a client that waits for one, because its body is about to be read.
 pub(crate) async fn answer_expectation(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     if !std::mem::take(&mut x.request_body.expects_continue) {
         return Ok(());
@@ -161,12 +161,12 @@ pub(crate) async fn answer_expectation(client: &mut Client, x: &mut Exchange) ->
     let mut head = Head::new();
     head.start_response(100, None);
     client.send_interim(&head, &mut Vec::new()).await?;
-    // The client has its answer and sends the body, so the server is not asked again.
+    // The client has its answer and sends the body, so the request to the server no longer asks for a 100.
     x.txn.request.remove_known(KnownName::Expect);
     Ok(())
 }
 
-/// Waits for that much of the body, until the timer expires.
+/// Waits until that many bytes of the body have arrived, or the timer expires.
 async fn hold_within(
     client: &mut Client,
     x: &mut Exchange,
@@ -196,21 +196,21 @@ async fn hold_within(
         let watch = Watch { leaving: false, late: Fault::RequestTimeout };
         let read = client.wait(watch, |client, context| client.poll_fill(context)).await?;
         if matches!(read, Err(_) | Ok(0)) {
-            // Rules still see the received part; the request fails when it would be sent to a server.
+            // Rules still see the received part. The request fails later, when it would be sent to a server.
             x.request_body.is_cut = true;
             return Ok(());
         }
     }
 }
 
-/// Shows rules the received part of the body, without waiting for more. Errors are reported when it is forwarded.
+/// Makes the received part of the body visible to rules, without waiting for more. Errors are reported when the body is forwarded.
 pub(crate) fn look(client: &Client, x: &mut Exchange) {
     if !x.request_body.is_complete && x.has_body() {
         let _ = decode(client, x);
     }
 }
 
-/// Decodes the buffered body from its beginning: buffered bodies are small and rare.
+/// Decodes the buffered body from its beginning. Buffered bodies are small and rare, so this is not incremental.
 fn decode(client: &Client, x: &mut Exchange) -> Result<(), Fault> {
     let length = decoded_length(x);
     x.request_body.is_complete = client
@@ -221,7 +221,7 @@ fn decode(client: &Client, x: &mut Exchange) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Returns the length for decoding a body: a request's body never ends with its connection.
+/// Returns the length for decoding a body. The body of a request never ends with its connection.
 fn decoded_length(x: &Exchange) -> BodyLength {
     match x.request_body.length {
         BodyLength::UntilClose => BodyLength::None,
@@ -230,7 +230,7 @@ fn decoded_length(x: &Exchange) -> BodyLength {
 }
 
 /// Prepares the head to be sent to the server, ahead of the body.
-// On the hot path of a request; its other callers are rare.
+// Inlined because this is on the hot path of a request, and the other callers are rare.
 #[inline(always)]
 pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upstream: &mut Upstream) {
     let length = x.request_body.length;
@@ -286,7 +286,7 @@ fn stage(client: &mut Client, x: &mut Exchange, backend: &Proxy) {
         x.txn.request.write_to(staged);
     }
     filters::install(client, x, true);
-    // The head leaves first, as it would have anyway.
+    // The head is sent first.
     admit(client, x);
     if !x.upload.is_received() {
         let wanted = |options: &plan::ProxyOptions| options.splice_request || options.splice_auto;
@@ -314,7 +314,7 @@ fn parameters(client: &Client, x: &Exchange, backend: &Proxy) -> Result<Paramete
     }
 }
 
-/// Attaches the readers that copy the body for other backends.
+/// Attaches the readers that copy the body for other backends (`mirror`).
 #[cold]
 fn tap(x: &mut Exchange, framing: BodyLength, path: Path) {
     let taps = x.mirrors.as_ref().map(|mirrors| &mirrors.taps[..]).unwrap_or_default();
@@ -365,8 +365,8 @@ fn admit(client: &mut Client, x: &mut Exchange) {
     }
 }
 
-/// Undoes an attempt's consumption of the body, so that the client's buffer begins with the whole of it again and nothing counts as
-/// consumed. Only valid if [`Exchange::can_rewind`] returns true; does nothing if the attempt consumed nothing.
+/// Undoes the consumption of the body by an attempt, so that the client's buffer begins with the whole body again and none of it
+/// counts as consumed. Valid only if [`Exchange::can_rewind`] returns true; does nothing if the attempt consumed nothing.
 pub(crate) fn rewind(client: &mut Client, x: &mut Exchange) {
     if x.upload.consumed() > 0 {
         client.side.put_back(&x.request_body.kept, &x.upload);

@@ -1,11 +1,11 @@
-//! How much of a body to wait for, of a request (`upload`) and of a response (`inspect`), as requested by `evaluate`.
+//! How much of the body of a request (`upload`) or a response (`inspect`) `evaluate` wants to wait for.
 
 /// How much of a body to wait for.
 #[derive(Clone, Copy)]
 pub(crate) struct BodyWait {
-    /// The number of bytes, if the body is that long.
+    /// The number of bytes to wait for, if the body is that long.
     pub(crate) bytes: usize,
-    /// The size of a larger buffer for bodies that exceed the usual one; 0 for none.
+    /// The size of a larger buffer, for bodies that exceed the usual one; 0 for none.
     pub(crate) large: usize,
 }
 

@@ -1,6 +1,6 @@
-//! Upgrades between sides with different versions of HTTP. An HTTP/1 upgrade is an extended CONNECT in HTTP/2 (RFC 8441), which for
-//! WebSocket (RFC 6455) has neither the key nor the proof that the server understood it. This module generates both for the HTTP/1
-//! side.
+//! Upgrades between sides with different versions of HTTP. An HTTP/1 upgrade corresponds to an extended CONNECT in HTTP/2 (RFC
+//! 8441). For WebSocket (RFC 6455), that request has no key, and its response does not prove that the server understood the key.
+//! This module generates both for the HTTP/1 side.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

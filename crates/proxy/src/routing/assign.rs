@@ -21,12 +21,12 @@ use crate::fault::Fault;
 use crate::server::h1::Connection;
 use crate::server::per_worker::{LocalProxy, LocalServer};
 
-/// A slot on a server, released when dropped, which wakes the next request in the queue.
+/// A slot on a server. Dropping it releases the slot, which wakes the next request in the queue.
 pub(crate) struct Lease {
     backend: Rc<LocalProxy>,
     server: Rc<LocalServer>,
     tally: Tally,
-    /// Start of the attempt, in µs; 0 if response times are not needed.
+    /// The start of the attempt, in µs; 0 if response times are not needed.
     since: Cell<u64>,
 }
 
@@ -78,7 +78,7 @@ impl Drop for Lease {
     }
 }
 
-/// Returns how many requests a server may serve now: `maxconn`, lowered towards `minconn` while the backend is not busy
+/// Returns how many requests a server may serve at this time: `maxconn`, reduced towards `minconn` while the backend is not busy
 /// (`fullconn`), and while the server has just come up (`slowstart`). 0 for no limit.
 fn limit(backend: &Proxy, server: &state::Server) -> u32 {
     let most = server.maxconn.load(Relaxed);
@@ -114,7 +114,7 @@ pub(crate) async fn assign(
     }
 }
 
-/// The same without waiting: the usual case, which creates no future.
+/// Finds a server without waiting. This is the usual case, and creates no future.
 #[inline(always)]
 pub(crate) fn at_once(
     client: &Client,
@@ -129,7 +129,7 @@ pub(crate) fn at_once(
     assigned
 }
 
-/// Returns a slot on a server other than `than`, if one is free now.
+/// Returns a slot on a server other than `than`, if one is free.
 pub(crate) fn another(x: &Exchange, backend: &Rc<LocalProxy>, than: &LocalServer) -> Option<Lease> {
     if !backend.state.queue.is_empty() {
         return None;
@@ -143,11 +143,11 @@ pub(crate) fn another(x: &Exchange, backend: &Rc<LocalProxy>, than: &LocalServer
 /// The result of asking for a server.
 pub(crate) enum Assigned {
     Place(Lease),
-    /// To [`wait`] for: this server (bound to it), or any.
+    /// No slot is free: the caller must [`wait`] for this server, to which the request is bound, or for any.
     Wait(Option<Rc<LocalServer>>),
 }
 
-// On the hot path of a request; its other callers are rare.
+// Inlined because this is on the hot path of a request, and the other callers are rare.
 #[inline(always)]
 fn try_assign(
     client: &Client,
@@ -169,7 +169,7 @@ fn try_assign(
     let preferred = preferred(client, backend, avoid);
     let is_preferred = preferred.is_some();
     let picked = preferred.or_else(|| pick(backend, wish)).ok_or(Fault::NoServer)?;
-    // Persistence, the preferred last server and requests from the backend's queue do not count as choices of the balancer
+    // Persistence, the preferred last server and requests from the backend's queue are not counted as choices of the balancer
     // (`lbtot`).
     let count = || {
         if !is_preferred && Some(picked.index) != avoid {
@@ -183,7 +183,7 @@ fn try_assign(
         count();
         return Ok(Assigned::Place(lease));
     }
-    // The first backup is exempt: when it is used, no other server could serve the request.
+    // The first backup is exempt, because it is used when no other server could serve the request.
     let stands_alone = picked.state.backup && !backend.options.allbackups;
     if x.choice.hash.is_none() && !is_preferred && !stands_alone {
         return Ok(Assigned::Wait(None));
@@ -198,15 +198,15 @@ fn pick(backend: &LocalProxy, wish: Wish) -> Option<Rc<LocalServer>> {
     backend.prepared().picker().pick(wish, |server| limit(backend, server)).and_then(|at| backend.server(at))
 }
 
-/// The same for anything but the first attempt of a request.
+/// Chooses a server for anything but the first attempt of a request.
 #[cold]
 fn pick_late(backend: &LocalProxy, wish: Wish) -> Option<Rc<LocalServer>> {
     pick(backend, wish)
 }
 
-/// Returns the server that the client authenticated to over a connection of its own (NTLM), or that of the connection's last
-/// request (`option prefer-last-server`), if it is usable, its queue is within `max-keep-alive-queue`, and the balancing algorithm
-/// does not hash.
+/// Returns the server that the client authenticated to over a connection reserved for it (NTLM), or the server of the connection's
+/// last request (`option prefer-last-server`). Returns `None` if that server is not usable, its queue exceeds
+/// `max-keep-alive-queue`, or the balancing algorithm hashes.
 fn preferred(client: &Client, backend: &LocalProxy, avoid: Option<usize>) -> Option<Rc<LocalServer>> {
     if client.private.borrow().is_none() && !backend.options.prefer_last_server
         || backend.balance.algorithm.hashes()
@@ -221,7 +221,7 @@ fn preferred(client: &Client, backend: &LocalProxy, avoid: Option<usize>) -> Opt
     let state = &server.state;
     let limit = limit(backend, state);
     let has_room = limit == 0 || state.serves_fewer(limit);
-    // `max-keep-alive-queue`: the longest queue that is preferred to another server.
+    // `max-keep-alive-queue`: the longest queue for which the server is still preferred to another one.
     let most = i64::from(backend.max_keep_alive_queue);
     let short = most < 0 || has_room || i64::from(state.queue.len()) < most;
     let usable = state.effective_weight() > 0;
@@ -259,11 +259,11 @@ fn lease(backend: &Rc<LocalProxy>, server: &Rc<LocalServer>, tally: Tally, now: 
     Lease { backend: backend.clone(), server: server.clone(), tally, since: Cell::new(since) }
 }
 
-/// A place in the queue of a server or the backend; left when dropped.
+/// A place in the queue of a server or the backend. Dropping it leaves the queue.
 struct InLine<'a> {
     queue: &'a Queue,
     ticket: Ticket,
-    /// The balancer and the index of the server with this queue, which affects its load.
+    /// The balancer, and the index of the server that the queue belongs to: the queue is part of the server's load.
     load: Option<(&'a LocalProxy, usize)>,
 }
 
@@ -273,7 +273,7 @@ impl Drop for InLine<'_> {
         if let Some((backend, server)) = self.load {
             backend.prepared().picker().parted(server);
         }
-        // If one slot became free, there may be more: the next request checks for itself.
+        // If one slot became free, there may be more: the next request is woken to check.
         self.queue.wake_first();
     }
 }
@@ -302,7 +302,7 @@ pub(crate) async fn wait(
     }
 }
 
-/// Waits in one queue; `None` if its server went down.
+/// Waits in one queue; returns `None` if its server went down.
 async fn wait_in_line(
     client: &mut Client,
     x: &mut Exchange,
@@ -310,7 +310,7 @@ async fn wait_in_line(
     server: Option<&Rc<LocalServer>>,
     avoid: Option<usize>,
 ) -> Result<Option<Lease>, Fault> {
-    // Logs name the server that a request waits for, even if it gets no slot there.
+    // Logs name the server that a request waits for, even if the request gets no slot on it.
     x.txn.server = server.map(|server| server.held.clone()).or(x.txn.server.take());
     let allowed = x.timeout(TimeoutSlot::Queue, backend.timeouts.queue.or(backend.timeouts.connect));
     client.timer.set_after(timer::now_ms(), allowed);
@@ -358,7 +358,7 @@ impl<'a> QueueWait<'a> {
             Some(place) => self.queue.is_first(place.ticket),
             None => {
                 self.enter(x, context)?;
-                // A slot may have become free since the queue was chosen.
+                // A slot may have become free after the queue was chosen.
                 true
             }
         };
@@ -395,7 +395,7 @@ impl<'a> QueueWait<'a> {
         Ok(())
     }
 
-    /// Leaves the queue, and counts the request if it was `served`. Returns its position for logs: the number of requests served
+    /// Leaves the queue, and counts the request if it was `served`. Returns the position for logs: the number of requests served
     /// before it, plus one if it was queued.
     fn leave(self, served: bool) -> u32 {
         let before = self.queue.served.load(Relaxed).saturating_sub(self.served_before) as u32;
@@ -428,7 +428,8 @@ fn waiting<T>(
     }
 }
 
-/// Checks a client before a server is reached: a broken connection ends the stream; a closed side does only if it is watched.
+/// Checks the client while no server is reached. A broken connection ends the stream; a closed sending side ends it only if the
+/// client is watched (`option abortonclose`).
 pub(crate) fn left(
     client: &mut Client,
     x: &Exchange,

@@ -12,7 +12,7 @@ use crate::routing::assign::Lease;
 use crate::routing::retry;
 use crate::server::per_worker::LocalServer;
 
-/// Records the chosen server, `instead` of one that failed.
+/// Records the chosen server, which replaces the failed server `instead` if there is one.
 pub(crate) fn note_server(
     client: &Client,
     x: &mut Exchange,
@@ -29,7 +29,7 @@ pub(crate) fn note_server(
         Some(failed) if failed.is(server) => retry::count_retry(backend, failed),
         Some(failed) => {
             if x.txn.termination.cookie == b'V' {
-                // The server in its cookie is considered down.
+                // The server named by the cookie is considered down.
                 x.txn.termination.cookie = b'D';
             }
             x.txn.redispatched = true;
@@ -39,14 +39,14 @@ pub(crate) fn note_server(
     }
 }
 
-/// Counts a session of the server: one per attempt to reach it.
+/// Counts a session of the server. Each attempt to reach the server is one session.
 pub(crate) fn count_attempt(x: &Exchange, lease: &Lease) {
     let of_server = &lease.server().state.counters.mine().traffic;
     of_server.sessions_total.add(1);
     of_server.session_rate.tick(x.txn.times.queued / 1000);
 }
 
-/// Maps a status to the outcome of the attempt, as for `observe layer7`.
+/// Converts a status to the outcome of the attempt, as `observe layer7` does.
 pub(crate) fn answer(status: u16) -> AttemptOutcome {
     if matches!(status, 500..=599) && !matches!(status, 501 | 505) {
         AttemptOutcome::Bad
@@ -71,7 +71,7 @@ pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault, last: 
     let connected = match fault {
         Fault::ConnectFailed(_) | Fault::ConnectTimeout => false,
         fault if fault.blames_server() => true,
-        // The observer saw the status with the head; the balancer did not.
+        // The observer received the status with the head; the balancer did not.
         Fault::RetryStatus(status) => return lease.answered(answer(status)),
         Fault::Unavailable => return lease.answered(AttemptOutcome::Bad),
         _ => return,
@@ -95,7 +95,7 @@ fn trouble(fault: Fault) -> Trouble {
     }
 }
 
-/// Reports the outcome of a connection or an exchange to the checks of `server`.
+/// Reports the outcome of a connection or an exchange to the health checks of `server`.
 #[inline]
 pub(crate) fn observe(server: &ServerSettings, seen: Result<(), Trouble>) {
     if server.observe != Observe::None {

@@ -1,5 +1,5 @@
-//! A connection provided by a client (`rhttp@`), for an HTTP/1 health check: the check gets one end of a socket pair; the requests
-//! at the other end are converted to HTTP/2 on that connection.
+//! An HTTP/1 health check over a connection that a client has provided (`rhttp@`): the check gets one end of a socket pair, and the
+//! requests at the other end are converted to HTTP/2 on that connection.
 //!
 //! Each bridge carries one request and its response. Called by the binary, for `health`, on the worker that runs the check.
 
@@ -24,11 +24,11 @@ use crate::server::{SharedRequest, Upstream};
 /// Maximum size of a check's request, in bytes.
 const MOST: usize = 1 << 17;
 
-/// Upper bound for serving a check: its own limits end it long before.
+/// Upper bound for the duration of a check. The check's own limits end it long before.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// Returns a way to `server` over a connection that has room for a request with the connection name `name`; `None` if clients have
-/// provided no connection.
+/// Returns a stream to `server` over a connection that has room for a request with the connection name `name`; `None` if clients
+/// have provided no connection.
 pub async fn reach(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) -> Option<Stream> {
     let (worker, local) = check_pool::find(backend, server)?;
     let key = check_pool::key(name);
@@ -45,7 +45,7 @@ pub async fn reach(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) ->
     ours.set_nonblocking(true).and_then(|()| theirs.set_nonblocking(true)).ok()?;
     let bridge = serve(request, Stream::from_fd(theirs.into(), false));
     tokio::task::spawn_local(async move {
-        // The check sees the end of the bridge, and needs no reason.
+        // The check notices the end of the bridge, and needs no reason.
         let _ = timer::timeout(PATIENCE, bridge).await;
     });
     Some(Stream::from_fd(ours.into(), false))
@@ -63,7 +63,7 @@ async fn serve(mut request: BoxedRequest, mut check: Stream) -> io::Result<()> {
     let mut response = Head::new();
     loop {
         let came = poll_fn(|context| {
-            // The check may have given up.
+            // The check may have ended early.
             match gone(&mut check, context) {
                 true => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
                 false => request
@@ -93,7 +93,7 @@ async fn serve(mut request: BoxedRequest, mut check: Stream) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the check has left: it sends nothing after its request.
+/// Whether the check has closed its end. It sends nothing after its request.
 fn gone(check: &mut Stream, context: &mut Context<'_>) -> bool {
     matches!(check.poll_read(context, &mut [0; 16]), Poll::Ready(Ok(0) | Err(_)))
 }
@@ -126,7 +126,7 @@ fn send(request: &mut BoxedRequest, context: &mut Context<'_>, rest: &[u8]) -> P
     }
 }
 
-/// Writes the head in HTTP/1, for a body that ends with its length or the connection.
+/// Writes the head in HTTP/1. The body's end is marked by its length or by the close.
 fn write_head(head: &Head, out: &mut Vec<u8>) {
     head.write_start_line(out);
     for (name, value) in head.fields() {

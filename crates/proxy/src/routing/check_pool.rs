@@ -1,7 +1,7 @@
-//! Lends idle connections to health checks, and takes over connections that checks opened (`check-reuse-pool`).
+//! Lends idle connections to health checks, and accepts connections that checks opened (`check-reuse-pool`).
 //!
-//! A check selects connections like a client's first request: it cannot be resent. It counts neither as a request nor as a
-//! connection. Called by the binary, for `health`, on the worker that runs the check.
+//! A check uses the same connections as a client's first request, because it cannot be sent again. It is counted neither as a
+//! request nor as a connection. Called by the binary, for `health`, on the worker that runs the check.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::server::pool::PoolQuery;
 use crate::server::{Open, Upstream};
 use crate::worker::{Worker, current};
 
-/// A lent idle connection: closed when it is dropped.
+/// An idle connection lent to a check. Dropping it closes the connection.
 pub struct Lent(Box<Connection>);
 
 impl Lent {
@@ -30,7 +30,7 @@ impl Lent {
         &mut self.0.socket.stream
     }
 
-    /// Returns the connection to the pool; it must be idle.
+    /// Returns the connection to the pool. The connection must be idle.
     pub fn give_back(self) {
         if let Some(worker) = current() {
             worker.pools.put(self.0);
@@ -56,7 +56,7 @@ pub async fn take(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) -> 
     Some(Lent(connection))
 }
 
-/// Adds a check's idle connection to the pool; it was opened after the address of `server` had changed `moves` times.
+/// Adds a check's idle connection to the pool. It was opened after the address of `server` had changed `moves` times.
 pub fn keep(backend: &Proxy, server: &Arc<ServerSettings>, name: &str, stream: Stream, moves: u32) {
     let Some((worker, local)) = find(backend, server) else { return stream.reset_on_close() };
     let limit = local.state.maxconn.load(std::sync::atomic::Ordering::Relaxed);
@@ -96,13 +96,13 @@ pub(super) fn find(backend: &Proxy, server: &Arc<ServerSettings>) -> Option<(Rc<
         return None;
     }
     let worker = current()?;
-    // The check may belong to another plan, with another server at its index.
+    // The check may belong to another plan, which may have another server at this index.
     worker.shared.proxies.get(backend.index)?;
     let local = worker.local(backend.index).server(server.index)?;
     Arc::ptr_eq(&local.state, &server.state).then_some((worker, local))
 }
 
-/// Returns the key of requests that differ only in the name (`connect::pool_key`).
+/// Returns the pool key for requests that differ only in the name (`connect::pool_key`).
 pub(super) fn key(name: &str) -> PoolKey {
     match name {
         "" => PoolKey::default(),

@@ -1,4 +1,4 @@
-//! Connects to the chosen server: over an idle connection if the request may use one, else over a new one.
+//! Connects to the chosen server, over an idle connection if the request may use one, otherwise over a new one.
 
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
@@ -54,7 +54,7 @@ pub(crate) async fn obtain(
     }
 }
 
-/// Takes an idle connection of this worker: the usual case, which creates no future.
+/// Takes an idle connection of this worker. This is the usual case, and creates no future.
 #[inline(always)]
 pub(crate) fn idle(client: &Client, x: &mut Exchange, backend: &Proxy, lease: &Lease) -> Option<Upstream> {
     let settings = lease.server();
@@ -112,13 +112,13 @@ fn ask<'a>(client: &Client, backend: &Proxy, settings: &LocalServer, key: &'a [u
     PoolQuery { key, reuse: backend.reuse, first }
 }
 
-/// Reuses a connection for this request.
+/// Prepares a connection that is reused for this request.
 #[inline]
 fn begin_again(x: &mut Exchange, backend: &Proxy, settings: &LocalServer, upstream: &mut Upstream) {
     upstream.begin_again();
     settings.state.counters.mine().reuses.add(1);
     backend.state.backend.mine().reuses.add(1);
-    // The clock is read again only after a retry: deadlines start here.
+    // The clock is read again only after a retry, because deadlines start here.
     x.txn.times.connected = if x.txn.retries == 0 { x.txn.times.queued } else { now_us() };
 }
 
@@ -133,17 +133,17 @@ fn reuse(client: &Client, server: &LocalServer, ask: PoolQuery<'_>) -> Option<Bo
     client.worker.pools.take(server, ask)
 }
 
-/// Whether the request is the first on its client's connection and only the client could resend it if the server has closed; false
-/// if `retry-on` lets us resend it in any case.
+/// Whether the request is the first on its client's connection and only the client could resend it if the server has closed the
+/// connection. False if `retry-on` allows Weir to resend it in any case.
 fn is_first(client: &Client, backend: &Proxy) -> bool {
     let on = &backend.retry_on;
     client.session.requests.get() <= 1 && !(on.conn_failure && on.empty_response && on.response_timeout)
 }
 
-/// Returns the key that distinguishes connections to this server.
+/// Returns the key that distinguishes the connections to this server.
 pub(crate) fn pool_key(client: &Client, x: &Exchange, settings: &ServerSettings) -> Box<[u8]> {
     if settings.is_reverse {
-        // Connections provided by clients only differ in the name.
+        // Connections provided by clients differ only in the name.
         let name = match &settings.pool_conn_name {
             Some(name) => {
                 let mut text = Vec::new();
@@ -161,12 +161,12 @@ pub(crate) fn pool_key(client: &Client, x: &Exchange, settings: &ServerSettings)
         || x.choice.address.is_some()
         || settings.state.port_offset().is_some()
         || settings.state.is_unspecified();
-    // A name that the line gives the connection replaces the one sent to the server (manual, 5.2 `pool-conn-name`).
+    // A name set on the `server` line for the connection replaces the name sent to the server (manual, 5.2 `pool-conn-name`).
     let name = match settings.pool_conn_name {
         Some(_) => None,
         None => server_tls::server_name(client, x, settings),
     };
-    // Upgrades may use another protocol than other requests.
+    // Upgrades may use another protocol than other requests, so they have separate connections.
     let apart = x.txn.request.has_upgrade()
         && (settings.ws != Ws::Auto || settings.tls.as_ref().is_some_and(|tls| tls.of_upgrades.is_some()));
     let marked = x.txn.server_tos.is_some() || x.txn.server_mark.is_some();
@@ -207,7 +207,7 @@ pub(crate) fn pool_key(client: &Client, x: &Exchange, settings: &ServerSettings)
     key.into()
 }
 
-/// Opens a connection to be shared by several users; the caller starts the protocol on it.
+/// Opens a connection that several requests will share; the caller starts the protocol on it.
 pub(crate) async fn open_shared(
     client: &mut Client,
     x: &mut Exchange,
@@ -219,8 +219,8 @@ pub(crate) async fn open_shared(
     Ok(shared(x, backend, stands, key))
 }
 
-/// Prepares an established connection for sharing: frames of many requests follow each other, and none may wait for the
-/// acknowledgement of the previous one.
+/// Prepares an established connection for sharing: the frames of many requests follow each other, and no frame may wait until the
+/// previous one is acknowledged.
 fn shared(
     x: &mut Exchange,
     backend: &Proxy,
@@ -232,17 +232,18 @@ fn shared(
     OpenedConnection { socket, preamble, key, ends, for_one: backend.reuse == Reuse::Never, open }
 }
 
-/// A socket, both of its endpoints, and its slot in the count of open ones.
+/// A socket, both of its endpoints, and its count among the open connections.
 type OpenedSocket = (Stream, Option<(Endpoint, Endpoint)>, Open);
 
-/// Opens a socket, with TLS if configured. The bytes to send first are left in the exchange's preamble.
+/// Opens a socket, with TLS if configured. The bytes to send first stay in the exchange's preamble.
 async fn open_socket(
     client: &mut Client,
     x: &mut Exchange,
     backend: &Proxy,
     settings: &Rc<LocalServer>,
 ) -> Result<OpenedSocket, Fault> {
-    // Read before the address: a change between the two makes the connection outdated, never current by mistake.
+    // Read before the address: if the address changes between the two reads, the connection is taken as outdated, and never as
+    // current by mistake.
     let moves = settings.state.moves();
     let target = target(client, x, settings).ok_or(Fault::ConnectFailed(ConnectionError::SOCKET))?;
     let mut opened = place(client, settings).await?;
@@ -250,7 +251,7 @@ async fn open_socket(
     settings.state.counters.mine().connects.add(1);
     backend.state.backend.mine().connects.add(1);
     let allowed = x.timeout(TimeoutSlot::Connect, backend.timeouts.connect);
-    // In HTTP mode a request is ready to be sent, and carries the acknowledgement for free.
+    // In HTTP mode a request is ready to be sent, and its packet also carries the acknowledgement.
     let late_ack = backend.options.tcp_smart_connect.unwrap_or(x.txn.is_http);
     let watch = client.aborts_on_close(backend);
     let mut stream = match settings.socks4 {
@@ -313,7 +314,7 @@ async fn open(
     })))
 }
 
-/// Creates a shared connection, and its first request.
+/// Creates a shared connection, and the first request on it.
 fn begin_shared(
     client: &Client,
     x: &Exchange,
@@ -328,7 +329,7 @@ fn begin_shared(
         let request = worker.carriers.begin(opened, held, &prepared.h2.back);
         return Ok(Upstream::Stream(SharedRequest::H2(request)));
     }
-    // The configuration guarantees both.
+    // The configuration guarantees that both exist.
     let Some(app) = backend.fcgi.as_ref().filter(|_| x.txn.is_http) else { return Err(Fault::Internal) };
     let config = fcgi_config(app, prepared.response_options.clone());
     let request = worker.applications.begin(opened, config, error_logger(worker, app));
@@ -347,11 +348,11 @@ fn fcgi_config(app: &App, head: http::ParseOptions) -> fcgi::Config {
     }
 }
 
-/// Returns a callback that logs an application's error output (`log-stderr`).
+/// Returns a callback that logs the error output of an application (`log-stderr`).
 fn error_logger(worker: &Rc<Worker>, app: &Arc<App>) -> server::fcgi::ErrorLog {
     let (worker, app) = (worker.clone(), app.clone());
     Box::new(move |text| {
-        // One line for each message, with control characters replaced, as in HAProxy.
+        // Each message is one line, with control characters replaced, as in HAProxy.
         let text: Vec<u8> =
             text.iter().map(|byte| if byte.is_ascii_control() { b'.' } else { *byte }).collect();
         let line = LogLine::own(ERR, &app.name, &text);
@@ -371,8 +372,8 @@ pub(crate) fn set_options(stream: &Stream, backend: &Proxy) {
     }
 }
 
-/// Counts the connection to be opened. If descriptors run short (`tune.pool-high-fd-ratio`), or the server is at its `maxconn`
-/// (`strict-maxconn`), an idle connection is closed to make room.
+/// Counts the connection that is about to be opened. If descriptors run short (`tune.pool-high-fd-ratio`), or the server is at its
+/// `maxconn` (`strict-maxconn`), an idle connection is closed to make room.
 async fn place(client: &Client, server: &Rc<LocalServer>) -> Result<Open, Fault> {
     let worker = &client.worker;
     let process = &worker.shared.process;
@@ -397,7 +398,7 @@ async fn place(client: &Client, server: &Rc<LocalServer>) -> Result<Open, Fault>
             continue;
         }
         let Some(other) = others.next() else {
-            // A connection being returned or closed at this moment is still counted.
+            // A connection that is returned or closed at this moment is still counted.
             patience = patience.checked_sub(1).ok_or(Fault::Resource(ConnectionError::CONFIGURED_LIMIT))?;
             timer::sleep(Duration::from_millis(1)).await;
             others = group();
@@ -411,15 +412,15 @@ async fn place(client: &Client, server: &Rc<LocalServer>) -> Result<Open, Fault>
             {
                 worker.pools.evict(&server);
             }
-            // The requester may be gone.
+            // The requester may no longer wait.
             let _ = send.send(());
         });
-        // A worker that no longer answers cannot close a connection either.
+        // A worker that no longer responds cannot close a connection either.
         let _ = receive.await;
     }
 }
 
-/// Connects through a SOCKS4 proxy, all within `allowed`.
+/// Connects through a SOCKS4 proxy. All steps together may take `allowed`.
 async fn through(
     client: &mut Client,
     x: &mut Exchange,
@@ -429,7 +430,7 @@ async fn through(
     allowed: Option<Duration>,
     watch: bool,
 ) -> Result<Stream, Fault> {
-    // SOCKS4 only supports IPv4.
+    // SOCKS4 supports only IPv4.
     let Target::Ip(SocketAddr::V4(wanted)) = target else {
         return Err(Fault::ConnectFailed(ConnectionError::NO_PROTOCOL));
     };
@@ -440,7 +441,7 @@ async fn through(
     Ok(stream)
 }
 
-/// Connects within `allowed`. If the client is watched (`option abortonclose`), its leaving ends the attempt.
+/// Connects within `allowed`. If the client is watched (`option abortonclose`), the attempt ends when it leaves.
 async fn dial(
     client: &mut Client,
     x: &mut Exchange,
@@ -470,13 +471,14 @@ async fn dial(
     reach(client, x, watch, step).await
 }
 
-/// Whether small writes may wait for acknowledgements until there is a second one: most requests are one write, and most clients
-/// that open a connection per request use it only once.
+/// Whether a small write may wait for acknowledgements until a second one follows: most requests are a single write, and most
+/// clients that open a connection per request use it only once.
 fn may_wait(x: &Exchange, settings: &ServerSettings) -> bool {
     x.txn.is_http && settings.socks4.is_none()
 }
 
-/// Returns the address to connect to: the server's address, the client's port if it has none, or the address set by `set-dst`.
+/// Returns the address to connect to: the server's address, with the client's port if it has no port, or the address set by
+/// `set-dst`.
 fn target(client: &Client, x: &Exchange, settings: &ServerSettings) -> Option<Target> {
     if let Some(address) = x.choice.address {
         return Some(Target::Ip(address));

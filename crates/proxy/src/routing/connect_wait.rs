@@ -1,5 +1,5 @@
-//! The wait for a server to be reached, and the events that end it early. Called by [`super::connect`] and [`super::server_tls`]
-//! for each of their steps.
+//! The wait until a server is reached, and the events that end it early. Called by [`super::connect`] and [`super::server_tls`] for
+//! each of their steps.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -14,20 +14,21 @@ use crate::exchange::Exchange;
 use crate::fault::Fault;
 use crate::routing::assign;
 
-/// Polls `step` until it completes, at most until `connect_by`. If the client is watched (`option abortonclose`), its leaving ends
-/// the attempt. So does `timeout client` for a client that still owes part of its request, or that has sent nothing in TCP.
+/// Polls `step` until it completes, at most until `connect_by`. If the client is watched (`option abortonclose`), the attempt ends
+/// when it leaves. The attempt also ends when `timeout client` expires for a client that has not sent its whole request, or that
+/// has sent nothing in TCP.
 pub(super) async fn reach<T>(
     client: &mut Client,
     x: &mut Exchange,
     watch: bool,
     step: impl FnMut(&mut Context<'_>) -> Poll<Result<T, Fault>>,
 ) -> Result<T, Fault> {
-    // A TCP client may have sent all its data.
+    // A TCP client may already have sent all its data.
     let looks = watch || x.txn.is_http;
     wait(client, x, watch, looks, step).await
 }
 
-/// Waits before the next attempt, with the same conditions.
+/// Waits before the next attempt, which the same events end early.
 pub(super) async fn pause(
     client: &mut Client,
     x: &mut Exchange,
@@ -61,7 +62,7 @@ async fn wait<T>(
                 return Poll::Ready(Err(fault));
             }
             if client.side.received().len() > before {
-                // As in HAProxy, a client that has sent more has no timeout until a server is reached.
+                // As in HAProxy, a client that has sent more data has no timeout until a server is reached.
                 x.choice.heard_late = true;
                 if x.request_body.heard_ms > 0 {
                     x.request_body.heard_ms = now_ms();
@@ -77,8 +78,8 @@ async fn wait<T>(
             if silent_until >= x.choice.connect_by {
                 return Poll::Ready(Err(Fault::ConnectTimeout));
             }
-            // TCP data may not have been read yet, since there was no server to send it to, and the reactor may not have registered
-            // the socket.
+            // TCP data may not have been read yet, because there was no server to send it to, and the reactor may not have
+            // registered the socket.
             if x.txn.is_http || !looks && client.poll_fill(context).is_pending() || client.side.is_drained() {
                 return Poll::Ready(Err(Fault::ClientTimeout));
             }
@@ -90,7 +91,7 @@ async fn wait<T>(
     .await
 }
 
-/// Returns when a client that owes part of its request, or any byte in TCP, times out: [`NEVER`] for others.
+/// Returns when a client times out that has not sent its whole request, or has sent nothing in TCP; [`NEVER`] for other clients.
 fn silent_until(client: &mut Client, x: &Exchange) -> u64 {
     let received = client.side.received();
     let received_none = received.is_empty();

@@ -16,11 +16,11 @@ use crate::exchange::{BoundServer, CookieServer, Dates, Exchange};
 use crate::routing::assign::Lease;
 use crate::server::per_worker::{LocalProxy, LocalServer};
 
-/// The digits of dates in cookies: six bits each, the highest first.
+/// The digits of dates in cookies: six bits each, the most significant digit first.
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Maximum clock skew of a date in the future, in seconds, since the clocks of load balancers differ. A cookie with a later date
-/// counts as too old.
+/// How far in the future a date may be, in seconds, because the clocks of load balancers differ. A cookie with a later date is
+/// treated as too old.
 const SKEW_MAX: u64 = 24 * 60 * 60;
 
 fn now_seconds() -> u64 {
@@ -38,7 +38,7 @@ fn write_date(units: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads the five digits at the beginning of `text`, as HAProxy does, and ignores the rest.
+/// Reads the five digits at the beginning of `text`, and ignores the rest, as HAProxy does.
 fn read_date(text: &[u8]) -> Option<u64> {
     text.get(..5)?.iter().try_fold(0u64, |units, byte| {
         let digit = DIGITS.iter().position(|digit| digit == byte)?;
@@ -46,7 +46,7 @@ fn read_date(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// Returns the cookie value for `server`: its own, or one derived from its address (`dynamic`).
+/// Returns the cookie value for `server`: the configured one, or one derived from its address (`dynamic`).
 fn value_of(key: Option<&str>, server: &ServerSettings) -> Option<Box<[u8]>> {
     if let Some(value) = &server.cookie {
         return Some(value.as_bytes().into());
@@ -72,7 +72,7 @@ fn find_server(backend: &LocalProxy, value: &[u8]) -> Option<Rc<LocalServer>> {
     backend.server(place?)
 }
 
-/// Returns another server with the same value that is up, if the first is not.
+/// Returns another server with the same cookie value that is up, if the first one is not.
 fn find_other(backend: &LocalProxy, value: &[u8]) -> Option<Rc<LocalServer>> {
     let key = backend.state.cookie_key();
     let serves = |server: &ServerAt<'_>| {
@@ -82,7 +82,8 @@ fn find_other(backend: &LocalProxy, value: &[u8]) -> Option<Rc<LocalServer>> {
     backend.server(backend.servers.iter().find(serves)?.index)
 }
 
-/// Reads the persistence cookie, binds the request to its server, and removes from the request the parts the server must not see.
+/// Reads the persistence cookie, binds the request to the cookie's server, and removes from the request the parts that the server
+/// must not see.
 pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy) {
     capture_of_client(client, x);
     let Some(cookie) = &backend.cookie else { return };
@@ -97,13 +98,13 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy
     x.choice.is_ignored = ignored;
     let name = cookie.name.as_bytes();
     x.txn.termination.cookie = b'N';
-    // `use-server` takes precedence: the cookie then chooses nothing, and its state is not reported.
+    // `use-server` takes precedence: in that case the cookie chooses nothing, and its state is not reported.
     let is_chosen = x.choice.bound.is_some();
     if let Some(chosen) = &x.choice.bound {
         x.choice.cookie = CookieServer::Server(chosen.server.clone());
     }
     let separator = if cookie.operation == CookieOperation::Prefix { b'~' } else { b'|' };
-    // If there are several cookies, the first that names a server counts.
+    // If there are several cookies, the first that names a server is used.
     let names_one = |whole: &&[u8]| {
         let value = whole.split(|&byte| byte == separator).next().unwrap_or_default();
         !value.is_empty() && find_server(backend, value).is_some()
@@ -119,7 +120,7 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy
     x.choice.dates = dates_of(dates);
     let age = age_of(cookie, x.choice.dates, dates.is_some());
     if matches!(age, Age::Idle | Age::Old) {
-        // The dates belong to one cookie only.
+        // Dates apply to a single cookie only.
         x.choice.dates = Dates::default();
     }
     let found = if value.is_empty() { None } else { find_server(backend, value) };
@@ -152,7 +153,7 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy
     }
     x.txn.termination.cookie = state;
     if cookie.operation == CookieOperation::Prefix {
-        // Each of several cookies has its own value, or none.
+        // If there are several cookies, each has its own value, or none.
         let own = |value: &[u8]| match value.iter().position(|&byte| byte == separator) {
             Some(at) => value[at + 1..].to_vec(),
             None => value.to_vec(),
@@ -175,7 +176,7 @@ pub(crate) fn of_denied(client: &Client, x: &mut Exchange, backend: &LocalProxy)
 enum Age {
     /// No limits.
     Any,
-    /// Within the limits.
+    /// The dates are within the limits.
     Fresh,
     /// Limits are set, but the cookie has no date.
     Unknown,
@@ -185,7 +186,7 @@ enum Age {
     Old,
 }
 
-/// Returns the dates in the cookie: last use and first set.
+/// Returns the dates in the cookie: when it was last used, and when it was first set.
 fn dates_of(dates: Option<&[u8]>) -> Dates {
     let mut parts = dates.unwrap_or_default().split(|&byte| byte == b'|');
     // Zero means no date.
@@ -225,12 +226,12 @@ pub(crate) fn of_response(client: &Client, x: &mut Exchange, backend: &LocalProx
     let Some(cookie) = &backend.cookie else { return };
     x.txn.termination.set_cookie = b'N';
     if x.choice.is_ignored {
-        // The server's own cookies pass unchanged (`ignore-persist`).
+        // The server's own cookies are forwarded unchanged (`ignore-persist`).
         return;
     }
     if cookie.indirect && cookie.operation != CookieOperation::Insert && x.choice.cookie.names(lease.server())
     {
-        // The client's cookie is valid; it must see no other.
+        // The client's cookie is valid, and the client must not receive another one.
         if edit_set_cookies(x, cookie.name.as_bytes(), |_| None) > 0 {
             x.txn.termination.set_cookie = b'D';
         }
@@ -241,7 +242,7 @@ pub(crate) fn of_response(client: &Client, x: &mut Exchange, backend: &LocalProx
     let name = cookie.name.as_bytes();
     let value = value_of(key.as_ref().map(|key| &***key), lease.server());
     let Some(value) = value else {
-        // A server without a value (a backup server, say): the client's cookie for another server is removed.
+        // The server has no value (a backup server, for example), so the client's cookie for another server is removed.
         if cookie.operation == CookieOperation::Insert {
             insert(x, cookie, None, lease.server());
         } else if sets(x, name) {
@@ -270,7 +271,7 @@ pub(crate) fn of_response(client: &Client, x: &mut Exchange, backend: &LocalProx
     }
 }
 
-/// Inserts the cookie with `value`, or deletes it at the client.
+/// Inserts the cookie with `value`, or makes the client delete it.
 fn insert(x: &mut Exchange, cookie: &Cookie, value: Option<&[u8]>, server: &LocalServer) {
     let name = cookie.name.as_bytes();
     if sets(x, name) {
@@ -278,7 +279,7 @@ fn insert(x: &mut Exchange, cookie: &Cookie, value: Option<&[u8]>, server: &Loca
             x.txn.termination.set_cookie = b'P';
             return;
         }
-        // Our cookie replaces the server's own.
+        // The inserted cookie replaces the server's own.
         x.txn.termination.set_cookie = b'D';
         edit_set_cookies(x, name, |_| None);
     }
@@ -300,15 +301,15 @@ fn insert(x: &mut Exchange, cookie: &Cookie, value: Option<&[u8]>, server: &Loca
     }
 }
 
-/// Whether a cookie with these dates must be set again although it names the right server.
+/// Whether a cookie with these dates must be set again although it names the correct server.
 fn is_stale(cookie: &Cookie, Dates { last, first }: Dates) -> bool {
     let seen_before = last.is_none_or(|last| last * 4 < now_seconds());
     (cookie.max_idle.is_some() || last.is_some()) && seen_before
         || cookie.max_life.is_some() != first.is_some()
 }
 
-/// Returns the line that sets the cookie to `value`, with the dates that the limits need: the current date, and the date it was
-/// first set.
+/// Returns the line that sets the cookie to `value`, with the dates that the limits require: the current date, and the date when it
+/// was first set.
 fn set_cookie(cookie: &Cookie, value: &[u8], dates: Dates) -> Vec<u8> {
     let dated = cookie.max_idle.is_some() || cookie.max_life.is_some();
     let mut line = [cookie.name.as_bytes(), b"=", value].concat();
@@ -323,7 +324,7 @@ fn set_cookie(cookie: &Cookie, value: &[u8], dates: Dates) -> Vec<u8> {
     end(cookie, line)
 }
 
-/// Returns the line that deletes the cookie at the client. It has the same path and domain, since these identify the cookie.
+/// Returns the line that makes the client delete the cookie. It has the same path and domain, because these identify the cookie.
 fn expiring(cookie: &Cookie) -> Vec<u8> {
     end(cookie, [cookie.name.as_bytes(), b"=; Expires=Thu, 01-Jan-1970 00:00:01 GMT"].concat())
 }
@@ -380,7 +381,7 @@ fn edit_set_cookies(x: &mut Exchange, name: &[u8], edit: impl Fn(&[u8]) -> Optio
     changed
 }
 
-/// `capture cookie` for the client's cookie, after rules may have changed it.
+/// `capture cookie` for the client's cookie. Called after rules may have changed it.
 fn capture_of_client(client: &Client, x: &mut Exchange) {
     let Some(cookie) = &client.frontend.cookie_capture else { return };
     let wanted = cookie.name.as_bytes();

@@ -21,10 +21,10 @@ use crate::routing::assign::{Lease, left};
 use crate::routing::connect_wait;
 use crate::server::per_worker::LocalServer;
 
-/// Whether a request failed because its idle connection was being closed, and may be sent again: there was no response, and the
-/// method is idempotent (RFC 9110, 9.2.2).
+/// Whether a request failed because its idle connection was being closed, and may be sent again. This requires that there was no
+/// response and that the method is idempotent (RFC 9110, 9.2.2).
 pub(crate) fn is_stale(x: &Exchange, fault: Fault) -> bool {
-    // An unprocessed request is as good as never sent, whatever the method.
+    // An unprocessed request may be treated as never sent, whatever the method.
     if fault == Fault::Unprocessed {
         return x.can_rewind();
     }
@@ -38,7 +38,7 @@ pub(crate) fn may_retry(x: &Exchange, backend: &Proxy, fault: Fault) -> bool {
     let wanted = match fault.retry_kind() {
         None => false,
         Some(RetryKind::Connection) => backend.retry_on.conn_failure,
-        // `disable-l7-retry`, or a body that was not buffered as a whole: a request once sent is not sent again.
+        // With `disable-l7-retry`, or a body that was not buffered as a whole, a request that was sent once is not sent again.
         Some(_) if x.txn.no_replay || !x.is_kept() => false,
         Some(RetryKind::Empty) => backend.retry_on.empty_response,
         Some(RetryKind::Junk) => backend.retry_on.junk_response,
@@ -50,8 +50,8 @@ pub(crate) fn may_retry(x: &Exchange, backend: &Proxy, fault: Fault) -> bool {
     wanted && x.can_rewind()
 }
 
-/// Whether the backend's budget allows one more retry (`retry-budget`). A grant is kept until used: asking again before the retry
-/// begins changes nothing.
+/// Whether the backend's budget allows one more retry (`retry-budget`). A granted retry remains granted until it is used: another
+/// call before the retry begins changes nothing.
 #[inline]
 pub(crate) fn is_affordable(x: &mut Exchange, backend: &Proxy) -> bool {
     backend.balance.budget.is_none_or(|budget| grant(x, backend, budget))
@@ -83,14 +83,14 @@ pub(crate) fn most(x: &Exchange, backend: &Proxy) -> u32 {
 
 /// The target of the next attempt.
 pub(crate) enum RetryTarget {
-    /// The same server, with its slot kept, so that requests in its queue keep waiting for this one too.
+    /// The same server. Its slot is kept, so that requests in its queue keep waiting for this request too.
     Same(Lease),
     /// Any other server, if there are others.
     Other(Rc<LocalServer>),
 }
 
 impl RetryTarget {
-    /// Returns the kept slot, and the server to avoid.
+    /// Returns the slot if it is kept, and the server to avoid.
     pub(crate) fn parts(self) -> (Option<Lease>, Option<Rc<LocalServer>>) {
         match self {
             Self::Same(lease) => (Some(lease), None),
@@ -99,7 +99,8 @@ impl RetryTarget {
     }
 }
 
-/// Counts a retry after `fault`, and chooses between another server and the same one. Waits before the retry if required.
+/// Counts a retry after `fault`, and decides whether it goes to the same server or to another one. Waits before the retry if
+/// required.
 ///
 /// # Errors
 /// The client left, or an operator ended the connection.
@@ -114,7 +115,7 @@ pub(crate) async fn before_retry(
         not_early(client, x).await?;
     }
     let retries = most(x, backend);
-    // Nothing was sent yet, so this applies to tunnel requests too.
+    // Nothing has been sent, so this also applies to tunnel requests.
     let watch = client.aborts_on_close(backend);
     let looks = looks_at(client, x).await;
     if looks && let Some(fault) = poll_fn(|context| Poll::Ready(left(client, x, context, watch))).await {
@@ -141,7 +142,8 @@ pub(crate) async fn before_retry(
         RetryTarget::Same(lease)
     };
     if refused && !(redispatches && others) {
-        // The same server: after a delay of one second, or `timeout connect` if that is less (manual, `retries`).
+        // The retry goes to the same server, after a delay of one second, or of `timeout connect` if that is shorter (manual,
+        // `retries`).
         let second = Duration::from_secs(1);
         let pause = backend.timeouts.connect.unwrap_or(second).min(second);
         connect_wait::pause(client, x, pause, watch, looks).await?;
@@ -150,7 +152,7 @@ pub(crate) async fn before_retry(
 }
 
 /// Makes sure that the next attempt does not use early data (RFC 8470, 5.2): the handshake with the client must be complete, and
-/// the one with the server too before anything is sent.
+/// the handshake with the server must complete before anything is sent.
 async fn not_early(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     if client.side.is_early() && !client.settle().await {
         return Err(Fault::ClientAborted);
@@ -162,11 +164,11 @@ async fn not_early(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether the client is checked before there is a server. A TCP client may have sent all its data, and as in HAProxy no more is
-/// read then, unless rules did.
+/// Whether the client is checked while there is no server. A TCP client may have sent all its data, and as in HAProxy no more is
+/// read from it at this stage, unless rules did so.
 async fn looks_at(client: &mut Client, x: &Exchange) -> bool {
     if !x.txn.is_http && client.side.is_drained() {
-        // Its data may not have been read yet, since there was no server to send it to.
+        // The client's data may not have been read yet, because there was no server to send it to.
         let _ = poll_fn(|context| Poll::Ready(client.poll_fill(context))).await;
     }
     x.txn.is_http || client.side.is_drained() || x.request_body.heard_ms > 0
@@ -178,8 +180,8 @@ pub(crate) fn count_retry(backend: &Proxy, failed: &LocalServer) {
     backend.state.backend.mine().retries.add(1);
 }
 
-/// Whether this retry may go to another server than the one that `failed` (`option redispatch`): when the interval is reached, when
-/// the server is down, and at once when the request is not bound to it and there are `others`.
+/// Whether this retry may go to another server than `failed` (`option redispatch`): when the interval is reached, when the server
+/// is down, or at once when the request is not bound to the server and there are `others`.
 fn may_redispatch(
     client: &Client,
     x: &Exchange,
@@ -197,8 +199,8 @@ fn may_redispatch(
     if interval == 0 || forced() {
         return false;
     }
-    // `-n`: from the n-th retry before the last, and at each multiple of that. If n exceeds the number of retries the sign is lost,
-    // as in HAProxy; if nothing is left, every retry may be redispatched.
+    // A negative interval `-n` applies from the n-th retry before the last, and at each multiple of that. If n exceeds the number
+    // of retries, the sign is ignored, as in HAProxy; if the result is 0, every retry may be redispatched.
     let every = if interval > 0 { interval.into() } else { i64::from(retries) + 1 + i64::from(interval) };
     let its_turn = i64::from(x.txn.retries) % every.abs().max(1) == 0;
     let down = matches!(failed.state.operational(), Operational::Stopped | Operational::Starting);

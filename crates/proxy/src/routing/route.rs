@@ -21,14 +21,14 @@ use crate::fault::Fault;
 use crate::server::per_worker::LocalProxy;
 
 /// Chooses the backend and counts the session there.
-// On the hot path of a request; its other callers are rare.
+// Inlined because this is on the hot path of a request, and the other callers are rare.
 #[inline(always)]
 pub(crate) fn choose(client: &Client, x: &mut Exchange) -> Result<Rc<LocalProxy>, Fault> {
     let frontend = &client.frontend;
     let shared = &client.worker.shared;
     let forced = !frontend.force_be_switch.is_empty()
         && view::with(client, x, |env| frontend.force_be_switch.iter().any(|when| holds(Some(when), env)));
-    // Disabled or unpublished backends are skipped, except the proxy's own.
+    // Disabled or unpublished backends are skipped, unless the backend is this proxy itself.
     let eligible = |index: usize| {
         let plan = &shared.proxies[index].plan;
         forced || index == frontend.index || !(plan.disabled || plan.state.unpublished.load(Relaxed))
@@ -45,7 +45,7 @@ pub(crate) fn choose(client: &Client, x: &mut Exchange) -> Result<Rc<LocalProxy>
         return Err(no_backend(x));
     }
     if backend.index != client.frontend.index {
-        // Server timeouts set by the frontend's rules applied to its own backend part.
+        // Server timeouts that the frontend's rules set were meant for the backend part of the same proxy.
         for slot in [TimeoutSlot::Server, TimeoutSlot::Connect, TimeoutSlot::Queue, TimeoutSlot::Tunnel] {
             x.txn.timeouts[slot as usize] = None;
         }
@@ -87,8 +87,8 @@ fn choose_by_rule(
     None
 }
 
-/// `use-server`: the first matching rule with a usable server (any server, with `force-persist` or `option persist`). A name
-/// computed at run time that is not a server ends the search. Overrides cookies.
+/// `use-server`: binds the request to the server of the first matching rule with a usable server (any server, with `force-persist`
+/// or `option persist`). A name computed at run time that is not a server ends the search. Overrides cookies.
 pub(crate) fn bind_server(client: &Client, x: &mut Exchange, backend: &LocalProxy) {
     if x.choice.bound.is_some() {
         return;
@@ -101,7 +101,8 @@ pub(crate) fn bind_server(client: &Client, x: &mut Exchange, backend: &LocalProx
     }
 }
 
-/// Logs of a request without a backend have no request time (`%TR`, `%Tq`), since that ends when the backend is known.
+/// Records the lack of a backend. Logs of such a request have no request time (`%TR`, `%Tq`), because that ends when the backend is
+/// known.
 #[cold]
 fn no_backend(x: &mut Exchange) -> Fault {
     x.txn.times.request = 0;
@@ -149,7 +150,7 @@ fn by_rdp_token(client: &Client, x: &Exchange, backend: &LocalProxy) -> Option<B
     Some(BoundServer { server, even_down, again: false })
 }
 
-/// Returns the hash of this request's key; `None` if the algorithm has none or the request lacks it.
+/// Returns the hash of this request's key; `None` if the algorithm uses no key or the request does not have one.
 pub(crate) fn hash(client: &Client, x: &Exchange, backend: &Proxy) -> Option<u32> {
     let kind = &backend.balance.hash;
     match &backend.balance.algorithm {
@@ -171,7 +172,7 @@ pub(crate) fn hash(client: &Client, x: &Exchange, backend: &Proxy) -> Option<u32
         }
         Algorithm::Hash(expression) => view::with(client, x, |env| {
             let value = expression.eval(env)?;
-            // A key that is already a number is parsed as text; all others are hashed as bytes.
+            // A key that is already a number is parsed as text; all other keys are hashed as bytes.
             let bytes = match kind.function {
                 HashFunction::None => value.into_str()?,
                 _ => value.into_bin()?,

@@ -1,4 +1,4 @@
-//! The PROXY header that tells a server about the client (`send-proxy`, `send-proxy-v2`; proxy-protocol.txt, 2.1 and 2.2).
+//! The PROXY header, which describes the client to a server (`send-proxy`, `send-proxy-v2`; proxy-protocol.txt, 2.1 and 2.2).
 
 use net::proxy_protocol::{self, tlv};
 use plan::ServerSettings;
@@ -21,7 +21,7 @@ pub(super) fn proxy_header(client: &Client, x: &Exchange, settings: &ServerSetti
         SendProxy::None => {}
         SendProxy::V1 => proxy_protocol::write_v1(addresses, &mut out),
         SendProxy::V2 { unique_id, crc32c, authority, tls } => {
-            // In HAProxy's order: those from formats, the checksum, the protocol, the host name, the unique id, TLS.
+            // The fields in HAProxy's order: those from formats, the checksum, the protocol, the host name, the unique id, TLS.
             let mut tlvs: Vec<(u8, Vec<u8>)> = Vec::new();
             for (kind, format) in &settings.proxy_v2_tlvs {
                 let mut value = Vec::new();
@@ -49,7 +49,7 @@ pub(super) fn proxy_header(client: &Client, x: &Exchange, settings: &ServerSetti
     out
 }
 
-/// Returns the host name the client asked for: from the PROXY header we received, or from TLS.
+/// Returns the host name that the client requested: from the PROXY header that was received, or from TLS.
 fn host(client: &Client, details: Option<&Details>) -> Option<Vec<u8>> {
     let received = client.session.tlvs().iter().find(|one| one.kind == tlv::AUTHORITY);
     match received {
@@ -60,9 +60,9 @@ fn host(client: &Client, details: Option<&Details>) -> Option<Vec<u8>> {
 
 /// The client uses TLS.
 const CLIENT_SSL: u8 = 1;
-/// It presented a certificate on this connection.
+/// The client presented a certificate on this connection.
 const CLIENT_CERT_CONN: u8 = 2;
-/// It presented one when its session began.
+/// The client presented a certificate when its TLS session began.
 const CLIENT_CERT_SESS: u8 = 4;
 
 /// Returns the TLS TLV (proxy-protocol.txt, 2.2.6).

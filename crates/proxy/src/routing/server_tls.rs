@@ -21,8 +21,8 @@ pub(super) fn server_name(client: &Client, x: &Exchange, settings: &ServerSettin
     (!name.is_empty()).then_some(name)
 }
 
-/// Whether this request may be sent as early data (`allow-0rtt`): if the client sent it as early data itself, or if it can be
-/// resent and has `retry-on 0rtt-rejected`. The proxy only decides this for safe methods (RFC 8470, 4).
+/// Whether this request may be sent as early data (`allow-0rtt`). It may if the client sent it as early data itself, or if it can
+/// be resent and `retry-on 0rtt-rejected` is set; in the second case only for safe methods (RFC 8470, 4).
 pub(super) fn may_be_early(client: &Client, x: &Exchange, backend: &Proxy, tls: &ServerTls) -> bool {
     let by_us = || {
         use http::Method::{Get, Head, Options, Trace};
@@ -33,8 +33,8 @@ pub(super) fn may_be_early(client: &Client, x: &Exchange, backend: &Proxy, tls: 
     tls.early && x.txn.is_http && !x.choice.never_early && (client.side.is_early() || by_us())
 }
 
-/// Sends `preamble`, then performs the handshake, all within the remaining connect timeout; `early` data may be sent before its
-/// end. If the client is watched (`option abortonclose`), its leaving ends the attempt.
+/// Sends `preamble`, then performs the handshake, all within the remaining connect timeout; `early` data may be sent before the
+/// handshake ends. If the client is watched (`option abortonclose`), the attempt ends when it leaves.
 pub(super) async fn begin(
     client: &mut Client,
     x: &mut Exchange,
@@ -43,10 +43,10 @@ pub(super) async fn begin(
     (name, mut preamble, early): (Option<&[u8]>, &[u8], bool),
     watch: bool,
 ) -> Result<(), Fault> {
-    // A name that is not text is not a valid host name either.
+    // If the name is not text, it is not a valid host name either.
     let name = name.and_then(|name| std::str::from_utf8(name).ok());
     let failed = |error: tls::Error| match error.kind {
-        // This is not the server's fault.
+        // The server is not at fault.
         tls::FailureKind::TooMany => Fault::Internal,
         kind => Fault::ConnectFailed(ConnectionError(kind.facts().0)),
     };

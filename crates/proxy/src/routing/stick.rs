@@ -1,5 +1,5 @@
-//! `stick …` (configuration manual, 4.2): chooses the server stored for a key in a stick table, and stores the server that served a
-//! request.
+//! The `stick …` rules (configuration manual, 4.2): they choose the server stored for a key in a stick table, and store the server
+//! that served a request.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,7 +20,7 @@ use crate::server::per_worker::{LocalProxy, LocalServer};
 /// Maximum number of keys stored per request.
 const MOST: usize = 8;
 
-/// Chooses the server of the first known key, unless one is chosen already, and keeps the keys to be stored.
+/// Chooses the server of the first known key, unless one is already chosen, and records the keys to store.
 pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy) {
     if let Some(rules) = &backend.stick {
         look(client, x, backend, rules);
@@ -29,7 +29,7 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy
 
 fn look(client: &Client, x: &mut Exchange, backend: &LocalProxy, rules: &StickRules) {
     for (number, rule) in rules.of_request.iter().enumerate() {
-        // Only the first of several rules for the same table stores a key.
+        // If several rules use the same table, only the first of them stores a key.
         if rule.stores && is_kept(x, rules, rule) {
             continue;
         }
@@ -57,12 +57,12 @@ fn is_kept(x: &Exchange, rules: &StickRules, rule: &StickRule) -> bool {
     x.sticky.iter().any(|(number, _)| table(*number) == Some(rule.table.number))
 }
 
-/// Returns the rule with this number: response rules follow request rules.
+/// Returns the rule with this number. Response rules are numbered after request rules.
 fn rule_at(rules: &StickRules, number: usize) -> Option<&StickRule> {
     rules.of_request.iter().chain(&rules.of_response).nth(number)
 }
 
-/// Returns the key of a rule, if its condition holds.
+/// Returns the key that a rule computes, if its condition holds.
 fn key_of(rule: &StickRule, env: &Env<'_>) -> Option<Scratch> {
     if !holds(rule.condition.as_ref(), env) {
         return None;
@@ -106,7 +106,7 @@ fn is_named(by: ServerKey, server: &state::Server, key: &str) -> bool {
     }
 }
 
-/// Stores the server in the entries of all keys, including those from the response.
+/// Stores the server in the entries of all keys, including keys from the response.
 pub(crate) fn of_response(client: &Client, x: &mut Exchange, backend: &LocalProxy, server: &Rc<LocalServer>) {
     let Some(rules) = &backend.stick else { return };
     for (number, rule) in (rules.of_request.len()..).zip(&rules.of_response) {
@@ -120,7 +120,7 @@ pub(crate) fn of_response(client: &Client, x: &mut Exchange, backend: &LocalProx
     note(x, rules, server);
 }
 
-/// The same for a TCP stream, using its server's first bytes.
+/// Stores the server of a TCP stream, where keys may come from the server's first bytes.
 pub(crate) fn of_stream(
     client: &Client,
     x: &mut Exchange,
@@ -158,7 +158,7 @@ fn enter(table: &Table, key: &[u8], server: &LocalServer) {
     let Some(entry) = table.get(key, now) else { return };
     entry.set(DataType::ServerId, 0, server.state.id.into(), now);
     let by = table.settings.server_key;
-    // Usually it is there already.
+    // Usually the entry already has this server.
     if !entry.server_key().is_some_and(|key| is_named(by, &server.state, key)) {
         match by {
             ServerKey::Name => entry.set_server_key(&server.state.name),

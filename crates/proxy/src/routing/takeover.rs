@@ -1,4 +1,4 @@
-//! Takes over idle connections of other workers in the group for a request of this one. Called by `connect`, and by `lend` and
+//! Takes over idle connections of other workers in the group for a request on this worker. Called by `connect`, and by `lend` and
 //! `bridge` for the process's own requests.
 
 use std::rc::Rc;
@@ -15,8 +15,8 @@ use crate::server::pool::PoolQuery;
 use crate::server::{self, SharedRequest, Upstream};
 use crate::worker::Worker;
 
-/// Whether another worker of the group may have an idle connection for this request. Connections provided by clients are always
-/// looked for: there are no others.
+/// Whether another worker of the group may have an idle connection for this request. If clients provide the connections to the
+/// server, any open one suffices, because Weir cannot open one itself.
 pub(crate) fn has_idle_elsewhere(worker: &Worker, settings: &ServerSettings, ask: PoolQuery<'_>) -> bool {
     if worker.group.len() <= 1 || !worker.shared.plan.global.tune.idle_pool_shared {
         return false;
@@ -52,7 +52,8 @@ struct H1Transfer {
     open: server::OpenTransfer,
 }
 
-/// Takes over an idle connection of another worker in the group; with `shared`, also a multiplexed one, as this worker has none.
+/// Takes over an idle connection of another worker in the group. With `shared` it may also be a multiplexed one, because this
+/// worker has none.
 pub(crate) async fn take_over(
     worker: &Worker,
     settings: &Rc<LocalServer>,
@@ -74,7 +75,7 @@ pub(crate) async fn take_over(
                 let Connection { socket, uses, glitches, ends, late_nodelay, open, .. } = *connection;
                 let (stream, open) = (socket.stream.detach(), open.hand_over());
                 let handed = H1Transfer { stream, uses, glitches, ends, late_nodelay, open };
-                // The requester may be gone; the connection is then closed.
+                // If the requester no longer waits, the connection is closed.
                 let _ = send.send(TakenConnection::H1(Box::new(handed)));
             } else if shared {
                 let give = |handed| drop(send.send(TakenConnection::H2(Box::new(handed))));
@@ -102,7 +103,7 @@ pub(crate) async fn take_over(
                 let request = worker.carriers.take_in(*handed, key, backend, settings);
                 return Some(Upstream::Stream(SharedRequest::H2(request)));
             }
-            // It had no connection, or lost it in the meantime.
+            // That worker had no connection, or has lost it in the meantime.
             Err(_) => {}
         }
     }

@@ -1,7 +1,7 @@
 //! Accepts connections: checks limits, chooses a worker of the group, and starts the session.
 //!
-//! Each listening socket is watched by one worker. Of two random workers of its group, the one with fewer connections gets the new
-//! connection; it is passed as a descriptor, before any reactor has registered it.
+//! Each listening socket is watched by one worker. It picks two random workers of its group, and passes the new connection to the
+//! one with fewer connections, as a descriptor that no reactor has registered yet.
 
 use std::future::poll_fn;
 use std::io;
@@ -26,22 +26,22 @@ use crate::worker::Worker;
 pub(crate) static NOT_ACCEPTED: EventCounter =
     event_counter!(Count, "pause_after()", "connection not accepted for lack of descriptors or memory");
 
-/// How long accepting pauses when descriptors or memory ran out, unless a connection ends earlier.
+/// How long accepting pauses when descriptors or memory have run out, unless a connection ends earlier.
 const SHORTAGE: Duration = Duration::from_millis(100);
 
-/// Interval for checking whether memory suffices for one more connection.
+/// The interval of checking whether memory suffices for one more connection.
 const LOOK_FOR_MEMORY: Duration = Duration::from_millis(5);
 
 /// Interval for checking whether a connection has ended during the pause.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Prepares the calling worker to serve connections, its own and those handed to it.
+/// Prepares the calling worker to serve connections, both those it accepts and those passed to it.
 pub fn install() {
     handoff::install(crate::serve::session::starter());
 }
 
 /// Accepts from `listener`, bind number `bind` of frontend number `frontend`, until the frontend stops or another plan is in use.
-/// If the new plan lacks this socket, its pending connections are accepted first. Connections are served by `workers`.
+/// If the new plan does not have this socket, the pending connections are accepted first. Connections are served by `workers`.
 pub async fn serve(
     worker: Rc<Worker>,
     mut listener: Listener,
@@ -73,7 +73,7 @@ pub async fn serve(
         if base::memory::is_short() || worker.shared.process.accepted_in_shortage.load(Relaxed) > 0 {
             await_memory(&worker).await;
         }
-        // `tune.maxaccept`: yields to other tasks.
+        // `tune.maxaccept` is reached: lets other tasks run.
         if most > 0 && in_a_row >= most {
             in_a_row = 0;
             tokio::task::yield_now().await;
@@ -104,7 +104,7 @@ pub async fn serve(
             Some(Ok(accepted)) => {
                 let Some(Reserved { tls_place }) = gate.reserve().await else { continue };
                 let target = match spread {
-                    // Other workers may have dropped this plan.
+                    // Other workers may have dropped this plan already.
                     _ if worker.is_old() => worker.index,
                     MultiQueue::Off => worker.index,
                     MultiQueue::On => choose(worker.index, &workers),
@@ -120,8 +120,8 @@ pub async fn serve(
     }
 }
 
-/// Pauses for `disable frontend`, or for a successor that cannot share the address: the port is free until then. Clients of a
-/// socket that cannot be paused wait.
+/// Pauses during `disable frontend`, or for a successor that cannot share the address. The port is free until the pause ends. If
+/// the socket cannot be paused, its clients wait.
 async fn sit_out(worker: &Worker, proxy: &plan::Proxy, entry: &state::Listener, listener: &mut Listener) {
     let paused = listener.pause().is_ok();
     poll_fn(|context: &mut Context<'_>| {
@@ -158,12 +158,12 @@ fn below(count: &AtomicU32, limit: u32) -> bool {
 }
 
 impl Gate<'_> {
-    /// Waits until one more connection may be accepted; `false` if the frontend has stopped for good.
+    /// Waits until one more connection may be accepted; returns `false` if the frontend has stopped for good.
     async fn admitted(&self) -> bool {
         loop {
             match self.proxy.state.admission() {
                 Admission::Stopped => return false,
-                // Queued waiters proceed on their own; if there are none, there is no room.
+                // Queued waiters proceed on their own. If there are none, there is no room.
                 _ if self.worker.is_old() && !self.has_room() => return false,
                 Admission::Open if self.has_room() => {
                     if !self.is_held() {
@@ -176,7 +176,7 @@ impl Gate<'_> {
         }
     }
 
-    /// Waits until there may be room; with `heeds_plan`, also until another plan is in use.
+    /// Waits until there may be room. With `heeds_plan`, the wait also ends when another plan is in use.
     async fn wait(&self, heeds_plan: bool) {
         let mut waited = false;
         poll_fn(|context: &mut Context<'_>| {
@@ -210,8 +210,9 @@ impl Gate<'_> {
             || (self.is_tls && process.tls_limit.load(Relaxed) > 0)
     }
 
-    /// Whether the rate limits (`maxconnrate`, `maxsessrate`, `rate-limit sessions`, `maxsslrate`) or the TLS limit (`maxsslconn`)
-    /// delay the next accept. There is no wake-up for their end: server connections count against the TLS limit too.
+    /// Whether the next accept is delayed by the rate limits (`maxconnrate`, `maxsessrate`, `rate-limit sessions`, `maxsslrate`) or
+    /// the TLS limit (`maxsslconn`). Nothing wakes the listener when this ends, because server connections count towards the TLS
+    /// limit too.
     fn is_held(&self) -> bool {
         let (process, of_proxy) = (&self.worker.shared.process, &self.proxy.state);
         let now = now_ms();
@@ -226,11 +227,11 @@ impl Gate<'_> {
             || (self.is_tls && (!tls::limit::has_room() || over(process.tls_limit.load(Relaxed), &secured)))
     }
 
-    /// Takes the slots of a connection just accepted; waits if another listener has taken the last one in the meantime.
+    /// Takes the slots for a connection that was just accepted. Waits if another listener has taken the last one in the meantime.
     async fn reserve(&self) -> Option<Reserved> {
         let process = &self.worker.shared.process;
         if self.has_rate_limit() {
-            // The previous connection is counted first; its own wait may have begun before it arrived.
+            // Lets the previous connection be counted first. Its own wait may have begun before this connection arrived.
             tokio::task::yield_now().await;
             while self.is_held() {
                 timer::sleep(HELD).await;
@@ -264,7 +265,7 @@ impl Gate<'_> {
         }
     }
 
-    /// Returns a TLS slot if these are limited and one is needed; `None` if none is left.
+    /// Returns a TLS slot if their number is limited and one is needed; `None` if none is free.
     fn take_tls_place(&self) -> Option<Option<tls::ConnectionPermit>> {
         if self.is_tls && tls::limit::limit() > 0 {
             tls::ConnectionPermit::take().map(Some)
@@ -274,7 +275,7 @@ impl Gate<'_> {
     }
 }
 
-/// `harden.reject-privileged-ports.tcp`: whether the client's port is a system port (RFC 6335, 6).
+/// `harden.reject-privileged-ports.tcp`: whether the client's port is a privileged system port (RFC 6335, 6).
 fn is_privileged(accepted: &AcceptedSocket) -> bool {
     accepted.peer.is_some_and(|peer| peer.port() < 1024)
 }
@@ -307,7 +308,7 @@ fn hand_over(
     }
 }
 
-/// Returns, of two random workers, the one with fewer connections.
+/// Returns the worker with fewer connections of two random ones.
 fn choose(own: usize, workers: &[usize]) -> usize {
     if workers.len() <= 1 {
         return own;
@@ -317,14 +318,14 @@ fn choose(own: usize, workers: &[usize]) -> usize {
     match worker::connections(first).cmp(&worker::connections(second)) {
         std::cmp::Ordering::Greater => second,
         std::cmp::Ordering::Less => first,
-        // A tie stays here rather than waking another thread.
+        // On a tie the connection stays on this worker, which avoids waking another thread.
         std::cmp::Ordering::Equal if second == own => own,
         std::cmp::Ordering::Equal => first,
     }
 }
 
-/// Waits while memory is short and the process is above the reduced connection limit. Polls the count, since connections end on all
-/// workers.
+/// Waits while memory is short and the process has more connections than the reduced limit. The count is polled, because
+/// connections end on all workers.
 async fn await_memory(worker: &Worker) {
     let process = &worker.shared.process;
     let is_full = || {
@@ -342,13 +343,13 @@ async fn await_memory(worker: &Worker) {
 
 async fn pause_after(worker: &Worker, error: &io::Error) {
     match error.raw_os_error() {
-        // The client gave up before the accept.
+        // The client closed the connection before it was accepted.
         Some(libc_code) if libc_code == ECONNABORTED || libc_code == EINTR || libc_code == EPROTO => {}
         _ => {
             NOT_ACCEPTED.note();
             let process = &worker.shared.process;
             process.counters.mine().accept_failures.add(1);
-            // Half of the descriptors are reserved for server connections: a client accepted without one gets a 503.
+            // Half of the descriptors are reserved for server connections: without one, an accepted client would only get a 503.
             let few = process.connections.load(Relaxed) / 2;
             let until = now_ms() + SHORTAGE.as_millis() as u64;
             while process.connections.load(Relaxed) > few && now_ms() < until {

@@ -1,7 +1,7 @@
 //! Decides when an idle or stalled multiplexed client connection is closed. Called by `multiplexed` after each turn with progress.
 //!
-//! Streams have their own deadlines. The connection's deadline covers the time between them, and output that the client does not
-//! read. Only events relevant to a timeout restart it: PINGs, SETTINGS and the bytes of an unfinished header block do not.
+//! Streams have their own deadlines. The deadline of the connection applies between streams, and to output that the client does not
+//! read. Only events that matter to a timeout restart it; PINGs, SETTINGS and the bytes of an unfinished header block do not.
 
 use std::time::Duration;
 
@@ -14,20 +14,20 @@ pub(super) struct DeadlineState {
     pub(super) now: u64,
     /// Whether streams are being served.
     pub(super) has_streams: bool,
-    /// Whether a request was received on the connection before.
+    /// Whether the connection has received a request before.
     pub(super) had_requests: bool,
     /// Whether anything was received in this turn.
     pub(super) received: bool,
-    /// Whether a header block, or a frame that precedes one, has been received in part.
+    /// Whether a header block, or a frame that precedes one, has been received only in part.
     pub(super) is_within_head: bool,
     /// Whether output waits for the client to read.
     pub(super) has_output: bool,
-    /// Whether the client took some output in this turn.
+    /// Whether the client accepted some output in this turn.
     pub(super) wrote: bool,
 }
 
-/// Start of each kind of wait, in ms; [`NEVER`] if the connection is not waiting in that way. There is one of these per idle
-/// connection, hence no `Option`s.
+/// The start of each kind of wait, in ms; [`NEVER`] if the connection is not waiting in that way. Each idle connection has one of
+/// these values, so they are kept small and are not `Option`s.
 #[derive(Debug)]
 pub(super) struct ConnectionDeadline {
     heard: u64,
@@ -45,7 +45,7 @@ impl ConnectionDeadline {
         Self { heard: now, idle: now, within_head: NEVER, stalled: NEVER }
     }
 
-    /// Records a turn; returns when to close the connection if nothing else happens, in ms, or [`NEVER`].
+    /// Records a turn. Returns when to close the connection if nothing else happens, in ms, or [`NEVER`].
     pub(super) fn note(&mut self, turn: &DeadlineState, timeouts: &Timeouts) -> u64 {
         let now = turn.now;
         if turn.received {
@@ -57,7 +57,7 @@ impl ConnectionDeadline {
         self.stalled = since(turn.has_output, if turn.wrote { now } else { self.stalled });
         let stalled = after(self.stalled, timeouts.client);
         let within_head = after(self.within_head, timeouts.http_request);
-        // `timeout http-keep-alive` ends once the next request has begun (manual, 4.2), as in HTTP/1.
+        // `timeout http-keep-alive` no longer applies once the next request has begun (manual, 4.2), as in HTTP/1.
         let has_begun = within_head != NEVER && turn.had_requests;
         let idle = if has_begun { NEVER } else { self.idle_until(turn, timeouts) };
         stalled.min(within_head).min(idle)
@@ -69,7 +69,7 @@ impl ConnectionDeadline {
             true => timeouts.http_keep_alive.or(timeouts.http_request),
             false => timeouts.http_request,
         };
-        // `timeout client` limits silence, the others limit requests.
+        // `timeout client` limits silence; the other timeouts limit requests.
         match allowed {
             _ if self.idle == NEVER => NEVER,
             None => after(self.heard.max(self.idle), timeouts.client),

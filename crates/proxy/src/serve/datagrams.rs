@@ -1,8 +1,8 @@
 //! Datagram sockets: one worker watches and reads a socket, and all workers of the bind line process its datagrams.
 //!
-//! The datagrams of one sender are processed by the same worker, in order. Other workers get theirs in batches over a channel
-//! ([`runtime::datagrams`]); its receiving end was handed to them as [`Incoming::Datagrams`]. With one socket, no datagram is lost
-//! when a successor takes it over. User: `log-forward` ([`forward`]).
+//! The datagrams of one sender are processed by the same worker, in order. The other workers get their datagrams in batches over a
+//! channel ([`runtime::datagrams`]); its receiving end was passed to them as [`Incoming::Datagrams`]. Because there is only one
+//! socket, no datagram is lost when a successor takes it over. Used by `log-forward` ([`forward`]).
 //!
 //! [`Incoming::Datagrams`]: super::handoff::Incoming::Datagrams
 
@@ -35,28 +35,28 @@ pub(crate) static OVERFLOWED: EventCounter =
 /// The largest datagram.
 const DATAGRAM: usize = 65_535;
 
-/// Datagrams and bytes to read before yielding.
+/// How many datagrams and bytes are read before the task yields.
 const TURN: usize = 64;
 const TURN_BYTES: usize = 128 * 1024;
 
-/// A turn of at most this many datagrams is not worth the wake-up of another worker.
+/// With at most this many datagrams in a turn, waking another worker is not worth its cost.
 const FEW: usize = 8;
 
-/// Bytes of datagrams that may wait for one worker.
+/// The number of bytes of datagrams that may wait for one worker.
 const WAITING: usize = 256 * 1024;
 
 /// Interval for checking whether processing has ended.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// The number of sockets being read. Written by the workers that read them, at the start and end.
+/// The number of sockets that are being read. Changed by the reading workers, when they start and when they end.
 static READING: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether datagrams are being read, or were read and are not yet processed. A stopping process waits for that.
+/// Whether datagrams are being read, or were read and are not yet processed. A stopping process waits until this is false.
 pub fn is_active() -> bool {
     READING.load(Relaxed) > 0
 }
 
-/// Counts a socket as being read.
+/// Counts a socket that is being read.
 struct Reading;
 
 impl Reading {
@@ -134,7 +134,7 @@ async fn read(proxy: &Proxy, socket: &UdpSocket, buffer: &mut [u8], spread: &mut
             listener.wait(context.waker().clone());
         }
         if proxy.state.admission() != admission {
-            // It changed before the registration.
+            // The state changed before the task registered for changes.
             context.waker().wake_by_ref();
         }
         Poll::Pending
@@ -149,7 +149,7 @@ fn poll_turn(
     spread: &mut Spread,
 ) -> Poll<bool> {
     let mut room = tokio::io::ReadBuf::new(buffer);
-    // An error belongs to one datagram, such as the refusal of an earlier answer.
+    // An error concerns a single datagram, for example the refusal of an earlier answer.
     if let Ok(from) = ready!(socket.poll_recv_from(context, &mut room)) {
         spread.take(from, room.filled());
     }
@@ -174,7 +174,7 @@ fn poll_turn(
 struct Spread {
     shares: Vec<Share>,
     hasher: RandomState,
-    /// Datagrams of this turn.
+    /// The number of datagrams in this turn.
     count: usize,
 }
 
@@ -182,12 +182,12 @@ struct Spread {
 #[derive(Default)]
 struct Share {
     batch: Batch<SocketAddr>,
-    /// `None` for the worker that reads.
+    /// The channel to the worker; `None` for the worker that reads.
     sender: Option<Sender<SocketAddr>>,
 }
 
 impl Spread {
-    /// Hands the receiving ends to the other `workers`.
+    /// Passes the receiving ends to the other `workers`.
     fn new(worker: &Worker, frontend: usize, workers: &[usize]) -> Self {
         let (own, generation) = (worker.index, worker.shared.generation);
         let stays = worker.shared.plan.global.tune.multi_queue == MultiQueue::Off;
@@ -205,7 +205,7 @@ impl Spread {
         Self { shares, hasher: RandomState::new(), count: 0 }
     }
 
-    /// Adds a datagram to the share of its sender's worker.
+    /// Adds a datagram to the share of the worker that processes its sender.
     fn take(&mut self, from: SocketAddr, bytes: &[u8]) {
         self.count += 1;
         let at = match self.shares.len() {
@@ -215,8 +215,8 @@ impl Spread {
         self.shares[at].batch.push(from, bytes);
     }
 
-    /// Sends the other workers their shares and passes the rest to `process`: its own share, shares
-    /// that are too small for a wake-up, and datagrams that exceed the limit of their channel.
+    /// Sends the other workers their shares and passes the rest to `process`: the own share, shares that are too small to wake
+    /// another worker, and datagrams that exceed the limit of their channel.
     fn finish(&mut self, mut process: impl FnMut(SocketAddr, &[u8])) {
         let is_small = std::mem::take(&mut self.count) <= FEW;
         for Share { batch, sender } in &mut self.shares {
@@ -264,7 +264,7 @@ mod tests {
         SocketAddr::from(([127, 0, 0, 1], 1000 + number))
     }
 
-    /// Returns the datagrams waiting in a channel, as sender and number.
+    /// Returns the datagrams that wait in a channel, each as its sender and its number.
     fn received(receiver: &mut Receiver<SocketAddr>) -> Vec<(SocketAddr, u8)> {
         let mut batch = Batch::default();
         let _ = receiver.poll_receive(&Context::from_waker(Waker::noop()), &mut batch);
@@ -308,11 +308,11 @@ mod tests {
         assert!(finish(&mut spread).len() < 90);
         let [receiver, _] = &mut others;
         let (remote, _) = received(receiver)[0];
-        // It has the batch and may still be processing it.
+        // That worker has the batch and may still be processing it.
         (0..8).for_each(|_| spread.take(remote, &[1]));
         assert_eq!(finish(&mut spread).len(), 0);
         assert_eq!(received(receiver).len(), 8);
-        // Now it waits for more.
+        // From here on the worker waits for more.
         assert!(received(receiver).is_empty());
         (0..8).for_each(|_| spread.take(remote, &[2]));
         assert_eq!(finish(&mut spread).len(), 8);

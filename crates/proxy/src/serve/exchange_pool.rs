@@ -1,4 +1,4 @@
-//! Requests in progress: their futures live in reused boxes, so that an idle connection is small and a warm request allocates
+//! Requests in progress: their futures are in reused boxes, so that an idle connection is small and a warm request allocates
 //! nothing.
 
 use std::cell::{Cell, RefCell};
@@ -17,7 +17,7 @@ use crate::exchange::{Arrival, Next};
 
 /// Serves requests: the steps of [`http`](super::http), with the type of their future.
 pub(crate) trait ServeExchange {
-    /// Serves one request; returns its client.
+    /// Serves one request; returns the client.
     type Exchange: Future<Output = (Boxed<Client>, Next)>;
 
     /// Starts serving the next request of `client`.
@@ -40,13 +40,13 @@ where
 /// A box for the future of a request.
 type ExchangeSlot<F> = Pin<Box<Option<F>>>;
 
-/// Boxes for the futures of requests in progress: as many as requests ever ran at the same time on this worker.
+/// Boxes for the futures of requests in progress. There are as many as requests ever ran at the same time on this worker.
 pub(crate) struct Exchanges<S: ServeExchange> {
     server: S,
     free: RefCell<Vec<ExchangeSlot<S::Exchange>>>,
     /// The number of boxes allocated.
     made: Cell<usize>,
-    /// Boxes for the clients of streams, of which there are as many; a connection's client has its own box.
+    /// Boxes for the clients of streams, of which there are equally many. The client of a whole connection has its own box.
     clients: Boxes<Client>,
 }
 
@@ -67,7 +67,7 @@ impl<S: ServeExchange> Exchanges<S> {
     }
 
     /// Serves a request.
-    // Starts before it is awaited: an idle connection's future includes the size of this one.
+    // Started before it is awaited: otherwise the future of an idle connection would contain this one.
     pub(super) fn run(
         &self,
         connection: ClientConnection,
@@ -95,18 +95,18 @@ impl<S: ServeExchange> Exchanges<S> {
         RunningRequest { slot, task, measure }
     }
 
-    /// As [`begin`](Self::begin), with one stream of a connection as the client.
+    /// Like [`begin`](Self::begin), with one stream of a connection as the client.
     pub(super) fn begin_stream(&self, client: Client, arrival: Arrival) -> RunningRequest<S::Exchange> {
         self.begin(self.clients.put(client), arrival)
     }
 
-    /// Takes back the boxes of a stream that is over.
+    /// Takes back the boxes of a stream that has ended.
     pub(super) fn end_stream(&self, client: Boxed<Client>, running: RunningRequest<S::Exchange>) {
         self.clients.take_back(client);
         self.end(running);
     }
 
-    /// Takes back the box.
+    /// Takes back the box of a request that has ended.
     #[inline]
     pub(super) fn end(&self, running: RunningRequest<S::Exchange>) {
         let mut slot = running.slot;

@@ -1,14 +1,13 @@
-//! The optional features of an HTTP request: script filters, SPOE, mirrors, caches and traces.
-//! [`http`](super::http) calls one function here at each point of a request, in this order:
+//! The optional features of an HTTP request: script filters, SPOE, mirrors, caches and traces. [`http`](super::http) calls one
+//! function of this module at each point of a request, in this order:
 //!
-//! [`begin`], [`routed`], [`request_head`], [`before_connect`], [`response`], [`response_rules`],
-//! [`response_head`], [`before_answer`], [`body`], [`end`]; and [`stopped`] if the request ends early.
+//! [`begin`], [`routed`], [`request_head`], [`before_connect`], [`response`], [`response_rules`], [`response_head`],
+//! [`before_answer`], [`body`], [`end`]; and [`stopped`] if the request ends early.
 //!
-//! Each feature lists its hooks: `message::lua`, `evaluate::lua` and `serve::lua`; `evaluate::spoe`;
-//! [`mirror`]; `exchange::cache` and `serve::cache`; [`trace`].
+//! Each feature lists its hooks: `message::lua`, `evaluate::lua` and `serve::lua`; `evaluate::spoe`; [`mirror`]; `exchange::cache`
+//! and `serve::cache`; [`trace`].
 //!
-//! A request without features passes each point by a test. A point that may have to wait returns its
-//! [`FeatureWait`].
+//! For a request without features, each point costs one comparison. A point that may have to wait returns a [`FeatureWait`].
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -26,7 +25,7 @@ use crate::routing::assign::Lease;
 use crate::server::Upstream;
 use crate::server::per_worker::LocalProxy;
 
-/// The part of a point that may wait, to be awaited by the caller.
+/// The part of a point that may have to wait. The caller awaits it.
 pub(super) type FeatureWait<'a> = Pin<Box<dyn Future<Output = Result<(), Stop>> + 'a>>;
 
 /// Called when the request was received.
@@ -48,7 +47,7 @@ pub(super) fn begin<'a>(client: &'a mut Client, x: &'a mut Exchange) -> Option<F
     }))
 }
 
-/// Called when the backend was chosen; its rules follow.
+/// Called when the backend is chosen, before its rules run.
 #[inline(always)]
 pub(super) fn routed<'a>(
     client: &'a mut Client,
@@ -85,7 +84,7 @@ pub(super) fn before_connect(x: &Exchange) {
     trace::filter::forwards_request(x);
 }
 
-/// Called with the server's response: a cache uses it, confirms a stored one with it, or asks for the response again without a
+/// Called with the server's response: a cache stores it, uses it to confirm a stored one, or requests the response again without a
 /// condition.
 ///
 /// # Errors
@@ -150,7 +149,7 @@ pub(super) fn body(x: &mut Exchange) {
     }
 }
 
-/// Called when the request ends early. Returns how, which a cache may change.
+/// Called when the request ends early. Returns the way it ends, which a cache may have changed.
 #[cold]
 pub(super) fn stopped(client: &mut Client, x: &mut Exchange, stop: Stop) -> Stop {
     let stop = if x.caching.is_some() { answer::instead_of(client, x, stop) } else { stop };

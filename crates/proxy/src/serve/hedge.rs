@@ -1,9 +1,9 @@
 //! `hedge`: sends the request to a second server if the first is slow to answer, and uses the first response
 //! (docs/beyond-haproxy.md).
 //!
-//! Only a repeatable request is hedged: idempotent, without a body or with one that was buffered whole, sent completely, and not
-//! bound to a server. [`balance::hedge`] decides when and how often. Called by [`super::http`] instead of the plain wait for a
-//! head; the losing server's request is cancelled at once, and the server is not blamed.
+//! A request is hedged only if it can be repeated: it is idempotent, has no body or one that was buffered as a whole, is sent
+//! completely, and is not bound to a server. [`balance::hedge`] decides when and how often. Called by [`super::http`] instead of
+//! the plain wait for a head. The request to the slower server is cancelled at once, and that server is not blamed.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -29,14 +29,14 @@ use crate::routing::{attempt, connect, retry};
 use crate::server::per_worker::LocalProxy;
 use crate::server::{NoHead, Upstream};
 
-/// An attempt's connection, and its slot on the server.
+/// The connection of an attempt, and its slot on the server.
 type Attempt<'a> = (&'a mut Upstream, &'a mut Lease);
 
-/// As [`response::await_head`], with a second server if the first is slow. Afterwards, the attempt is that of the server that
+/// Like [`response::await_head`], with a second server if the first is slow. Afterwards, the attempt is that of the server that
 /// answered.
 ///
 /// # Errors
-/// The client's, or that of the attempt that failed last.
+/// The client's error, or the error of the attempt that failed last.
 pub(super) async fn await_head(
     client: &mut Client,
     x: &mut Exchange,
@@ -79,12 +79,13 @@ pub(super) async fn await_head(
     Ok(())
 }
 
-/// Counts how long a first attempt took until it was answered or abandoned: its answer would have taken longer.
+/// Records how long a first attempt took until it was answered or abandoned. The answer of an abandoned attempt would have taken
+/// longer.
 fn count_time(backend: &LocalProxy, lease: &Lease) {
     backend.state.keep_extra().counters.mine().times.add(lease.taken_us());
 }
 
-/// Returns a timer for contacting a second server; `None` for a request that must not be sent twice.
+/// Returns a timer that expires when a second server is to be used; `None` for a request that must not be sent twice.
 fn alarm(client: &Client, x: &Exchange, backend: &LocalProxy, hedge: &Hedge) -> Option<Timer> {
     let may_repeat = x.txn.request.method_id().is_idempotent()
         && x.is_kept()
@@ -132,26 +133,26 @@ fn second(x: &mut Exchange, backend: &Rc<LocalProxy>, first: &Lease, hedge: &Hed
 
 /// The result of a race.
 enum HedgeOutcome {
-    /// The first sent a head of this many bytes.
+    /// The first server sent a head of this many bytes.
     First(usize),
-    /// The second sent one, which is in the transaction.
+    /// The second server sent a head, which is in the transaction.
     Second,
     /// The second failed, and the first has not answered.
     FirstAlone,
 }
 
-/// The first attempt while the second is made.
+/// The first attempt, while the second one is made.
 struct First<'a> {
     upstream: &'a mut Upstream,
     options: &'a ::http::ParseOptions,
-    /// The part of its head received so far.
+    /// The part of the first attempt's head received so far.
     head: Head,
-    /// Why it failed.
+    /// Why the first attempt failed.
     failed: Option<NoHead>,
 }
 
 impl First<'_> {
-    /// Ready with the length of its head.
+    /// Ready with the length of the head.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<usize> {
         if self.failed.is_some() {
             return Poll::Pending;
@@ -170,7 +171,7 @@ impl First<'_> {
 /// Why the first attempt failed.
 struct AttemptFailure {
     fault: Fault,
-    /// Whether an idle connection was closed just as it was used; the server is not blamed for that.
+    /// Whether an idle connection was closed just when it was used. The server is not blamed for that.
     is_stale: bool,
 }
 
@@ -190,12 +191,12 @@ impl AttemptFailure {
 /// The second attempt.
 struct Second {
     lease: Lease,
-    /// Its connection and the wait for its head, once the request was sent.
+    /// The connection of the second attempt and the wait for its head, once the request was sent.
     reached: Option<(Upstream, HeadWait)>,
 }
 
 impl Second {
-    /// Counts its failure while the first is still waited for.
+    /// Counts the failure of the second attempt while the first one is still running.
     fn count_failure(&self, x: &Exchange, backend: &Rc<LocalProxy>, fault: Fault) {
         let reused = self.reached.as_ref().is_some_and(|(own, _)| own.uses() > 1);
         if !(retry::is_stale(x, fault) && reused) {
@@ -203,7 +204,7 @@ impl Second {
         }
     }
 
-    /// Makes it the attempt of the request.
+    /// Makes the second attempt the attempt of the request.
     fn take_over(
         self,
         client: &mut Client,
@@ -220,7 +221,7 @@ impl Second {
         drop(first);
     }
 
-    /// Ends it without an answer; `gave_up` if its server is not at fault.
+    /// Ends the second attempt without an answer; `gave_up` if its server is not at fault.
     fn end(self, gave_up: bool) {
         if let Some((mut own, _)) = self.reached {
             own.reset();
@@ -231,7 +232,7 @@ impl Second {
     }
 }
 
-/// The state of the first attempt that the second one changes in the exchange.
+/// The state of the first attempt that the second one replaces in the exchange.
 struct Suspended {
     queued: u64,
     connected: u64,
@@ -243,7 +244,7 @@ impl Suspended {
         Self { queued: std::mem::replace(&mut times.queued, now_us()), connected: times.connected }
     }
 
-    /// Continues with the first attempt, the only one from now on.
+    /// Continues with the first attempt, which is the only one from here on.
     fn resume(self, client: &mut Client, x: &mut Exchange, upstream: &Upstream, waiting: &HeadWait) {
         if !x.upload.is_received() {
             // The rest of the body in the client's buffer was sent to the first.
@@ -259,8 +260,8 @@ impl Suspended {
     }
 }
 
-/// Sends the request to the second server while the first is waited for. The transaction then has a head, and the attempt is that
-/// of the server that sent it.
+/// Sends the request to the second server while the first may still answer. Afterwards the transaction has a head, and the attempt
+/// is that of the server that sent the head.
 async fn race(
     client: &mut Client,
     x: &mut Exchange,
@@ -285,7 +286,7 @@ async fn race(
             second.count_failure(x, backend, fault);
             HedgeOutcome::FirstAlone
         }
-        // Both failed, or the request is over.
+        // Both attempts failed, or the request has ended.
         Err(fault) => {
             x.txn.response.clear();
             if let Some(failed) = failed {
@@ -324,10 +325,10 @@ async fn race(
     }
 }
 
-/// Connects to the second server and sends it the request, while the first is polled.
+/// Connects to the second server and sends it the request, while the first attempt is polled.
 ///
 /// # Errors
-/// The second failed, or the request is over.
+/// The second attempt failed, or the request has ended.
 async fn ask(
     client: &mut Client,
     x: &mut Exchange,
@@ -366,12 +367,12 @@ async fn ask(
     .await
 }
 
-/// Whether a fault ends an attempt and not the request.
+/// Whether a fault ends only an attempt, and not the request.
 fn is_of_server(fault: Fault) -> bool {
     fault.blames_server() || matches!(fault, Fault::NoConnection | Fault::Resource(_) | Fault::EarlyRefused)
 }
 
-/// Whether an idle connection was closed just as it was used, which is not the server's fault.
+/// Whether an idle connection was closed just when it was used, for which the server is not to blame.
 fn is_stale(upstream: &Upstream, none: &NoHead) -> bool {
     matches!(none, NoHead::Nothing(_) | NoHead::Refused) && upstream.uses() > 1
 }

@@ -1,4 +1,4 @@
-//! One HTTP request from its first byte to its log line: read [`serve`] from top to bottom.
+//! Serves one HTTP request from its first byte to its log line; read [`serve`] from top to bottom.
 
 use runtime::Boxed;
 use runtime::timer::now_us;
@@ -16,7 +16,7 @@ use crate::routing::{cookie, route, stick};
 use crate::serve::cache::checkcache;
 use crate::server::per_worker::LocalProxy;
 
-/// Serves one request of `client`; returns the connection with the next step.
+/// Serves one request of `client`; returns the connection and what to do next.
 pub(crate) async fn exchange(mut client: Boxed<Client>, arrival: Arrival) -> (Boxed<Client>, Next) {
     let (mut x, arrival) = match arrival {
         Arrival::Upgraded(stream) => (stream, Arrival::Ready),
@@ -40,7 +40,7 @@ pub(crate) async fn exchange(mut client: Boxed<Client>, arrival: Arrival) -> (Bo
     };
     let mut next = next;
     if client.side.is_early() {
-        // The next request, or our close of the connection, must follow the end of the handshake.
+        // The next request, or the closing of the connection, must wait for the end of the handshake.
         match Box::pin(client.settle()).await {
             true if next == Next::Close => client.side.finish(),
             true => {}
@@ -49,7 +49,7 @@ pub(crate) async fn exchange(mut client: Boxed<Client>, arrival: Arrival) -> (Bo
     }
     x.txn.ending.client_closed = next == Next::Close;
     if x.txn.client_stream.is_some() {
-        // Only now is it known whether the stream was reset.
+        // Only at this point is it known whether the stream was reset.
         x.txn.client_stream = client.side.stream_facts();
     }
     features::end(&client, &mut x);
@@ -157,7 +157,8 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
     Ok(next)
 }
 
-/// Logs include the cookie of a request that rules of `proxy` denied, but not of other requests that failed early.
+/// Includes the cookie in the log of a request that rules of `proxy` denied. Logs of other requests that failed early have no
+/// cookie.
 fn denied(client: &Client, x: &mut Exchange, proxy: &LocalProxy, stop: Stop) -> Stop {
     if stop == Stop::Reply && x.txn.termination.cause == Cause::Proxy {
         cookie::of_denied(client, x, proxy);

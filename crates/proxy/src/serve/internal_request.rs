@@ -1,4 +1,4 @@
-//! Requests made by the proxy itself: each has an internal client that sends a given body and discards the response. Called by
+//! Requests made by Weir itself: each has an internal client that sends a given body and discards the response. Called by
 //! `cache::revalidate` and `mirror`.
 
 use std::cell::Cell;
@@ -14,11 +14,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::client::Client;
 use crate::flow::{Coding, Tapped};
 
-/// A running internal request. No connection limit bounds their number, so they are counted here.
+/// A running internal request. No connection limit applies to these requests, so this type counts them.
 pub(super) struct InternalRequest(&'static LocalKey<Cell<usize>>);
 
 impl InternalRequest {
-    /// Counts one more in `running` on the calling worker, unless there are `most`.
+    /// Counts one more request in `running` on the calling worker, unless there are already `most`.
     pub(super) fn begin(running: &'static LocalKey<Cell<usize>>, most: usize) -> Option<Self> {
         (running.get() < most).then(|| {
             running.set(running.get() + 1);
@@ -37,11 +37,11 @@ impl Drop for InternalRequest {
 pub(super) enum InternalBody {
     /// A complete body.
     Whole(Vec<u8>),
-    /// The body of another request, copied as it arrives.
+    /// The body of another request, copied while it arrives.
     Coming(Rc<Tapped>, Coding),
 }
 
-/// The socket buffer of a body that is still arriving.
+/// The size of the socket buffer for a body that is still arriving.
 const IN_SOCKET: usize = 64 * 1024;
 
 /// Creates a client like `client` that sends `body` and discards the response.
@@ -60,7 +60,7 @@ pub(super) fn client(client: &Client, body: InternalBody) -> io::Result<Boxed<Cl
     Ok(client.aside(own))
 }
 
-/// Sends the body, and discards the response until its end. A cut body closes the connection.
+/// Sends the body, and discards the response until its end. If the body is cut, the connection is closed.
 async fn feed(mut stream: tokio::net::UnixStream, body: InternalBody) {
     let sent = match body {
         InternalBody::Whole(bytes) => stream.write_all(&bytes).await.is_ok(),
@@ -73,10 +73,10 @@ async fn feed(mut stream: tokio::net::UnixStream, body: InternalBody) {
     while matches!(stream.read(&mut bytes).await, Ok(read) if read > 0) {}
 }
 
-/// Sends a body as it arrives.
+/// Sends a body while it arrives.
 ///
 /// # Errors
-/// It was cut, or the reader is gone.
+/// The body was cut, or its reader has closed.
 async fn pass(stream: &mut tokio::net::UnixStream, body: &Tapped, coding: Coding) -> io::Result<()> {
     let (mut piece, mut coded) = (Vec::new(), Vec::new());
     while poll_fn(|context| body.poll_take(context, &mut piece)).await {

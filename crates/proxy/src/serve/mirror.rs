@@ -1,15 +1,15 @@
-//! `http-request mirror`: sends a copy of the request to another backend, with its own rules, balancing, queues and pools; the
-//! response is read and dropped. The request never waits for its copies. The hooks, in the order of a request:
+//! `http-request mirror`: sends a copy of the request to another backend, with its own rules, balancing, queues and pools. The
+//! response is read and discarded, and the request never waits for its copies. The hooks, in the order of a request:
 //!
 //! | point | function |
 //! | --- | --- |
 //! | rules | the driver of rule sets adds backends to [`Mirrors`](crate::exchange::Mirrors) |
 //! | request head | [`begin`] sends the copies |
-//! | body | `message::upload` puts the [`taps`](crate::exchange::Mirrors::taps) into the flow |
+//! | body | `message::upload` adds the [`taps`](crate::exchange::Mirrors::taps) to the flow |
 //!
-//! A copy has the head as changed by rules, and the body: directly if it has arrived as a whole, otherwise copied on its way to the
-//! request's own server ([`Tapped`]). If a backend reads too slowly for the bounded buffer, its copy is lost. The number of
-//! concurrent copies is limited; further ones are counted and not made.
+//! A copy has the head as changed by rules. It gets the body directly if that has arrived as a whole; otherwise the body is copied
+//! while it goes to the request's own server ([`Tapped`]). If a backend reads too slowly for the bounded buffer, its copy is lost.
+//! The number of concurrent copies is limited; copies beyond the limit are counted but not sent.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -103,7 +103,7 @@ fn take_request(copy: &mut Exchange, x: &Exchange) {
         }
     } else if x.has_body() {
         copy.request_body.seen.extend_from_slice(&x.request_body.seen);
-        // The copy's body is complete, whatever its original framing.
+        // The body of the copy is complete, whatever its original framing.
         let length = copy.request_body.seen.len() as u64;
         copy.request_body.length = BodyLength::Length(length);
         copy.txn.request.set_content_length(length);
@@ -112,7 +112,7 @@ fn take_request(copy: &mut Exchange, x: &Exchange) {
     copy.txn.request.remove_known(http::KnownName::Expect);
 }
 
-/// Serves a copy to its end, and counts the outcome; `coming` is its body if it is still arriving.
+/// Serves a copy until its end, and counts the outcome. `coming` is the body if it is still arriving.
 async fn run(
     mut client: Boxed<Client>,
     mut copy: Box<Exchange>,
@@ -127,7 +127,7 @@ async fn run(
         None => serve(&mut client, &mut copy, &backend).await,
         Some(body) => {
             let mut serving = pin!(serve(&mut client, &mut copy, &backend));
-            // If the copy is lost, a server that does not read would keep the task alive.
+            // After the copy is lost, a server that does not read would keep the task alive.
             poll_fn(|context| match serving.as_mut().poll(context) {
                 Poll::Pending => body.poll_cut(context).map(|()| Err(Fault::ClientCut.into())),
                 served => served,

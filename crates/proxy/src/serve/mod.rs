@@ -1,4 +1,4 @@
-//! Serving: from accepting a connection to its end. [`http`] serves a request, [`tcp`] a stream.
+//! Serves connections from accept to end. [`http`] serves a request, [`tcp`] a stream.
 
 pub mod accept;
 mod cache;

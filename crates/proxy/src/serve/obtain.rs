@@ -25,7 +25,7 @@ pub(crate) static CLOSED_MEANWHILE: EventCounter =
     event_counter!(Count, "obtain_response()", "server closed an idle connection just as a request was sent");
 
 /// Sends the request to a server and waits for the head of its final response; retries if allowed (`retries`, `retry-on`, `option
-/// redispatch`). `ASIDE` makes a copy for rare callers, so that the usual one stays inlined.
+/// redispatch`). `ASIDE` creates a separate copy of this code for rare callers, so that the usual one stays inlined.
 pub(super) async fn obtain_response<const ASIDE: bool>(
     client: &mut Client,
     x: &mut Exchange,
@@ -60,7 +60,7 @@ pub(super) async fn obtain_response<const ASIDE: bool>(
                 Err((fault, true))
                     if retry::is_stale(x, fault) && !(lease.server().is_reverse && x.choice.fresh) =>
                 {
-                    // The server closed an idle connection just as we used it: neither its fault nor a retry.
+                    // The server closed an idle connection just when it was used, which is neither its fault nor a retry.
                     CLOSED_MEANWHILE.note();
                     x.choice.fresh = true;
                     x.txn.response.clear();
@@ -89,7 +89,7 @@ pub(super) async fn obtain_response<const ASIDE: bool>(
         upload::rewind(client, x);
         (kept, avoid) = retry::before_retry(client, x, backend, lease, fault).await?.parts();
         if avoid.is_some() {
-            // Time lost on a failed server counts as waiting for one (manual, 8.4), up to the same connect time.
+            // Time lost on a failed server counts as time spent waiting for a server (manual, 8.4), up to the same connect time.
             x.txn.times.queued = now_us();
         }
     }
@@ -106,7 +106,7 @@ pub(super) fn note_status(client: &Client, x: &Exchange) {
     }
 }
 
-/// `redir` of a server: redirects GET and HEAD to the server itself.
+/// `redir` of a server: redirects the client to the server itself, for GET and HEAD.
 fn to_server_itself(x: &mut Exchange, prefix: &str) -> Result<(), Stop> {
     if !matches!(x.txn.request.method_id(), http::Method::Get | http::Method::Head) {
         return Ok(());
@@ -162,11 +162,11 @@ async fn attempt(
             if fault == Fault::ResponseTimeout {
                 upstream.note_timeout();
             }
-            // The request is outstanding, and the server need not finish it.
+            // The request is still outstanding, and the server need not finish it.
             upstream.reset();
             x.txn.server_stream = upstream.stream_facts();
             sockets::leave(client, x);
-            // A partial head means that the connection was not stale.
+            // If a part of a head arrived, the connection was not stale.
             let nothing_came = upstream.received().is_empty();
             Err((fault, reused && nothing_came && x.txn.hedged == Hedged::No))
         }

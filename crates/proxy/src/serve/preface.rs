@@ -12,7 +12,7 @@ use crate::fault::Fault;
 /// The preface that an HTTP/2 client sends first.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Checks the client's first bytes: returns `None` for the preface, otherwise how its first request arrived.
+/// Checks the client's first bytes. Returns `None` if they are the preface, otherwise how its first request arrived.
 #[inline]
 pub(super) async fn look(client: &mut Client) -> Option<Arrival> {
     if client.side.is_drained() {
@@ -25,7 +25,7 @@ pub(super) async fn look(client: &mut Client) -> Option<Arrival> {
         return Some(Arrival::Ready);
     }
     let since = timer::now_us();
-    // Boxed, since only HTTP/2 clients and those that send their first bytes one by one get here.
+    // Boxed because only HTTP/2 clients, and clients that send their first bytes one by one, get here.
     match Box::pin(await_it(client)).await {
         PrefaceKind::Preface => None,
         PrefaceKind::Else => Some(Arrival::Begun { since, late: false }),
@@ -41,7 +41,7 @@ enum PrefaceKind {
     Late,
 }
 
-/// Waits for the rest of the preface, up to the time limit of a request's head.
+/// Waits for the rest of the preface. The time limit is that of a request's head.
 async fn await_it(client: &mut Client) -> PrefaceKind {
     let http1_alone = handshake::bind(client).is_some_and(|bind| bind.http1_alone);
     if client.frontend.options.disable_h2_upgrade || http1_alone {

@@ -1,4 +1,4 @@
-//! Responses generated here: errors, and rule replies. The connection stays open if that is safe.
+//! Generated responses: errors, and the replies of rules. The connection stays open if that is safe.
 
 use http::{BodyLength, Method};
 use runtime::timer::{self, now_us};
@@ -18,7 +18,7 @@ use super::cache::{answer, stream};
 use super::lua::service;
 use super::sending::{self, begin_reply, end_reply, pump};
 
-/// Ends a request that left the usual course: sends a response unless one was sent, and records why.
+/// Ends a request that left the usual course: sends a response if none was sent, and records the reason.
 pub(crate) async fn after(client: &mut Client, x: &mut Exchange, stop: Stop) -> Next {
     match stop {
         Stop::Silent => {
@@ -56,8 +56,8 @@ pub(crate) async fn after(client: &mut Client, x: &mut Exchange, stop: Stop) -> 
                 x.note(client, CountedEvent::Failure);
             }
             if x.answered {
-                // Too late for an error page: the client must not treat the response as complete. A reset shows what its framing
-                // cannot. Tunnels have their own end.
+                // It is too late for an error page, and the client must not treat the response as complete. A reset reports this
+                // even where the framing cannot. Tunnels end differently.
                 if fault == Fault::Truncated && x.download.is_until_close() && !x.is_tunnel {
                     client.side.reset();
                 }
@@ -95,7 +95,7 @@ fn count(client: &Client, x: &Exchange, fault: Fault) {
         | Fault::RequestAborted
         | Fault::RequestCut
         | Fault::BadRequestBody => client.count(|traffic| traffic.request_errors.add(1)),
-        // Connection errors that are not the fault of a server.
+        // Connection errors for which no server is at fault.
         Fault::NoServer | Fault::QueueFull | Fault::QueueTimeout => {
             if let Some(counters) = backend {
                 counters.connection_errors.add(1);
@@ -105,7 +105,7 @@ fn count(client: &Client, x: &Exchange, fault: Fault) {
             }
         }
         Fault::Internal => client.count(|traffic| traffic.internal_errors.add(1)),
-        // A client that leaves the queue, or during connecting, has not aborted a transfer yet.
+        // A client that leaves the queue, or leaves during connecting, has not aborted a transfer.
         Fault::ClientAborted if matches!(x.phase, Phase::Queue | Phase::Connect) => {}
         Fault::ClientAborted
         | Fault::ClientLeft
@@ -123,7 +123,7 @@ fn count(client: &Client, x: &Exchange, fault: Fault) {
             let server = x.txn.server.as_ref().map(|server| server.counters.mine());
             for counters in [backend, server].into_iter().flatten() {
                 counters.server_aborts.add(1);
-                // A stalled response is not a bad one.
+                // A response that stalls is not a malformed one.
                 if fault != Fault::ServerTimeout {
                     counters.response_errors.add(1);
                 }
@@ -139,7 +139,7 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
     let made = x.txn.response.status();
     x.txn.status = if x.error_status > 0 { x.error_status } else { made };
     if made == 0 {
-        // An empty error file: nothing is sent.
+        // The error file is empty: nothing is sent.
         x.txn.times.closed = now_us();
         return Next::Close;
     }
@@ -158,7 +158,7 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
         x.txn.termination.set(cause, phase);
         page::error(client, x, 500);
     }
-    // A status set by a rule overrides that of the page.
+    // A status that a rule sets replaces the status of the page.
     if x.txn.response.status() != made || x.error_status == 0 {
         x.txn.status = x.txn.response.status();
     }
@@ -177,8 +177,8 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
     }
     let begun = !client.side.is_drained();
     let whole = upload_is_over(client, x);
-    // The rest of the body is discarded after the response, unless the client may never send it: it expects a 100 and has sent
-    // nothing yet, or it is gone.
+    // The rest of the body is discarded after the response, unless the client may never send it: because it expects a 100 and has
+    // sent nothing yet, or because it has left.
     let waits = x.request_body.expects_continue && !begun;
     let drains = !waits && !x.request_body.is_cut;
     // A client with an established tunnel sends no further requests (RFC 9110, 9.3.6).
@@ -197,15 +197,15 @@ fn settle_framing(x: &mut Exchange) {
     let length = x.reply.len();
     let body = if x.reply.is_open() { sending::length(x) } else { BodyLength::Length(length) };
     if x.txn.cache.is_some() && x.txn.response.status() == 304 {
-        // The client has the only body it could describe.
+        // The client has the only body that these fields could describe.
         x.txn.response.remove_body_length();
     } else if matches!(x.txn.response.settle_framing(body), Err(_) | Ok(false)) && x.reply.is_whole() {
         x.txn.response.set_content_length(length);
     }
 }
 
-/// Shows response filters the head of a response from a cache or a service, and request filters the request's head if they have not
-/// seen it.
+/// Calls response filters for the head of a response from a cache or a service, and request filters for the request's head if they
+/// have not seen it.
 ///
 /// # Errors
 /// A filter failed.
@@ -229,7 +229,7 @@ async fn send_reply(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> 
     end_reply(client, x, sent)
 }
 
-/// Decides about the connection after a response generated here.
+/// Decides what happens to the connection after a generated response.
 fn conclude(client: &Client, x: &mut Exchange, sent: Result<(), Fault>, whole: bool) -> Next {
     x.txn.times.closed = now_us();
     if sent.is_err() {
@@ -245,7 +245,7 @@ fn conclude(client: &Client, x: &mut Exchange, sent: Result<(), Fault>, whole: b
     Next::Close
 }
 
-/// Whether the whole request body has been received: it is then discarded, and the following bytes are the next request.
+/// Whether the whole request body has been received. It is then discarded, and the bytes after it are the next request.
 fn upload_is_over(client: &mut Client, x: &mut Exchange) -> bool {
     if x.txn.request.is_empty() && x.txn.request.method().is_empty() {
         return false;

@@ -1,5 +1,5 @@
-//! Counts the connections of a listener that opens them itself (`nbconn`). Used by [`reverse::dial`](super::reverse::dial), and
-//! held by each connection for its lifetime.
+//! Counts the connections of a listener that opens them itself (`nbconn`). Used by [`reverse::dial`](super::reverse::dial); each
+//! connection holds a permit while it is open.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,24 +9,24 @@ use std::time::Duration;
 use runtime::shared::Shared as _;
 use runtime::timer::now_ms;
 
-/// Delay after a failure; a connection that ends within this time is considered useless.
+/// The delay after a failure. A connection that ends within this time is considered useless.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
 /// The connections of one listener.
 #[derive(Default)]
 pub(super) struct OpenCount {
-    /// The number of open connections; written when one is opened and when one ends.
+    /// The number of open connections. It changes when a connection is opened and when one ends.
     open: AtomicU32,
-    /// Whether a connection ended before it was of use; written by that connection.
+    /// Whether a connection ended too early to be useful. Set by that connection.
     ended_early: AtomicBool,
     /// Wakes the listener's task.
     waker: Mutex<Option<Waker>>,
 }
 
-/// A counted connection; uncounted when dropped.
+/// The permit of a counted connection. Dropping it removes the connection from the count.
 pub(crate) struct OpenPermit {
     kept: Arc<OpenCount>,
-    /// When it was counted, in ms.
+    /// When the connection was counted, in ms.
     since: u64,
 }
 
@@ -35,7 +35,7 @@ impl OpenCount {
         self.waker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the task to wake when one ends.
+    /// Sets the task to wake when a connection ends.
     pub(super) fn wait(&self, waker: &Waker) {
         *self.waker() = Some(waker.clone());
     }
@@ -45,14 +45,14 @@ impl OpenCount {
         self.open.load(Relaxed)
     }
 
-    /// Returns whether one ended too early since the last call.
+    /// Returns whether a connection has ended too early since the last call.
     pub(super) fn forgive(&self) -> bool {
         self.ended_early.swap(false, Relaxed)
     }
 }
 
 impl OpenPermit {
-    /// Counts one more.
+    /// Counts one more connection.
     pub(super) fn take(kept: &Arc<OpenCount>) -> Self {
         kept.open.add(1);
         Self { kept: kept.clone(), since: now_ms() }

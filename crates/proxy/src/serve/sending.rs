@@ -1,5 +1,5 @@
-//! Sends a response generated here: its head, and the available part of its body. Called by `reply`, and by `lua::service`, which
-//! produces the body in the process.
+//! Sends a generated response: its head, and the available part of its body. Called by `reply`, and by `lua::service`, which
+//! produces the body in a script.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(super) fn length(x: &Exchange) -> BodyLength {
     }
 }
 
-/// Returns the same for any generated response, before filters see it.
+/// Returns how the body of any generated response ends, before filters see it.
 pub(super) fn reply_length(x: &Exchange) -> BodyLength {
     let bodiless = x.head_only || matches!(x.txn.response.status(), 100..=199 | 204 | 304);
     match x.reply.pieces {
@@ -58,7 +58,7 @@ pub(super) fn begin_reply(client: &mut Client, x: &mut Exchange) {
     x.download.ends = !x.keep_alive;
 }
 
-/// Sets the response's framing for a body of that length; returns how it is sent.
+/// Sets the response's framing for a body of that length; returns the path on which the body is sent.
 fn path(client: &Client, x: &mut Exchange, length: BodyLength) -> Path {
     match crate::message::fields::frame_for_client(client, x, length, true) {
         // The pieces are not chunked yet.
@@ -110,7 +110,7 @@ pub(super) async fn pump(
             && !flow.is_held()
             && pumped.is_pending()
         {
-            // Everything available was sent; the producer adds more later.
+            // Everything available was sent. The producer adds more later.
             pumped = Poll::Ready(Ok(()));
         }
         if flow.moved {

@@ -1,7 +1,7 @@
-//! A connection from accept to close: `tcp-request connection` rules, the headers of a proxy in front of us ([`handshake`]),
+//! A connection from accept to close: `tcp-request connection` rules, the headers of a proxy in front of this one ([`handshake`]),
 //! `tcp-request session` rules, then requests one after the other (HTTP) or one stream (TCP).
 //!
-//! An idle keep-alive connection waits here, in a future that holds no buffer; the future of a request in progress lives in a
+//! An idle keep-alive connection waits in this module, in a future without a buffer; the future of a request in progress is in a
 //! reused box (`boxes`).
 
 use std::future::poll_fn;
@@ -38,7 +38,7 @@ use crate::serve::reverse::accept;
 use crate::serve::{datagrams, multiplexed, peer, preface};
 use crate::worker::Worker;
 
-/// Returns the function with which this worker starts each new connection.
+/// Returns the function with which this worker starts to serve each new connection.
 pub(crate) fn starter() -> ServeFn {
     let exchanges = Rc::new(Exchanges::new(super::http::exchange));
     revalidate::install(|client, arrival| {
@@ -82,7 +82,7 @@ fn begin(worker: Rc<Worker>, newcomer: AcceptedConnection) -> ClientConnection {
     let is_tcp = newcomer.peer.is_some();
     count_connection(&worker, &frontend, bind, newcomer.accepted_us / 1000);
     let stream = Stream::from_fd(newcomer.socket, is_tcp);
-    // A socket bound to one address has a fixed destination; only a wildcard requires asking the kernel.
+    // A socket bound to one address has a fixed destination. Only for a wildcard address the kernel must be queried.
     let destination = match &bind.address {
         BindAddress::Ip(address) if !address.ip().is_unspecified() && !bind.transparent => Some(*address),
         _ if is_tcp => stream.local(),
@@ -107,7 +107,7 @@ fn count_connection(worker: &Worker, frontend: &plan::Proxy, bind: &Bind, now_ms
     of_process.connections.add(1);
     of_process.connection_rate.tick(now_ms);
     if bind.tls.is_some() {
-        // Counted before the handshake, because the limit protects against too many of them.
+        // Counted before the handshake, because the limit protects against too many handshakes.
         of_process.tls_rate.tick(now_ms);
     }
 }
@@ -120,7 +120,7 @@ fn set_options(stream: &Stream, frontend: &plan::Proxy, is_tcp: bool) {
         stream.set_keepalive(probe.count, probe.idle, probe.interval);
     }
     if options.tcp_smart_accept == Some(true) {
-        // The acknowledgement of the request is sent with its response.
+        // The acknowledgement of the request is sent together with its response.
         stream.set_quickack(false);
     }
     if options.nolinger_frontend {
@@ -128,7 +128,7 @@ fn set_options(stream: &Stream, frontend: &plan::Proxy, is_tcp: bool) {
     }
 }
 
-/// Creates the connection state for `ends`, the client's and our endpoint.
+/// Creates the state of a connection between `ends`, the client's endpoint and the local one.
 fn connection(
     worker: Rc<Worker>,
     (frontend, bind): (usize, usize),
@@ -155,12 +155,12 @@ fn connection(
     ClientConnection::new(worker, frontend, stream, session, entry, load, tls_place)
 }
 
-/// Serves a connection that we opened to receive requests (`bind rhttp@`).
+/// Serves a connection that this process opened to receive requests (`bind rhttp@`).
 async fn reversed<S: ServeExchange>(worker: Rc<Worker>, dialled: Box<Dialled>, exchanges: Rc<Exchanges<S>>) {
     let Dialled { socket, connection, reader, frontend, bind, load, slot: _slot, .. } = *dialled;
     let proxy = worker.local(frontend);
     let (line, now_us) = (&proxy.binds[bind], now_us());
-    // There is no queue for this: above the limits the connection is given up.
+    // Such connections are not queued: above the limits the connection is closed.
     let process = &worker.shared.process;
     let limit = process.maxconn.load(Relaxed);
     if process.connections.take_below(if limit == 0 { u32::MAX } else { limit }).is_err() {
@@ -195,8 +195,8 @@ async fn follow_rules(client: &mut ClientConnection) -> bool {
 }
 
 /// Serves a connection until its end.
-// This is the memory cost of every idle connection: 256 bytes including the runtime's overhead, or 384, which with their alignment
-// are 512.
+// The size of this future is the memory cost of every idle connection: 256 bytes including the runtime's overhead, or 384, which
+// with their alignment are 512.
 #[allow(clippy::manual_async_fn, reason = "it would hold its arguments twice")]
 fn run<S: ServeExchange>(
     mut connection: ClientConnection,
@@ -217,7 +217,7 @@ fn run<S: ServeExchange>(
             }
         }
         count_session(&connection);
-        // Boxed: an idle HTTP/1 connection needs no room for the other kinds.
+        // Boxed so that the future of an idle HTTP/1 connection needs no room for the other kinds.
         match kind(&connection, leaves_to) {
             ConnectionKind::Reversed(attach) => return Box::pin(accept::attach(connection, *attach)).await,
             ConnectionKind::LogForward => return Box::pin(forward::stream(connection)).await,
@@ -261,7 +261,7 @@ fn run<S: ServeExchange>(
     }
 }
 
-/// The protocol of a connection, determined once it is open.
+/// The protocol of a connection, determined once the connection is ready.
 enum ConnectionKind {
     /// HTTP/1, or HTTP/2 if the client begins with its preface.
     Http1,
@@ -273,20 +273,20 @@ enum ConnectionKind {
     Peer,
     /// A source of log messages (`log-forward`).
     LogForward,
-    /// HTTP/2 on which the client serves requests (`attach-srv`).
+    /// HTTP/2 with requests that the client serves (`attach-srv`).
     Reversed(Box<Attach>),
-    /// The same without HTTP/2, and therefore not reversible.
+    /// A connection to be attached (`attach-srv`) that is not HTTP/2 and therefore cannot be reversed.
     Irreversible,
-    /// A connection to a frontend for agents, which does not serve clients.
+    /// A connection to a frontend for agents, which serves no clients.
     Unserved,
 }
 
-/// The kind of `connection`; `leaves_to` is the server that a rule attaches it to.
+/// Returns the kind of `connection`; `leaves_to` is the server that a rule attaches it to.
 fn kind(connection: &ClientConnection, leaves_to: Option<Box<Attach>>) -> ConnectionKind {
     let frontend = &connection.frontend;
     match leaves_to {
         Some(attach) if speaks_h2(connection) => return ConnectionKind::Reversed(attach),
-        // The preface is not checked here.
+        // The preface is not checked for these connections.
         Some(_) => return ConnectionKind::Irreversible,
         None if frontend.log_forward.is_some() => return ConnectionKind::LogForward,
         None if frontend.peers.is_some() => return ConnectionKind::Peer,
@@ -300,13 +300,13 @@ fn kind(connection: &ClientConnection, leaves_to: Option<Box<Attach>>) -> Connec
     }
 }
 
-/// The continuation of a connection that began as a TCP stream.
+/// How a connection that began as a TCP stream continues.
 enum After {
-    /// It has ended.
+    /// The connection has ended.
     End,
-    /// It was upgraded to HTTP and stays open for further requests.
+    /// The connection was upgraded to HTTP and stays open for further requests.
     Http(ClientConnection),
-    /// It was upgraded to HTTP/2.
+    /// The connection was upgraded to HTTP/2.
     Multiplexed(ClientConnection),
 }
 
@@ -347,7 +347,7 @@ async fn stream<S: ServeExchange>(connection: ClientConnection, exchanges: &Exch
     if next == Next::Close { After::End } else { After::Http(back) }
 }
 
-/// Whether the client speaks HTTP/2 from the start: the listener requires it, or it was negotiated in TLS.
+/// Whether the client speaks HTTP/2 from the start: because the listener requires it, or because it was negotiated in TLS.
 fn speaks_h2(connection: &ClientConnection) -> bool {
     let is_spoken = |bind: &Bind| bind.speaks_h2;
     connection.frontend.mode == Mode::Http
@@ -355,7 +355,7 @@ fn speaks_h2(connection: &ClientConnection) -> bool {
             || handshake::bind(connection).is_some_and(is_spoken))
 }
 
-/// Whether the frontend has no rules that run before the first byte.
+/// Whether the frontend has no rules to run before the first byte.
 fn is_plain(connection: &ClientConnection) -> bool {
     connection.frontend.tcp_connection.is_empty() && connection.frontend.tcp_session.is_empty()
 }
@@ -370,7 +370,7 @@ fn count_session(connection: &ClientConnection) {
     track::note(&connection.session, &Trackers::default(), track::CountedEvent::Session, now_ms);
 }
 
-/// Waits for the first byte of the next request without holding a buffer. `None` if the connection is to end.
+/// Waits for the first byte of the next request without holding a buffer. Returns `None` if the connection must end.
 fn wait_for_request(connection: &mut ClientConnection) -> impl Future<Output = Option<Arrival>> {
     connection.follow_plan();
     let is_here = !connection.side.is_drained();
@@ -401,7 +401,7 @@ fn wait_for_request(connection: &mut ClientConnection) -> impl Future<Output = O
                 true => timeouts.http_request.or(timeouts.client),
                 false => timeouts.http_keep_alive.or(timeouts.http_request).or(timeouts.client),
             };
-            // The end of the last request was in this turn, so its time is accurate enough.
+            // The last request ended in this turn, so its time is accurate enough.
             connection.timer.set_after(connection.idle_from / 1000, allowed);
         }
         connection.limit_rest();
@@ -412,8 +412,8 @@ fn wait_for_request(connection: &mut ClientConnection) -> impl Future<Output = O
 /// The connection was refused.
 struct ConnectionRefused;
 
-/// The steps before any request: `tcp-request connection` rules, headers of proxies, `tcp-request session` rules; returns the
-/// server to attach the connection to, if a rule asks for it.
+/// Performs the steps before any request: `tcp-request connection` rules, headers of proxies, `tcp-request session` rules. Returns
+/// the server to attach the connection to, if a rule requests this.
 async fn open(connection: &mut ClientConnection) -> Result<Option<Box<Attach>>, ConnectionRefused> {
     let Ok(expected) = evaluate::tcp_connection(connection).await else {
         count_refused_connection(connection);
@@ -430,7 +430,7 @@ async fn open(connection: &mut ClientConnection) -> Result<Option<Box<Attach>>, 
         return Err(ConnectionRefused);
     }
     if connection.session.tls().is_some_and(|details| details.is_challenge) {
-        // The validation client has seen the certificate, and sends no request (RFC 8737, 3).
+        // The client that validates the domain has seen the certificate, and sends no request (RFC 8737, 3).
         connection.side.finish();
         return Err(ConnectionRefused);
     }

@@ -1,4 +1,5 @@
-//! Wakes connections when the process stops: those that outlive a request, and would otherwise only notice with the next one.
+//! Wakes connections when the process stops. These are connections that last longer than a request, and would otherwise notice the
+//! stop only with the next one.
 
 use std::cell::RefCell;
 use std::task::Waker;

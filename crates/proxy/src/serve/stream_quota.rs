@@ -1,8 +1,9 @@
-//! The number of streams offered to a new client connection: fewer if its worker is busy (`tune.h2.fe.max-concurrent-streams …
-//! rq-load`). If the total is limited (`tune.streams-elasticity`), each connection gets one stream, plus a share of those beyond
-//! one for each of `maxconn` connections; the share shrinks as they are handed out.
+//! Determines the number of streams offered to a new client connection. If its worker is busy, this is fewer
+//! (`tune.h2.fe.max-concurrent-streams … rq-load`). If the total is limited (`tune.streams-elasticity`), each connection gets one
+//! stream, plus a share of the rest, which is the total minus one stream for each of `maxconn` connections; the share shrinks as
+//! streams are given out.
 //!
-//! The rule reproduces the values that HAProxy 3.5 advertises, number by number.
+//! The results are exactly the values that HAProxy 3.5 advertises.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,7 +22,7 @@ pub(super) struct StreamQuota {
 }
 
 impl StreamQuota {
-    /// Takes a share, and returns the configuration to advertise; `None` for it if there is no limit.
+    /// Takes a share, and returns the configuration to advertise, which is `None` if there is no limit.
     pub(super) fn take(worker: &Worker, config: &Arc<h2::Config>) -> Option<(StreamQuota, Arc<h2::Config>)> {
         let percent = u64::from(worker.shared.plan.global.tune.streams_elasticity);
         if percent == 0 {
@@ -41,8 +42,8 @@ impl StreamQuota {
     }
 }
 
-/// Returns how many of `limit` streams (0 for no limit) to offer with this many tasks waiting on the worker: above the allowed
-/// load, fewer the further it is exceeded.
+/// Returns how many of `limit` streams (0 for no limit) to offer while this many tasks wait on the worker. Above the allowed load
+/// the number falls with the excess.
 pub(super) fn moderated(limit: u32, own: Moderation, load: u32) -> u32 {
     if load <= own.load {
         return limit;
@@ -66,7 +67,7 @@ impl Drop for StreamQuota {
     }
 }
 
-/// Returns how many streams beyond the first to offer, at most `limit`, with `taken` of `all` handed out.
+/// Returns how many streams beyond the first to offer, at most `limit`, when `taken` of `all` are given out.
 fn extra(all: u64, taken: u64, limit: u64) -> u64 {
     let left = all.saturating_sub(taken);
     if left == 0 { 0 } else { (limit.saturating_mul(left) / all).max(1).min(limit) }

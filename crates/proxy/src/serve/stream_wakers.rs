@@ -1,7 +1,8 @@
-//! Tracks which streams of a connection have work: each has its own waker, and the task of the connection polls woken streams in
-//! order of their wake-up.
+//! Tracks which streams of a connection have work. Each stream has its own waker, and the connection's task polls woken streams in
+//! the order in which they were woken.
 //!
-//! Wakers may be called by other threads. While the task runs it need not be woken: it checks here again before it sleeps.
+//! Other threads may call the wakers. While the task runs it need not be woken, because it checks this queue again before it
+//! sleeps.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,7 +44,7 @@ impl WakeQueue {
         }
     }
 
-    /// The task goes to sleep; it is woken at once if a stream was woken in the meantime.
+    /// Called when the task goes to sleep. It is woken at once if a stream was woken in the meantime.
     pub(super) fn leave(&self) {
         let mut state = self.state();
         state.is_running = false;

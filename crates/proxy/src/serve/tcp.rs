@@ -1,4 +1,4 @@
-//! One TCP stream from its first byte to its log line.
+//! Serves one TCP stream from its first byte to its log line.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -32,7 +32,7 @@ use crate::serve::tunnel;
 use crate::server::Upstream;
 use crate::server::per_worker::{LocalProxy, LocalServer};
 
-/// Serves a TCP connection until it ends. A stream that is upgraded to HTTP is returned with its connection.
+/// Serves a TCP connection until it ends. If the stream is upgraded to HTTP, it is returned with its connection.
 pub(crate) async fn relay(mut client: Boxed<Client>) -> Option<(Boxed<Client>, Box<Exchange>)> {
     let mut x = Exchange::take();
     x.phase = Phase::Request;
@@ -106,7 +106,7 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     }
     evaluate::of_tcp_frontend(client, x).await?;
     if client.frontend.options.dontlognull && !has_bytes(client) && client.frontend.tcp_request.is_empty() {
-        // Whether the client ever sends anything is only known at the end; see `finish`.
+        // Whether the client ever sends anything is known only at the end; see `finish`.
         x.phase = Phase::Request;
     }
     x.txn.times.request = now_us();
@@ -128,7 +128,7 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
         return Err(Fault::RequestTimeout.into());
     }
     if !backend.tcp_request.is_empty() {
-        // The time spent in its rules also counts as waiting for a server.
+        // The time spent in the stream's rules also counts as waiting for a server.
         x.txn.times.request = now_us();
     }
     crate::exchange::unique_id::make(client, x);
@@ -138,7 +138,7 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     trace::filter::forwards_request(x);
     x.txn.req_vars.clear();
     let (mut upstream, lease) = reach(client, x, &backend).await?;
-    // Streams may last long, so the start of the latest one counts as the last session.
+    // Streams may last long, so the start of the latest one is recorded as the time of the last session.
     let second = finish::second_of(now_us());
     lease.server().state.last_session.put(second);
     backend.state.last_session.put(second);
@@ -176,8 +176,8 @@ fn has_bytes(client: &Client) -> bool {
     !client.side.is_drained()
 }
 
-/// Whether the client has been silent for `timeout client` while rules waited for it, which counts as in HAProxy. For a client that
-/// never sent anything, other limits apply.
+/// Whether the client has been silent for `timeout client` while rules waited for it, which is a timeout as in HAProxy. Other
+/// limits apply to a client that never sent anything.
 async fn was_silent(client: &mut Client, x: &Exchange) -> bool {
     let heard = x.request_body.heard_ms;
     let here = poll_fn(|context| Poll::Ready(client.poll_presence(context))).await == Presence::Here;
@@ -225,7 +225,7 @@ async fn reach(
         }
         (kept, avoid) = retry::before_retry(client, x, backend, lease, fault).await?.parts();
         if avoid.is_some() {
-            // Time lost on a failed server counts as waiting for one (manual, 8.4).
+            // Time lost on a failed server counts as time spent waiting for a server (manual, 8.4).
             x.txn.times.queued = now_us();
         }
     }
@@ -239,7 +239,7 @@ fn count(client: &Client, x: &Exchange, fault: Fault) {
     let server = x.txn.server.as_ref().map(|server| server.counters.mine());
     for counters in [Some(backend.state.backend.mine()), server].into_iter().flatten() {
         match fault {
-            // A client that leaves the queue, or during connecting, has not aborted a transfer yet.
+            // A client that leaves the queue, or leaves during connecting, has not aborted a transfer.
             Fault::ClientAborted if matches!(x.phase, Phase::Queue | Phase::Connect) => {}
             Fault::ClientAborted
             | Fault::ClientReset
@@ -261,7 +261,7 @@ fn count(client: &Client, x: &Exchange, fault: Fault) {
     }
 }
 
-/// Discards the client's unread bytes, so that closing does not reset its connection.
+/// Discards the client's unread bytes, so that the close does not reset its connection.
 fn discard(client: &Client, x: &mut Exchange) {
     x.txn.bytes_in += client.side.discard_received() as u64;
 }

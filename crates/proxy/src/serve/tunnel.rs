@@ -1,5 +1,5 @@
-//! Two directions of bytes at once, until both have ended: TCP streams, and HTTP connections that became tunnels by an upgrade or
-//! CONNECT.
+//! Forwards bytes in two directions at once, until both have ended: TCP streams, and HTTP connections that became tunnels by an
+//! upgrade or CONNECT.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -30,12 +30,13 @@ pub(crate) struct TunnelTimeouts {
     server_fin: Option<Duration>,
     /// `option independent-streams` of the frontend and of the backend.
     independent: (bool, bool),
-    /// When client and server last sent something, in ms of the worker's clock, if rules waited for more: that time counts too.
+    /// When client and server last sent something, in ms of the worker's clock, if rules waited for more: the time of that wait
+    /// counts as inactivity too.
     heard: (u64, u64),
 }
 
 impl TunnelTimeouts {
-    /// Returns those of a TCP stream, or of a tunnel if `timeout tunnel` replaces both.
+    /// Returns the timeouts of a TCP stream, or of a tunnel if `timeout tunnel` replaces both.
     pub(crate) fn new(client: &Client, x: &Exchange, backend: &Proxy, is_tunnel: bool) -> Self {
         let frontend = &client.frontend.timeouts;
         let own = x.timeout(TimeoutSlot::Client, frontend.client);
@@ -55,9 +56,9 @@ impl TunnelTimeouts {
 
 /// The state of one direction.
 struct Leg {
-    /// Whether our side towards the receiver was closed after the last byte.
+    /// Whether the local side towards the receiver was closed after the last byte.
     shut: bool,
-    /// Whether the receiver's connection is then reset instead of closed (`option nolinger`).
+    /// Whether the receiver's connection is reset after that instead of closed (`option nolinger`).
     breaks: bool,
 }
 
@@ -70,7 +71,7 @@ pub(crate) async fn upgrade(
 ) -> Result<(), Stop> {
     x.phase = Phase::Data;
     x.answered = true;
-    // Staged bytes and the unsent rest of the request go first, then everything else.
+    // Staged bytes and the unsent rest of the request are sent first, then everything else.
     let staged = std::mem::take(&mut x.upload.staged);
     x.upload.start(BodyLength::UntilClose, Path::Verbatim);
     x.upload.staged = staged;
@@ -79,14 +80,14 @@ pub(crate) async fn upgrade(
     run(client, x, upstream, limits).await.map_err(Stop::from)
 }
 
-/// The deadlines of both sides, and their start.
+/// The deadlines of both sides, and when they started.
 struct Clock {
     limits: TunnelTimeouts,
     client_at: u64,
     server_at: u64,
     client_from: u64,
     server_from: u64,
-    /// Bytes received from each side at the last check.
+    /// The bytes received from each side at the last check.
     seen: (u64, u64),
 }
 
@@ -96,16 +97,16 @@ impl Clock {
         Self { limits, client_at: NEVER, server_at: NEVER, client_from: 0, server_from: 0, seen }
     }
 
-    /// Restarts the deadlines after bytes moved, or after a direction `ended` with them.
+    /// Restarts the deadlines after bytes moved, or after a direction has also `ended`.
     fn moved(&mut self, (up, upload): (&Leg, &Flow), (down, download): (&Leg, &Flow), ended: bool) {
         let limits = self.limits;
         let now = timer::now_ms();
         let at = |limit: Option<Duration>| limit.map_or(NEVER, |limit| now + millis(limit));
-        // A side that has been sent our end gets its own, shorter time to end as well.
+        // A side that was sent the end has a shorter time to end its own direction.
         let client_limit = if down.shut { limits.client_fin.or(limits.client) } else { limits.client };
         let server_limit = if up.shut { limits.server_fin.or(limits.server) } else { limits.server };
         let received = (upload.received, download.received);
-        // For an independent stream, bytes sent to a side do not count as its activity.
+        // In an independent stream, bytes sent to a side do not count as its activity.
         let silent = |independent: bool, same: bool, blocked: bool| independent && same && !blocked;
         let same = (received.0 == self.seen.0, received.1 == self.seen.1);
         if up.shut || ended || !silent(limits.independent.0, same.0, download.is_blocked()) {
@@ -116,7 +117,7 @@ impl Clock {
             self.server_at = if down.shut { NEVER } else { at(server_limit) };
             self.server_from = now;
         }
-        // A side that is not read from because the other side blocks does not time out.
+        // A side does not time out while nothing is read from it because the other side blocks.
         match (upload.is_blocked(), download.is_blocked()) {
             (true, false) => self.client_at = NEVER,
             (false, true) => self.server_at = NEVER,
@@ -138,8 +139,8 @@ impl Clock {
         }
     }
 
-    /// Directions ended without another byte, which does not count as activity: a side that was sent the end gets its own timeout,
-    /// counted from its last activity, or the rest of the usual one.
+    /// Adjusts the deadlines when directions end without another byte. That is not activity: a side that was sent the end gets its
+    /// shorter timeout, counted from its last activity, or the rest of the usual one.
     fn ended(&mut self, up: bool, down: bool) {
         if up {
             let limit = self.limits.server_fin;
@@ -157,8 +158,8 @@ impl Clock {
         client.timer.set(self.client_at.min(self.server_at));
     }
 
-    /// Returns the timed-out side, and whether both timed out. The direction from it ends; the direction to it continues, unless it
-    /// does not read.
+    /// Returns the side that timed out, and whether both did. The direction from that side ends; the direction to it continues,
+    /// unless the side does not read.
     fn expired(
         &mut self,
         (up, upload, to_server): (&mut Leg, &Flow, &mut Sink<'_>),
@@ -185,7 +186,7 @@ impl Clock {
 /// A side that timed out.
 struct Late {
     fault: Fault,
-    /// Which directions had ended before.
+    /// Which directions had ended before the timeout.
     halves: (bool, bool),
     both: bool,
 }
@@ -212,7 +213,7 @@ struct Tunnel {
     /// From the server to the client.
     down: Leg,
     clock: Clock,
-    /// Bytes from and to the client before the tunnel began.
+    /// The bytes from and to the client before the tunnel began.
     before: (u64, u64),
     /// Whether the deadlines were set.
     armed: bool,
@@ -237,7 +238,7 @@ impl Tunnel {
         }
     }
 
-    /// Ready when both directions have ended, or one failed.
+    /// Ready when both directions have ended, or one has failed.
     fn poll(
         &mut self,
         client: &mut Client,
@@ -259,7 +260,7 @@ impl Tunnel {
         }
     }
 
-    /// Moves the bytes that can be moved; returns the outcome if that was all, or failed.
+    /// Moves the bytes that can be moved. Returns the outcome if nothing remains to be moved, or a direction failed.
     fn pump(
         &mut self,
         client: &mut Client,
@@ -277,13 +278,13 @@ impl Tunnel {
         // A server that has closed its side gets a clean close, not a reset.
         up.breaks &= !down.shut || up.shut;
         if up.breaks && up.shut {
-            // `option nolinger` drops the bytes that the server may still send.
+            // `option nolinger` discards the bytes that the server may still send.
             down.cut(&mut client.side.sink());
             return Some(Ok(()));
         }
         match (uploaded, downloaded) {
             (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Some(Ok(())),
-            // The server had already closed its side: bytes it did not accept are not missed.
+            // The server had already closed its side, so the bytes that it did not accept are not missed.
             (Poll::Ready(Err(FlowError::Write(_))), _) if down.shut && x.txn.is_http => Some(Ok(())),
             (uploaded, downloaded) => {
                 let blame = Blame::of(error(uploaded), error(downloaded))?;
@@ -292,10 +293,10 @@ impl Tunnel {
         }
     }
 
-    /// Restarts the deadlines if bytes moved, or a direction ended that had not ended `before`, and counts these bytes.
+    /// Restarts the deadlines if bytes moved, or if a direction ended that had not ended `before`. Counts these bytes.
     fn note_progress(&mut self, client: &Client, x: &mut Exchange, before: (bool, bool)) {
         let Self { up, down, clock, .. } = self;
-        // The end of a direction moves no bytes, but changes the limits.
+        // When a direction ends, no bytes move, but the limits change.
         let (up_ended, down_ended) = (up.shut && !before.0, down.shut && !before.1);
         self.server_first |= down_ended && !up.shut;
         let ended = up_ended || down_ended;
@@ -318,7 +319,7 @@ impl Tunnel {
         }
     }
 
-    /// A deadline has passed: the directions that depend on it end.
+    /// Ends the directions that depend on a deadline that has passed.
     fn expire(&mut self, client: &mut Client, x: &Exchange, upstream: &mut Upstream) {
         let Self { up, down, clock, .. } = self;
         let halves = (up.shut, down.shut);
@@ -342,7 +343,7 @@ impl Tunnel {
         x.txn.bytes_out += x.download.sent;
         x.txn.ending.end = ending(x.txn.is_http, outcome, halves, self.server_first, both_late);
         x.txn.ending.server = sample::ConnectionOutcome::Closed;
-        // After a timeout the server gets an ordinary close.
+        // After a timeout the server's connection is closed normally.
         if !matches!(outcome, Ok(()) | Err(Fault::ClientTimeout | Fault::ServerTimeout)) {
             upstream.reset();
         }
@@ -350,7 +351,7 @@ impl Tunnel {
     }
 }
 
-/// The error of a direction, if it failed.
+/// Returns the error of a direction, if it failed.
 fn error(pumped: Poll<Result<(), FlowError>>) -> Option<FlowError> {
     match pumped {
         Poll::Ready(Err(error)) => Some(error),
@@ -372,7 +373,7 @@ enum Blame {
 }
 
 impl Blame {
-    /// The cause, if either direction failed.
+    /// Returns the cause, if either direction failed.
     fn of(uploaded: Option<FlowError>, downloaded: Option<FlowError>) -> Option<Self> {
         let (uploaded, downloaded) = (uploaded.map(Self::of_upload), downloaded.map(Self::of_download));
         [uploaded, downloaded].into_iter().flatten().min_by_key(Self::rank)
@@ -396,7 +397,7 @@ impl Blame {
         }
     }
 
-    /// If both directions fail at once, the lower rank counts.
+    /// If both directions fail at once, the cause with the lower rank is reported.
     fn rank(&self) -> u8 {
         match self {
             Self::Client(_) => 0,
@@ -423,8 +424,8 @@ impl Blame {
     }
 }
 
-/// Returns the events as seen by the layers (`term_events`); `halves` are the directions towards the server and towards the client
-/// that had ended before.
+/// Returns the events as the layers saw them (`term_events`); `halves` is which directions (towards the server, towards the client)
+/// had ended before.
 fn ending(
     is_http: bool,
     outcome: Result<(), Fault>,
@@ -473,7 +474,7 @@ fn pipes(client: &Client, x: &Exchange) -> (Option<Pipe>, Option<Pipe>) {
 }
 
 impl Leg {
-    /// Ends this direction: closes the receiver's side, and takes no more from the other.
+    /// Ends this direction: closes the receiver's side, and accepts no more bytes from the other.
     fn cut(&mut self, to: &mut Sink<'_>) {
         if !self.shut {
             self.end(to);
@@ -492,7 +493,7 @@ impl Leg {
         if self.shut { Poll::Ready(Ok(())) } else { pump() }
     }
 
-    /// Closes the receiver's side once all was sent.
+    /// Closes the receiver's side once all bytes are sent.
     fn note(&mut self, pumped: &Poll<Result<(), FlowError>>, to: &mut Sink<'_>) {
         if matches!(pumped, Poll::Ready(Ok(()))) {
             self.cut(to);

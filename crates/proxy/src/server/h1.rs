@@ -11,36 +11,36 @@ use super::Open;
 use super::per_worker::LocalServer;
 use crate::flow::Socket;
 
-/// Distinguishes connections to one server: they are shared only between requests with the same key. Empty for plain connections.
+/// Distinguishes the connections to one server: only requests with the same key share them. Empty for plain connections.
 pub(crate) type PoolKey = Box<[u8]>;
 
-/// The number of requests from which a connection counts as proven to survive.
+/// A connection with this many requests is considered proven to survive being idle.
 pub(super) const PROVEN: u32 = 2;
 
-/// A connection to a server. Boxed once when it is opened and passed from step to step.
+/// A connection to a server. Boxed once when it is opened; the box then moves from step to step.
 pub(crate) struct Connection {
     pub(crate) socket: Socket,
     pub(crate) key: PoolKey,
-    /// Requests sent over it so far.
+    /// The number of requests sent over this connection so far.
     pub(crate) uses: u32,
     /// Responses with tolerated protocol violations.
     pub(crate) glitches: u32,
-    /// Whether only its client may use it.
+    /// Whether only one client may use the connection.
     pub(crate) private: bool,
-    /// Our endpoint and the server's, queried once.
+    /// The local endpoint and the server's, queried once.
     pub(crate) ends: Option<(Endpoint, Endpoint)>,
-    /// Whether writes still wait for the acknowledgement of earlier ones (Nagle): the first one never has to.
+    /// Whether small writes still wait for the acknowledgement of earlier ones (Nagle). The first write never has to.
     pub(crate) late_nodelay: bool,
-    /// Counts the connection as open while it lives, and identifies its server.
+    /// Counts the connection as open, and identifies its server.
     pub(crate) open: Open,
 }
 
 /// Why a request cannot be expressed in its server's protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotExpressible {
-    /// Its path is missing or invalid for a script, or its head is too large.
+    /// The request's path is missing or invalid for a script, or its head is too large.
     Head,
-    /// The length of its body is unknown.
+    /// The length of the request's body is unknown.
     Body,
 }
 
@@ -51,7 +51,7 @@ pub(crate) enum NoHead {
     Nothing(Option<io::Error>),
     /// The server refused to process the request.
     Refused,
-    /// The same, but within the head.
+    /// The server closed, or its connection broke, within the head.
     Cut(Option<io::Error>),
     /// The request cannot be expressed in the server's protocol.
     Unspeakable(NotExpressible),
@@ -66,12 +66,12 @@ impl Connection {
         &self.open.server
     }
 
-    /// Closes an idle connection with a reset, which saves both kernels the closing handshake and the port it would occupy.
+    /// Closes an idle connection with a reset. This saves both kernels the closing handshake, and frees the port at once.
     pub(crate) fn discard(self) {
         self.socket.stream.reset_on_close();
     }
 
-    /// Makes small writes leave at once from now on: to be called before the second.
+    /// Sends small writes at once from this call on. To be called before the second write.
     #[inline]
     pub(crate) fn send_at_once(&mut self) {
         if std::mem::take(&mut self.late_nodelay) {
@@ -79,7 +79,7 @@ impl Connection {
         }
     }
 
-    /// Whether it is proven to survive: it was reused after being idle.
+    /// Whether the connection has been reused after being idle, which proves that it survives that.
     pub(super) fn is_proven(&self) -> bool {
         self.uses >= PROVEN
     }
@@ -87,7 +87,7 @@ impl Connection {
     /// Reads until the head of a response is complete. Returns the length of the head, which stays in the buffer.
     ///
     /// # Errors
-    /// There will be no head.
+    /// No head will arrive.
     #[inline]
     pub(super) fn poll_head(
         &mut self,

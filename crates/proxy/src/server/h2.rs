@@ -1,7 +1,7 @@
 //! An HTTP/2 connection to a server, shared by the requests of many clients.
 //!
 //! One task per connection owns the socket ([`carriers`](super::h2_pool)). A request with a share of a connection opens its stream
-//! with its head.
+//! by sending its head.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -20,7 +20,7 @@ use super::shared::{Carrier, ProtocolState, Share};
 use crate::stream;
 use crate::stream::h2::{H2Engine, H2Stream};
 
-/// The scheme of requests without one in their target; as in HAProxy independent of TLS.
+/// The scheme of requests without one in their target. As in HAProxy, it does not depend on TLS.
 const SCHEME: Scheme = Scheme::Https;
 
 /// A connection shared by requests.
@@ -32,9 +32,9 @@ pub(crate) struct Http2 {
     pub(super) is_settled: Cell<bool>,
     /// Requests waiting for the settings.
     pub(super) unsettled: RefCell<Vec<Waker>>,
-    /// The backend of its server.
+    /// The backend that the server belongs to.
     pub(super) backend: Local<state::Proxy>,
-    /// The callback that takes it to another worker, if one has asked for it.
+    /// The callback that passes the connection to another worker, if one has requested it.
     pub(super) leaves_to: RefCell<Option<Give>>,
 }
 
@@ -44,10 +44,10 @@ impl ProtocolState for Http2 {
     }
 }
 
-/// Passes an idle connection to the worker that asked for it.
+/// Passes an idle connection to the worker that requested it.
 pub(crate) type Give = Box<dyn FnOnce(H2Transfer)>;
 
-/// An idle connection on its way to another worker.
+/// An idle connection that is passed to another worker.
 pub(crate) struct H2Transfer {
     pub(super) stream: net::Detached,
     pub(super) engine: ::h2::Connection<Vec<u8>>,
@@ -88,8 +88,8 @@ impl Drop for BoxedRequest {
     }
 }
 
-/// A request head that cannot be sent yet: it asks for an upgrade, and the settings in which the server announces its support have
-/// not arrived (RFC 8441, 3); or the server does not read and enough heads wait for it already.
+/// A request head that cannot be sent yet. Either it is an upgrade, and the settings in which the server announces support for that
+/// have not arrived (RFC 8441, 3); or the server does not read, and enough heads wait for it already.
 struct HeldHead {
     head: Head,
     ends: bool,
@@ -100,7 +100,7 @@ pub(crate) struct H2Request {
     share: Share<H2Engine, Http2>,
     /// A head waiting to be sent.
     held: Option<Box<HeldHead>>,
-    /// Whether it cannot be expressed in HTTP/2, or not for this server.
+    /// Whether the request cannot be expressed in HTTP/2, or not for this server.
     is_unspeakable: bool,
 }
 
@@ -139,8 +139,8 @@ impl H2Request {
         self.carrier.connection.engine.borrow().glitches()
     }
 
-    /// As [`send_head`](Self::send_head), for a request with a body of this `length`, which has ended if `ends`. An upgrade with a
-    /// body cannot be expressed in HTTP/2.
+    /// Like [`send_head`](Self::send_head), for a request with a body of this `length`, which has ended if `ends`. An upgrade with
+    /// a body cannot be expressed in HTTP/2.
     pub(crate) fn start(&mut self, head: &Head, length: BodyLength, ends: bool) {
         if head.has_upgrade() && length != BodyLength::None {
             return self.refuse();
@@ -150,7 +150,8 @@ impl H2Request {
     }
 
     /// Opens the stream with the head of the request; with `ends`, there is no body. A head that cannot be sent yet is held
-    /// ([`poll_open`](Self::poll_open)). If the connection takes no more streams, [`poll_head`](Self::poll_head) returns the error.
+    /// ([`poll_open`](Self::poll_open)). If the connection accepts no more streams, [`poll_head`](Self::poll_head) returns the
+    /// error.
     pub(crate) fn send_head(&mut self, head: &Head, ends: bool) {
         let is_unsettled = head.has_upgrade() && !self.carrier.own.is_settled.get();
         if is_unsettled || !self.carrier.connection.engine.borrow().takes_heads() {
@@ -183,8 +184,8 @@ impl H2Request {
         Poll::Ready(())
     }
 
-    /// Called when the request timed out waiting for its response, or for room to be sent. If it was never sent, the server has
-    /// read nothing in that time, and others use another connection.
+    /// Called when the request timed out while it waited for its response, or for room to be sent. If it was never sent, the server
+    /// has read nothing in that time, and later requests use another connection.
     pub(crate) fn note_timeout(&mut self) {
         if self.holds_head() {
             self.carrier.is_leaving.set(true);
@@ -207,12 +208,13 @@ impl H2Request {
         }
     }
 
-    /// Marks the request as not expressible in HTTP/2: an upgrade with a body, or for a server without support.
+    /// Marks the request as not expressible in HTTP/2: it is an upgrade with a body, or an upgrade to a server without support for
+    /// it.
     fn refuse(&mut self) {
         self.is_unspeakable = true;
     }
 
-    /// Queues part of the request's body to be sent, which ends with the last part.
+    /// Queues part of the request's body; with the last part the body ends.
     ///
     /// # Errors
     /// The stream was reset, or does not exist.
@@ -231,7 +233,7 @@ impl H2Request {
         }
     }
 
-    /// Resets the stream, since the rest of the response is not needed.
+    /// Resets the stream, because the rest of the response is not needed.
     pub(crate) fn cancel(&mut self) {
         if let Some(stream) = &mut self.stream {
             stream.set_reset(stream::Reset::Cancelled);
@@ -241,7 +243,7 @@ impl H2Request {
     /// Takes the head of the next response, interim or final, once it has arrived.
     ///
     /// # Errors
-    /// There will be no head.
+    /// No head will arrive.
     pub(crate) fn poll_head(&mut self, context: &Context<'_>, head: &mut Head) -> Poll<Result<(), NoHead>> {
         ready!(self.poll_open(context));
         match &mut self.share.stream {
@@ -254,7 +256,8 @@ impl H2Request {
         }
     }
 
-    /// Returns how the body of the response ends. A body without a declared length ends with the stream and is reported as chunked.
+    /// Returns how the body of the response ends. A body without a declared length ends with the stream, and is reported as
+    /// chunked.
     pub(crate) fn body_length(&self, head: &Head, method: Method) -> BodyLength {
         match head.response_body(method) {
             BodyLength::None => BodyLength::None,

@@ -1,7 +1,8 @@
-//! The shared HTTP/2 connections of one worker: lookup by requests, hand-over from and to clients and other workers, and the task
-//! of each.
+//! The shared HTTP/2 connections of one worker: finding one for a request, exchanging them with clients and other workers, and the
+//! task of each.
 //!
-//! The task owns the socket ([`run`]): it reads, dispatches frames to the streams, and sends the output of all requests together.
+//! The task owns the socket ([`run`]): it reads from it, passes frames to the streams, and sends the output of all requests
+//! together.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
@@ -34,19 +35,19 @@ pub(crate) struct IdleHttp2 {
     pub(crate) reader: ReceivedBytes,
     /// Whether the server's settings have been received.
     pub(crate) is_settled: bool,
-    /// Requests sent over it so far.
+    /// The number of requests sent over the connection so far.
     pub(crate) uses: u32,
     pub(crate) key: PoolKey,
     pub(crate) ends: Option<(Endpoint, Endpoint)>,
-    /// The backend of its server.
+    /// The backend that the server belongs to.
     pub(crate) backend: Local<state::Proxy>,
     pub(crate) open: Open,
 }
 
-/// The shared HTTP/2 connections of one worker.
+/// One worker's shared HTTP/2 connections.
 pub(crate) struct Carriers {
     all: ConnectionList<H2Engine, Http2>,
-    /// CPU usage of the worker, in percent, from which connections with too many glitches are closed.
+    /// The CPU usage of the worker, in percent, from which connections with too many glitches are closed.
     busy_from: u8,
 }
 
@@ -62,7 +63,7 @@ impl Carriers {
         self.all.share(server, ask).map(H2Request::begin)
     }
 
-    /// Creates a connection from an HTTP/2 socket; returns its first request.
+    /// Creates a connection on an HTTP/2 socket; returns the first request on it.
     pub(crate) fn begin(
         self: &Rc<Self>,
         opened: OpenedConnection,
@@ -80,7 +81,7 @@ impl Carriers {
         request
     }
 
-    /// Adds a connection provided by a client: requests find it from now on.
+    /// Adds a connection provided by a client. From this call on requests can use it.
     pub(crate) fn attach(self: &Rc<Self>, standing: IdleHttp2) {
         let (shared, ()) = self.start(standing, Vec::new(), drop);
         shared.counters().connections_total.add(1);
@@ -95,7 +96,7 @@ impl Carriers {
         server: &Rc<LocalServer>,
     ) -> BoxedRequest {
         let H2Transfer { stream, engine, is_settled, uses, ends, open } = handed;
-        // It has no output pending.
+        // The connection has no pending output.
         let engine = engine.repacked().unwrap_or_else(|| unreachable!("it was repacked before"));
         let standing = IdleHttp2 {
             socket: Socket::attach(stream),
@@ -111,7 +112,7 @@ impl Carriers {
         self.start(standing, Vec::new(), H2Request::begin).1
     }
 
-    /// Gives away an idle, usable connection; does nothing if there is none.
+    /// Passes on an idle, usable connection; does nothing if there is none.
     pub(crate) fn hand_over(&self, server: &LocalServer, ask: PoolQuery<'_>, give: Give) {
         if let Some(one) = self.all.find(server, ask, Multiplexed::is_idle) {
             *one.own.leaves_to.borrow_mut() = Some(give);
@@ -119,7 +120,7 @@ impl Carriers {
         }
     }
 
-    /// Closes the idle connections to a server, and notifies the others.
+    /// Closes the idle connections to a server, and makes the tasks of the others check their state.
     pub(crate) fn look(&self, server: &LocalServer) {
         self.all.look(server);
     }
@@ -141,7 +142,7 @@ impl Carriers {
         let shared = Carrier::new((&socket, engine), uses, key, ends, open, own);
         shared.counters().connections.up();
         self.all.add(&shared);
-        // Before the task starts: a connection with a request is not idle.
+        // Created before the task starts, because a connection with a request is not idle.
         let begun = begin(shared.clone());
         tokio::task::spawn_local(run(self.clone(), shared.clone(), socket, preamble, reader));
         (shared, begun)
@@ -156,7 +157,7 @@ enum PooledEnd {
     Socket,
     Protocol,
     Agreed,
-    /// It moved to another worker.
+    /// The connection moved to another worker.
     Left,
 }
 
@@ -184,13 +185,13 @@ async fn run(
             if trace::is_on(TraceSource::H2) {
                 trace_frames(&shared);
             }
-            // Sending made room for waiting streams.
+            // Sending has made room for waiting streams.
             shared.connection.wake_writable();
             if !received {
                 break;
             }
             if reader.is_fresh() || turn == TURNS {
-                // Yields to other tasks of the worker.
+                // Lets other tasks of the worker run.
                 turns::yield_turn(context);
                 break;
             }
@@ -212,7 +213,7 @@ async fn run(
             if may_leave(&shared, &reader, &preamble) {
                 return Poll::Ready(PooledEnd::Left);
             }
-            // The worker that asked for it does not wait for this one.
+            // The worker that requested the connection no longer waits for this one.
             shared.own.leaves_to.take();
         }
         if !shared.is_idle() {
@@ -231,7 +232,7 @@ async fn run(
     }
     shared.connection.put_end_of_all();
     if matches!(end, PooledEnd::Protocol | PooledEnd::Agreed) {
-        // Sends GOAWAY, if there is one; skipped if the socket blocks.
+        // Sends GOAWAY, if one is queued; skipped if the socket blocks.
         poll_fn(|context| {
             let _ = send(&shared.connection, &mut socket, &mut preamble, context);
             Poll::Ready(())
@@ -253,7 +254,7 @@ fn trace_frames(shared: &Multiplexed) {
     });
 }
 
-/// Whether it is completely idle, in both directions.
+/// Whether the connection is completely idle, in both directions.
 fn may_leave(shared: &Rc<Multiplexed>, reader: &ReceivedBytes, preamble: &[u8]) -> bool {
     let is_quiet = reader.is_empty() && preamble.is_empty() && !shared.is_leaving.get();
     is_quiet
@@ -262,7 +263,7 @@ fn may_leave(shared: &Rc<Multiplexed>, reader: &ReceivedBytes, preamble: &[u8]) 
         && shared.connection.engine.borrow().pending() == 0
 }
 
-/// Gives it away.
+/// Passes the connection to the worker that requested it.
 fn leave(shared: Rc<Multiplexed>, socket: Socket) {
     let Some(give) = shared.own.leaves_to.take() else { return };
     let config = shared.connection.engine.borrow().config();
@@ -273,7 +274,7 @@ fn leave(shared: Rc<Multiplexed>, socket: Socket) {
     give(H2Transfer { stream: socket.detach(), engine, is_settled, uses, ends, open });
 }
 
-/// Reads once, and dispatches the frames; returns whether there were any.
+/// Reads once, and passes the frames to their streams; returns whether there were any.
 fn receive(
     shared: &Multiplexed,
     socket: &mut Socket,

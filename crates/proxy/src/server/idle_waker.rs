@@ -1,13 +1,13 @@
 //! Records which servers had events on idle connections, so that the sweeper checks only those.
 //!
-//! A waker must be `Send`, although everything here happens on one worker: the locks are never contended, and requests take none.
+//! A waker must be `Send`, although everything here happens on one worker. The locks are never contended, and requests take none.
 //! Called by `pool`.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
-/// The index of a backend, and of a server in it.
+/// The index of a backend, and the index of a server in it.
 pub(crate) type ServerPosition = (usize, usize);
 
 /// The state shared by all bells of a worker.
@@ -20,7 +20,7 @@ struct Rung {
     sweeper: Option<Waker>,
 }
 
-/// The bell of one server: the waker registered by its idle connections.
+/// The waker that the idle connections of one server register.
 #[derive(Debug)]
 pub(crate) struct Bell {
     /// Rung, and not checked yet.
@@ -42,14 +42,14 @@ impl Board {
         }
     }
 
-    /// Wakes the sweeper without a server: the time to purge has changed.
+    /// Wakes the sweeper without a server, because the time to purge has changed.
     pub(crate) fn wake_sweeper(&self) {
         if let Some(sweeper) = &self.rung().sweeper {
             sweeper.wake_by_ref();
         }
     }
 
-    /// Moves the servers rung for since the last call to `places`; its memory is kept for the next call.
+    /// Moves the servers with events since the last call to `places`; the memory of `places` is kept for the next call.
     pub(crate) fn take(&self, places: &mut Vec<ServerPosition>) {
         places.clear();
         std::mem::swap(places, &mut self.rung().places);
@@ -62,7 +62,7 @@ impl Bell {
         Arc::new(Bell { rung: AtomicBool::new(false), place, board: Arc::clone(board) })
     }
 
-    /// Allows it to ring again: called before its server's connections are checked.
+    /// Allows the bell to ring again. Called before its server's connections are checked.
     pub(crate) fn reset(&self) {
         self.rung.store(false, Relaxed);
     }

@@ -1,7 +1,7 @@
-//! The server's side: connections to servers ([`Upstream`]), the idle ones ([`pool`]), and one worker's view of servers
+//! The server's side: connections to servers ([`Upstream`]), idle ones ([`pool`]), and one worker's view of servers
 //! ([`per_worker`]).
 //!
-//! The steps of a request call the methods of [`Upstream`], which hide the protocol.
+//! The steps of a request call the methods of [`Upstream`], which are the same for all protocols.
 
 pub(crate) mod agents;
 pub(crate) mod fcgi;
@@ -36,7 +36,7 @@ pub(crate) use request::SharedRequest;
 
 /// The server's side of a request.
 pub(crate) enum Upstream {
-    /// A whole connection: one HTTP/1 request at a time, or TCP.
+    /// A whole connection, which carries one HTTP/1 request at a time, or TCP.
     Socket(Box<Connection>),
     /// One stream of a multiplexed connection.
     Stream(SharedRequest),
@@ -48,7 +48,7 @@ pub(crate) enum Upstream {
 pub(crate) struct Private(pub(crate) Vec<Box<Connection>>);
 
 impl Drop for Private {
-    /// They are idle.
+    /// The connections are idle.
     fn drop(&mut self) {
         self.0.drain(..).for_each(|connection| connection.discard());
     }
@@ -72,7 +72,7 @@ impl Upstream {
         }
     }
 
-    /// Whether the protocol can switch to another (upgrades, WebSocket).
+    /// Whether the protocol allows a switch to another (upgrades, WebSocket).
     pub(crate) fn can_upgrade(&self) -> bool {
         match self {
             Self::Socket(_) => true,
@@ -89,7 +89,7 @@ impl Upstream {
         }
     }
 
-    /// Returns how the body of a response with this head to a request with this method ends.
+    /// Returns how the body of a response ends; `head` is the head of the response, the method that of its request.
     #[inline]
     pub(crate) fn body_length(&self, head: &Head, method: Method) -> BodyLength {
         match self {
@@ -115,12 +115,12 @@ impl Upstream {
                 connection.send_at_once();
                 connection.uses += 1;
             }
-            // It counts its requests itself.
+            // The stream counts its requests itself.
             Self::Stream(_) => {}
         }
     }
 
-    /// Returns the number of requests sent over its connection so far, including this one.
+    /// Returns the number of requests sent over the connection so far, including this one.
     #[inline]
     pub(crate) fn uses(&self) -> u32 {
         match self {
@@ -129,7 +129,7 @@ impl Upstream {
         }
     }
 
-    /// Returns the number of responses with tolerated protocol violations on its connection.
+    /// Returns the number of responses with tolerated protocol violations on the connection.
     #[inline]
     pub(crate) fn glitches(&self) -> u32 {
         match self {
@@ -138,7 +138,7 @@ impl Upstream {
         }
     }
 
-    /// Counts one more of these.
+    /// Counts one more response with a tolerated protocol violation.
     pub(crate) fn note_glitch(&mut self) {
         match self {
             Self::Socket(connection) => connection.glitches += 1,
@@ -146,7 +146,7 @@ impl Upstream {
         }
     }
 
-    /// Returns our endpoint of its connection and the server's.
+    /// Returns the local endpoint of the connection and the server's.
     #[inline]
     pub(crate) fn ends(&self) -> Option<(Endpoint, Endpoint)> {
         match self {
@@ -155,7 +155,7 @@ impl Upstream {
         }
     }
 
-    /// Returns the TLS details of its connection, if it uses TLS.
+    /// Returns the TLS details of the connection, if it uses TLS.
     #[inline]
     pub(crate) fn tls(&self) -> Option<&Arc<tls::Details>> {
         match self {
@@ -171,7 +171,7 @@ impl Upstream {
             .is_some_and(|error| error.kind == tls::FailureKind::EarlyData)
     }
 
-    /// Makes small writes leave at once from now on: to be called before the second.
+    /// Sends small writes at once from this call on. To be called before the second write.
     #[inline]
     pub(crate) fn send_at_once(&mut self) {
         match self {
@@ -208,7 +208,7 @@ impl Upstream {
     /// Reads until the head of a response is complete; returns its length within the received bytes.
     ///
     /// # Errors
-    /// There will be no head.
+    /// No head will arrive.
     #[inline]
     pub(crate) fn poll_head(
         &mut self,
@@ -222,8 +222,8 @@ impl Upstream {
         }
     }
 
-    /// Checks the part of the body that arrived with its `head` of `length` bytes, the response to a request with this method: a
-    /// malformed response is not forwarded.
+    /// Checks the part of the body that arrived with its `head` of `length` bytes, the head of the response to a request with this
+    /// method. A malformed response is not forwarded.
     ///
     /// # Errors
     /// The body is malformed.
@@ -295,7 +295,7 @@ impl Upstream {
         self.input().is_some_and(Buffer::has_room)
     }
 
-    /// Returns the receive buffer, one sized for a body if there is none; `None` if no stream was opened.
+    /// Returns the receive buffer, or one sized for a body if there is none; `None` if no stream was opened.
     fn input(&mut self) -> Option<&mut Buffer> {
         match self {
             Self::Socket(connection) => Some(connection.socket.input_for_body()),
@@ -303,10 +303,10 @@ impl Upstream {
         }
     }
 
-    /// Reads more data from the server: 0 at its end. There must be [room](Self::has_room).
+    /// Reads more data from the server; returns 0 at its end. There must be [room](Self::has_room).
     ///
     /// # Errors
-    /// The connection's.
+    /// The connection failed.
     pub(crate) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match self {
             Self::Socket(connection) => {
@@ -345,7 +345,7 @@ impl Upstream {
         }
     }
 
-    /// Aborts the request: its outstanding response is not needed.
+    /// Aborts the request, because its response is not needed.
     pub(crate) fn reset(&mut self) {
         match self {
             Self::Socket(connection) => connection.socket.stream.reset_on_close(),

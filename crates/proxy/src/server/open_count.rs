@@ -1,4 +1,4 @@
-//! Counts connections to servers, for the process and for each server, across all workers.
+//! Counts connections to servers, for the process and for each server, over all workers.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ pub(crate) struct Open {
     pub(crate) server: Rc<LocalServer>,
     /// How often the server's address had changed when the connection was opened.
     pub(crate) moves: u32,
-    /// Whether another worker counts it from now on.
+    /// Whether the connection is now counted by another worker.
     handed: bool,
     /// The protocol, for traces.
     pub(super) source: TraceSource,
 }
 
-/// A connection being moved to another worker: counted until it is taken there, or dropped.
+/// A connection that is moved to another worker. It stays counted until that worker takes it, or it is dropped.
 pub(crate) struct OpenTransfer {
     process: Arc<Process>,
     server: Arc<Server>,
@@ -30,7 +30,7 @@ pub(crate) struct OpenTransfer {
 }
 
 impl OpenTransfer {
-    /// Counts it on this worker from now on, for the same server.
+    /// Counts the connection on this worker from here on, for the same server.
     pub(crate) fn take(mut self, server: &Rc<LocalServer>) -> Open {
         self.taken = true;
         Open { server: server.clone(), moves: self.moves, handed: false, source: TraceSource::H1 }
@@ -51,7 +51,7 @@ fn close(process: &Process, server: &Server) {
 }
 
 impl Open {
-    /// Whether the server still has the address of this connection.
+    /// Whether the address of the server is still the one of this connection.
     #[inline]
     pub(crate) fn is_current(&self) -> bool {
         self.moves == self.server.state.moves()
@@ -62,7 +62,7 @@ impl Open {
         Self::counted(server)
     }
 
-    /// Counts one more if the server has fewer than `limit`.
+    /// Counts one more connection if the server has fewer than `limit`.
     pub(crate) fn within(server: &Rc<LocalServer>, limit: u32) -> Option<Self> {
         server.state.open().take_below(limit).ok()?;
         Some(Self::counted(server))
@@ -73,7 +73,7 @@ impl Open {
         Self { server: server.clone(), moves: server.state.moves(), handed: false, source: TraceSource::H1 }
     }
 
-    /// Passes it on to another worker.
+    /// Passes the connection on to another worker.
     pub(crate) fn hand_over(mut self) -> OpenTransfer {
         self.handed = true;
         OpenTransfer {

@@ -1,8 +1,8 @@
 //! One worker's view of proxies and servers.
 //!
-//! Each worker counts the shared state of the plan once, on first use; its tasks count among themselves ([`Local`]). A request can
-//! therefore reference a proxy and a server without a write that another worker would see. A server held by a task keeps its index
-//! (`plan::servers`), also across a wait.
+//! Each worker references the shared state of the plan once, on first use; its tasks count their references among themselves
+//! ([`Local`]). A request can therefore reference a proxy and a server without a write that another worker would notice. A server
+//! held by a task keeps its index (`plan::servers`), even while the task waits.
 
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -20,11 +20,11 @@ use crate::shared::{PreparedProxy, Shared};
 pub(crate) struct LocalProxy {
     shared: Arc<Shared>,
     plan: Arc<Proxy>,
-    /// Its shared state.
+    /// The shared state of the proxy.
     pub(crate) held: Local<state::Proxy>,
-    /// The listeners that had a connection here, by the number of their `bind` line.
+    /// The listeners that had a connection on this worker, by the number of their `bind` line.
     listeners: RefCell<Vec<Option<Local<Listener>>>>,
-    /// The servers that had a request here, by index.
+    /// The servers that had a request on this worker, by index.
     servers: RefCell<Vec<Option<Rc<LocalServer>>>>,
 }
 
@@ -40,9 +40,9 @@ impl Deref for LocalProxy {
 /// A server.
 pub(crate) struct LocalServer {
     settings: Arc<ServerSettings>,
-    /// Its shared state.
+    /// The shared state of the server.
     pub(crate) held: Local<state::Server>,
-    /// The index of its backend.
+    /// The index of the server's backend.
     pub(crate) backend: usize,
     pub(crate) process: Arc<Process>,
 }
@@ -60,18 +60,18 @@ impl LocalServer {
     /// Whether both are the same server.
     #[inline]
     pub(crate) fn is(&self, other: &Self) -> bool {
-        // Servers of two plans are the same if nothing that connections depend on has changed.
+        // Servers of two plans are the same if no setting that connections depend on has changed.
         Arc::ptr_eq(&self.settings, &other.settings)
             || (Arc::ptr_eq(self.held.shared(), other.held.shared()) && self.print == other.print)
     }
 
-    /// Whether one more idle connection to it may be kept (manual, 5.2 `pool-max-conn` and `pool-purge-delay`, 3.2
+    /// Whether one more idle connection to the server may be kept (manual, 5.2 `pool-max-conn` and `pool-purge-delay`, 3.2
     /// `tune.pool-low-fd-ratio`).
     #[inline]
     pub(crate) fn keeps_idle(&self) -> bool {
         let (limit, counters) = (self.pool_max_conn, &self.state.counters);
         (limit < 0 || (state::counters::current(counters, |shard| shard.idle.get()) as i64) < limit)
-            // Without a delay they would all be purged at once.
+            // Without a delay, all idle connections would be purged at once.
             && !self.pool_purge_delay.is_zero()
             && !self.process.uses(&self.process.idle_from_fds)
     }
@@ -89,13 +89,13 @@ impl LocalProxy {
         }
     }
 
-    /// Returns its prepared state.
+    /// Returns the prepared state of the proxy.
     #[inline]
     pub(crate) fn prepared(&self) -> &PreparedProxy {
         &self.shared.proxies[self.plan.index]
     }
 
-    /// Returns the listener of its `bind` line `number`.
+    /// Returns the listener of the proxy's `bind` line `number`.
     pub(crate) fn listener(&self, number: usize) -> Local<Listener> {
         let mut all = self.listeners.borrow_mut();
         if all.len() <= number {
@@ -122,7 +122,7 @@ impl LocalProxy {
             process: self.shared.process.clone(),
             settings,
         });
-        // A removed server is only held by the tasks that still use it.
+        // A removed server is held only by the tasks that still use it.
         if !known.state.removed.load(Relaxed) {
             let mut all = self.servers.borrow_mut();
             if all.len() <= place {
@@ -166,14 +166,14 @@ impl Locals {
         known
     }
 
-    /// Returns the server at index `place` of backend `backend`, if it had a request.
+    /// Returns the server at index `place` of backend `backend`, if it had a request on this worker.
     pub(crate) fn known_server(&self, backend: usize, place: usize) -> Option<Rc<LocalServer>> {
         let proxies = self.proxies.borrow();
         let servers = proxies.get(backend)?.as_ref()?.servers.borrow();
         servers.get(place)?.clone()
     }
 
-    /// Returns all servers that had requests.
+    /// Returns all servers that had requests on this worker.
     pub(crate) fn known_servers(&self) -> Vec<Rc<LocalServer>> {
         let mut all = Vec::new();
         for proxy in self.proxies.borrow().iter().flatten() {
@@ -182,7 +182,7 @@ impl Locals {
         all
     }
 
-    /// Calls `look` for all servers that had requests, until it returns `false`.
+    /// Calls `look` for all servers that had requests on this worker, until it returns `false`.
     pub(crate) fn each_server(&self, mut look: impl FnMut(&LocalServer) -> bool) {
         for proxy in self.proxies.borrow().iter().flatten() {
             if !proxy.servers.borrow().iter().flatten().all(|server| look(server)) {
@@ -191,7 +191,7 @@ impl Locals {
         }
     }
 
-    /// Removes and returns the server at index `place` of backend `backend` if it was removed from the plan.
+    /// Removes and returns the server at index `place` of backend `backend`, if it was removed from the plan.
     pub(crate) fn forget(&self, backend: usize, place: usize) -> Option<Rc<LocalServer>> {
         let proxy = self.proxies.borrow().get(backend)?.clone()?;
         let mut servers = proxy.servers.borrow_mut();

@@ -1,7 +1,7 @@
 //! Idle connections to servers, one set per worker (`http-reuse`, `pool-*`, `max-reuse`).
 //!
-//! An idle connection is only taken if the kernel has reported no event on it, which needs no system call. The sweeper, one task
-//! per worker, is notified of every server with an event on an idle connection, and drops closed ones.
+//! An idle connection is used only if the kernel has reported no event on it, which needs no system call. The sweeper, one task per
+//! worker, is notified of every server with an event on an idle connection, and drops the closed ones.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
@@ -35,35 +35,35 @@ pub(crate) struct ServerPool {
     /// In order of last use, oldest first.
     #[allow(clippy::vec_box)] // Passed on without moving its content.
     idle: Vec<Box<Connection>>,
-    /// The minimum number of idle connections since the last purge: these were not needed.
+    /// The smallest number of idle connections since the last purge. That many were not needed.
     spare: usize,
-    /// The most connections in use at once: since the last purge, and as expected from before.
+    /// The most connections in use at once, both since the last purge and as expected from earlier periods.
     peak: u32,
     expected: u32,
     purge_at: u64,
     elsewhere: Elsewhere,
-    /// The bell of its idle connections, and its waker; created with the first of them.
+    /// The bell that the idle connections ring, and its waker; created with the first connection.
     bell: Option<(Arc<Bell>, Waker)>,
 }
 
-/// A server's connections on other workers, as of the last check.
+/// The connections to a server on other workers, as of the last check.
 #[derive(Debug, Default, Clone, Copy)]
 struct Elsewhere {
     /// The time of the check, in ms.
     seen_at: u64,
-    /// Requests that they count separately.
+    /// The requests that those workers count separately.
     used: i64,
     idle: i64,
 }
 
 /// A worker's idle connections.
 pub(crate) struct Pools {
-    /// The connections to each server, by the indexes of its backend and itself.
+    /// The connections to each server, by the index of the backend and the index of the server.
     servers: RefCell<Vec<Vec<ServerPool>>>,
     board: Arc<Board>,
     /// The number of glitches from which a connection is not kept.
     glitches: Glitches,
-    /// The earliest instant at which a pool is to be purged.
+    /// The earliest instant at which a pool must be purged.
     purge_at: Cell<u64>,
     /// Whether another plan is in use.
     is_old: Cell<bool>,
@@ -71,7 +71,7 @@ pub(crate) struct Pools {
     successor: RefCell<Option<Successor>>,
 }
 
-/// Keeps a connection to a server of an older plan, or returns it.
+/// Keeps a connection to a server of an older plan, or returns the connection.
 pub(crate) type Successor = Box<dyn Fn(Box<Connection>) -> Option<Box<Connection>>>;
 
 /// A request's requirements for a pooled connection.
@@ -84,7 +84,7 @@ pub(crate) struct PoolQuery<'a> {
 }
 
 impl PoolQuery<'_> {
-    /// Returns how many requests a reused connection must have served, including the next one; `None` if reuse is not allowed
+    /// Returns how many requests, including this one, a connection must have served to be reused; `None` if reuse is not allowed
     /// (manual, 4.2 `http-reuse`).
     #[inline]
     pub(crate) fn least_uses(&self) -> Option<u32> {
@@ -121,7 +121,7 @@ impl Pools {
 
     /// Closes the idle connections to a server that was removed.
     pub(crate) fn clear(&self, server: &LocalServer) {
-        // Closed after the borrow ends.
+        // Closed only after the borrow ends.
         let pool = std::mem::take(&mut *self.of(server));
         drop(pool);
     }
@@ -147,21 +147,21 @@ impl Pools {
         None
     }
 
-    /// Keeps a connection for later, if the server's limits allow; else closes it.
+    /// Keeps a connection for later if the server's limits allow it; otherwise closes it.
     pub(crate) fn put(&self, connection: Box<Connection>) {
         if let Some(unwanted) = self.keep(connection) {
             unwanted.discard();
         }
     }
 
-    /// Passes connections to `successor` from now on; the sweeper ends.
+    /// Passes connections to `successor` from this call on, and ends the sweeper.
     pub(crate) fn retire(&self, successor: Successor) {
         self.successor.replace(Some(successor));
         self.is_old.set(true);
         self.board.wake_sweeper();
     }
 
-    /// Takes the idle connections to the server `from` out of the pools of an older plan, `older`; in this plan the server is `to`.
+    /// Takes the idle connections to the server `from` out of the pools of an older plan, `older`. In this plan the server is `to`.
     pub(crate) fn take_over(&self, older: &Self, from: &LocalServer, to: &Rc<LocalServer>) {
         let old = std::mem::take(&mut *older.of(from));
         let pool = &mut *self.of(to);
@@ -182,7 +182,7 @@ impl Pools {
         }
     }
 
-    /// As [`put`](Self::put), but returns a connection that is not kept.
+    /// Like [`put`](Self::put), but returns a connection that is not kept.
     #[cold]
     pub(crate) fn try_put(&self, connection: Box<Connection>) -> Option<Box<Connection>> {
         self.keep(connection)
@@ -215,7 +215,7 @@ impl Pools {
         }
         connection.socket.input = None;
         let pool = &mut *self.of(settings);
-        // One is always kept; more only up to the number ever needed at once, including this one.
+        // One connection is always kept. More are kept only up to the number ever needed at once, including this one.
         let elsewhere = pool.elsewhere(&settings.state);
         let own = settings.state.counters.mine();
         let used = match settings.state.counts_apart.load(Relaxed) {
@@ -234,7 +234,7 @@ impl Pools {
                 return Some(connection);
             }
         }
-        // Notifies the sweeper of events on it from now on.
+        // The sweeper is notified of events on the connection from here on.
         let waker = pool.waker(settings, &self.board);
         if connection.socket.stream.poll_idle(&mut Context::from_waker(waker)).is_ready() {
             return Some(connection);
@@ -293,8 +293,8 @@ impl Pools {
         }
     }
 
-    /// Drops connections with an event, at the servers recorded in `places`; when it is time, closes half of the unneeded ones.
-    /// Returns the next instant to check.
+    /// Drops connections with an event, at the servers listed in `places`. When the time to purge has come, closes half of the
+    /// unneeded ones. Returns the next instant to check.
     fn sweep(&self, locals: &Locals, now: u64, places: &mut Vec<ServerPosition>) -> u64 {
         self.board.take(places);
         for (backend, index) in places.iter() {
@@ -362,8 +362,8 @@ impl ServerPool {
         self.spare = self.spare.min(self.idle.len());
     }
 
-    /// Returns the counts of other workers. They write these on every request, and reading moves the cache lines, so this is done
-    /// once per millisecond.
+    /// Returns the counts of other workers. Those are written on every request, and reading them moves the cache lines, so this is
+    /// done only once per millisecond.
     fn elsewhere(&mut self, server: &Server) -> Elsewhere {
         let matters = !self.idle.is_empty() || server.counts_apart.load(Relaxed);
         if !matters || runtime::shard::workers() == 1 {

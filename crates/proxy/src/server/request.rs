@@ -1,5 +1,5 @@
-//! A request on a connection that it shares with others, whichever protocol the server speaks. A new
-//! protocol is a new variant here.
+//! A request on a connection that it shares with others, for every protocol that servers speak. A new protocol is a new variant of
+//! this type.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -24,7 +24,7 @@ pub(crate) enum SharedRequest {
     Fcgi(Box<fcgi::FcgiStream>),
 }
 
-/// Calls the same on every variant.
+/// Calls the same method on every variant.
 macro_rules! each {
     ($any:expr, $request:ident => $call:expr) => {
         match $any {
@@ -35,7 +35,7 @@ macro_rules! each {
 }
 
 impl SharedRequest {
-    /// The protocol of its connection.
+    /// The protocol of the connection.
     pub(crate) fn protocol(&self) -> WireProtocol {
         match self {
             Self::H2(_) => WireProtocol::Http2,
@@ -43,7 +43,7 @@ impl SharedRequest {
         }
     }
 
-    /// Whether the protocol can switch to another (upgrades, WebSocket).
+    /// Whether the protocol allows a switch to another (upgrades, WebSocket).
     pub(crate) fn can_upgrade(&self) -> bool {
         match self {
             Self::H2(_) => true,
@@ -51,9 +51,8 @@ impl SharedRequest {
         }
     }
 
-    /// Prepares a head that needs more than the fields of the request: FastCGI's `parameters`. Returns
-    /// whether the protocol can express the request; if not, [`poll_head`](Self::poll_head) returns
-    /// the error.
+    /// Prepares a head that needs more than the fields of the request, such as FastCGI's `parameters`. Returns whether the protocol
+    /// can express the request; if not, [`poll_head`](Self::poll_head) returns the error.
     pub(crate) fn prepare(
         &mut self,
         method: Method,
@@ -65,8 +64,8 @@ impl SharedRequest {
         }
     }
 
-    /// Sends the head of a prepared request, or holds it until the connection has room for it. With `ends`, nothing of its body of
-    /// this `length` follows.
+    /// Sends the head of a prepared request, or holds it until the connection has room for it. `length` is the length of the body;
+    /// with `ends`, no part of the body follows.
     pub(crate) fn send_head(&mut self, head: &Head, length: BodyLength, ends: bool) {
         match self {
             Self::H2(request) => request.start(head, length, ends),
@@ -102,12 +101,12 @@ impl SharedRequest {
     /// Takes the head of the next response.
     ///
     /// # Errors
-    /// There will be no head.
+    /// No head will arrive.
     pub(crate) fn poll_head(&mut self, context: &Context<'_>, head: &mut Head) -> Poll<Result<(), NoHead>> {
         each!(self, request => request.poll_head(context, head))
     }
 
-    /// Returns how the body of the response ends. A body of unknown length ends with the stream and counts as chunked.
+    /// Returns how the body of the response ends. A body of unknown length ends with the stream, and is reported as chunked.
     pub(crate) fn body_length(&self, head: &Head, method: Method) -> BodyLength {
         each!(self, request => request.body_length(head, method))
     }
@@ -116,12 +115,12 @@ impl SharedRequest {
     pub(crate) fn cancel(&mut self) {
         match self {
             Self::H2(request) => request.cancel(),
-            // Dropping it aborts it.
+            // The request is aborted when it is dropped.
             Self::Fcgi(_) => {}
         }
     }
 
-    /// Returns the number of tolerated protocol violations on its connection.
+    /// Returns the number of tolerated protocol violations on the connection.
     pub(crate) fn glitches(&self) -> u32 {
         match self {
             Self::H2(request) => request.glitches(),
@@ -129,37 +128,37 @@ impl SharedRequest {
         }
     }
 
-    /// Returns its server.
+    /// Returns the server of the connection.
     pub(crate) fn server(&self) -> &Rc<LocalServer> {
         each!(self, request => request.server())
     }
 
-    /// Returns the number of requests sent over its connection so far, including this one.
+    /// Returns the number of requests sent over the connection so far, including this one.
     pub(crate) fn uses(&self) -> u32 {
         each!(self, request => request.uses())
     }
 
-    /// Returns the local and the remote endpoint of its connection.
+    /// Returns the local and the remote endpoint of the connection.
     pub(crate) fn ends(&self) -> Option<(Endpoint, Endpoint)> {
         each!(self, request => request.ends())
     }
 
-    /// Returns the TLS parameters of its connection.
+    /// Returns the TLS parameters of the connection.
     pub(crate) fn tls(&self) -> Option<&Arc<tls::Details>> {
         each!(self, request => request.tls())
     }
 
-    /// Returns the descriptor of its connection.
+    /// Returns the descriptor of the connection.
     pub(crate) fn descriptor(&self) -> RawFd {
         each!(self, request => request.descriptor())
     }
 
-    /// Returns the number, limits, and reset code of its stream.
+    /// Returns the number, limits, and reset code of the stream.
     pub(crate) fn facts(&self) -> StreamFacts {
         each!(self, request => request.facts())
     }
 
-    /// Returns received bytes of the response's body that were not taken yet.
+    /// Returns the received bytes of the response's body that were not taken yet.
     pub(crate) fn received(&self) -> &[u8] {
         each!(self, request => request.received())
     }
@@ -174,7 +173,7 @@ impl SharedRequest {
         each!(self, request => request.input())
     }
 
-    /// Receives more of the response's body: 0 at its end.
+    /// Receives more of the response's body; returns 0 at its end.
     ///
     /// # Errors
     /// The response is truncated, or there is no stream.
@@ -185,7 +184,7 @@ impl SharedRequest {
     /// Passes the received bytes of the body to `flow`.
     ///
     /// # Errors
-    /// None that a body could cause.
+    /// No body causes an error.
     pub(crate) fn admit(&mut self, flow: &mut Flow) -> Result<(), FlowError> {
         each!(self, request => request.admit(flow))
     }

@@ -29,7 +29,7 @@ pub(crate) struct OpenedConnection {
     pub(crate) preamble: Vec<u8>,
     pub(crate) key: PoolKey,
     pub(crate) ends: Option<(Endpoint, Endpoint)>,
-    /// Whether it serves one request alone (`http-reuse never`).
+    /// Whether the connection serves only one request (`http-reuse never`).
     pub(crate) for_one: bool,
     pub(crate) open: Open,
 }
@@ -38,11 +38,11 @@ pub(crate) struct OpenedConnection {
 pub(crate) struct Carrier<E: Protocol, X> {
     pub(super) connection: Rc<EngineConnection<E>>,
     pub(super) key: PoolKey,
-    /// Requests sent over it so far.
+    /// The number of requests sent over the connection so far.
     pub(super) uses: Cell<u32>,
-    /// Requests that hold it and have not started yet.
+    /// The number of requests that hold the connection and have not started yet.
     pub(super) waiting: Cell<u32>,
-    /// Whether it takes no more requests, and closes once its current ones are over.
+    /// Whether the connection accepts no more requests, and is closed once its current ones have ended.
     pub(super) is_leaving: Cell<bool>,
     pub(super) ends: Option<(Endpoint, Endpoint)>,
     pub(super) tls: Option<Arc<tls::Details>>,
@@ -61,7 +61,7 @@ pub(crate) trait ProtocolState {
 impl ProtocolState for () {}
 
 impl<E: Protocol, X: ProtocolState> Carrier<E, X> {
-    /// Creates one without requests.
+    /// Creates a connection without requests.
     pub(super) fn new(
         (socket, engine): (&Socket, E),
         uses: u32,
@@ -83,7 +83,7 @@ impl<E: Protocol, X: ProtocolState> Carrier<E, X> {
         })
     }
 
-    /// Whether it can take one more request.
+    /// Whether the connection can accept one more request.
     pub(super) fn has_room(&self) -> bool {
         !self.is_leaving.get()
             && self.own.is_free()
@@ -93,7 +93,7 @@ impl<E: Protocol, X: ProtocolState> Carrier<E, X> {
             && (self.open.server.max_reuse < 0 || i64::from(self.uses.get()) <= self.open.server.max_reuse)
     }
 
-    /// Whether the requester may use it at all.
+    /// Whether the requester may use the connection at all.
     pub(super) fn may_serve(&self, server: &LocalServer, ask: PoolQuery<'_>) -> bool {
         ask.least_uses().is_some_and(|least| self.uses.get() >= least)
             && self.open.server.is(server)
@@ -124,7 +124,7 @@ impl<E: Protocol, X: ProtocolState> ConnectionList<E, X> {
         if self.0.borrow().is_empty() { None } else { self.find(server, ask, |_| true) }
     }
 
-    /// The same, restricted to those that are `wanted`.
+    /// Returns a usable connection with room for a request, among those that are `wanted`.
     pub(super) fn find(
         &self,
         server: &LocalServer,
@@ -137,12 +137,12 @@ impl<E: Protocol, X: ProtocolState> ConnectionList<E, X> {
             .find(|one| one.may_serve(server, ask) && wanted(one) && one.has_room())
     }
 
-    /// Calls `look` for each of them.
+    /// Calls `look` for each connection.
     pub(super) fn each(&self, look: impl FnMut(Rc<Carrier<E, X>>)) {
         self.0.borrow().iter().filter_map(Weak::upgrade).for_each(look);
     }
 
-    /// Closes all of them once their requests are over, because they belong to an older plan.
+    /// Closes all connections once their requests have ended, because they belong to an older plan.
     pub(super) fn retire(&self) {
         self.each(|one| {
             one.is_leaving.set(true);
@@ -150,7 +150,7 @@ impl<E: Protocol, X: ProtocolState> ConnectionList<E, X> {
         });
     }
 
-    /// Closes the idle ones to a server, and notifies the others.
+    /// Closes the idle connections to a server, and makes the tasks of the others check their state.
     pub(super) fn look(&self, server: &LocalServer) {
         self.each(|one| {
             if one.open.server.is(server) {
@@ -159,7 +159,7 @@ impl<E: Protocol, X: ProtocolState> ConnectionList<E, X> {
         });
     }
 
-    /// Returns how many there are to this server.
+    /// Returns the number of connections to this server.
     fn count(&self, server: &LocalServer) -> usize {
         self.0.borrow().iter().filter_map(Weak::upgrade).filter(|one| one.open.server.is(server)).count()
     }
@@ -167,12 +167,12 @@ impl<E: Protocol, X: ProtocolState> ConnectionList<E, X> {
 
 /// A request's share of a connection.
 ///
-/// `S` is the stream: [`AnyStream`] for HTTP messages.
+/// `S` is the type of the stream: [`AnyStream`] for HTTP messages.
 pub(crate) struct Share<E: Protocol, X, S = AnyStream> {
     pub(super) carrier: Rc<Carrier<E, X>>,
-    /// Its stream, once its head was sent.
+    /// The stream of the request, once its head was sent.
     pub(super) stream: Option<S>,
-    /// Its number among the connection's requests.
+    /// The number of this request among those of the connection.
     uses: u32,
 }
 
@@ -185,28 +185,28 @@ impl<E: Protocol, X, S> Share<E, X, S> {
         Self { carrier, stream: None, uses }
     }
 
-    /// Starts it with its stream.
+    /// Starts the request with its stream.
     pub(super) fn begin(&mut self, stream: impl Into<S>) {
         self.carrier.waiting.set(self.carrier.waiting.get() - 1);
         self.stream = Some(stream.into());
     }
 
-    /// Returns its server.
+    /// Returns the server of the connection.
     pub(crate) fn server(&self) -> &Rc<LocalServer> {
         &self.carrier.open.server
     }
 
-    /// Returns the number of requests sent over its connection so far, including this one.
+    /// Returns the number of requests sent over the connection so far, including this one.
     pub(crate) fn uses(&self) -> u32 {
         self.uses
     }
 
-    /// Returns our endpoint of its connection and the server's.
+    /// Returns the local endpoint of the connection and the server's.
     pub(crate) fn ends(&self) -> Option<(Endpoint, Endpoint)> {
         self.carrier.ends
     }
 
-    /// Returns the TLS details of its connection.
+    /// Returns the TLS details of the connection.
     pub(crate) fn tls(&self) -> Option<&Arc<tls::Details>> {
         self.carrier.tls.as_ref()
     }
@@ -218,7 +218,7 @@ impl<E: Protocol, X, S> Share<E, X, S> {
 }
 
 impl<E: Protocol, X> Share<E, X> {
-    /// Returns the number, limits, and reset code of its stream.
+    /// Returns the number, limits, and reset code of the stream.
     pub(crate) fn facts(&self) -> StreamFacts {
         let none = StreamFacts { id: 0, open: 0, most: 0, reset: None };
         self.stream.as_ref().map_or(none, AnyStream::facts)
@@ -239,7 +239,7 @@ impl<E: Protocol, X> Share<E, X> {
         self.stream.as_mut().map(AnyStream::input)
     }
 
-    /// Receives more of the response's body: 0 at its end.
+    /// Receives more of the response's body; returns 0 at its end.
     ///
     /// # Errors
     /// The response was aborted, or there is no stream.
@@ -264,7 +264,7 @@ impl<E: Protocol, X> Share<E, X> {
         self.stream.as_ref().map_or(&[][..], AnyStream::received)
     }
 
-    /// Whether the rest of the response is empty, without trailers.
+    /// Whether nothing remains of the response, neither payload nor trailers.
     pub(crate) fn has_no_rest(&self) -> bool {
         self.stream.as_ref().is_none_or(AnyStream::has_no_rest)
     }
@@ -280,15 +280,15 @@ impl<E: Protocol, X, S> Drop for Share<E, X, S> {
         if self.stream.is_none() {
             self.carrier.waiting.set(self.carrier.waiting.get().saturating_sub(1));
         }
-        // Its stream is released after this; the connection may then be idle.
+        // The stream is released after this call, and the connection may then be idle.
         self.carrier.connection.touch();
     }
 }
 
-/// Sends the `preamble`, then as much of the output as the socket takes.
+/// Sends the `preamble`, then as much of the output as the socket accepts.
 ///
 /// # Errors
-/// As [`Protocol::send`].
+/// The errors of [`Protocol::send`].
 pub(super) fn send<E: Protocol>(
     connection: &EngineConnection<E>,
     socket: &mut Socket,
@@ -309,7 +309,7 @@ pub(super) fn send<E: Protocol>(
 /// Maximum number of consecutive steps before the task yields.
 const TURN: u32 = 8;
 
-/// Takes steps until one returns that there is nothing more to do, or the turn is over.
+/// Calls `step` until it returns that nothing remains to be done, or the turn is over.
 ///
 /// # Errors
 /// The reason to end the connection.
@@ -341,7 +341,7 @@ impl Idle {
         }
     }
 
-    /// The connection is idle; ready if it is no longer needed.
+    /// Called while the connection is idle. Ready if the connection is no longer needed.
     pub(super) fn poll<E: Protocol, X: ProtocolState>(
         &mut self,
         carrier: &Carrier<E, X>,
@@ -349,7 +349,7 @@ impl Idle {
         context: &mut Context<'_>,
     ) -> Poll<()> {
         let server = &carrier.open.server;
-        // Clients that provide connections cannot know that a check has found the server down.
+        // Clients that provide connections cannot know that a health check has found the server down.
         let is_left = match server.is_reverse {
             true => server.state.admin().in_maintenance(),
             false => !server.state.is_up(),
@@ -362,7 +362,7 @@ impl Idle {
             self.timer.set_after(now_ms(), Some(server.pool_purge_delay));
         }
         while self.timer.poll_expired(context).is_ready() {
-            // One is always kept, and so are connections that could not be opened again.
+            // One connection is always kept, and so is every connection that could not be opened again.
             if all.count(server) > 1 && !server.is_reverse {
                 return Poll::Ready(());
             }

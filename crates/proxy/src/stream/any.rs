@@ -1,5 +1,5 @@
-//! A stream that carries an HTTP message, behind one type for all engines. Above this module only the constructors depend on the
-//! engine; a new protocol is a new variant here.
+//! A stream that carries an HTTP message, as one type for all engines. Above this module only the constructors depend on the
+//! engine; a new protocol is a new variant of this type.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -32,7 +32,7 @@ pub(crate) enum AnyIncoming<'a> {
     Fcgi(&'a mut fastcgi::FastcgiIncoming),
 }
 
-/// Calls the same on every variant.
+/// Calls the same method on every variant.
 macro_rules! each {
     ($any:expr, $stream:ident => $call:expr) => {
         match $any {
@@ -43,7 +43,7 @@ macro_rules! each {
 }
 
 impl AnyStream {
-    /// The protocol of its connection.
+    /// The protocol of the connection.
     pub(crate) fn protocol(&self) -> WireProtocol {
         match self {
             Self::H2(_) => WireProtocol::Http2,
@@ -51,7 +51,7 @@ impl AnyStream {
         }
     }
 
-    /// Returns received bytes of the body that were not taken yet.
+    /// Returns the received bytes of the body that were not taken yet.
     #[inline]
     pub(crate) fn received(&self) -> &[u8] {
         each!(self, stream => stream.received())
@@ -78,12 +78,12 @@ impl AnyStream {
         each!(self, stream => stream.whole_length())
     }
 
-    /// Returns the buffer of received bytes, a small one if there was none.
+    /// Returns the buffer of received bytes, or a small one if there was none.
     pub(crate) fn input(&mut self) -> &mut Buffer {
         each!(self, stream => stream.input())
     }
 
-    /// Returns the slot of that buffer.
+    /// Returns the slot of the receive buffer.
     #[inline]
     pub(crate) fn input_slot(&mut self) -> &mut Option<Buffer> {
         each!(self, stream => &mut stream.input)
@@ -110,7 +110,7 @@ impl AnyStream {
         }
     }
 
-    /// Receives more of the body: 0 at the end of the message.
+    /// Receives more of the body; returns 0 at the end of the message.
     ///
     /// # Errors
     /// The stream was reset, or its connection has ended; `OutOfMemory` if the buffer is full.
@@ -122,12 +122,12 @@ impl AnyStream {
     /// Takes the next head.
     ///
     /// # Errors
-    /// There will be no head.
+    /// No head will arrive.
     pub(crate) fn poll_head(&mut self, context: &Context<'_>, head: &mut Head) -> Poll<Result<(), NoHead>> {
         each!(self, stream => stream.poll_head(context, head))
     }
 
-    /// Returns its number, limits, and reset code.
+    /// Returns the number, limits, and reset code of the stream.
     pub(crate) fn facts(&self) -> StreamFacts {
         each!(self, stream => stream.facts())
     }
@@ -138,7 +138,7 @@ impl AnyStream {
         each!(self, stream => stream.is_reset())
     }
 
-    /// As [`is_reset`](Self::is_reset), and wakes the task when that changes.
+    /// Like [`is_reset`](Self::is_reset), and wakes the task when that changes.
     pub(crate) fn poll_reset(&self, context: &Context<'_>) -> Option<Reset> {
         each!(self, stream => stream.poll_reset(context))
     }
@@ -148,8 +148,8 @@ impl AnyStream {
         each!(self, stream => stream.set_reset(reset));
     }
 
-    /// Ready when the connection has room for a head. To be called before each interim head: the
-    /// server decides how many there are.
+    /// Ready when the connection has room for a head. To be called before each interim head, because the server decides how many
+    /// there are.
     ///
     /// # Errors
     /// The stream was reset.
@@ -162,7 +162,7 @@ impl AnyStream {
         each!(self, stream => stream.send_head(head, ends));
     }
 
-    /// Queues `first` and `second` to be sent, as much as is accepted now; with `is_last` the message ends after all of it.
+    /// Queues as much of `first` and `second` as is accepted now. With `is_last`, the message ends after all of it.
     ///
     /// # Errors
     /// The stream was reset.
@@ -183,7 +183,7 @@ impl AnyStream {
         each!(self, stream => stream.gathers())
     }
 
-    /// As [`poll_write`](Self::poll_write), for all of `buffer`. The accepted part leaves the buffer without memory.
+    /// Like [`poll_write`](Self::poll_write), for all of `buffer`. If it is accepted, the buffer loses its memory.
     ///
     /// # Errors
     /// The stream was reset.
@@ -207,12 +207,12 @@ impl AnyStream {
         each!(self, stream => stream.end());
     }
 
-    /// Requests a change to its connection's socket.
+    /// Requests a change to the socket of the connection.
     pub(crate) fn want(&self, change: impl FnOnce(&mut Wish)) {
         each!(self, stream => stream.connection().want(change));
     }
 
-    /// Returns the descriptor of its connection.
+    /// Returns the descriptor of the connection.
     #[inline]
     pub(crate) fn descriptor(&self) -> RawFd {
         each!(self, stream => stream.connection().descriptor)
@@ -220,7 +220,7 @@ impl AnyStream {
 }
 
 impl AnyIncoming<'_> {
-    /// Receives payload into `buffer`: 0 at the end of the message.
+    /// Receives payload into `buffer`; returns 0 at the end of the message.
     ///
     /// # Errors
     /// The stream was reset, or its connection has ended.

@@ -1,6 +1,5 @@
-//! Reads a multiplexed connection, in any protocol: its driver dispatches received data to the mailboxes of the streams, and the
-//! owner of the connection handles the other events. Callers: `serve::multiplexed`, `serve::reverse`, `server::h2_pool`,
-//! `server::fcgi`.
+//! Reads a multiplexed connection, in any protocol: its driver passes received data to the mailboxes of the streams, and the owner
+//! of the connection handles the other events. Called by `serve::multiplexed`, `serve::reverse`, `server::h2_pool`, `server::fcgi`.
 
 use std::fmt::Debug;
 use std::io;
@@ -12,10 +11,10 @@ use super::{EngineConnection, Messages, NoHead, Protocol, Reset};
 /// An event on a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ConnectionEvent<K> {
-    /// A request, on a stream that it opens, or a response, in [`Messages::head_mut`]; with `end` the message is complete.
+    /// The head of a request, on a stream that it opens, or of a response, in [`Messages::head_mut`]. With `end` the message is
+    /// complete.
     Head { key: K, end: bool },
-    /// A part of a body: a `range` of what the driver received, for [`Driver::put`]. With `end` the
-    /// message is complete.
+    /// A part of a body: a `range` of the received bytes, for [`Driver::put`]. With `end` the message is complete.
     Data { key: K, range: Range<usize>, end: bool },
     /// Trailers, in [`Messages::head_mut`], and the end of the message.
     Trailers { key: K },
@@ -31,22 +30,22 @@ pub(crate) enum ConnectionEvent<K> {
     Settings,
     /// The peer answered a ping.
     Pong,
-    /// The peer sent a log message, which the engine holds.
+    /// The peer sent a log message, which is in the engine.
     Message,
 }
 
-/// An event beyond a single open stream.
+/// An event that concerns more than a single open stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Notice<K> {
-    /// As [`ConnectionEvent::Head`].
+    /// See [`ConnectionEvent::Head`].
     Head { key: K, end: bool },
-    /// As [`ConnectionEvent::Refused`].
+    /// See [`ConnectionEvent::Refused`].
     Refused,
-    /// As [`ConnectionEvent::GoingAway`].
+    /// See [`ConnectionEvent::GoingAway`].
     GoingAway,
-    /// As [`ConnectionEvent::Settings`].
+    /// See [`ConnectionEvent::Settings`].
     Settings,
-    /// As [`ConnectionEvent::Message`].
+    /// See [`ConnectionEvent::Message`].
     Message,
 }
 
@@ -81,7 +80,7 @@ pub(crate) trait Driver {
     /// with too many glitches ends.
     ///
     /// # Errors
-    /// The socket's.
+    /// The errors of the socket.
     fn receive(
         &mut self,
         connection: &EngineConnection<Self::Engine>,
@@ -93,7 +92,7 @@ pub(crate) trait Driver {
     /// Returns the next event of the received bytes; `None` if this turn has no more.
     ///
     /// # Errors
-    /// The connection is over.
+    /// The connection has ended.
     fn next(
         &mut self,
         connection: &EngineConnection<Self::Engine>,
@@ -111,13 +110,13 @@ pub(crate) trait Driver {
     /// Keeps the bytes after the last event for the next [`receive`](Self::receive).
     fn pause(&mut self);
 
-    /// Whether the next [`receive`](Self::receive) has something to return without a read.
+    /// Whether the next [`receive`](Self::receive) can return something without a read.
     fn is_fresh(&self) -> bool;
 
-    /// Dispatches stream events to mailboxes, up to the next event of the connection.
+    /// Passes stream events to mailboxes, up to the next event of the connection.
     ///
     /// # Errors
-    /// The connection is over.
+    /// The connection has ended.
     #[inline]
     fn advance(
         &mut self,
@@ -153,11 +152,11 @@ pub(crate) trait Driver {
         Ok(None)
     }
 
-    /// Reads once and handles all events: those of streams go to their mailboxes, the others to `notice`. Stops early while a
-    /// request is behind with its heads.
+    /// Reads once and handles all events: those of streams are passed to their mailboxes, the others to `notice`. Stops early while
+    /// a request has too many heads that it has not taken.
     ///
     /// # Errors
-    /// The connection is over.
+    /// The connection has ended.
     fn take_in(
         &mut self,
         connection: &EngineConnection<Self::Engine>,

@@ -1,5 +1,5 @@
-//! The code shared by the FastCGI and SPOP engines: streams end without a reason, and the output is one slice. Each method calls
-//! the engine's method of the same name.
+//! The code shared by the FastCGI and SPOP engines, where streams end without a reason and the output is one slice. Each method
+//! calls the engine's method of the same name.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -8,7 +8,8 @@ use sample::StreamFacts;
 
 use super::{Protocol, Reset};
 
-/// `$id` converts a key to its number, `$open` returns the number of streams; `$more` holds methods specific to this engine.
+/// `$id` converts a key to its number, `$open` returns the number of streams; `$more` contains methods that are specific to the
+/// engine.
 macro_rules! without_codes {
     ($engine:ty, $key:ty, $id:ident, $open:ident, { $($more:tt)* }) => {
         impl Protocol for $engine {

@@ -15,7 +15,7 @@ use super::{ConnectionEvent, Driver, Messages, NoHead, Received, Reset};
 pub(crate) type FastcgiEngine = fcgi::Connection;
 /// The connection shared by its requests.
 pub(crate) type FastcgiConnection = super::EngineConnection<FastcgiEngine>;
-/// A request. Dropping it aborts any open part of it.
+/// A request. Dropping it aborts the parts of it that have not ended.
 pub(crate) type FastcgiStream = super::EngineStream<FastcgiEngine>;
 /// The incoming half of a request.
 pub(crate) type FastcgiIncoming = super::IncomingHalf<FastcgiEngine>;
@@ -43,7 +43,7 @@ impl Messages for FastcgiEngine {
 #[derive(Default)]
 pub(crate) struct FastcgiReader {
     input: Option<Buffer>,
-    /// The start of the last event's bytes, and of the bytes after them.
+    /// The start of the last event's bytes, and the start of the bytes after them.
     event: usize,
     rest: usize,
     is_fresh: bool,
@@ -113,7 +113,7 @@ impl Driver for FastcgiReader {
 }
 
 impl FastcgiReader {
-    /// Drops the decoded bytes, and the buffer if it is then empty.
+    /// Drops the decoded bytes, and the buffer if nothing is left in it.
     fn consume(&mut self) {
         if let Some(buffer) = &mut self.input {
             buffer.consume(self.rest);

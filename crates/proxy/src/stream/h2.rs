@@ -12,7 +12,7 @@ use state::counters::Multiplexed;
 
 use super::{Lifecycle, Messages, Protocol, Reset};
 
-/// Maximum number of output pieces per call: four frames of 16 KiB, and the frame headers between them.
+/// The maximum number of output pieces per call: four frames of 16 KiB, and the frame headers between them.
 const PARTS: usize = 16;
 
 /// The HTTP/2 engine over the worker's buffers.
@@ -21,7 +21,7 @@ pub(crate) type H2Engine = h2::Connection<Buffer>;
 pub(crate) type H2Connection = super::EngineConnection<H2Engine>;
 /// The incoming half of a stream.
 pub(crate) type H2Incoming = super::IncomingHalf<H2Engine>;
-/// A request. Dropping it resets the stream unless it is over.
+/// A request. Dropping it resets the stream unless it has ended.
 pub(crate) type H2Stream = super::EngineStream<H2Engine>;
 
 /// The codes of RFC 9113, 7.

@@ -1,9 +1,9 @@
 //! One stream of a multiplexed connection (HTTP/2 in [`h2`], FastCGI in [`fastcgi`], the agents' protocol in [`spop`]), as a
-//! request sees it: payload comes in, heads and payload go out, without frames or records.
+//! request sees it: payload is received, heads and payload are sent, without frames or records.
 //!
-//! A [`Stream`] is held by the request; the [`Connection`] behind it by the task that owns the socket (`serve::multiplexed`,
-//! `server::h2_pool`, `server::fcgi`, `server::agents`), which dispatches received data to the streams' mailboxes and sends the
-//! engine's output. Both are generic over the [`Protocol`].
+//! The request owns a [`Stream`]. The task that owns the socket (`serve::multiplexed`, `server::h2_pool`, `server::fcgi`,
+//! `server::agents`) owns the [`Connection`] behind it; it passes received data to the streams' mailboxes and sends the engine's
+//! output. Both types are generic over the [`Protocol`].
 
 mod any;
 mod driver;
@@ -47,7 +47,8 @@ pub(crate) struct EngineConnection<E: Protocol> {
     pub(crate) engine: RefCell<E>,
     /// The file descriptor of the socket.
     pub(crate) descriptor: RawFd,
-    /// Whether payload may be sent without a copy: TLS copies it anyway, and a single piece makes larger records.
+    /// Whether payload may be sent without a copy. With TLS it is not: TLS copies it anyway, and makes larger records of a single
+    /// piece.
     gathers: bool,
     /// Changes to the connection requested by streams' rules.
     wish: Cell<Wish>,
@@ -55,7 +56,7 @@ pub(crate) struct EngineConnection<E: Protocol> {
     places: RefCell<Vec<StreamMailbox>>,
     /// Streams with the maximum number of untaken heads.
     crowded: Cell<u32>,
-    /// Wakers of streams with a head to send and no room for it.
+    /// The wakers of streams that have a head to send and no room for it.
     head_senders: RefCell<Vec<Waker>>,
     /// Spare heads for reuse.
     spare_heads: RefCell<Vec<Head>>,
@@ -65,12 +66,12 @@ pub(crate) struct EngineConnection<E: Protocol> {
     is_touched: Cell<bool>,
 }
 
-/// A stream. Dropping it resets any open part of it and releases its mailbox.
+/// A stream. Dropping it resets the parts of it that have not ended, and releases its mailbox.
 pub(crate) struct EngineStream<E: Protocol> {
     incoming: IncomingHalf<E>,
-    /// Received, unused payload; `None` while there is none.
+    /// The received payload that is not used yet; `None` while there is none.
     pub(crate) input: Option<Buffer>,
-    /// Whether we have ended our side.
+    /// Whether the local side of the stream has ended.
     ended: bool,
 }
 
@@ -83,7 +84,7 @@ pub(crate) struct IncomingHalf<E: Protocol> {
 }
 
 impl<E: Protocol> EngineConnection<E> {
-    /// Creates one without streams, on a socket with TLS or without.
+    /// Creates a connection without streams, on a socket with or without TLS.
     pub(crate) fn new(engine: E, descriptor: RawFd, is_tls: bool) -> Rc<Self> {
         Rc::new(Self {
             engine: RefCell::new(engine),
@@ -99,7 +100,7 @@ impl<E: Protocol> EngineConnection<E> {
         })
     }
 
-    /// Sets the waker of the task that owns the socket, which waits for output of streams.
+    /// Sets the waker of the task that owns the socket. It is woken when streams have output.
     pub(crate) fn set_owner(&self, waker: &Waker) {
         let mut owner = self.owner.borrow_mut();
         if !owner.as_ref().is_some_and(|owner| owner.will_wake(waker)) {
@@ -140,7 +141,7 @@ impl<E: Protocol> EngineConnection<E> {
         self.wake(key);
     }
 
-    /// The same without waking the waiting task.
+    /// Adds payload without waking the waiting task.
     fn put_silently(&self, key: E::Key, payload: &[u8], piece: Piece) {
         self.with_place(key, |place| place.put(payload, piece));
     }
@@ -159,24 +160,24 @@ impl<E: Protocol> EngineConnection<E> {
         self.crowded.set(self.crowded.get() + u32::from(is_crowded));
     }
 
-    /// Whether a request is behind with its (interim) heads: until it has taken one, or is over, the
-    /// connection is not read.
+    /// Whether a request has too many (interim) heads that it has not taken. The connection is not read until the request takes
+    /// one, or has ended.
     pub(crate) fn is_crowded(&self) -> bool {
         self.crowded.get() > 0
     }
 
-    /// A crowded stream has taken a head.
+    /// Called when such a stream has taken a head.
     fn note_uncrowded(&self) {
         self.crowded.set(self.crowded.get().saturating_sub(1));
         self.touch();
     }
 
-    /// The message has ended, with trailers or without.
+    /// Marks the message as ended, with or without trailers.
     pub(crate) fn put_end(&self, key: E::Key, trailers: Option<&mut Head>) {
         self.with_place(key, |place| place.put_end(trailers));
     }
 
-    /// Keeps the memory of a taken head, in case others follow soon.
+    /// Keeps the memory of a head that was taken, in case others follow soon.
     fn keep_head(&self, mut head: Head) {
         let mut spare = self.spare_heads.borrow_mut();
         if spare.len() < SPARE_HEADS {
@@ -192,7 +193,7 @@ impl<E: Protocol> EngineConnection<E> {
         self.places.take();
     }
 
-    /// Requests a change of the socket, made before anything else is sent.
+    /// Requests a change of the socket, which is made before anything else is sent.
     pub(crate) fn want(&self, change: impl FnOnce(&mut Wish)) {
         let mut wish = self.wish.get();
         change(&mut wish);
@@ -204,7 +205,7 @@ impl<E: Protocol> EngineConnection<E> {
         self.wish.take()
     }
 
-    /// The stream ended before its message; `why` is the error for a request waiting for a head.
+    /// Marks the stream as ended before its message; `why` is the error for a request that waits for a head.
     fn put_reset(&self, key: E::Key, reset: Reset, why: NoHead) {
         self.with_place(key, |place| {
             if let NoHead::Malformed(_) = why {
@@ -215,15 +216,15 @@ impl<E: Protocol> EngineConnection<E> {
         });
     }
 
-    /// Writes as much of the output as the socket takes; returns whether any was written.
+    /// Writes as much of the output as the socket accepts; returns whether any was written.
     ///
     /// # Errors
-    /// The socket's.
+    /// The errors of the socket.
     pub(crate) fn send(&self, socket: &mut net::Stream, context: &mut Context<'_>) -> io::Result<bool> {
         self.engine.borrow_mut().send(socket, context)
     }
 
-    /// Ends every stream, since the connection has ended.
+    /// Ends every stream, because the connection has ended.
     pub(crate) fn put_end_of_all(&self) {
         let reset = |place: &mut StreamMailbox| place.put_reset(Reset::Internal, NoHead::Cut);
         self.places.borrow_mut().iter_mut().for_each(reset);
@@ -231,7 +232,7 @@ impl<E: Protocol> EngineConnection<E> {
 }
 
 impl<E: Messages> EngineConnection<E> {
-    /// A head was received: it is taken from the engine, which gets memory for the next.
+    /// Moves a received head out of the engine, which gets memory for the next one.
     pub(crate) fn put_head(&self, key: E::Key) {
         let next = self.spare_heads.borrow_mut().pop().unwrap_or_default();
         let head = std::mem::replace(self.engine.borrow_mut().head_mut(), next);
@@ -250,13 +251,13 @@ impl<E: Messages> EngineConnection<E> {
         Poll::Pending
     }
 
-    /// Wakes waiting streams after sending made room.
+    /// Wakes waiting streams after sending has made room.
     pub(crate) fn wake_writable(&self) {
         if !self.head_senders.borrow().is_empty() && self.engine.borrow().takes_heads() {
             self.head_senders.take().iter().for_each(Waker::wake_by_ref);
         }
         loop {
-            // No stream is woken while the engine is borrowed.
+            // Streams are woken only while the engine is not borrowed.
             let next = self.engine.borrow_mut().next_writable();
             let Some(key) = next else { return };
             self.wake(key);
@@ -270,7 +271,7 @@ impl<E: Lifecycle> EngineConnection<E> {
         self.engine.borrow_mut().count(counters);
     }
 
-    /// Announces the end of the connection: the peer opens no more streams, open ones continue.
+    /// Announces the end of the connection: the peer opens no more streams, and open ones continue.
     pub(crate) fn shutdown(&self) {
         self.engine.borrow_mut().shutdown();
     }
@@ -287,14 +288,14 @@ impl<E: Protocol> EngineStream<E> {
         Self::begin(connection, key, false)
     }
 
-    /// Creates a stream that we opened; with `ended` nothing follows its head.
+    /// Creates a stream that the local side opened; with `ended` nothing follows its head.
     pub(crate) fn opened(connection: Rc<EngineConnection<E>>, key: E::Key, ended: bool) -> Self {
         let stream = Self::begin(connection, key, ended);
         stream.incoming.connection.touch();
         stream
     }
 
-    /// Creates the stream of `key`; with `ended`, our side has ended.
+    /// Creates the stream of `key`; with `ended`, the local side has ended.
     fn begin(connection: Rc<EngineConnection<E>>, key: E::Key, ended: bool) -> Self {
         connection.with_place(key, StreamMailbox::open);
         Self { incoming: IncomingHalf { connection, key, reset: None }, input: None, ended }
@@ -303,7 +304,7 @@ impl<E: Protocol> EngineStream<E> {
     /// Takes the next received head.
     ///
     /// # Errors
-    /// There will be no head.
+    /// No head will arrive.
     pub(crate) fn poll_head(&mut self, context: &Context<'_>, head: &mut Head) -> Poll<Result<(), NoHead>> {
         let (polled, uncrowded) = self.incoming.with(|place| {
             let before = place.is_crowded();
@@ -360,7 +361,7 @@ impl<E: Protocol> EngineStream<E> {
         }
     }
 
-    /// Receives more payload: 0 at the end of the message.
+    /// Receives more payload; returns 0 at the end of the message.
     ///
     /// # Errors
     /// The stream was reset, or its connection has ended; `OutOfMemory` if there is no room.
@@ -374,19 +375,19 @@ impl<E: Protocol> EngineStream<E> {
         read
     }
 
-    /// Returns its identity, and whether the peer reset it.
+    /// Returns the identity of the stream, and whether the peer reset it.
     pub(crate) fn facts(&self) -> StreamFacts {
         let reset = self.incoming.with(|place| place.reset);
         self.incoming.connection.engine.borrow().facts(self.incoming.key, reset)
     }
 
-    /// Whether the peer has reset it, or its connection has ended.
+    /// Whether the peer has reset the stream, or its connection has ended.
     pub(crate) fn is_reset(&self) -> bool {
         self.incoming.with(|place| place.reset.is_some())
     }
 
-    /// Returns why the stream ended before its message: the peer reset it, or the connection has ended. Otherwise `None`, and the
-    /// task is woken when that happens.
+    /// Returns why the stream ended before its message: the peer reset it, or the connection has ended. Otherwise returns `None`,
+    /// and the task is woken when that happens.
     pub(crate) fn poll_reset(&self, context: &Context<'_>) -> Option<Reset> {
         self.incoming.with(|place| {
             place.watch(context.waker());
@@ -399,14 +400,14 @@ impl<E: Protocol> EngineStream<E> {
         self.incoming.reset = Some(reset);
     }
 
-    /// Returns its connection.
+    /// Returns the connection of the stream.
     pub(crate) fn connection(&self) -> &Rc<EngineConnection<E>> {
         &self.incoming.connection
     }
 }
 
 impl<E: Messages> EngineStream<E> {
-    /// Queues payload to be sent, as much as is accepted now; `is_last` if the message ends after all of it.
+    /// Queues as much payload as is accepted now; with `is_last` the message ends after all of it.
     ///
     /// # Errors
     /// The stream was reset.
@@ -443,8 +444,8 @@ impl<E: Messages> EngineStream<E> {
         Poll::Ready(Ok(taken))
     }
 
-    /// Ready once the connection has room for a head: to be called before each interim one, since the server decides how many there
-    /// are.
+    /// Ready once the connection has room for a head. To be called before each interim head, because the server decides how many
+    /// there are.
     ///
     /// # Errors
     /// The stream was reset.
@@ -465,8 +466,8 @@ impl<E: Messages> EngineStream<E> {
         }
     }
 
-    /// As [`poll_write`](Self::poll_write), for all of `buffer`. The accepted part is sent without a copy and leaves the buffer
-    /// without memory.
+    /// Like [`poll_write`](Self::poll_write), for all of `buffer`. The part that is accepted is sent without a copy, and the buffer
+    /// loses its memory.
     ///
     /// # Errors
     /// The stream was reset.
@@ -561,7 +562,7 @@ impl<E: Protocol> IncomingHalf<E> {
         self.with(StreamMailbox::take_trailers)
     }
 
-    /// Receives payload into `buffer`: 0 at the end of the message.
+    /// Receives payload into `buffer`; returns 0 at the end of the message.
     ///
     /// # Errors
     /// The stream was reset, or its connection has ended.

@@ -11,7 +11,7 @@ use super::{EngineConnection, Lifecycle};
 pub(crate) struct Ping {
     every: Duration,
     timer: Timer,
-    /// Whether the last one is unanswered.
+    /// Whether the last ping has not been answered.
     is_asked: bool,
 }
 
@@ -29,7 +29,7 @@ impl Ping {
         self.timer.set_after(now_ms(), Some(self.every));
     }
 
-    /// Ready if the last ping was not answered before the next was due.
+    /// Ready if the last ping was not answered before the next one was due.
     pub(crate) fn poll_silence<E: Lifecycle>(
         &mut self,
         connection: &EngineConnection<E>,

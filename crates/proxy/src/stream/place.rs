@@ -1,4 +1,4 @@
-//! The mailbox of one stream: data received and not yet taken by its request. Mailboxes and their memory are reused.
+//! The mailbox of one stream: data that was received and that its request has not taken yet. Mailboxes and their memory are reused.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,8 +9,8 @@ use runtime::{Buffer, buffer};
 
 use super::Reset;
 
-/// Maximum number of untaken heads of one stream. No window limits heads, so beyond this number the connection is not read until
-/// the request has taken one.
+/// The maximum number of heads of one stream that were not taken. No flow-control window limits heads, so beyond this number the
+/// connection is not read until the request has taken one.
 const HEADS: usize = 8;
 
 /// Why there is no head.
@@ -28,9 +28,9 @@ pub(crate) enum NoHead {
 /// The kind of a piece of payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// A frame, or the only part known.
+    /// A whole frame, or the only part that is known.
     Whole,
-    /// A part of a frame that took two reads, both of which filled their buffers: more usually follows.
+    /// A part of a frame that took two reads, both of which filled their buffers. Usually more of it follows.
     OfFrame,
     /// The end of the message.
     Last,
@@ -39,7 +39,7 @@ pub(super) enum Piece {
 /// The mailbox of one stream.
 #[derive(Default)]
 pub(super) struct StreamMailbox {
-    /// Payload, in order; the stream's window bounds it.
+    /// The payload, in order. Its size is limited by the stream's window.
     payload: VecDeque<Buffer>,
     /// Untaken heads.
     heads: VecDeque<Head>,
@@ -55,12 +55,12 @@ pub(super) struct StreamMailbox {
 }
 
 impl StreamMailbox {
-    /// Resets it for a new stream.
+    /// Prepares the mailbox for a new stream.
     pub(super) fn open(&mut self) {
         self.close();
     }
 
-    /// Clears it.
+    /// Clears the mailbox.
     pub(super) fn close(&mut self) {
         self.payload.clear();
         self.heads.clear();
@@ -79,8 +79,8 @@ impl StreamMailbox {
             });
             bytes = &bytes[taken..];
             if !bytes.is_empty() {
-                // After a large frame more usually follows, and payload that arrives faster than it is taken is taken in larger
-                // pieces, since each costs a system call.
+                // After a large frame usually more follows, and payload that arrives faster than it is taken is taken in larger
+                // pieces, because each piece costs a system call.
                 let is_short = match piece {
                     Piece::Whole => bytes.len() < buffer::small_size() / 2,
                     Piece::OfFrame => false,
@@ -113,7 +113,7 @@ impl StreamMailbox {
         self.wake();
     }
 
-    /// Returns why it ended early.
+    /// Returns why the stream ended early.
     pub(super) fn why(&self) -> NoHead {
         self.why
     }
@@ -123,7 +123,7 @@ impl StreamMailbox {
         self.wake();
     }
 
-    /// Whether it holds the maximum number of heads.
+    /// Whether the mailbox holds the maximum number of heads.
     pub(super) fn is_crowded(&self) -> bool {
         self.heads.len() >= HEADS
     }
@@ -131,7 +131,7 @@ impl StreamMailbox {
     /// Takes the next head.
     ///
     /// # Errors
-    /// There will be no head.
+    /// No head will arrive.
     pub(super) fn poll_head(&mut self, waker: &Waker) -> Poll<Result<Head, NoHead>> {
         if let Some(next) = self.heads.pop_front() {
             return Poll::Ready(Ok(next));
@@ -181,7 +181,7 @@ impl StreamMailbox {
         }
     }
 
-    /// Moves payload into `buffer`: 0 if the message has ended.
+    /// Moves payload into `buffer`; returns 0 if the message has ended.
     pub(super) fn poll_take(&mut self, waker: &Waker, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
         let Some(next) = self.payload.front_mut() else {
             if self.ended {

@@ -1,5 +1,6 @@
 //! The traits of engines that connections and streams use: [`Protocol`] for every engine, [`Messages`]
-//! for HTTP messages, [`Lifecycle`] for the connection itself. Implemented by the engines in [`h2`](super::h2) and [`engines`](super::engines).
+//! for HTTP messages, [`Lifecycle`] for the connection itself. Implemented by the engines in [`h2`](super::h2) and
+//! [`engines`](super::engines).
 
 use std::io;
 use std::ops::Range;
@@ -28,7 +29,8 @@ pub(crate) trait Protocol {
         let _ = (key, count);
     }
 
-    /// Forgets the stream. If it is not over, the peer is sent a reset, with `reset` as the reason if the protocol has reasons.
+    /// Forgets the stream. If the stream has not ended, a reset is sent to the peer, with `reset` as the reason if the protocol has
+    /// reasons.
     fn release(&mut self, key: Self::Key, reset: Option<Reset>);
 
     /// Returns the number of a stream, the limits of its connection, and the code of its `reset`.
@@ -37,11 +39,11 @@ pub(crate) trait Protocol {
     /// Frees memory that an idle connection does not need.
     fn shrink(&mut self);
 
-    /// Writes as much of the output as the socket takes; returns whether any was written.
+    /// Writes as much of the output as the socket accepts; returns whether any was written.
     ///
     /// # Errors
-    /// The socket's. An engine may instead drop output that cannot be written: the error then surfaces at the next read, after the
-    /// data that the peer sent before.
+    /// The errors of the socket. An engine may instead drop output that cannot be written; the error is then returned by the next
+    /// read, after the data that the peer sent before.
     fn send(&mut self, socket: &mut net::Stream, context: &mut Context<'_>) -> io::Result<bool>;
 }
 
@@ -82,7 +84,7 @@ pub(crate) trait Messages: Protocol {
         self.send_data(key, &[], true);
     }
 
-    /// Returns the next stream that waited for room and has it now.
+    /// Returns the next stream that waited for room and now has it.
     fn next_writable(&mut self) -> Option<Self::Key>;
 
     /// Whether the output has room for heads.
@@ -94,7 +96,7 @@ pub(crate) trait Lifecycle: Messages {
     /// Sends a ping.
     fn ping(&mut self);
 
-    /// Announces the end of the connection: the peer opens no more streams, open ones continue.
+    /// Announces the end of the connection: the peer opens no more streams, and open ones continue.
     fn shutdown(&mut self);
 
     /// Ends the connection at once, without an error if `reset` is `None`.

@@ -1,4 +1,4 @@
-//! The HTTP/2 driver: received bytes are in one buffer, which the engine decodes.
+//! The HTTP/2 driver. Received bytes are in one buffer, which the engine decodes.
 
 use std::io;
 use std::ops::Range;
@@ -15,23 +15,24 @@ use super::{ConnectionEvent, Driver, NoHead, Received};
 #[derive(Default)]
 pub(crate) struct ReceivedBytes {
     input: Option<Buffer>,
-    /// The start of the last event's bytes, and of the bytes after them.
+    /// The start of the last event's bytes, and the start of the bytes after them.
     event: usize,
     rest: usize,
-    /// Whether there are bytes that the engine could have decoded but did not: its turn was over, or it must send output first.
+    /// Whether there are bytes that the engine could have decoded but did not, because its turn was over, or because it must send
+    /// output first.
     is_fresh: bool,
-    /// Whether the last read filled its buffer: the next one uses a large one.
+    /// Whether the last read filled its buffer. In that case, the next read uses a large one.
     bulk: bool,
-    /// Whether it used all the room, so that the next read will find more.
+    /// Whether the last read used all the room, so that the next read will find more.
     is_full: bool,
     /// Whether the input ended within the payload of a frame.
     is_within: bool,
-    /// The stream that has not been woken for the beginning of a frame.
+    /// The stream with the beginning of a frame that has not been woken yet.
     unreported: Option<StreamKey>,
 }
 
 impl ReceivedBytes {
-    /// Creates one with bytes that were received before.
+    /// Creates a reader with bytes that were received before.
     pub(crate) fn new(input: Option<Buffer>) -> Self {
         let is_fresh = input.as_ref().is_some_and(|input| !input.is_empty());
         Self { input, is_fresh, ..Self::default() }
@@ -129,8 +130,8 @@ impl Driver for ReceivedBytes {
         self.release();
     }
 
-    /// A stream with the beginning of a frame is woken once the rest has arrived, usually with the next read: two pieces would cost
-    /// two send calls.
+    /// A stream with the beginning of a frame is woken once the rest has arrived, usually with the next read, because sending two
+    /// pieces would cost two system calls.
     fn put(&mut self, connection: &H2Connection, key: StreamKey, range: Range<usize>, is_last: bool) {
         let filled = self.input.as_ref().map_or(&[][..], Buffer::filled);
         let (from, to) = (self.event + range.start, self.event + range.end);
@@ -246,7 +247,7 @@ mod tests {
         let waker = Waker::from(count.clone());
         let mut context = Context::from_waker(&waker);
         assert!(stream.poll_reset(&context).is_none());
-        // The read filled the buffer, so the rest was expected. It has not arrived yet, and the stream gets the available part.
+        // The read filled the buffer, so the rest was expected. It has not arrived, and the stream gets the available part.
         assert_eq!(count.0.load(Ordering::Relaxed), 0);
         let nothing = reader.receive(&connection, &mut socket, &mut context, || false);
         assert_eq!((nothing.ok(), count.0.load(Ordering::Relaxed)), (Some(Received::Nothing), 1));

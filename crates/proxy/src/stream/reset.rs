@@ -1,7 +1,6 @@
-//! Why a stream ended before its message did, in terms that every protocol shares.
+//! Why a stream ended before its message did, in terms that all protocols share.
 //!
-//! Each engine maps these to its own codes: HTTP/2 in [`h2`](super::h2). FastCGI and SPOP have no
-//! codes and drop the reason.
+//! Each engine converts these to its own codes, HTTP/2 in [`h2`](super::h2). FastCGI and SPOP have no codes and drop the reason.
 
 /// Why a stream ended before its message did.
 ///
@@ -10,7 +9,7 @@
 pub(crate) enum Reset {
     /// The request was withdrawn.
     Cancelled,
-    /// The request was not processed: it may be sent again.
+    /// The request was not processed, and may be sent again.
     Refused,
     /// An internal error of either side, or the end of the connection.
     Internal,

@@ -1,4 +1,4 @@
-//! The SPOP-specific part of streams: a stream is one query, sent when it begins, and the payload received is its answer.
+//! The SPOP-specific part of streams. A stream is one query, sent when the stream begins, and the received payload is its answer.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -24,7 +24,7 @@ pub(crate) enum NoAnswer {
 }
 
 impl SpopConnection {
-    /// A query was rejected before it was sent.
+    /// Records that a query was rejected before it was sent.
     pub(crate) fn put_refused(&self, key: Key) {
         self.with_place(key, |place| place.put_reset(Reset::Internal, NoHead::Refused));
     }
@@ -34,7 +34,7 @@ impl SpopStream {
     /// Sends a query: messages encoded by [`spop::Messages`].
     ///
     /// # Errors
-    /// It cannot be sent.
+    /// The query cannot be sent.
     pub(crate) fn ask(connection: &Rc<SpopConnection>, messages: &[u8]) -> Result<Self, Refusal> {
         let key = connection.engine.borrow_mut().ask(messages)?;
         connection.touch();

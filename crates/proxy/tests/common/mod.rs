@@ -1,4 +1,4 @@
-//! Client, origin and workers of the proxy's tests, in one process.
+//! The client, the origin and the workers for the proxy's tests, in one process.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -69,8 +69,8 @@ pub(crate) fn plan(text: &str) -> Plan {
     loaded.plan.unwrap_or_else(|| panic!("the configuration has errors: {:?}", loaded.diagnostics))
 }
 
-/// Starts the workers of the plan, with a listener for each frontend on a port that the kernel chose; returns their addresses, in
-/// the order of the plan. To be called once per process.
+/// Starts the workers of the plan, with a listener for each frontend on a port that the kernel chose; returns the addresses, in the
+/// order of the plan. To be called once per process.
 pub(crate) fn serve(plan: impl Into<Arc<Plan>>) -> Vec<SocketAddr> {
     let plan = plan.into();
     let threads = plan.global.workers();

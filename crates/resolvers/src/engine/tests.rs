@@ -405,7 +405,7 @@ fn hostile_answers_are_counted_and_change_nothing() {
     }
     bench.answer(0, &addresses(id.wrapping_add(1), V4, &["192.0.2.66"]));
     assert_eq!((bench.counted(0, "invalid"), bench.counted(0, "outdated")), (2, 2));
-    // An answer to another question with a valid id counts as an error of this name server.
+    // An answer to another question with a valid id is treated as an error of this name server.
     bench.answer(0, &response(id, "evil.b", V4, ResponseCode::NoError, &[RData::A(A(Ipv4Addr::LOCALHOST))]));
     assert_eq!((bench.counted(0, "invalid"), bench.status(name)), (3, ResolutionStatus::Unknown));
     assert!(bench.addresses(name).is_empty());

@@ -1,4 +1,4 @@
-//! `mirror`: sends a copy of the request to another backend. Weir's own.
+//! `mirror`: sends a copy of the request to another backend. Only in Weir.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -23,7 +23,7 @@ fn said_by_scripts(set: Ruleset) -> Option<&'static str> {
     }
 }
 
-/// The error for an action that no script registered for this rule set; `others` are the sets it is registered for.
+/// The error for an action that no script has registered for this rule set. `others` are the sets for which it is registered.
 fn not_registered(context: &Context<'_, '_, '_>, name: &str, others: &[&str]) -> Diagnostic {
     if !others.is_empty() {
         let set = context.set.name();
@@ -52,7 +52,7 @@ fn find(context: &Context<'_, '_, '_>, word: Word<'_>) -> Result<Arc<dyn Functio
     })
 }
 
-/// `lua.name <word>*`: as many words as the action was registered with.
+/// `lua.name <word>*`: takes the number of words with which the action was registered.
 pub(crate) fn action(context: &mut Context<'_, '_, '_>) -> Parsed {
     let name = context.word.text.strip_prefix("lua.").unwrap_or_default();
     let of = |set: Ruleset| {

@@ -13,7 +13,7 @@ use crate::context::{Context, Parsed};
 /// `track-sc<n> <key> [table <table>]`.
 pub(crate) fn track(context: &mut Context<'_, '_, '_>) -> Parsed {
     let (word, names) = (context.word, context.scope.names);
-    // Without a number the first counter is meant.
+    // Without a number, the first counter is used.
     let digits = word.text.strip_prefix("track-sc").filter(|digits| !digits.is_empty()).unwrap_or("0");
     let most = names.stick_counters();
     let counter = digits.parse::<u32>().ok().filter(|number| *number < most).ok_or_else(|| {
@@ -34,7 +34,7 @@ pub(crate) fn track(context: &mut Context<'_, '_, '_>) -> Parsed {
     Ok(Action::Track { counter: counter as u8, key: Box::new(key), table })
 }
 
-/// `[table <table>]`: the table of that name, or the proxy's own.
+/// `[table <table>]`: the table with that name, or the proxy's own table.
 fn named_table(context: &mut Context<'_, '_, '_>, action: &str) -> Result<Arc<Table>, Diagnostic> {
     let (scope, own) = (context.scope, context.word.span);
     let proxy = scope.proxy.map_or("", |proxy| &proxy.name);
@@ -43,7 +43,7 @@ fn named_table(context: &mut Context<'_, '_, '_>, action: &str) -> Result<Arc<Ta
         return scope.names.table(word.text).ok_or_else(|| no_table(word.text, word.span, action, proxy));
     }
     if scope.inherited {
-        // In `defaults` the proxy's own table would be ambiguous.
+        // In `defaults`, the proxy's own table would be ambiguous.
         return Err(Diagnostic::alert(format!(
             "`{action}` in a `defaults` section requires `table <table>`"
         ))
@@ -77,7 +77,7 @@ fn fits(table: &Table, gives: Type, span: Span, action: &str) -> Result<(), Diag
 
 /// The numbers in the parentheses: the element, if the action takes one, and the counter.
 fn numbers(context: &Context<'_, '_, '_>, named: Option<u8>) -> Result<TrackedCounter, Diagnostic> {
-    // Without parentheses the first counter is meant.
+    // Without parentheses, the first counter is used.
     let (inner, span) = match named {
         Some(_) if !context.word.text.contains('(') => ("0", context.word.span),
         _ => context.parenthesised()?,

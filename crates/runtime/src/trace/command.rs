@@ -1,5 +1,5 @@
-//! The command `trace` (management manual, 9.3). It is parsed into a [`TraceCommand`] first, so that a
-//! configuration can be checked before tracing starts.
+//! The command `trace` (management manual, 9.3). The command is parsed into a [`TraceCommand`] first, so that a configuration can
+//! be checked before tracing starts.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ enum Choices {
 /// A parsed `trace` line.
 #[derive(Debug, Clone)]
 pub struct TraceCommand {
-    /// `None` for all sources at once, which can only be stopped.
+    /// The source. `None` stands for all sources, which can only be stopped.
     target: Option<TraceTarget>,
     changes: Vec<TraceChange>,
     list: Option<Choices>,
@@ -174,7 +174,7 @@ impl TraceCommand {
     /// Parses the words after `trace`; `has_sink` tests whether a sink exists.
     ///
     /// # Errors
-    /// The syntax error, in HAProxy's wording if it has any.
+    /// The syntax error, in HAProxy's wording if HAProxy has such a message.
     pub fn read<'w>(
         words: impl IntoIterator<Item = &'w str>,
         has_sink: impl Fn(&str) -> bool,
@@ -211,7 +211,7 @@ impl TraceCommand {
     /// Executes the command and returns its output.
     ///
     /// # Errors
-    /// A sink no longer exists.
+    /// A sink does not exist any more.
     pub fn apply(&self, outputs: &dyn Outputs) -> Result<String, String> {
         let Some(target) = self.target else {
             if self.list.is_none() {
@@ -228,7 +228,7 @@ impl TraceCommand {
         Ok(self.list.map(|list| show_list(target, list, outputs)).unwrap_or_default())
     }
 
-    /// Whether it only lists choices and changes nothing.
+    /// Whether the command only lists choices and changes nothing.
     pub fn only_lists(&self) -> bool {
         self.list.is_some()
     }
@@ -344,7 +344,7 @@ fn star(is_current: bool) -> char {
     if is_current { '*' } else { ' ' }
 }
 
-/// All sources with their states.
+/// Lists all sources with their states.
 fn sources() -> String {
     let mut out = format!("Supported trace sources and states {SIGNS} :\n");
     let _ = writeln!(out, " [.] {:<10} : no source: stop all traces", "0");
@@ -360,7 +360,7 @@ fn source_lines(out: &mut String) {
     }
 }
 
-/// The available choices, with the current ones marked.
+/// Lists the available choices, with the current ones marked.
 fn show_list(target: TraceTarget, list: Choices, outputs: &dyn Outputs) -> String {
     let name = target.name();
     let state = match target {
@@ -443,10 +443,10 @@ fn plus(on: bool) -> char {
     if on { '+' } else { '-' }
 }
 
-/// `show trace`: all sources with their sinks, or the events of one.
+/// `show trace`: lists all sources with their sinks, or the events of one source.
 ///
 /// # Errors
-/// There is no such source.
+/// The source does not exist.
 pub fn show(name: &str) -> Result<String, String> {
     if name.is_empty() {
         let mut out = format!("Supported trace sources and states {SIGNS} :\n");

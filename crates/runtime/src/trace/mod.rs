@@ -1,10 +1,10 @@
-//! Traces (`trace` on the runtime socket, `traces` sections; management manual, 9.3): live reports of
-//! events in parts of the process.
+//! Traces (`trace` on the runtime socket, `traces` sections; management manual, 9.3): live reports of events in parts of the
+//! process.
 //!
-//! A part that can be traced is a [`TraceSource`]. A trace point tests one word ([`is_on`]) and calls
-//! [`report`], which is cold, only if the source is traced. `command` parses commands, `sources` lists events
-//! and criteria, `state` decides when a source reports. Only a [`TraceOutput`] may do I/O. Callers: the traced
-//! code, the runtime socket, and the binary for `traces` sections.
+//! A part that can be traced is a [`TraceSource`]. A trace point tests one word ([`is_on`]), and calls [`report`], which is cold,
+//! only if the source is traced. `command` parses commands, `sources` lists events and criteria, and `state` decides when a source
+//! reports. Only implementations of [`TraceOutput`] may do I/O. Callers: the traced code, the runtime socket, and the binary for
+//! `traces` sections.
 
 pub mod command;
 pub mod sources;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 pub use sources::{TraceSource, acme, check, fcgi, h1, h2, peers, session, spop, ssl, stream};
 pub use state::{Lock, TraceAction, TraceRun, stop_all};
 
-/// The bits of the traced sources. Written by `state` when that changes.
+/// The bits of the traced sources. Written by `state` when a trace starts or stops.
 static ACTIVE: AtomicU32 = AtomicU32::new(0);
 
 /// Whether any source is traced.
@@ -58,7 +58,7 @@ pub enum Verbosity {
     Clean,
     /// The owner of the event.
     Minimal,
-    /// Both.
+    /// Request lines and statuses, and the session and stream.
     Simple,
     /// Header fields as well.
     Advanced,
@@ -107,9 +107,9 @@ pub struct Keys {
     pub backend: u64,
     /// The server.
     pub server: u64,
-    /// An object specific to the source: a peer, a certificate order.
+    /// An object specific to the source, such as a peer or a certificate order.
     pub own: u64,
-    /// A group of such objects: a peers section.
+    /// A group of such objects, such as a peers section.
     pub group: u64,
 }
 
@@ -117,7 +117,7 @@ pub struct Keys {
 pub trait TraceOutput: Send + Sync {
     /// The name of the sink.
     fn name(&self) -> &str;
-    /// Writes a line, given without terminator.
+    /// Writes a line, which is passed without a terminator.
     fn write(&self, line: &str);
     /// The number of dropped lines.
     fn dropped(&self) -> u64;

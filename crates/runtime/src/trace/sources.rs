@@ -1,4 +1,4 @@
-//! The sources and their events: named as in HAProxy, limited to those that can occur here.
+//! The sources and their events. The names are those of HAProxy; events that cannot occur in Weir are omitted.
 
 /// A part of the process that can be traced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,9 +28,9 @@ pub enum TraceSource {
 /// An event of a source.
 #[derive(Debug, Clone, Copy)]
 pub struct TraceEvent {
-    /// Its bit.
+    /// The bit of the event.
     pub bit: u64,
-    /// Its name.
+    /// The name of the event.
     pub name: &'static str,
     /// A one-line description.
     pub doc: &'static str,
@@ -201,11 +201,11 @@ pub mod stream {
     pub const SERVER_STATE: u64 = 1 << 3;
     /// A processing step of an HTTP request or response.
     pub const HTTP: u64 = 1 << 4;
-    /// An error in such a step.
+    /// An error in an HTTP processing step.
     pub const HTTP_ERROR: u64 = 1 << 5;
     /// A processing step of a TCP stream.
     pub const TCP: u64 = 1 << 6;
-    /// An error in such a step.
+    /// An error in a TCP processing step.
     pub const TCP_ERROR: u64 = 1 << 7;
 
     pub(super) const EVENTS: &[TraceEvent] = &[
@@ -322,7 +322,7 @@ pub mod spop {
 }
 
 impl TraceSource {
-    /// All sources, in HAProxy's order, which is that of their numbers.
+    /// All sources, in HAProxy's order, which is also the order of their numbers.
     pub const ALL: [Self; 10] = [
         Self::H2,
         Self::Fcgi,
@@ -336,13 +336,13 @@ impl TraceSource {
         Self::Session,
     ];
 
-    /// Its bit.
+    /// The bit of the source.
     #[inline]
     pub(super) fn bit(self) -> u32 {
         1 << self as u32
     }
 
-    /// Its name.
+    /// The name of the source.
     pub fn name(self) -> &'static str {
         self.row().0
     }
@@ -373,7 +373,7 @@ impl TraceSource {
     }
 }
 
-/// HAProxy's sources that do not exist here, with the reason.
+/// HAProxy's sources that do not exist in Weir, with the reason.
 pub const ABSENT: &[(&str, &str)] = &[
     ("applet", "Weir has no applets: use `stream`"),
     ("haterm", "Weir has no `haterm`"),

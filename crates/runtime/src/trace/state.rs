@@ -1,5 +1,5 @@
-//! The trace state of each source: which events are reported or start, pause or stop a trace, and the object it is locked on. One
-//! process-wide state per source; any thread may read and change it.
+//! The trace state of each source: which events are reported, which events start, pause or stop a trace, and the object on which
+//! the trace is locked. Each source has one process-wide state; any thread may read and change it.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
@@ -11,7 +11,7 @@ use super::{ACTIVE, Keys, TraceLevel, TraceOutput, TraceSource, Verbosity};
 pub enum TraceRun {
     /// Not traced.
     Stopped,
-    /// Traced from the next event that starts a trace.
+    /// The trace starts at the next start event.
     Waiting,
     /// Traced.
     Running,
@@ -45,7 +45,7 @@ pub enum TraceAction {
     Start,
     /// Stops the trace for good.
     Stop,
-    /// Makes the trace wait again.
+    /// The trace is paused and waits for the next start event.
     Pause,
 }
 
@@ -108,7 +108,7 @@ impl Lock {
     }
 }
 
-/// No other source is followed.
+/// The value for "no other source is followed".
 const NONE: u8 = u8::MAX;
 
 /// The state of one source.
@@ -119,7 +119,7 @@ pub(super) struct SourceState {
     level: AtomicU8,
     verbosity: AtomicU8,
     lock: AtomicU8,
-    /// The object it is locked on; 0 until that is known.
+    /// The object on which the trace is locked; 0 until an object has matched.
     locked: AtomicU64,
     follow: AtomicU8,
     output: RwLock<Option<Arc<dyn TraceOutput>>>,
@@ -148,7 +148,7 @@ pub(super) fn of(source: TraceSource) -> &'static SourceState {
 
 /// Recomputes the set of traced sources.
 fn refresh() {
-    // A panic in the middle leaves a consistent state.
+    // A panic while the lock is held leaves a consistent state.
     let _changing: MutexGuard<'_, ()> = CHANGING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let mut active = 0;
     for source in TraceSource::ALL {
@@ -239,7 +239,7 @@ impl SourceState {
         })
     }
 
-    /// Whether `keys` match the lock; the first lockable object becomes the locked one.
+    /// Whether `keys` match the lock. The trace is locked on the first object that can be locked.
     fn is_locked_on(&self, keys: &Keys) -> bool {
         let own = self.lock().of(keys);
         let locked = self.locked.load(Relaxed);
@@ -248,12 +248,12 @@ impl SourceState {
         }
         match self.locked.compare_exchange(0, own, Relaxed, Relaxed) {
             Ok(_) => true,
-            // Another thread was first.
+            // Another thread has locked the trace first.
             Err(other) => other == own,
         }
     }
 
-    /// Processes an event: reports it if required, and applies its effects.
+    /// Processes an event: reports the event if required, and applies its effects on the trace.
     pub(super) fn happen(
         &self,
         source: TraceSource,
@@ -283,7 +283,7 @@ impl SourceState {
 }
 
 impl TraceSource {
-    /// The verbosity with this number: for sources with two levels, the second is the most verbose.
+    /// The verbosity with this number. For sources with two levels, the second is the most verbose one.
     fn verbosity(self, number: u8) -> Verbosity {
         match (self, number) {
             (Self::Session, 1..) => Verbosity::Complete,

@@ -1,4 +1,4 @@
-//! The state is process-wide, so these tests are serialized.
+//! These tests are serialized, because the trace state is process-wide.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 

@@ -83,7 +83,7 @@ pub(super) fn flags(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Flags, D
     Ok(flags)
 }
 
-/// Compiles the patterns of the line into an index and the list that the runtime socket edits.
+/// Compiles the patterns of the line into an index, and into the list that the runtime socket edits.
 pub(super) fn patterns(
     words: &mut Words<'_>,
     method: MatchMethod,

@@ -1,4 +1,4 @@
-//! Log format aliases for addresses and ports, of both ends of both connections.
+//! Log format aliases for addresses and ports, of both ends of the client and server connections.
 
 use std::net::IpAddr;
 

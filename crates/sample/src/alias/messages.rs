@@ -35,7 +35,7 @@ fn is_forbidden_in_capture(byte: u8) -> bool {
     is_forbidden_in_line(byte) || matches!(byte, b'{' | b'|' | b'}')
 }
 
-/// Writes bytes from the network: forbidden ones as `#` and two hex digits, and with `+E` special ones behind a backslash.
+/// Writes bytes from the network. Forbidden bytes are written as `#` and two hex digits; with `+E`, special bytes get a backslash.
 fn shown(bytes: &[u8], forbidden: fn(u8) -> bool, flags: Flags, out: &mut Vec<u8>) {
     if !flags.escape {
         return escaped(bytes, b'#', forbidden, out);
@@ -90,7 +90,7 @@ pub(super) fn http_query(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
     line_part(Some(&target[start..]), flags, out);
 }
 
-/// The frontend's capture slots of one kind, one per log column; none for a request that could not be parsed. A TCP stream has them
+/// The frontend's capture slots of one kind, one per log column. A request that could not be parsed has none. A TCP stream has them
 /// from its start.
 fn slots(env: &Env<'_>, kind: fn(usize) -> CaptureSlot) -> impl Iterator<Item = CaptureSlot> {
     let lengths = env.session.and_then(|session| session.frontend.capture_lengths.load_full());

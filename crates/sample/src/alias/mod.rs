@@ -1,4 +1,4 @@
-//! The table of log format aliases (manual, 8.2.6), and those for names, counts and states.
+//! The table of log format aliases (manual, 8.2.6), and the aliases for names, counts and states.
 
 mod addresses;
 mod messages;
@@ -72,9 +72,9 @@ impl std::fmt::Debug for Alias {
 /// When the value becomes available. A log format without late values is written as soon as the server has answered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Availability {
-    /// Before the end of the transfer.
+    /// The value is available before the end of the transfer.
     Early,
-    /// After the end of the transfer.
+    /// The value is only available after the end of the transfer.
     Late,
 }
 
@@ -84,7 +84,7 @@ const fn row(name: &'static str, kind: EncodedKind, known: Availability, write: 
 
 #[rustfmt::skip]
 static ALIASES: &[Alias] = &[
-    //  name  as what          known  from
+    // name  type          known  value
     row("B",   Number,          Late,  bytes_read),
     row("CC",  Text,            Early, messages::request_cookie),
     row("CS",  Text,            Early, messages::response_cookie),
@@ -161,7 +161,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     ALIASES.iter().map(|alias| alias.name)
 }
 
-// Only strings are quoted: numbers, dates and states never are.
+// Only strings are quoted; numbers, dates and states never are.
 
 fn int(value: i64, out: &mut Vec<u8>) {
     write_int(out, value);
@@ -176,7 +176,8 @@ fn int_or_hex(value: u64, flags: Flags, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes a time or count that is still growing if the request's only line is written early (`option logasap`).
+/// Writes a time or count. If the request's only line is written early (`option logasap`), the value is still growing, which a `+`
+/// indicates.
 fn growing(env: &Env<'_>, out: &mut Vec<u8>, value: i64) {
     if env.transaction.is_some_and(|transaction| transaction.logged_early) {
         out.push(b'+');
@@ -197,7 +198,7 @@ fn hostname(_: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
 }
 
 fn status(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
-    // -1 for a request without a response; 0 for TCP, before a request, and for an HTTP/2 request that was refused before it became
+    // -1 for a request without a response. 0 for TCP, before a request, and for an HTTP/2 request that was refused before it became
     // a stream.
     let status = env.transaction.map_or(0, |transaction| match transaction.status {
         0 if transaction.is_http && !is_refused(transaction) && env.log_origin != LogOrigin::Accept => -1,
@@ -287,7 +288,7 @@ fn log_origin(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
     write_bytes(env.log_origin.name().as_bytes(), flags, out);
 }
 
-/// The termination state; a connection that failed before it became a stream counts as refused while waiting for a request.
+/// The termination state. A connection that failed before it became a stream counts as refused while it waited for a request.
 fn end_of(env: &Env<'_>) -> Termination {
     let failed = env.session.is_some_and(|session| session.error.get() != ConnectionError::default());
     match env.transaction {

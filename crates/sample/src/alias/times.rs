@@ -9,7 +9,7 @@ use crate::flags::{Flags, write_bytes};
 use crate::session::Session;
 
 thread_local! {
-    /// The dates of the most recent second: consecutive log lines usually share it.
+    /// The dates of the most recent second, which consecutive log lines usually share.
     static DATES: RefCell<base::clock::DateCache> = RefCell::default();
     /// The most recent second and its text in local time.
     static LOG_SECOND: RefCell<(i64, String)> = const { RefCell::new((i64::MIN, String::new())) };
@@ -23,7 +23,7 @@ fn write_log_date(us: Option<u64>, flags: Flags, out: &mut Vec<u8>) {
         if *known != seconds {
             let date = DATES.with_borrow_mut(|dates| dates.local(seconds));
             text.clear();
-            // Writing to a string cannot fail. The milliseconds are cut off: only the second is cached.
+            // Writing to a string cannot fail. The milliseconds are cut off, because only the second is cached.
             let _ = date.write_log(0, text);
             text.truncate(text.len().saturating_sub(3));
             *known = seconds;

@@ -9,12 +9,12 @@ use crate::value::{Type, Value};
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
-    //  name      arguments                              takes       gives       description
+    // name      arguments                              takes       gives       description
     row("ipmask", &[arg(ArgKind::Mask4), opt(ArgKind::Mask6)], Type::Addr, Type::Addr, "applies a network mask",           ipmask),
 ];
 
 fn ipmask<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
-    // An IPv6 address that embeds an IPv4 address, in any of the three ways, takes the IPv4 mask.
+    // An IPv6 address that embeds an IPv4 address, in any of the three ways, is masked with the IPv4 mask.
     match (value.to_addr()?, value.to_ip4(), args.get(0), args.get(1)) {
         (_, Some(address), Arg::Ip4(mask), _) => {
             Some(Value::Ip4(Ipv4Addr::from(u32::from(address) & u32::from(*mask))))

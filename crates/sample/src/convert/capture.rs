@@ -23,7 +23,7 @@ fn prepare(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     }
 }
 
-/// Stores the text in a capture slot of the client's frontend; without that slot the value just passes through.
+/// Stores the text in a capture slot of the client's frontend. If that slot does not exist, the value is unchanged.
 fn capture<'a>(value: Value<'a>, slot: CaptureSlot, env: &'a Env<'a>) -> Option<Value<'a>> {
     let text = value.into_str()?;
     if let (Some(session), Some(transaction)) = (env.session, env.transaction) {

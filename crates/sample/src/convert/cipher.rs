@@ -1,4 +1,4 @@
-//! AES in GCM and CBC mode. Nonces, keys, tags and associated data are given in base64, literally or in variables.
+//! AES in GCM and CBC mode. Nonces, keys, tags and associated data are in base64, and are given literally or in variables.
 
 use aes::{Aes128, Aes192, Aes256};
 use base64::Engine;
@@ -77,7 +77,7 @@ fn associated<'a>(arg: &'a Arg, env: &Env<'_>) -> Option<Bytes<'a>> {
     if matches!(arg, Arg::Missing) { Some(Bytes::Borrowed(b"")) } else { decoded(arg, env) }
 }
 
-/// A key of `bits` bits; excess bytes are ignored.
+/// A key of `bits` bits. Excess bytes are ignored.
 fn key<'a>(arg: &'a Arg, env: &Env<'_>, bits: i64) -> Option<Bytes<'a>> {
     let key = decoded(arg, env)?;
     let length = bits as usize / 8;
@@ -135,7 +135,7 @@ fn aes_gcm_dec<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option
     Some(Value::Bin(out.into()))
 }
 
-/// CBC has no associated data: an argument for it must be valid but has no effect.
+/// CBC has no associated data. An argument for it must be valid but has no effect.
 fn aes_cbc_enc<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
     let (vector, key) = (vector(args.get(1), env)?, key(args.get(2), env, args.int(0)?)?);
     associated(args.get(3), env)?;

@@ -118,7 +118,7 @@ fn two(out: &mut Vec<u8>, number: i64, pad: u8) {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Zone {
     Utc,
-    /// Local time, by its offset east of UTC in seconds.
+    /// Local time, with its offset east of UTC in seconds.
     Local(i32),
 }
 
@@ -141,8 +141,7 @@ impl Zone {
     }
 }
 
-/// `strftime(3)` in the C locale, with `%N` for parts of the second and a number of digits before
-/// it (`%3N`).
+/// `strftime(3)` in the C locale, extended by `%N` for parts of the second, optionally with a number of digits (`%3N`).
 pub(crate) fn strftime(format: &[u8], seconds: i64, micros: u32, zone: Zone, out: &mut Vec<u8>) {
     let date = Date::at_offset(seconds, zone.offset());
     let mut rest = format.iter();

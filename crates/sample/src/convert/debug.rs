@@ -1,4 +1,4 @@
-//! A converter that prints the value passing through an expression, for debugging.
+//! A converter that prints the value of an expression, for debugging.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ fn debug<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'
     Some(value)
 }
 
-/// Formats prefix, type and value as one line; unprintable bytes become dots.
+/// Formats prefix, type and value as one line. Unprintable bytes become dots.
 fn describe(value: &Value<'_>, prefix: &[u8]) -> Scratch {
     let mut line = Scratch::copy(b"[debug] ");
     line.extend_from_slice(prefix);

@@ -1,5 +1,5 @@
-//! Message digests by name, and the HMAC (RFC 2104) over any of them. The names are OpenSSL's, including those of signature schemes
-//! and dotted ASN.1 identifiers, in any case. Used by the converters of [`super::hash`].
+//! Message digests by name, and the HMAC (RFC 2104) with any of them. The names are those of OpenSSL, in any case, including
+//! signature schemes and dotted ASN.1 identifiers. Used by the converters of [`super::hash`].
 
 use blake2::{Blake2b512, Blake2s256};
 use md5::Md5;
@@ -12,9 +12,9 @@ use sm3::Sm3;
 
 /// A digest.
 pub(super) struct DigestAlgorithm {
-    /// The digest's names in lower case, the usual one first.
+    /// The names of the digest in lower case, the usual one first.
     names: &'static [&'static str],
-    /// The block size in bytes; 0 for extendable-output functions, which have no HMAC.
+    /// The block size in bytes; 0 for extendable-output functions, which cannot be used for an HMAC.
     block: usize,
     /// Appends the digest of the concatenated parts.
     hash: fn(&[&[u8]], &mut Vec<u8>),
@@ -51,7 +51,7 @@ const fn row(
     DigestAlgorithm { names, block, hash }
 }
 
-/// Names that OpenSSL 3 accepts although it no longer computes these digests: HAProxy never returns a value for them.
+/// Names that OpenSSL 3 accepts although it no longer computes these digests, so that HAProxy never returns a value for them.
 const GONE: &[&str] = &["md4", "rsa-md4", "md4withrsaencryption", "whirlpool"];
 
 fn of<D: Digest>(parts: &[&[u8]], out: &mut Vec<u8>) {
@@ -100,7 +100,7 @@ impl DigestAlgorithm {
         (self.hash)(&[bytes], out);
     }
 
-    /// Whether an HMAC can be computed with it.
+    /// Whether an HMAC can be computed with the digest.
     pub(super) fn has_hmac(&self) -> bool {
         self.block > 0
     }

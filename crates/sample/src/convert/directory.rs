@@ -48,7 +48,7 @@ fn nbsrv<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'
     Some(Value::Int(i64::from(if usable.0 > 0 { usable.0 } else { usable.1 })))
 }
 
-/// The server `backend/server`; without a backend, one of the stream's own backend.
+/// The server `backend/server`; without a backend, a server of the stream's backend.
 fn server(value: &Value<'_>, args: &Args, env: &Env<'_>) -> Option<Arc<Server>> {
     match text(value)?.split_once('/') {
         Some((proxy, name)) => backend(args.prepared(0)?, proxy)?.server(name),

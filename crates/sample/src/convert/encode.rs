@@ -58,8 +58,8 @@ fn base64_encode<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Va
     encode(&value, &STANDARD)
 }
 
-/// Appends the decoded bytes. As in HAProxy any group of four characters may end in padding, not only the last, and unused trailing
-/// bits may be set.
+/// Appends the decoded bytes. As in HAProxy, any group of four characters may end in padding, not only the last one, and unused
+/// trailing bits may be set.
 pub(super) fn b64(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let start = out.len();
     if STANDARD.decode_vec(text, out).is_ok() {

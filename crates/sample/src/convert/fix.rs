@@ -23,7 +23,7 @@ const TAGS: &[(&str, i64)] = &[
 ];
 const VERSIONS: &[&[u8]] = &[b"FIX.4.0", b"FIX.4.1", b"FIX.4.2", b"FIX.4.3", b"FIX.4.4", b"FIXT.1.1"];
 
-/// Fields of a message: the tag, the range of its value, and where the field begins.
+/// The fields of a message: the tag, the range of the value, and the start of the field.
 fn fields(bytes: &[u8]) -> impl Iterator<Item = Option<(i64, usize, usize, usize)>> + '_ {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -44,7 +44,7 @@ fn fields(bytes: &[u8]) -> impl Iterator<Item = Option<(i64, usize, usize, usize
 /// The shortest message: begin string, length, type and checksum.
 const SHORTEST: usize = 26;
 
-/// Whether the message has a valid head, length and checksum; `None` while bytes are missing.
+/// Whether the message has a valid head, length and checksum; `None` if bytes are missing.
 fn check(bytes: &[u8]) -> Option<bool> {
     if bytes.len() < SHORTEST {
         return None;

@@ -138,7 +138,7 @@ fn rfc7239_n2np<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Val
     Some(parse_int(port).map_or_else(|| Value::made(Scratch::copy(port)), Value::Int))
 }
 
-/// An obfuscated name: text behind an underscore.
+/// An obfuscated name: text after an underscore.
 fn obfuscated<'a>(text: &Bytes<'a>) -> Option<Value<'a>> {
     let mut out = Scratch::copy(b"_");
     out.extend_from_slice(text);

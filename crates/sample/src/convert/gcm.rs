@@ -9,10 +9,10 @@ use ctr::Ctr32BE;
 use ghash::GHash;
 use ghash::universal_hash::UniversalHash;
 
-/// The longest nonce in bytes that OpenSSL accepts.
+/// The maximum length of a nonce in bytes, as in OpenSSL.
 const LONGEST_NONCE: usize = 128;
 
-/// Encrypts `text` in place and returns the tag. `None` for a key or nonce of the wrong length.
+/// Encrypts `text` in place and returns the tag. `None` if the length of the key or the nonce is invalid.
 pub(super) fn seal(key: &[u8], nonce: &[u8], extra: &[u8], text: &mut [u8]) -> Option<[u8; 16]> {
     by_length(key, nonce, extra, text, true)
 }
@@ -20,7 +20,7 @@ pub(super) fn seal(key: &[u8], nonce: &[u8], extra: &[u8], text: &mut [u8]) -> O
 /// Decrypts `text` in place if the tag matches.
 pub(super) fn open(key: &[u8], nonce: &[u8], extra: &[u8], tag: &[u8], text: &mut [u8]) -> Option<()> {
     let right = by_length(key, nonce, extra, text, false)?;
-    // Compared in constant time. If this is `None`, callers must not use the text.
+    // Compared in constant time. If the result is `None`, callers must not use the text.
     verify_slices_are_equal(&right, tag).ok()
 }
 
@@ -59,7 +59,7 @@ where
     tag
 }
 
-/// The initial counter block: a 12-byte nonce is followed by the number 1, any other length is hashed.
+/// The initial counter block: a 12-byte nonce followed by the number 1, or the hash of a nonce of another length.
 fn first_counter(hash: &GHash, nonce: &[u8]) -> [u8; 16] {
     if nonce.len() == 12 {
         let mut counter = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
@@ -69,7 +69,7 @@ fn first_counter(hash: &GHash, nonce: &[u8]) -> [u8; 16] {
     hashed(hash.clone(), &[], nonce)
 }
 
-/// GHASH over both texts, each zero-padded to whole blocks, and their lengths in bits.
+/// GHASH of both texts, each padded with zeros to whole blocks, and of their lengths in bits.
 fn hashed(mut hash: GHash, extra: &[u8], text: &[u8]) -> [u8; 16] {
     hash.update_padded(extra);
     hash.update_padded(text);

@@ -100,7 +100,7 @@ fn prepare_digest(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// `sha1`, `sha2` and `digest` differ only in how the algorithm is chosen.
+/// `sha1`, `sha2` and `digest` only differ in how the algorithm is chosen.
 fn digest<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     digested(args.int(0)?, value.bytes()?)
 }

@@ -52,7 +52,7 @@ fn json<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a
 
 /// A defect of a UTF-8 sequence.
 enum Wrong {
-    /// An invalid sequence (a lone continuation byte, too few of them) or a prohibited code point.
+    /// An invalid sequence (a continuation byte without a start, or too few continuation bytes) or a prohibited code point.
     Sequence,
     /// A code point encoded in more bytes than necessary.
     Overlong(u32),
@@ -77,7 +77,7 @@ fn decode(bytes: &[u8]) -> (Result<u32, Wrong>, usize) {
     let decoded = match char::from_u32(code) {
         Some(_) if code >= least => Ok(code),
         Some(_) => Err(Wrong::Overlong(code)),
-        // Prohibited: a surrogate, or beyond the last code point.
+        // Prohibited: a surrogate, or a number above the last code point.
         None => Err(Wrong::Sequence),
     };
     (decoded, 1 + more)
@@ -120,7 +120,7 @@ fn json_query<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Va
     query(&value.into_str()?, args)
 }
 
-/// The largest integer that is interoperable in JSON (RFC 8259, 6); larger ones yield no value.
+/// The largest integer that is interoperable in JSON (RFC 8259, 6). Larger ones yield no value.
 const LARGEST_INTEGER: i64 = (1 << 53) - 1;
 
 /// The value at the prepared path in `text`. Only numbers become integers.
@@ -141,7 +141,7 @@ pub(super) fn query<'a>(text: &[u8], args: &Args) -> Option<Value<'a>> {
     Some(Value::made(out))
 }
 
-/// Appends a number with six significant digits, as C's `%g` does.
+/// Appends a number with six significant digits, like `%g` in C.
 fn write_float(number: f64, out: &mut Vec<u8>) {
     let scientific = format!("{number:.5e}");
     let Some((digits, exponent)) = scientific.split_once('e') else {

@@ -1,5 +1,5 @@
-//! Extracts a value from JSON (RFC 8259) by a path such as `$.a.b[0]` without parsing the rest: like HAProxy it reads the text only
-//! up to the value. Of duplicate keys the first counts. Used by `json_query` and `jwt_…_query`.
+//! Extracts a value from JSON (RFC 8259) by a path such as `$.a.b[0]`. As in HAProxy, the text is only parsed up to the end of the
+//! value, and the first of duplicate keys is used. Used by `json_query` and `jwt_…_query`.
 
 use crate::args::Prepared;
 
@@ -14,7 +14,7 @@ impl Prepared for Path {}
 
 #[derive(Debug, PartialEq)]
 enum PathStep {
-    /// Into an object. The key is in its encoded form, with escapes.
+    /// A step into an object. The key is in its encoded form, with escapes.
     Key(Box<[u8]>),
     /// Into an array.
     Index(usize),
@@ -33,10 +33,10 @@ pub(super) enum JsonValue<'t> {
 }
 
 impl Path {
-    /// Parses `$` followed by `.key` and `[index]`; a backslash makes a dot or bracket part of the key. `['key']` is accepted too.
+    /// Parses `$` followed by `.key` and `[index]`. A backslash makes a dot or bracket part of the key. `['key']` is accepted too.
     ///
     /// # Errors
-    /// The path's syntax error.
+    /// The syntax error in the path.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut rest = text
             .strip_prefix('$')
@@ -58,7 +58,8 @@ impl Path {
         Ok(Self(steps))
     }
 
-    /// The value at the path in `text`; `None` for objects, null, a missing value, and if the text up to the value is not JSON.
+    /// Returns the value at the path in `text`. Returns `None` if the value is missing, an object or null, or if the text before
+    /// the end of the value is not valid JSON.
     pub(super) fn find<'t>(&self, text: &'t [u8]) -> Option<JsonValue<'t>> {
         let mut reader = PathReader { text, at: 0, depth: 0 };
         for step in &self.0 {
@@ -71,7 +72,7 @@ impl Path {
     }
 }
 
-/// Parses a key up to the next step; also returns the length of the text consumed.
+/// Parses a key up to the next step. Also returns the length of the consumed text.
 fn key(text: &str) -> (PathStep, usize) {
     let mut key = Vec::new();
     let mut bytes = text.bytes().enumerate();
@@ -121,7 +122,7 @@ impl<'t> PathReader<'t> {
         (self.depth <= DEPTH).then_some(())
     }
 
-    /// Consumes a comma, or the closing bracket at the end. After the last comma nothing may follow, as in HAProxy.
+    /// Consumes a comma, or the closing bracket at the end. As in HAProxy, nothing needs to follow the last comma.
     fn goes_on(&mut self, bracket: u8) -> Option<bool> {
         match self.peek()? {
             b',' => {
@@ -184,7 +185,7 @@ impl<'t> PathReader<'t> {
         self.text[self.at..].starts_with(word).then(|| self.at += word.len())
     }
 
-    /// Reads a number; leading zeros are accepted although JSON forbids them.
+    /// Reads a number. Leading zeros are accepted although JSON forbids them.
     fn number(&mut self) -> Option<&'t [u8]> {
         let start = self.at;
         self.at += usize::from(self.text[start] == b'-');
@@ -229,7 +230,7 @@ impl<'t> PathReader<'t> {
         }
     }
 
-    /// Skips the value at the current position. The recursion is bounded by the nesting limit.
+    /// Skips the value at the current position. The nesting limit bounds the recursion.
     fn skip(&mut self) -> Option<()> {
         match self.peek()? {
             b'{' => {
@@ -257,7 +258,7 @@ impl<'t> PathReader<'t> {
     }
 }
 
-/// Appends a string's text with its escapes resolved; `None` for an invalid escape.
+/// Appends the text of a string with its escapes resolved; `None` for an invalid escape.
 pub(super) fn unescape(mut raw: &[u8], out: &mut Vec<u8>) -> Option<()> {
     while let Some(at) = memchr::memchr(b'\\', raw) {
         out.extend_from_slice(&raw[..at]);
@@ -284,7 +285,7 @@ pub(super) fn unescape(mut raw: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Decodes the digits after `\u`, and a second `\u` if they are a surrogate; also returns the number of bytes consumed.
+/// Decodes the digits after `\u`, and a second `\u` if they are a surrogate. Also returns the number of consumed bytes.
 fn character(digits: &[u8]) -> Option<(char, usize)> {
     let unit = |digits: &[u8]| {
         let digits = std::str::from_utf8(digits.get(..4)?).ok()?;

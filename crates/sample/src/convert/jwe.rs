@@ -1,5 +1,6 @@
-//! Encrypted JSON Web Tokens in compact form (RFC 7516): five parts, the second being the encrypted key of the fourth. The header's
-//! `alg` selects how that key is obtained, its `enc` how the contents are decrypted (RFC 7518, 4.1 and 5.1).
+//! Encrypted JSON Web Tokens in compact form (RFC 7516), which have five parts. The second part is the encrypted key for the
+//! fourth. The header's `alg` determines how that key is obtained, and `enc` how the contents are decrypted (RFC 7518, 4.1 and
+//! 5.1).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -33,7 +34,7 @@ pub(super) static CONVERTS: &[Convert] = &[
     row("jwt_decrypt_cert",   KEY,      Type::Str,  Type::Bin, "decrypts a token with the private key of a certificate", jwt_decrypt_cert).prepared(prepare_cert),
 ];
 
-/// The key management algorithms; the index is the bit in `jwt.decrypt_alg_list`.
+/// The key management algorithms. The index is the bit in `jwt.decrypt_alg_list`.
 pub const ALGORITHMS: &[&str] = &[
     "dir",
     "A128KW",
@@ -51,11 +52,11 @@ pub const ALGORITHMS: &[&str] = &[
     "RSA1_5",
 ];
 
-/// The content encryptions; the index is the bit in `jwt.decrypt_enc_list`.
+/// The content encryptions. The index is the bit in `jwt.decrypt_enc_list`.
 pub const ENCRYPTIONS: &[&str] =
     &["A128CBC-HS256", "A192CBC-HS384", "A256CBC-HS512", "A128GCM", "A192GCM", "A256GCM"];
 
-/// All except RSA1_5, which RFC 8725 advises against.
+/// Initially all except RSA1_5, which RFC 8725 advises against.
 static ALLOWED_ALGORITHMS: AtomicU32 = AtomicU32::new((1 << 13) - 1);
 static ALLOWED_ENCRYPTIONS: AtomicU32 = AtomicU32::new(u32::MAX);
 
@@ -74,7 +75,7 @@ struct Fixed(PrivateKey);
 
 impl Prepared for Fixed {}
 
-/// The certificate named in the configuration, or all of them if a variable holds the name.
+/// The certificate named in the configuration, or all certificates if a variable holds the name.
 #[derive(Debug)]
 struct NamedCertificate(Option<Arc<CertificateCell>>, Arc<Certificates>);
 
@@ -112,7 +113,7 @@ fn prepare_cert(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Accepts either alphabet, with or without padding.
+/// Decodes base64 with either alphabet, with or without padding.
 fn secret_of(text: &[u8]) -> Option<Vec<u8>> {
     STANDARD
         .decode(text)
@@ -121,7 +122,8 @@ fn secret_of(text: &[u8]) -> Option<Vec<u8>> {
         .ok()
 }
 
-/// Any decryption failure yields no value: the manual speaks of an empty string, but in HAProxy `-m found` shows the difference.
+/// Any decryption failure yields no value. The manual specifies an empty string, but in HAProxy `-m found` shows that there is no
+/// value.
 fn decrypted<'a>(token: &Value<'_>, key: Option<&PrivateKey>) -> Option<Value<'a>> {
     let contents = decrypt(token.bytes()?, key?)?;
     Some(Value::Bin(Bytes::Made(Scratch::copy(&contents))))
@@ -164,7 +166,7 @@ fn jwt_decrypt_cert<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> O
 /// A parsed token.
 struct Token<'a> {
     header: serde_json::Value,
-    /// The encoded header, which the contents' tag covers.
+    /// The encoded header, which the tag of the contents authenticates.
     covered: &'a [u8],
     key: Vec<u8>,
     vector: Vec<u8>,
@@ -206,7 +208,7 @@ fn decrypt(token: &[u8], key: &PrivateKey) -> Option<Vec<u8>> {
     open(&token, encryption, &contents_key)
 }
 
-/// The key length of an encryption in bytes: two keys if the tag is a MAC.
+/// The key length of an encryption in bytes. If the tag is a MAC, this is the length of two keys.
 fn key_length(encryption: &str) -> usize {
     match encryption {
         "A128GCM" => 16,
@@ -217,7 +219,7 @@ fn key_length(encryption: &str) -> usize {
     }
 }
 
-/// The content encryption key, obtained by the header's algorithm with a key of the matching kind. A secret that is too long is
+/// The content encryption key, obtained with the header's algorithm from a key of the matching kind. A secret that is too long is
 /// truncated.
 fn contents_key(
     token: &Token<'_>,
@@ -275,7 +277,8 @@ fn open_oaep(key: &PrivateDecryptingKey, algorithm: &'static OaepAlgorithm, text
     key.decrypt(algorithm, text, &mut out, None).ok().map(|key| key.to_vec())
 }
 
-/// Invalid padding yields an unusable key instead of an error: the sender must not be able to tell the two apart (RFC 7516, 11.5).
+/// Invalid padding yields an unusable key instead of an error, because the sender must not be able to distinguish the two (RFC
+/// 7516, 11.5).
 fn open_pkcs1(key: &PrivateDecryptingKey, text: &[u8], length: usize) -> Vec<u8> {
     let opened = Pkcs1PrivateDecryptingKey::new(key.clone()).ok().and_then(|key| {
         let mut out = vec![0; key.min_output_size()];
@@ -283,14 +286,13 @@ fn open_pkcs1(key: &PrivateDecryptingKey, text: &[u8], length: usize) -> Vec<u8>
     });
     opened.filter(|key| key.len() == length).unwrap_or_else(|| {
         let mut random = vec![0; length];
-        // Random or all zeros: neither decrypts anything.
+        // Random bytes or all zeros; neither decrypts anything.
         let _ = aws_lc_rs::rand::fill(&mut random);
         random
     })
 }
 
-/// The shared secret of a Diffie-Hellman exchange, passed through the Concat KDF with one round of SHA-256 at a time (RFC 7518,
-/// 4.6.2).
+/// The shared secret of a Diffie-Hellman exchange, processed by the Concat KDF with SHA-256 in each round (RFC 7518, 4.6.2).
 fn agreed(token: &Token<'_>, purpose: &str, key: &PrivateKey, length: usize) -> Option<Vec<u8>> {
     let PrivateKey::Curve(curve, secret) = key else { return None };
     let peer = point(token.header.get("epk")?, *curve)?;
@@ -339,7 +341,7 @@ fn open(token: &Token<'_>, encryption: &str, key: &[u8]) -> Option<Vec<u8>> {
     right.then(|| cipher::open_cbc(cipher_key, &token.vector, &token.contents))?
 }
 
-/// Checks a tag that is the first half of a MAC (RFC 7518, 5.2.2.1) in constant time.
+/// Checks in constant time a tag that is the first half of a MAC (RFC 7518, 5.2.2.1).
 fn has_tag<M: Mac + hmac::digest::KeyInit>(key: &[u8], covered: &[&[u8]], tag: &[u8]) -> bool {
     let Ok(mut mac) = <M as Mac>::new_from_slice(key) else { return false };
     covered.iter().for_each(|part| mac.update(part));

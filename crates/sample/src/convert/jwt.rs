@@ -42,7 +42,7 @@ fn prepare_query(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
 
 /// The decoded part of a token, or the value at the path in the arguments.
 fn query<'a>(value: &Value<'a>, part: usize, args: &'a Args) -> Option<Value<'a>> {
-    // Parts after this one are ignored: validating the token is the job of its verification.
+    // Parts after this one are ignored; verification checks whether the token is valid.
     let encoded = value.bytes()?.split(|byte| *byte == b'.').nth(part)?;
     let mut decoded = Scratch::new();
     URL_LENIENT.decode_vec(encoded, &mut decoded).ok()?;
@@ -60,20 +60,20 @@ fn jwt_payload_query<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Op
     query(&value, 1, args)
 }
 
-/// The public key named in the configuration, and all of them for names held by variables.
+/// The public key named in the configuration, and all keys for names held by variables.
 #[derive(Debug)]
 struct Public(Option<Arc<PublicKey>>, Arc<Certificates>);
 
 impl Prepared for Public {}
 
-/// The certificate named in the configuration, or all of them if a variable holds the name.
+/// The certificate named in the configuration, or all certificates if a variable holds the name.
 #[derive(Debug)]
 struct NamedCertificate(Option<Arc<CertificateCell>>, Arc<Certificates>);
 
 impl Prepared for NamedCertificate {}
 
-/// Reads the key if the argument names a file; anything else is a secret. A variable is looked up at evaluation and may name the
-/// files that appear elsewhere in the configuration.
+/// Reads the key if the argument names a file; otherwise the argument is a secret. A variable is evaluated at run time and may hold
+/// the name of a file that appears elsewhere in the configuration.
 fn prepare_verify(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     let algorithm = String::from_utf8_lossy(text_of(&args[0])).into_owned();
     if matches!(args[0], Arg::Bytes(_)) && kind_of(algorithm.as_bytes()).is_err() {
@@ -96,7 +96,7 @@ fn prepare_verify(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> 
             all.insert_public(&path, &key);
             Some(key)
         }
-        // The algorithm is only known at evaluation: this may be a secret.
+        // The algorithm is only known at run time, so this may be a secret.
         Err(_) if matches!(args[0], Arg::Var(_)) => None,
         Err(error) => return Err(format!("cannot read the public key `{path}`: {error}")),
     };
@@ -104,14 +104,14 @@ fn prepare_verify(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> 
     Ok(())
 }
 
-/// The certificate of that name; a file that no store has is read now.
+/// The certificate of that name. A file that is not in the store is read now.
 pub(super) fn certificate(
     name: &str,
     all: &Certificates,
     scope: &Scope<'_>,
 ) -> Result<Arc<CertificateCell>, String> {
     if let Some(known) = all.find(name) {
-        // Naming it here marks it for use with tokens.
+        // Naming the certificate here allows its use with tokens.
         known.set_for_tokens(true);
         return Ok(known);
     }
@@ -202,7 +202,7 @@ fn jwt_verify_cert<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Op
 /// Verifies a signature: takes the signed data, the algorithm, the key's name and the arguments.
 type Check = fn(Signed<'_>, JwtAlgorithm, &[u8], &Args) -> Result<bool, i64>;
 
-/// Without an algorithm or a key name there is no result at all.
+/// Without an algorithm or a key name, there is no result.
 fn run<'a>(value: &Value<'a>, args: &Args, env: &Env<'_>, check: Check) -> Option<Value<'a>> {
     let token = value.bytes()?;
     let (algorithm, key) = (text(args.get(0), env)?, text(args.get(1), env)?);
@@ -229,7 +229,7 @@ type Signed<'t> = (&'t [u8], Vec<u8>);
 fn signed(token: &[u8]) -> Result<Signed<'_>, i64> {
     let parts = token.iter().filter(|byte| **byte == b'.').count() + 1;
     let last = token.iter().rposition(|byte| *byte == b'.').filter(|_| parts == 3).ok_or(INVALID_TOKEN)?;
-    // RFC 7515, 2: base64 without padding. As in HAProxy padding counts as digits, so that the signature does not match.
+    // RFC 7515, 2: base64 without padding. As in HAProxy, padding counts as digits, so that the signature does not match.
     let encoded: Vec<u8> =
         token[last + 1..].iter().map(|byte| if *byte == b'=' { b'_' } else { *byte }).collect();
     let signature = URL_LENIENT.decode(encoded).map_err(|_| INVALID_TOKEN)?;

@@ -101,7 +101,7 @@ fn prepare(args: &mut [Arg], scope: &Scope<'_>, method: MatchMethod) -> Result<(
     Ok(())
 }
 
-/// Like [`prepare`], and checks every value with `fits`; `what` ends the error message.
+/// Like [`prepare`], and also checks every value with `fits`. `what` is the end of the error message.
 fn prepare_typed(
     args: &mut [Arg],
     scope: &Scope<'_>,

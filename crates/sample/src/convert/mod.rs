@@ -1,6 +1,6 @@
 //! Converters (manual, 7.3.1): functions that transform a value. Each family is a file with a table; a row is a keyword.
 
-// Every preparing function has the signature of `Prepare`, even if it does not resize its arguments.
+// All preparing functions have the signature of `Prepare`, even if they do not resize their arguments.
 #![allow(clippy::ptr_arg)]
 
 mod address;
@@ -38,7 +38,7 @@ use crate::env::Env;
 use crate::fetch::Prepare;
 use crate::value::{Type, Value};
 
-/// Transforms a value, which has the type that the row takes.
+/// Transforms a value, which has the input type of the row.
 type ConvertFn = for<'a> fn(Value<'a>, &'a Args, &'a Env<'a>) -> Option<Value<'a>>;
 
 /// Maps a number to a number.
@@ -49,7 +49,7 @@ pub(crate) type Calculate = fn(i64, &Args, &Env<'_>) -> Option<i64>;
 pub(crate) enum Run {
     /// For any value.
     Change(ConvertFn),
-    /// For numbers, which then stay in registers from one converter to the next.
+    /// A function for numbers, which then stay in registers from one converter to the next.
     Calculate(Calculate),
 }
 
@@ -57,7 +57,7 @@ pub(crate) enum Run {
 pub struct Convert {
     /// The keyword's name.
     pub name: &'static str,
-    /// The arguments it accepts.
+    /// The arguments of the converter.
     pub args: &'static [Spec],
     /// The input type.
     pub takes: Type,
@@ -69,7 +69,7 @@ pub struct Convert {
     pub(crate) run: Run,
     /// An additional check of the arguments.
     pub prepare: Option<Prepare>,
-    /// How completely it is supported.
+    /// How completely the converter is supported.
     pub support: Support,
 }
 
@@ -105,7 +105,7 @@ const fn calculation(
 }
 
 impl Convert {
-    /// Converts `value`, which has the type that the row takes.
+    /// Converts `value`, which has the input type of the row.
     pub fn apply<'a>(&self, value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
         match (self.run, value) {
             (Run::Change(change), value) => change(value, args, env),

@@ -16,7 +16,7 @@ pub(super) static CONVERTS: &[Convert] = &[
 const CONNECT: u8 = 1;
 const CONNACK: u8 = 2;
 
-/// The field names of `mqtt_field_value`. Properties use their own numbers, from 1 on.
+/// The field names of `mqtt_field_value`. Properties use their own numbers, starting at 1.
 const FIELDS: &[(&str, u8)] = &[
     ("flags", FLAGS),
     ("protocol_name", PROTOCOL_NAME),
@@ -90,7 +90,7 @@ impl<'b> PacketReader<'b, '_> {
         self.take(length as usize)
     }
 
-    /// Reads MQTT 5.0 properties, of which only `allowed` ones are valid here.
+    /// Reads MQTT 5.0 properties, of which only those in `allowed` are valid at this position.
     fn properties(&mut self, allowed: &[u8]) -> Read<()> {
         let length = self.variable()? as usize;
         let mut inner = PacketReader { rest: self.take(length)?, see: &mut *self.see };
@@ -123,7 +123,7 @@ impl<'b> PacketReader<'b, '_> {
             return Err(Problem::Wrong);
         }
         let flags = self.number(1)?;
-        // The lowest bit is reserved; without a will its QoS and retain flags must be 0.
+        // The lowest bit is reserved. Without a will, its QoS and retain flags must be 0.
         let will = flags & 0x04 != 0;
         let quality = flags >> 3 & 3;
         if flags & 1 != 0

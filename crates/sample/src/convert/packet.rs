@@ -58,7 +58,7 @@ fn part<'a>(value: Value<'a>, range: impl Fn(&[u8]) -> Option<(usize, usize)>) -
     (start <= end && end <= bytes.len()).then(|| Value::Bin(bytes.slice(start, end)))
 }
 
-/// The length of an Ethernet header: 12 bytes of addresses, VLAN tags of 4 each, 2 bytes of type.
+/// The length of an Ethernet header: 12 bytes of addresses, 4 bytes per VLAN tag, 2 bytes of type.
 fn eth_length(bytes: &[u8]) -> Option<usize> {
     let mut at = 12;
     while matches!(number(bytes, at, 2)?, 0x8100 | 0x88a8) {
@@ -94,7 +94,7 @@ fn eth_vlan<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'
     int(number(bytes, at + 14, 2).map(|tag| tag & 0xfff))
 }
 
-/// The IP version and the header length, for IPv6 including extension headers.
+/// The IP version and the length of the header, including extension headers for IPv6.
 fn ip_length(bytes: &[u8]) -> Option<(u8, usize)> {
     match bytes.first()? >> 4 {
         4 => Some((4, usize::from(bytes[0] & 15) * 4)).filter(|(_, length)| *length >= 20),
@@ -111,7 +111,7 @@ fn ip_length(bytes: &[u8]) -> Option<(u8, usize)> {
     }
 }
 
-/// Reads a number that is at different offsets in IPv4 and IPv6 headers.
+/// Reads a number with different offsets in IPv4 and IPv6 headers.
 fn ip_number(bytes: &[u8], v4: fn(&[u8]) -> Option<i64>, v6: fn(&[u8]) -> Option<i64>) -> Option<i64> {
     match ip_length(bytes)?.0 {
         4 => v4(bytes),
@@ -139,8 +139,8 @@ fn prepare_fp(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     }
 }
 
-/// A fingerprint that distinguishes systems behind one address: eight bytes in the manual's layout, then the parts that the mode
-/// selects.
+/// A fingerprint that distinguishes systems with the same address: eight bytes in the manual's layout, then the parts selected by
+/// the mode.
 fn ip_fp<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     let bytes = value.bytes()?;
     let mode = args.int(0).unwrap_or(0);
@@ -290,7 +290,7 @@ fn tcp_options(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
-/// A TCP header that is present in its full length.
+/// A TCP header, if it is complete.
 fn whole_tcp(bytes: &[u8]) -> Option<&[u8]> {
     let length = usize::from(*bytes.get(12)? >> 4) * 4;
     (20..=bytes.len()).contains(&length).then_some(bytes)

@@ -56,7 +56,7 @@ pub(super) static CONVERTS: &[Convert] = &[
     row("in_table", TABLE, Type::Any, Type::Bool, "whether the table contains the key", in_table),
 ];
 
-/// A data field of the key's entry: 0 if there is no entry and none is created.
+/// A data field of the key's entry; 0 if there is no entry and none is created.
 fn fact_of<'a>(
     value: Value<'_>,
     table: &Arc<Table>,
@@ -86,7 +86,7 @@ fn element<'a, const FACT: usize>(value: Value<'a>, args: &'a Args, env: &'a Env
     fact_of(value, args.table(1)?, FACT, Element::Of(args.int(0)? as u32), env)
 }
 
-/// The result of `tell` for the entry, or else the second argument.
+/// The result of `tell` for the entry. Without an entry, the second argument.
 fn or_else<'a>(
     value: Value<'a>,
     args: &'a Args,

@@ -67,7 +67,7 @@ fn reverse<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a
 fn reverse_dom<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     let bytes = value.into_str()?;
     let mut out = Scratch::new();
-    // A trailing root dot stays at the end, since nothing precedes it after the reversal.
+    // A trailing root dot stays at the end, because nothing precedes it after the reversal.
     let bytes = bytes.strip_suffix(b".").unwrap_or(&bytes);
     for (at, label) in bytes.rsplit(|byte| *byte == b'.').enumerate() {
         if label.is_empty() {
@@ -121,7 +121,7 @@ fn bytes<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value
     Some(Value::Bin(bytes.slice(offset, end)))
 }
 
-/// The ranges of the fields; with `skip_empty` they are words.
+/// The ranges of the fields. With `skip_empty`, the fields are words.
 fn parts<'b>(
     bytes: &'b [u8],
     delimiters: &'b [u8],
@@ -137,14 +137,15 @@ fn parts<'b>(
         .filter(move |(start, end)| !skip_empty || start < end)
 }
 
-/// Returns fields from the `index`-th on (from the end if negative): `count` of them, all with 0, one without `count`.
+/// Returns `count` fields, starting at `index` (counted from the end if negative). A count of 0 returns all fields; without
+/// `count`, one field is returned.
 fn pick<'a>(value: Value<'a>, args: &'a Args, skip_empty: bool) -> Option<Value<'a>> {
     let bytes = value.into_str()?;
     let (index, delimiters) = (args.int(0)?, args.bytes(1)?);
     let count = args.int(2).unwrap_or(1);
     let nth = usize::try_from(index.unsigned_abs()).ok()?.checked_sub(1);
     let nth = nth?;
-    // The number of further fields; `None` means all, for counts of 0 and below and if there are too few fields.
+    // The number of further fields. `None` stands for all fields, for counts of 0 and below and if there are too few fields.
     let more = usize::try_from(count).ok().and_then(|count| count.checked_sub(1));
     let (start, end) = if index > 0 {
         let mut found = parts(&bytes, delimiters, skip_empty).skip(nth);
@@ -295,7 +296,7 @@ fn variable<'a>(args: &Args, env: &Env<'_>) -> Option<Value<'a>> {
 
 fn strcmp<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
     let (left, right) = (value.into_str()?, variable(args, env)?.into_str()?);
-    // As strcmp(3): the difference of the first differing bytes, otherwise the lengths decide.
+    // As in strcmp(3): the difference of the first bytes that differ; if all are equal, the lengths are compared.
     let apart = left.iter().zip(right.iter()).map(|(left, right)| i64::from(*left) - i64::from(*right));
     let lengths = match left.len().cmp(&right.len()) {
         std::cmp::Ordering::Less => -1,
@@ -346,7 +347,7 @@ fn param<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'
     None
 }
 
-/// The best language of the argument for an `Accept-Language` value; otherwise the default, or no value.
+/// The language in the argument that matches an `Accept-Language` value best; otherwise the default, or no value.
 fn language<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     let accepted = value.into_str()?;
     let wanted = args.bytes(0)?;
@@ -355,7 +356,7 @@ fn language<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Valu
         let mut parts = item.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
         let Some(name) = parts.next() else { continue };
         let weight = parts.find_map(|part| part.strip_prefix(b"q=")).map_or(1000, thousandths);
-        // `de-DE` is matched exactly, or else by its primary language.
+        // `de-DE` is matched exactly, otherwise by its primary language.
         let base = name.split(|byte| *byte == b'-').next().unwrap_or_default();
         let find =
             |wanted_name: &[u8]| wanted.split(|byte| *byte == b';').find(|offer| *offer == wanted_name);
@@ -375,7 +376,7 @@ fn thousandths(text: &[u8]) -> u32 {
     number.map_or(0, |number| (number.clamp(0.0, 1.0) * 1000.0) as u32)
 }
 
-/// Parses the mask: one bit per byte below 32, and bit 32 for DEL.
+/// Parses the mask, which has one bit per byte below 32, and bit 32 for DEL.
 fn prepare_has_ctl(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     let mask = match text_of(&args[0]) {
         // Every control character except the tab.

@@ -1,4 +1,4 @@
-//! Converters that store or conditionally drop the value passing through: variables and conditions.
+//! Converters for variables and conditions: they store the value, or drop it if a condition is not met.
 
 use super::{Convert, row};
 use crate::args::{Arg, ArgKind, Args, arg, opt, text_of};
@@ -74,7 +74,7 @@ fn when<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<
     let transaction = env.transaction;
     let failed = transaction.is_some_and(|transaction| {
         let end = transaction.termination;
-        // A regular response generated here is not an error.
+        // A regular response that Weir generates is not an error.
         let cut = match end.cause {
             Cause::None => end.phase != Phase::None,
             cause => cause != Cause::Local,

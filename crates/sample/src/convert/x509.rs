@@ -11,7 +11,7 @@ pub(super) static CONVERTS: &[Convert] = &[
     row("x509_v_err_str", &[],      Type::Int, Type::Str, "returns the constant name of a verification result", x509_v_err_str),
 ];
 
-/// The constant's name; the number itself if it has none.
+/// The name of the constant, or the number itself if it has no name.
 fn x509_v_err_str<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     let number = value.to_int()?;
     match usize::try_from(number).ok().and_then(|number| RESULTS.get(number)) {

@@ -1,5 +1,5 @@
-//! TLS certificate fetches: the client's (`ssl_c_…`), the one presented to it (`ssl_f_…`) and the server's (`ssl_s_…`; manual,
-//! 7.3.4). Certificates are parsed on every access.
+//! TLS certificate fetches: for the client's certificate (`ssl_c_…`), the one presented to the client (`ssl_f_…`) and the server's
+//! (`ssl_s_…`; manual, 7.3.4). Certificates are parsed on every access.
 
 use ::tls::dn::DistinguishedName;
 use ::tls::x509::{self, CertificateFields};
@@ -138,13 +138,13 @@ fn der<'a, W: CertificateOwner>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -
     Some(Value::bin(W::own(env)?))
 }
 
-/// Excludes the client's own certificate, as OpenSSL does on the server side; not stored with sessions.
+/// The chain without the client's own certificate, as in OpenSSL on the server side. It is not stored with sessions.
 fn ssl_c_chain_der<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let details = Front::details(env).filter(|details| !details.is_resumed)?;
     chain_der(details.peer.get(1..)?)
 }
 
-/// Includes the server's own certificate.
+/// The chain including the server's own certificate.
 fn ssl_s_chain_der<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     chain_der(&Back::details(env).filter(|details| !details.is_resumed)?.peer)
 }

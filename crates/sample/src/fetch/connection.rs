@@ -1,4 +1,4 @@
-//! The client connection, its PROXY protocol header and the server connection (manual, 7.3.3 and 7.3.4).
+//! Fetches about the client connection, its PROXY protocol header and the server connection (manual, 7.3.3 and 7.3.4).
 
 use state::Mode;
 
@@ -84,7 +84,7 @@ fn src_port<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'
     port(source(env))
 }
 
-/// Whether an address belongs to this system, i.e. a socket can be bound to it.
+/// Whether an address belongs to this system, so that a socket can be bound to it.
 fn is_local<'a>(end: Option<Endpoint>) -> Option<Value<'a>> {
     let address = end?.ip()?;
     Some(Value::Bool(address.is_loopback() || std::net::UdpSocket::bind((address, 0)).is_ok()))
@@ -106,7 +106,7 @@ fn fc_dst_is_local<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<
     is_local(connection(env).map(|session| session.connection_destination()))
 }
 
-/// A counter of the client connection's streams if it is multiplexed; 1 with HTTP/1 and TCP.
+/// A counter of the streams on the client connection if it is multiplexed; 1 with HTTP/1 and TCP.
 fn of_client<'a>(env: &'a Env<'a>, of: fn(&StreamFacts) -> u32) -> Option<Value<'a>> {
     connection(env)?;
     let stream = env.transaction.and_then(|transaction| transaction.client_stream.as_ref());
@@ -250,7 +250,7 @@ fn bc_glitches<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Valu
     Some(Value::Int(transaction.server_glitches.into()))
 }
 
-/// Whether the stream is a request to an SPOE agent, over a connection without HTTP.
+/// Whether the stream is a query to an SPOE agent, over a connection without HTTP.
 fn is_question(transaction: &Transaction) -> bool {
     transaction.backend.as_ref().is_some_and(|backend| backend.mode == Mode::Spop)
 }
@@ -259,7 +259,7 @@ fn bc_reused<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<
     env.transaction.map(|transaction| Value::Bool(transaction.server_uses > 1))
 }
 
-/// The kernel is only asked for the address if an expression uses it.
+/// The kernel is only queried for the address if an expression uses it.
 fn ask_source(_: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     scope.variables.borrow_mut().want_backend_source();
     Ok(())

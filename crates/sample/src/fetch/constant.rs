@@ -84,7 +84,7 @@ fn constant_meth<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<V
 
 fn var<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let Arg::Var(var) = args.get(0) else { return None };
-    // A single slot for both sources: moving a value costs more than reading the variable.
+    // A single slot for both sources, because moving a value costs more than reading the variable.
     let mut value = var.get(env);
     if value.is_none() {
         value = args.bytes(1).map(Value::str);

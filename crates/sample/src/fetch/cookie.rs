@@ -42,7 +42,7 @@ fn prepare_either(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> 
 fn find<'a>(head: &'a Head, args: &'a Args, cursor: &mut Cursor) -> Option<&'a [u8]> {
     let name = args.bytes(0).filter(|name| !name.is_empty());
     let Some(name) = name.filter(|_| cursor.all) else { return head.cookie(name) };
-    // A hand-written loop: nested iterators cost more than the search itself.
+    // A hand-written loop, because nested iterators cost more than the search itself.
     let mut passed = 0;
     let mut found = None;
     for line in head.get_all(if head.is_response() { &SET_COOKIE } else { &COOKIE }) {

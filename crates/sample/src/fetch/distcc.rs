@@ -1,5 +1,5 @@
-//! Messages of the distributed compiler distcc. Its protocol documentation defines tokens of four letters, each with a number of
-//! eight hexadecimal digits, which for some tokens is the length of the data that follows.
+//! Messages of the distributed compiler distcc. According to its protocol documentation, a message consists of tokens of four
+//! letters, each with a number of eight hexadecimal digits. For some tokens, the number is the length of the data that follows.
 
 use super::{Cursor, Fetch, row};
 use crate::args::{Arg, ArgKind, Args, Spec, arg, opt, text_of};
@@ -32,7 +32,7 @@ fn prepare(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Finds the wanted token; returns its number and the bytes after it, in the selected direction.
+/// Finds the wanted token in the selected direction. Returns its number and the bytes after it.
 fn find<'a>(env: &Env<'a>, args: &Args) -> Option<(usize, &'a [u8])> {
     let bytes = if args.int(2) == Some(1) { env.response_bytes } else { env.request_bytes };
     let (token, mut occurrence) = (args.bytes(0)?, args.int(1).unwrap_or(1));

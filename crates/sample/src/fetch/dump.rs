@@ -27,7 +27,7 @@ const SCOPES: &[(&str, VarScope)] = &[
     ("proc", VarScope::Proc),
 ];
 
-/// The requested scope, and the variable names used in the plan, now and later.
+/// The requested scope, and the variable names in the plan, including those added later.
 #[derive(Debug)]
 struct DumpRequest(Option<VarScope>, Arc<Mentioned>);
 

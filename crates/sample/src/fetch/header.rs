@@ -84,7 +84,7 @@ fn prepare(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     }
 }
 
-/// Stores which direction the fetch reads.
+/// Stores the direction that the fetch reads.
 fn prepare_either(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     prepare(args, scope)?;
     args.push(Arg::Int(i64::from(is_response(scope.place))));
@@ -100,7 +100,7 @@ fn value<'a>(head: &'a Head, args: &'a Args, cursor: &mut Cursor) -> Option<&'a 
     }
 }
 
-/// Whether `look` accepts the selected value, or any value if none is selected.
+/// Whether `look` accepts the selected value, or any of the values if none is selected.
 #[inline]
 fn any_value<'a>(head: Option<&'a Head>, args: &Args, look: &mut dyn FnMut(&'a [u8]) -> bool) -> bool {
     let Some(head) = head else { return false };
@@ -203,7 +203,7 @@ fn as_address<'a>(bytes: &[u8]) -> Option<Value<'a>> {
     crate::value::parse_ip(bytes).or_else(without_port).map(Value::ip)
 }
 
-/// The next value that is an address, if all are wanted.
+/// The next value that is an address, if all values are wanted.
 fn address<'a>(head: &'a Head, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
     loop {
         cursor.more = false;

@@ -1,5 +1,5 @@
 //! Fetches about the client's ClientHello (manual, 7.3.4), the input of JA3 and JA4 fingerprints. Up to
-//! `tune.ssl.capture-buffer-size` bytes of it are kept.
+//! `tune.ssl.capture-buffer-size` bytes of its lists are kept.
 
 use ::tls::capture::{CapturedList, Lists};
 use ::tls::suite_names;
@@ -14,7 +14,7 @@ use crate::value::{Bytes, Scratch, Type, Value};
 const F: Columns = Columns::CLIENT_SESSION;
 const FILTER: &[Spec] = &[opt(ArgKind::Int)];
 
-/// The table rows. The types are HAProxy's, which treats bytes as strings and digits as bytes.
+/// The rows of the table. The types are those of HAProxy, which treats bytes as strings and digits as bytes.
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
     row("ssl_fc_protocol_hello_id",      &[],    Type::Int, F, "version in the ClientHello",               ssl_fc_protocol_hello_id),

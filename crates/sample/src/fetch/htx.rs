@@ -153,7 +153,7 @@ fn free<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a
     int(room().saturating_sub(message(env, args)?.used()))
 }
 
-/// Another block needs its descriptor as well.
+/// The free space for data. An additional block would also need space for its descriptor.
 fn free_data<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     int(room().saturating_sub(message(env, args)?.used() + BLOCK))
 }

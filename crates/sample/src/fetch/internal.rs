@@ -103,7 +103,7 @@ fn measure(_: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Streams are numbered in a single sequence only if an expression uses the number.
+/// Streams are only numbered in a single sequence if an expression uses the number.
 fn number(_: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     scope.variables.borrow_mut().want_stream_numbers();
     Ok(())

@@ -45,7 +45,7 @@ use crate::value::{Type, Value};
 /// The position among the values of a fetch that has several.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cursor {
-    /// Whether to return all values in turn (for ACLs) rather than the fetch's default one.
+    /// Whether to return all values, one after the other (for ACLs), instead of the fetch's default value.
     pub all: bool,
     /// The number of values returned so far, maintained by the evaluation.
     pub given: u32,
@@ -64,7 +64,7 @@ impl Cursor {
         Self { all: true, ..Self::default() }
     }
 
-    /// Returns the next of `values`, or the last one if only one is wanted.
+    /// Returns the next of `values`. If only one value is wanted, returns the last one.
     fn pick<T>(&mut self, mut values: impl Iterator<Item = T>) -> Option<T> {
         if !self.all {
             return values.last();
@@ -79,21 +79,21 @@ impl Cursor {
 /// Produces a value.
 pub type Run = for<'a> fn(&'a Env<'a>, &'a Args, &mut Cursor) -> Option<Value<'a>>;
 
-/// Passes the values to a predicate until it accepts one; returns whether it did.
+/// Passes the values to a predicate until it accepts one. Returns whether it accepted a value.
 pub type Any = for<'a> fn(&'a Env<'a>, &'a Args, &mut dyn FnMut(&'a [u8]) -> bool) -> bool;
 
-/// Checks arguments beyond their types, and prepares them.
+/// Checks arguments in addition to their types, and prepares them.
 pub type Prepare = fn(&mut Vec<Arg>, &Scope<'_>) -> Result<(), String>;
 
 /// A fetch keyword.
 pub struct Fetch {
     /// The keyword's name.
     pub name: &'static str,
-    /// The arguments it accepts.
+    /// The arguments of the fetch.
     pub args: &'static [Spec],
     /// The output type.
     pub gives: Type,
-    /// The places where it may be used.
+    /// The places at which the fetch may be used.
     pub columns: Columns,
     /// A one-line description.
     pub doc: &'static str,
@@ -101,11 +101,11 @@ pub struct Fetch {
     pub run: Run,
     /// An additional check of the arguments.
     pub prepare: Option<Prepare>,
-    /// A shortcut for conditions that test all values; without it `run` is called for each value.
+    /// A shortcut for conditions that test all values. Without it, `run` is called for each value.
     pub any: Option<Any>,
-    /// Whether the value is only known after the transfer, which delays log lines that use it.
+    /// Whether the value is only known after the transfer. Log lines that use it are then delayed.
     pub late: bool,
-    /// How completely it is supported.
+    /// How completely the fetch is supported.
     pub support: Support,
 }
 
@@ -160,7 +160,7 @@ impl Fetch {
     }
 }
 
-/// Placeholder fetch for expressions that start from a log line; its name cannot occur in a configuration.
+/// Placeholder fetch for expressions that start from a log line. The name cannot occur in a configuration.
 pub(crate) static MESSAGE: Fetch = row("", &[], Type::Str, Columns(u32::MAX), "the log line", |env, _, _| {
     Some(Value::str(env.request_bytes))
 });

@@ -79,7 +79,7 @@ fn prepare_either(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> 
 }
 
 fn note_direction(args: &mut Vec<Arg>, scope: &Scope<'_>) {
-    // Stored after the four possible arguments of a length and value.
+    // Stored after the at most four arguments of a length and value.
     args.resize_with(4, || Arg::Missing);
     args.push(Arg::Int(i64::from(is_response(scope.place))));
 }
@@ -88,7 +88,7 @@ fn either<'a>(env: &Env<'a>, args: &Args) -> &'a [u8] {
     if args.int(4) == Some(1) { env.response_bytes } else { env.request_bytes }
 }
 
-/// `length` bytes at `offset`, or everything from there with length 0. Waits for bytes that may still arrive.
+/// `length` bytes at `offset`; if `length` is 0, all bytes from there. Waits for bytes that may still arrive.
 fn range<'a>(env: &Env<'a>, bytes: &'a [u8], args: &Args) -> Option<Value<'a>> {
     let (offset, length) = (args.int(0)? as usize, args.int(1)? as usize);
     let more_may_come = || env.want_bytes(true);
@@ -157,7 +157,7 @@ fn length<'a>(env: &Env<'a>, bytes: &[u8]) -> Option<Value<'a>> {
 }
 
 fn req_len<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    // In HTTP mode the head is counted as well, and is complete.
+    // In HTTP mode, the head is also counted; it is complete.
     let head = env.transaction.filter(|x| x.is_http).map_or(0, |x| x.request.received_len());
     env.may_change.set(!env.complete);
     Some(Value::Int((head + env.request_bytes.len()) as i64))
@@ -172,7 +172,7 @@ fn find_rdp_cookie<'a>(env: &Env<'a>, name: Option<&[u8]>) -> Option<&'a [u8]> {
     let bytes = env.request_bytes;
     let complete = bytes.len() >= 11 && bytes.len() >= usize::from(bytes[2]) << 8 | usize::from(bytes[3]);
     if !complete {
-        // Does not wait if the bytes cannot become such a frame.
+        // No wait if the bytes cannot become such a frame.
         env.want_bytes(matches!(bytes, [] | [3, ..]));
         return None;
     }
@@ -258,7 +258,7 @@ fn ssl_hello_type<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<V
     hello(env).map(|_| Value::Int(1))
 }
 
-/// A ServerHello has at least its version and 32 random bytes.
+/// A ServerHello has at least the version and 32 random bytes.
 fn server_hello_type<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let record = handshake(env, env.response_bytes)?;
     (record.first() == Some(&2) && record.len() >= 38).then_some(Value::Int(2))
@@ -276,7 +276,7 @@ fn ssl_sni<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a
     list.get(5..5 + length).map(Value::str)
 }
 
-/// Returns one name after another, in the client's order of preference.
+/// Returns the names, one after the other, in the client's order of preference.
 fn ssl_alpn<'a>(env: &'a Env<'a>, _: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
     let hello = hello(env)?;
     let mut list = extension(&hello, 16)?.get(2..)?;

@@ -69,7 +69,7 @@ fn int<'a>(value: impl Into<i64>) -> Option<Value<'a>> {
     Some(Value::Int(value.into()))
 }
 
-/// The stream's backend: the frontend itself until a backend is chosen, as in HAProxy.
+/// The stream's backend. As in HAProxy, this is the frontend itself until a backend is chosen.
 pub(crate) fn backend<'a>(env: &'a Env<'a>) -> Option<&'a Arc<Proxy>> {
     let chosen = env.transaction.and_then(|transaction| transaction.backend.as_ref());
     chosen.or_else(|| env.session.map(|session| &session.frontend)).map(Local::shared)
@@ -80,7 +80,7 @@ pub(crate) fn backend_connections(proxy: &Proxy) -> u64 {
     current(&proxy.backend, |counters| counters.traffic.sessions.get())
 }
 
-/// The number of usable servers in rotation: the active ones, or the backups if no active one is usable.
+/// The number of usable servers in rotation. If no active server is usable, the number of usable backups.
 fn usable(proxy: &Proxy) -> u32 {
     match proxy.usable() {
         (0, backup) => backup,
@@ -102,7 +102,7 @@ fn be_conn<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'
     int(backend_connections(args.proxy(0)?) as i64)
 }
 
-/// Sums `left` over the usable servers; -1 once one of them is unlimited.
+/// Sums `left` over the usable servers; -1 if one of them is unlimited.
 fn sum_left(proxy: &Proxy, left: impl Fn(&Server) -> Option<i64>) -> i64 {
     let servers = proxy.servers.load();
     let sum =
@@ -233,7 +233,7 @@ fn srv_weight<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Valu
     int(args.server(0)?.effective_weight())
 }
 
-/// The timeout that a rule set for this stream, or else the one of its proxy.
+/// The timeout that a rule set for this stream, otherwise that of its proxy.
 fn timeout<'a>(env: &'a Env<'a>, slot: TimeoutSlot) -> Option<Value<'a>> {
     let changed = env.transaction.and_then(|transaction| transaction.timeouts[slot as usize]);
     let of_client = matches!(slot, TimeoutSlot::Client);

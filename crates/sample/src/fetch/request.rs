@@ -56,7 +56,7 @@ fn method<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>
     let transaction = env.transaction?;
     match request(env) {
         Some(head) => Some(Value::Method(head.method().into())),
-        // The request line kept for the log still has the method.
+        // The request line that is kept for the log still has the method.
         None => {
             let line = transaction.kept(transaction.request_line)?;
             line.split(|byte| *byte == b' ').next().map(|method| Value::Method(method.into()))
@@ -186,7 +186,7 @@ fn urlp_val<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option
     Some(Value::Int(urlp(env, args, cursor)?.to_int().unwrap_or(0)))
 }
 
-/// The version number in a kept `HTTP/1.1` request line.
+/// The version number in a request line that was kept, such as `HTTP/1.1`.
 fn version(line: &[u8]) -> Option<&[u8]> {
     line.rsplit(|byte| *byte == b' ').next()?.strip_prefix(b"HTTP/")
 }
@@ -240,7 +240,7 @@ fn server_status<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Va
 
 fn txn_status<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
     let transaction = env.transaction?;
-    // A request that could not be parsed has no stream, whatever the response.
+    // A request that could not be parsed has no stream, whatever the response is.
     if transaction.is_http && transaction.request.method().is_empty() {
         return None;
     }
@@ -255,7 +255,7 @@ fn res_ver<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a
     Some(Value::made(version_text(transaction.response.version())))
 }
 
-/// The request's authorization header: the one for proxies if the client treats us as a proxy.
+/// The request's authorization header. If the client uses Weir as a proxy, this is the one for proxies.
 fn authorization<'a>(env: &Env<'a>) -> Option<&'a [u8]> {
     let head = request(env)?;
     match env.transaction?.to_proxy {
@@ -264,7 +264,7 @@ fn authorization<'a>(env: &Env<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// The user that the client claims to be, and whether the password matches; `None` if the header is missing or malformed.
+/// The user in the request's credentials, and whether the password matches. `None` if the header is missing or malformed.
 fn user(env: &Env<'_>, args: &Args) -> Option<(String, bool)> {
     let Arg::Userlist(list) = args.get(0) else { return None };
     let (user, password) = auth::basic(authorization(env)?)?;
@@ -276,7 +276,7 @@ fn http_auth<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Val
     user(env, args).map(|(_, right)| Value::Bool(right))
 }
 
-/// A condition matches any of the user's groups; as a value the fetch returns the user, as in HAProxy.
+/// In a condition, matches any of the user's groups. As a value, returns the user, as in HAProxy.
 fn http_auth_group<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
     let Arg::Userlist(list) = args.get(0) else { return None };
     let (user, _) = user(env, args).filter(|(_, right)| *right)?;
@@ -307,7 +307,7 @@ fn http_auth_user<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<V
 
 fn http_auth_type<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let value = authorization(env)?;
-    // A scheme with nothing after it does not count.
+    // A scheme without anything after it does not count.
     let scheme = &value[..value.iter().position(|byte| *byte == b' ')?];
     if scheme.eq_ignore_ascii_case(b"bearer") {
         return Some(Value::str(b"Bearer"));

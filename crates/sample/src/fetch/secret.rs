@@ -1,5 +1,5 @@
-//! Fetches about the TLS keys of both connections (manual, 7.3.4), the contents of key log files. Random bytes, session IDs and
-//! session keys are kept if an expression reads any of them; TLS 1.3 secrets with `tune.ssl.keylog on`.
+//! Fetches about the TLS keys of both connections (manual, 7.3.4), from which key log files are made. Random bytes, session IDs and
+//! session keys are kept if an expression reads any of them; TLS 1.3 secrets are kept with `tune.ssl.keylog on`.
 
 use ::tls::capture::CapturedHandshake;
 
@@ -100,7 +100,7 @@ fn session_key<'a, S: TlsSide>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) ->
     some(&captured::<S>(env)?.session_key)
 }
 
-/// As in HAProxy, on both sides: the peer's Finished message, at index `PEER`, or our own if the session was resumed.
+/// As in HAProxy, this is on both sides the peer's Finished message, at index `PEER`, or this side's if the session was resumed.
 fn unique_id<'a, S: TlsSide, const PEER: usize>(
     env: &'a Env<'a>,
     _: &'a Args,

@@ -1,4 +1,4 @@
-//! Kernel metrics of the connections, and their errors (manual, 7.3.3).
+//! Kernel metrics of the connections, and connection errors (manual, 7.3.3).
 
 use super::connection::connection;
 use super::{Cursor, Fetch, row};
@@ -33,7 +33,7 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("bc_err_str",    &[],       Type::Str, Columns::RESPONSE_KEPT, "description of that error",                          bc_err_str),
 ];
 
-/// Converts the unit into its length in µs. HAProxy accepts a unit for counters as well, without effect.
+/// Converts the unit into its length in µs. As in HAProxy, counters also accept a unit, without effect.
 fn prepare_unit(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     args[0] = Arg::Int(match text_of(&args[0]) {
         b"" | b"ms" => 1000,
@@ -43,7 +43,7 @@ fn prepare_unit(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Logs read it after the server connection was released, so it must be sampled before.
+/// Logs read the value after the server connection was released, so it must be sampled before.
 fn prepare_server_unit(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     scope.variables.borrow_mut().want_server_tcp();
     prepare_unit(args, scope)
@@ -114,7 +114,7 @@ fn client_error(env: &Env<'_>) -> Option<ConnectionError> {
     connection(env).map(|session| session.error.get())
 }
 
-/// The error of the last connection attempt; `None` before the first one.
+/// The error of the last connection attempt; `None` before the first attempt.
 fn server_error(env: &Env<'_>) -> Option<ConnectionError> {
     let transaction = env.transaction?;
     let attempted =

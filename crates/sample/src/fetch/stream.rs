@@ -1,4 +1,5 @@
-//! The stream as a whole: which side aborted it, what its rules decided, and the state of its layers (manual, 7.3.2 and 7.3.4).
+//! Fetches about the stream as a whole: which side aborted it, what its rules decided, and the state of its layers (manual, 7.3.2
+//! and 7.3.4).
 
 use std::io::Write;
 
@@ -34,14 +35,15 @@ fn fs_aborted<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value
     Some(Value::Bool(env.transaction?.termination.cause == Cause::Client))
 }
 
-/// An unreachable server aborts nothing: there was no server stream yet.
+/// An unreachable server does not abort anything, because there was no server stream yet.
 fn bs_aborted<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let transaction = env.transaction?;
     transaction.server_ends?;
     Some(Value::Bool(transaction.termination.cause == Cause::Server))
 }
 
-/// The stream's number; in HTTP/1, which does not number streams, the number of earlier requests on the connection; 0 with TCP.
+/// The number of the stream. HTTP/1 does not number streams, so this is the number of earlier requests on the connection. 0 for
+/// TCP.
 fn fs_id<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     if let Some(stream) = env.transaction?.client_stream {
         return Some(Value::Int(stream.id.into()));
@@ -66,14 +68,14 @@ fn bs_rst_code<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Valu
     Some(Value::Int(env.transaction?.server_stream?.reset?.into()))
 }
 
-/// One side in `name=value` words, from the stream down to the socket.
+/// Describes one side in `name=value` words, from the stream down to the socket.
 struct Layers {
     text: Scratch,
     wanted: i64,
 }
 
 impl Layers {
-    /// Selects the layers from the bits in the argument; 0 or no argument selects all.
+    /// Selects the layers by the bits in the argument. 0 or no argument selects all.
     fn new(args: &Args) -> Self {
         let wanted = args.int(0).filter(|layers| *layers != 0).unwrap_or(31);
         Self { text: Scratch::new(), wanted }

@@ -1,5 +1,5 @@
-//! Stick table entries (manual, 7.3.2 and 7.3.3): those tracked by a request or its connection (`sc_…`), and that of the client's
-//! address (`src_…`).
+//! Stick table entries (manual, 7.3.2 and 7.3.3): entries tracked by a request or its connection (`sc_…`), and the entry of the
+//! client's address (`src_…`).
 
 use std::sync::Arc;
 
@@ -21,13 +21,13 @@ const JUST_COUNTER: &[Spec] = &[arg(ArgKind::Int)];
 const ELEMENT: &[Spec] = &[arg(ArgKind::Int), arg(ArgKind::Int), opt(ArgKind::Table)];
 const OWN_ELEMENT: &[Spec] = &[arg(ArgKind::Int), arg(ArgKind::Table)];
 
-/// Where fetches of tracked entries may be used. The runtime socket tracks nothing, but as in HAProxy only the byte counters
-/// exclude it.
+/// Where fetches of tracked entries may be used. The runtime socket tracks nothing, but as in HAProxy, only the byte counters
+/// cannot be used there.
 const fn columns(fact: usize) -> Columns {
     if matches!(fact, number::KBYTES_IN | number::KBYTES_OUT) { Columns::CLIENT } else { Columns::INTERNAL }
 }
 
-/// The rows of fields with fixed names: of any counter, of the first three, of the client's address.
+/// The rows of fields with fixed names: for any counter, for the first three counters, and for the client's address.
 macro_rules! rows {
     ($([$sc:literal $sc0:literal $sc1:literal $sc2:literal $src:literal $fact:ident $named:literal $doc:literal])+
      of arrays $([$sc_of:literal $src_of:literal $fact_of:ident $doc_of:literal])+
@@ -102,7 +102,7 @@ pub(super) static FETCHES: &[Fetch] = rows! {
     row("table_cnt",    OWN,     Type::Int, Columns::INTERNAL, "number of entries in the table", used),
 };
 
-/// Warns about a counter number beyond `tune.stick-counters`: as in HAProxy it has no value.
+/// Warns about a counter number beyond `tune.stick-counters`. As in HAProxy, such a counter has no value.
 fn check_counter(number: Option<i64>, scope: &Scope<'_>) {
     let most = i64::from(scope.names.stick_counters());
     if let Some(number) = number.filter(|number| !(0..most).contains(number)) {
@@ -143,7 +143,7 @@ fn int<'a>(value: Option<i64>) -> Option<Value<'a>> {
     value.map(Value::Int)
 }
 
-/// A field of the entry tracked by a counter, or of the same key in another table.
+/// A field of the entry that a counter tracks, or of the entry with the same key in another table.
 fn of_tracked<'a>(
     env: &Env<'_>,
     counter: usize,
@@ -157,14 +157,14 @@ fn of_tracked<'a>(
     };
     let entry = same_key(env, counter, other, fact.changes())?;
     int(match entry {
-        // The reader holds a reference too, but does not track the entry.
+        // The reader also holds a reference, but does not track the entry.
         Some(entry) if fact == Fact::Trackers => Some(i64::from(entry.holders()) - 1),
         Some(entry) => fact.of(&entry, element, env.now_ms),
         None => Some(0),
     })
 }
 
-/// The entry in another table for the key that a counter tracks; created if `made` is set. `None` if nothing is tracked, or if the
+/// The entry in another table for the key that a counter tracks, created if `made` is set. `None` if nothing is tracked, or if the
 /// key does not fit the table.
 fn same_key<'t>(
     env: &Env<'_>,
@@ -208,7 +208,7 @@ fn clear_second<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<
     of_tracked(env, 1, args.table(1), number::CLEAR, Element::Of(args.int(0)? as u32))
 }
 
-/// A field of the client address's entry: 0 if there is no entry and none is created.
+/// A field of the client address's entry; 0 if there is no entry and none is created.
 fn of_address<'a>(env: &Env<'_>, table: &Arc<Table>, fact: usize, element: Element) -> Option<Value<'a>> {
     let address = connection::source(env)?.ip()?;
     let fact = FACTS[fact];

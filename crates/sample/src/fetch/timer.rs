@@ -32,10 +32,10 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("res.bytes_out",        &[],               Type::Int, Columns::TRANSFER,      "bytes sent to the client",                    res_bytes).late(),
 ];
 
-/// Timing events in ms since the stream began to wait for its request; -1 for events not reached.
+/// Timing events in ms since the stream began to wait for its request; -1 for events that have not occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timers {
-    /// Handshakes; 0 for requests after the connection's first.
+    /// Duration of handshakes; 0 for requests after the connection's first one.
     pub(crate) handshake: i64,
     /// Idle time before the first byte.
     pub(crate) idle: i64,
@@ -47,7 +47,7 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// The timers of a stream; unfinished phases extend to the present.
+    /// The timers of a stream. Phases that have not ended extend to the present.
     pub(crate) fn of(env: &Env<'_>) -> Option<Self> {
         let transaction = env.transaction?;
         let times = &transaction.times;
@@ -64,7 +64,7 @@ impl Timers {
             // TCP does not wait for a request.
             _ => -1,
         };
-        // The current time has ms resolution and may lie before timestamps taken in µs.
+        // The current time has a resolution of one ms and may be before timestamps taken in µs.
         let noted = [times.started, times.request, times.queued, times.connected, times.response];
         let now = || noted.into_iter().fold(env.now_ms.saturating_mul(1_000), u64::max);
         let close = match times.closed {
@@ -72,7 +72,7 @@ impl Timers {
             0 => now(),
             closed => closed,
         };
-        // TCP mode has no request to wait for: the queue follows the handshake.
+        // In TCP mode the queue follows the handshake, without a request to wait for.
         let is_received = transaction.is_http && !env.log_origin.precedes_routing();
         let request = if is_received { since(times.request) } else { -1 };
         Some(Self {
@@ -136,7 +136,7 @@ impl Timers {
 /// Wall clock at accept, in µs since 1970.
 pub(crate) fn accepted(env: &Env<'_>) -> Option<u64> {
     let session = env.session?;
-    // For later requests on the connection, the time at which waiting for the request began.
+    // For later requests on the connection, this is the time at which waiting for the request began.
     let shift = env
         .transaction
         .map_or(0, |transaction| transaction.times.idle_from.saturating_sub(session.accepted_us));
@@ -171,7 +171,7 @@ fn request_date<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<
     dated(requested(env)?, args.bytes(0))
 }
 
-/// A timer, if its event was reached.
+/// A timer, if its event has occurred.
 fn timer<'a>(env: &'a Env<'a>, take: impl Fn(Timers) -> i64) -> Option<Value<'a>> {
     Some(take(Timers::of(env)?)).filter(|ms| *ms >= 0).map(Value::Int)
 }

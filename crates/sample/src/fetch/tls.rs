@@ -1,4 +1,4 @@
-//! TLS fetches for the client and the server connection (manual, 7.3.4). Certificate fetches are in `certificate`, ClientHello
+//! TLS fetches for the client and the server connection (manual, 7.3.4). Certificate fetches are in `certificate`, and ClientHello
 //! fetches in `hello`.
 
 use ::tls::Details;

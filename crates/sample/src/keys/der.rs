@@ -1,4 +1,4 @@
-//! The subset of DER needed for keys and certificates (X.690; RFC 5280, 4.1; RFC 5958; RFC 8017, A.1): iterating over elements, and
+//! The subset of DER that keys and certificates need (X.690; RFC 5280, 4.1; RFC 5958; RFC 8017, A.1): iteration over elements, and
 //! the wrapping that the cryptographic library requires around a key.
 
 use super::{Curve, PrivateKey, PublicKey, curve_key, rsa};
@@ -18,7 +18,7 @@ const CURVES: &[(&[u8], Curve)] = &[
     (&[0x2b, 0x81, 0x04, 0x00, 0x23], Curve::P521),
 ];
 
-/// The first element: its tag, its contents, and the rest of the input.
+/// The first element: its tag and contents, and the rest of the input.
 pub(super) fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (tag, rest) = der.split_first()?;
     let (first, rest) = rest.split_first()?;
@@ -72,7 +72,7 @@ pub(super) fn key_kind(der: &[u8]) -> Option<String> {
     }
 }
 
-/// The public key of a certificate: it follows version, serial number, signature algorithm, issuer, validity and subject.
+/// The public key of a certificate, which follows version, serial number, signature algorithm, issuer, validity and subject.
 pub(super) fn certificate_key(der: &[u8]) -> Option<PublicKey> {
     let (certificate, _) = take(der, SEQUENCE)?;
     let (mut rest, _) = take(certificate, SEQUENCE)?;
@@ -124,7 +124,7 @@ fn write(tag: u8, contents: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(contents);
 }
 
-/// Writes an integer without leading zeros, except one that keeps it non-negative.
+/// Writes an integer without leading zeros, except for one that keeps it non-negative.
 fn write_integer(number: &[u8], out: &mut Vec<u8>) {
     let zeros = number.iter().take_while(|byte| **byte == 0).count().min(number.len().saturating_sub(1));
     let mut bytes = number[zeros..].to_vec();

@@ -19,15 +19,15 @@ pub struct Details {
     pub serial: String,
     /// `Sep 13 21:20:24 2019 GMT`.
     pub not_before: String,
-    /// The end of the validity period, in the same form.
+    /// The end of the validity period, in the same format.
     pub not_after: String,
     /// `/C=US/O=…/CN=…`.
     pub issuer: String,
-    /// The subject, in the same form.
+    /// The subject, in the same format.
     pub subject: String,
     /// `DNS:…`, separated by commas.
     pub alternatives: String,
-    /// The key's type and size: `RSA2048`, `EC256`; empty for others.
+    /// The key's type and size: `RSA2048`, `EC256`; empty for other types.
     pub algorithm: String,
     /// SHA-1 of the certificate, in hexadecimal.
     pub fingerprint: String,
@@ -36,7 +36,7 @@ pub struct Details {
 }
 
 impl Details {
-    /// The details of a chain's first certificate; `None` if it cannot be parsed.
+    /// The details of the first certificate in a chain; `None` if it cannot be parsed.
     pub fn of(chain: &[impl AsRef<[u8]>]) -> Option<Self> {
         let (first, rest) = chain.split_first()?;
         let first = first.as_ref();
@@ -72,7 +72,7 @@ fn length(sequence: &[u8]) -> Option<usize> {
     Some(contents.len() - rest.len())
 }
 
-/// The parts of a certificate, each starting at its first byte.
+/// The parts of a certificate, each including the bytes that follow it.
 struct CertificateParts<'a> {
     serial: &'a [u8],
     issuer: &'a [u8],
@@ -127,7 +127,7 @@ fn time(der: &[u8]) -> Option<String> {
     Some(format!("{month} {day:2} {hour:02}:{minute:02}:{second:02} {year} GMT"))
 }
 
-/// Attributes with short names (RFC 4519, otherwise OpenSSL's).
+/// Attributes with short names, from RFC 4519 or otherwise from OpenSSL.
 #[rustfmt::skip]
 const ATTRIBUTES: &[(&[u8], &str)] = &[
     (&[0x55, 4, 3],  "CN"),
@@ -168,7 +168,7 @@ fn name(der: &[u8]) -> String {
     out
 }
 
-/// The dotted form of an object identifier: the first byte holds two numbers, the others seven bits each.
+/// The dotted form of an object identifier. The first byte holds two numbers, the other bytes seven bits each.
 fn dotted(object: &[u8]) -> String {
     let Some((first, rest)) = object.split_first() else { return String::new() };
     let top = (first / 40).min(2);
@@ -184,7 +184,7 @@ fn dotted(object: &[u8]) -> String {
     out
 }
 
-/// The host names of the `subjectAltName` extension in the part after the key.
+/// The host names of the `subjectAltName` extension, which is in the part after the key.
 fn alternatives(mut rest: &[u8]) -> Vec<String> {
     const EXTENSIONS: u8 = 0xa3;
     const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1d, 0x11];

@@ -1,4 +1,4 @@
-//! Keys for JSON Web Tokens from PEM files, certificates and JSON Web Keys (RFC 7517), and the certificates that expressions may
+//! Keys for JSON Web Tokens, from PEM files, certificates and JSON Web Keys (RFC 7517), and the certificates that expressions may
 //! name. Used by the `jwt_…` converters; independent of the token format.
 
 mod der;
@@ -75,11 +75,11 @@ pub enum PrivateKey {
 pub struct Certificate {
     /// Its public key.
     pub public: PublicKey,
-    /// The matching private key, if this or another file has it.
+    /// The matching private key, if this file or another one contains it.
     pub private: Option<PrivateKey>,
-    /// The certificate and its issuers in DER; empty if the file held a bare key.
+    /// The certificate and its issuers in DER; empty if the file held only a key.
     pub chain: Vec<Vec<u8>>,
-    /// The PEM that the private key was read from.
+    /// The PEM text from which the private key was read.
     pub(crate) key_text: Option<Box<str>>,
 }
 
@@ -129,7 +129,8 @@ impl Certificate {
     }
 }
 
-/// The public key in a PEM file: in `PUBLIC KEY` it follows its algorithm, in `RSA PUBLIC KEY` it is bare.
+/// The public key in a PEM file. In `PUBLIC KEY` blocks, the key follows its algorithm; `RSA PUBLIC KEY` blocks contain only the
+/// key.
 pub fn public_key(text: &str) -> Option<PublicKey> {
     blocks(text).find_map(|(kind, der)| match kind {
         "RSA PUBLIC KEY" => Some(PublicKey(der.into())),
@@ -186,7 +187,7 @@ mod tests {
 
     #[test]
     fn public_keys_are_found_in_pem() {
-        // An Ed25519 key will do: only the container is tested.
+        // An Ed25519 key is sufficient, because only the container is tested.
         let pem = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n";
         assert_eq!(public_key(pem).map(|key| key.0.len()), Some(32));
         assert!(public_key("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").is_none());

@@ -9,15 +9,15 @@ use arc_swap::ArcSwapOption;
 
 use super::{Certificate, PublicKey};
 
-/// A certificate that can be replaced. Expressions hold the cell, so its address is stable while the contents change.
+/// A certificate that can be replaced. Expressions hold the cell, so that its address is stable while the contents change.
 #[derive(Debug)]
 pub struct CertificateCell {
     /// The name in listings.
     pub name: Box<str>,
     current: ArcSwapOption<Certificate>,
-    /// `jwt on`: whether tokens may be verified with it. Written by the runtime socket.
+    /// `jwt on`: whether tokens may be verified with the certificate. Written by the runtime socket.
     for_tokens: AtomicBool,
-    /// Deleted cells remain for the expressions that hold them.
+    /// Whether the cell was deleted. Deleted cells remain for the expressions that hold them.
     deleted: AtomicBool,
 }
 
@@ -41,18 +41,18 @@ impl CertificateCell {
         self.current.load_full()
     }
 
-    /// Whether tokens may be verified with it.
+    /// Whether tokens may be verified with the certificate.
     pub fn for_tokens(&self) -> bool {
         self.for_tokens.load(Relaxed)
     }
 
-    /// Allows or forbids verifying tokens with it.
+    /// Allows or forbids verifying tokens with the certificate.
     pub fn set_for_tokens(&self, for_tokens: bool) {
         self.for_tokens.store(for_tokens, Relaxed);
     }
 }
 
-/// A change that is not committed yet; there is at most one.
+/// A change that is not committed yet. There is at most one.
 #[derive(Debug)]
 struct Pending {
     stored: Arc<CertificateCell>,
@@ -64,7 +64,7 @@ struct Pending {
 pub struct Certificates {
     /// Certificates by each of their names.
     known: RwLock<BTreeMap<Box<str>, Arc<CertificateCell>>>,
-    /// Bare public keys by file; they never change. Written while a configuration is resolved.
+    /// Public keys without certificates, by file; they never change. Written while a configuration is resolved.
     public: RwLock<BTreeMap<Box<str>, Arc<PublicKey>>>,
     pending: Mutex<Option<Pending>>,
 }
@@ -88,7 +88,7 @@ impl Certificates {
         self.known().get(name).filter(|stored| stored.exists()).cloned()
     }
 
-    /// Adds a certificate under several names; the first is the one it is listed by.
+    /// Adds a certificate under several names. It is listed by the first one.
     pub fn insert(&self, names: &[&str], certificate: Certificate, for_tokens: bool) -> Arc<CertificateCell> {
         let stored =
             CertificateCell::new(names.first().unwrap_or(&""), Some(Arc::new(certificate)), for_tokens);
@@ -99,13 +99,13 @@ impl Certificates {
         stored
     }
 
-    /// Stores the public key of a file, for variables that name it later.
+    /// Stores the public key of a file, for variables that hold the name of the file later.
     pub fn insert_public(&self, path: &str, key: &Arc<PublicKey>) {
         let mut public = self.public.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         public.insert(path.into(), Arc::clone(key));
     }
 
-    /// The public key read from that file.
+    /// The public key that was read from that file.
     pub fn find_public(&self, path: &str) -> Option<Arc<PublicKey>> {
         let public = self.public.read().unwrap_or_else(|poisoned| poisoned.into_inner());
         public.get(path).cloned()
@@ -137,8 +137,8 @@ impl Certificates {
         self.pending().as_ref().map(|pending| (pending.stored.name.clone(), Arc::clone(&pending.certificate)))
     }
 
-    /// `set ssl cert`: starts a change, or modifies the uncommitted one. Returns the name and whether the change was started now.
-    /// With `key` the text is the private key of the existing certificate.
+    /// `set ssl cert`: starts a change, or modifies the uncommitted one. Returns the name and whether a change was started. With
+    /// `key`, the text is the private key of the existing certificate.
     ///
     /// # Errors
     /// The reason in one line.
@@ -225,7 +225,7 @@ impl Certificates {
         }
     }
 
-    /// `del ssl cert`: the certificate must have no pending change and not be in use for tokens.
+    /// `del ssl cert`. The certificate must have no pending change and must not be in use for tokens.
     ///
     /// # Errors
     /// The reason.

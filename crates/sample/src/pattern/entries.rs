@@ -1,7 +1,7 @@
-//! The lines of a list: keys and values as bytes, each in a numbered slot that indexes refer to.
+//! The lines of a list: keys and values as bytes. Each line is in a numbered slot, to which indexes refer.
 //!
-//! A file's contents stay in a single buffer that lines point into; only lines added or changed later own their bytes. Freed slots
-//! are reused, so a list that rules add to and delete from does not grow.
+//! The contents of a file stay in a single buffer, into which lines point; only lines that are added or changed later own their
+//! bytes. Freed slots are reused, so a list to which rules add lines and from which they delete lines does not grow.
 
 use std::ops::Range;
 
@@ -19,9 +19,9 @@ pub(crate) trait Texts {
 /// One line of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PatternEntry<'a> {
-    /// Unique in the list and shown by the runtime socket; increases in list order.
+    /// The ID of the line, unique in the list and shown by the runtime socket. IDs increase in list order.
     pub id: u64,
-    /// The pattern as written.
+    /// The pattern as configured.
     pub key: &'a [u8],
     /// The value of a map's line.
     pub value: Option<&'a [u8]>,
@@ -34,7 +34,7 @@ struct EntryText {
     length: u32,
 }
 
-/// Marks an owned text, or the absence of a text, in place of a length.
+/// A value in place of a length, for an owned text or a missing text.
 const OWN: u32 = u32::MAX;
 const NONE: EntryText = EntryText { at: 0, length: u32::MAX - 1 };
 /// The longest file that ranges can address.
@@ -42,7 +42,7 @@ const LONGEST_FILE: usize = (u32::MAX - 2) as usize;
 
 #[derive(Clone, Copy, Debug)]
 struct EntryLine {
-    /// 0: the slot is free.
+    /// The ID of the line; 0 for a free slot.
     id: u64,
     key: EntryText,
     value: EntryText,
@@ -72,8 +72,7 @@ impl Texts for Entries {
 }
 
 impl Entries {
-    /// Reads the text of a pattern file; with `split_values` the first word of a line is its key
-    /// (manual, 7.1 and `map`).
+    /// Reads the text of a pattern file. With `split_values`, the first word of a line is the key (manual, 7.1 and `map`).
     pub(crate) fn load(file: Vec<u8>, split_values: bool) -> Result<Self, String> {
         if file.len() > LONGEST_FILE {
             return Err("the file is longer than 4 GiB".into());
@@ -97,7 +96,7 @@ impl Entries {
         Ok(entries)
     }
 
-    /// The number of lines ever added, including those of lists that this one replaces.
+    /// The number of lines ever added, including those of replaced lists.
     pub(crate) fn added(&self) -> u64 {
         self.last_id
     }
@@ -140,7 +139,7 @@ impl Entries {
         }
     }
 
-    /// Frees a slot, which must already be gone from the indexes.
+    /// Frees a slot, which must already be removed from the indexes.
     pub(crate) fn remove(&mut self, slot: LineSlot) {
         let Some(line) = self.lines.get_mut(slot as usize).filter(|line| line.id != 0) else { return };
         let EntryLine { key, value, .. } =
@@ -154,7 +153,7 @@ impl Entries {
     pub(crate) fn set_value(&mut self, slot: LineSlot, value: &[u8]) {
         let Some(line) = self.lines.get(slot as usize).filter(|line| line.id != 0) else { return };
         let old = line.value;
-        // Values of equal length, such as counters, are overwritten in place since they change often.
+        // Values of equal length, such as counters, are overwritten in place because they change often.
         if let Some(own) = (old.length == OWN).then(|| self.own.get_mut(old.at as usize)).flatten()
             && own.len() == value.len()
         {
@@ -207,7 +206,7 @@ impl Entries {
         at.map(|(_, slot)| slot).next()
     }
 
-    /// Continues the IDs of `before`: an ID is never reused in the life of a list.
+    /// Continues the IDs of `before`, so that a list never reuses an ID.
     pub(crate) fn continue_from(&mut self, before: &Self) {
         for line in self.lines.iter_mut().filter(|line| line.id != 0) {
             line.id += before.last_id;
@@ -227,7 +226,7 @@ fn line(
     let text = &text[..text.len() - text.iter().rev().take_while(|byte| **byte == b'\r').count()];
     let indent = text.iter().take_while(|byte| blank(byte)).count();
     let (start, end) = (range.start + indent, range.start + text.len());
-    // An indented `#` is a pattern, as the manual advises for patterns that begin with it.
+    // An indented `#` is a pattern, as the manual advises for patterns that begin with `#`.
     if start == end || (file[start] == b'#' && indent == 0) {
         return None;
     }

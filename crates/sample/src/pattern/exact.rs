@@ -1,4 +1,4 @@
-//! Matching of whole strings, prefixes and suffixes: hash tables of slots that do not store the keys again.
+//! Matching of whole strings, prefixes and suffixes: hash tables of slots, which do not store the keys again.
 
 use std::hash::BuildHasher;
 
@@ -7,12 +7,12 @@ use smallvec::SmallVec;
 
 use super::entries::{LineSlot, Texts};
 
-/// Up to this number of patterns a plain loop is faster than any index.
+/// For up to this number of patterns, a simple loop is faster than any index.
 pub(super) const FEW: usize = 6;
 
 type Hasher = foldhash::fast::RandomState;
 
-/// Slots by the hash of their key. Equal keys are adjacent; the first in list order is returned.
+/// Slots by the hash of their key. Equal keys are adjacent; the first one in list order is returned.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
     table: HashTable<LineSlot>,
@@ -86,7 +86,7 @@ impl Keys {
 #[derive(Debug)]
 pub(crate) struct Exact {
     few: Vec<(Box<[u8]>, LineSlot)>,
-    /// Holds all patterns once there are more than [`FEW`].
+    /// The index of all patterns, if there are more than [`FEW`].
     many: Option<Keys>,
     ignore_case: bool,
 }
@@ -137,7 +137,7 @@ impl Exact {
 pub(crate) struct Affix {
     few: Vec<(Box<[u8]>, LineSlot)>,
     many: Option<Keys>,
-    /// The lengths in `many` with the number of patterns of each, longest first.
+    /// The pattern lengths in `many`, longest first, with the number of patterns of each.
     lengths: Vec<(usize, u32)>,
     at_end: bool,
     ignore_case: bool,

@@ -15,7 +15,7 @@ use crate::value::Value;
 /// Compiled patterns.
 #[derive(Debug)]
 pub(crate) enum PatternIndex {
-    /// No patterns: the value only has to be present.
+    /// No patterns: a value only has to exist.
     Found,
     /// The value is true.
     Bool,
@@ -99,8 +99,9 @@ impl PatternIndex {
         }
     }
 
-    /// The slot of a pattern that matches `value`, which has the type the method expects. Any of several unless `first` asks for
-    /// the one a map uses: the longest prefix, the smallest network, otherwise the first in list order.
+    /// The slot of a pattern that matches `value`, which has the type that the method expects. If several match, any of them is
+    /// returned. With `first`, it is the one that a map uses: the longest prefix, the smallest network, otherwise the first in list
+    /// order.
     #[inline]
     pub(crate) fn find(&self, value: &Value<'_>, first: bool, texts: &impl Texts) -> Option<LineSlot> {
         match (self, value) {
@@ -226,7 +227,7 @@ mod tests {
         }
     }
 
-    /// The reference result of `find` for a map: the first match, for prefixes the longest.
+    /// The reference result of `find` for a map: the first match; for prefixes, the longest one.
     fn by_hand(method: MatchMethod, ignore_case: bool, entries: &Entries, text: &str) -> Option<LineSlot> {
         let lower = |bytes: &[u8]| if ignore_case { bytes.to_ascii_lowercase() } else { bytes.to_vec() };
         let text = lower(text.as_bytes());

@@ -1,4 +1,4 @@
-//! A pattern list that can be changed while in use: its lines and the indexes that views built on them.
+//! A pattern list that can be changed while it is in use: its lines, and the indexes that views have built.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -17,7 +17,7 @@ use crate::value::{Type, Value};
 pub enum ListOrigin {
     /// A file of that name.
     File(Box<str>),
-    /// No file: a name only (`virt@`).
+    /// A list without a file, which only has a name (`virt@`).
     Virtual(Box<str>),
     /// The patterns of one ACL.
     Acl {
@@ -33,9 +33,9 @@ pub enum ListOrigin {
 /// A line, as returned to callers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PatternLine {
-    /// Unique in the list, shown by the runtime socket.
+    /// The ID of the line, unique in the list and shown by the runtime socket.
     pub id: u64,
-    /// The pattern as written.
+    /// The pattern as configured.
     pub key: Box<[u8]>,
     /// The value of a map's line.
     pub value: Option<Box<[u8]>>,
@@ -47,7 +47,7 @@ impl From<PatternEntry<'_>> for PatternLine {
     }
 }
 
-/// A line to be added: its pattern, and a map's value.
+/// A line to be added: the pattern, and the value for a map.
 pub type NewLine = (Box<[u8]>, Option<Box<[u8]>>);
 
 /// The result of looking up a value in one view of a list.
@@ -74,12 +74,12 @@ struct Indexed {
 #[derive(Debug)]
 struct Contents {
     entries: Entries,
-    /// Lines by their literal key: for changes by key, and for case-sensitive exact matches.
+    /// Lines by their literal key, for changes by key and for case-sensitive exact matches.
     keys: Keys,
     indexed: Vec<Indexed>,
 }
 
-/// The patterns of an ACL, which are matched without a lock until they are changed.
+/// The patterns of an ACL, which are matched without a lock as long as they are not changed.
 #[derive(Debug)]
 pub(crate) struct Fixed {
     entries: Entries,
@@ -92,16 +92,16 @@ pub(crate) struct Fixed {
 pub struct List {
     /// The list's source.
     pub origin: ListOrigin,
-    /// Whether it has values.
+    /// Whether the list has values.
     pub is_map: bool,
     /// The number shown by the runtime socket (`#3`); assigned while the configuration is read.
     pub(super) number: AtomicU32,
-    /// The places that use it, collected while the configuration is read.
+    /// The places where the configuration uses the list. Collected while the configuration is read.
     users: Mutex<String>,
     fixed: Option<Fixed>,
-    /// Sharded so that readers do not contend with each other. Built from an ACL's patterns when they are first shown or changed.
+    /// Sharded, so that readers do not contend with each other. Built from an ACL's patterns when they are first shown or changed.
     contents: OnceLock<Box<ShardedLock<Contents>>>,
-    /// Whether it was ever changed: until then an ACL matches its fixed patterns.
+    /// Whether the list was ever changed. Until then, an ACL matches its fixed patterns.
     changed: AtomicBool,
     watchers: Watchers,
 }
@@ -114,8 +114,8 @@ impl Contents {
         Self { entries, keys, indexed: Vec::new() }
     }
 
-    /// The index for a method, built if necessary. With `strict` a pattern that is invalid for the method is an error, otherwise it
-    /// never matches.
+    /// The index for a method, built if necessary. With `strict`, a pattern that is invalid for the method is an error; otherwise
+    /// it never matches.
     fn index(&mut self, method: MatchMethod, ignore_case: bool, strict: bool) -> Result<usize, String> {
         let same = |other: &Indexed| (other.method, other.ignore_case) == (method, ignore_case);
         if let Some(at) = self.indexed.iter().position(same) {
@@ -154,7 +154,7 @@ impl Contents {
         let slot = self.entries.push(key, value);
         self.keys.insert(slot, &self.entries);
         for indexed in &mut self.indexed {
-            // A pattern that is invalid for this method never matches here.
+            // A pattern that is invalid for this method never matches in this index.
             let _ = indexed.index.as_mut().map(|index| index.insert(slot, &self.entries));
         }
     }
@@ -214,7 +214,7 @@ impl List {
                 return Box::new(ShardedLock::new(Contents::new(Entries::default())));
             };
             let mut contents = Contents::new(fixed.entries.clone());
-            // The ACL's own method comes first; its patterns were checked.
+            // The ACL's own method comes first, because its patterns were checked.
             let _ = contents.index(fixed.method, fixed.ignore_case, false);
             Box::new(ShardedLock::new(contents))
         })
@@ -243,7 +243,7 @@ impl List {
         }
     }
 
-    /// The name of its file or virtual list; empty for the patterns of an ACL.
+    /// The name of the file or virtual list; empty for the patterns of an ACL.
     pub fn name(&self) -> &str {
         match &self.origin {
             ListOrigin::File(name) | ListOrigin::Virtual(name) => name,
@@ -261,13 +261,13 @@ impl List {
         result
     }
 
-    /// Whether it was changed since the configuration was read.
+    /// Whether the list was changed since the configuration was read.
     #[inline]
     pub fn is_changed(&self) -> bool {
         self.changed.load(Relaxed)
     }
 
-    /// Looks `text` up in each view that the configuration has of the list.
+    /// Looks up `text` in each view of the list in the configuration.
     pub fn probe(&self, text: &[u8]) -> Vec<PatternMatch> {
         let one = |contents: &Contents, at: usize, indexed: &Indexed| {
             let value = match indexed.method.expects() {
@@ -283,19 +283,19 @@ impl List {
         })
     }
 
-    /// The slots of its lines in order, for retrieval in batches with [`lines`](Self::lines).
+    /// The slots of the lines in order, for retrieval in batches with [`lines`](Self::lines).
     pub fn ids(&self) -> Vec<LineSlot> {
         self.read(|contents| contents.entries.in_order())
     }
 
-    /// The lines at `places`, as returned by [`ids`](Self::ids); removed lines are skipped.
+    /// The lines at `places`, which [`ids`](Self::ids) returned. Removed lines are skipped.
     pub fn lines(&self, places: &[LineSlot]) -> Vec<PatternLine> {
         self.read(|contents| {
             places.iter().filter_map(|slot| contents.entries.get(*slot)).map(PatternLine::from).collect()
         })
     }
 
-    /// The first line of a map with a value that satisfies `is`; a missing value counts as empty.
+    /// The first line of a map with a value that satisfies `is`. A missing value counts as empty.
     pub fn find_value(&self, is: impl Fn(&[u8]) -> bool) -> Option<PatternLine> {
         self.read(|contents| {
             let entries = &contents.entries;
@@ -313,7 +313,7 @@ impl List {
     pub fn counts(&self) -> (u64, u64) {
         let of = |entries: &Entries| (entries.added(), entries.len() as u64);
         match (&self.fixed, self.contents.get()) {
-            // An unchanged ACL is counted without copying it.
+            // The lines of an unchanged ACL are counted without copying them.
             (Some(fixed), None) => of(&fixed.entries),
             _ => self.read(|contents| of(&contents.entries)),
         }
@@ -333,7 +333,7 @@ impl List {
     /// Checks `key` as a pattern for every view of the list.
     ///
     /// # Errors
-    /// The view that cannot take it, with the reason.
+    /// The view for which the pattern is invalid, and the reason.
     pub fn check(&self, key: &[u8]) -> Result<(), String> {
         let mut entries = Entries::default();
         let slot = entries.push(key, None);
@@ -344,7 +344,7 @@ impl List {
         self.read(|contents| contents.indexed.iter().try_for_each(check))
     }
 
-    /// Adds `key` unless it exists (`http-request add-acl`) or is not a valid pattern for the list.
+    /// Adds `key` (`http-request add-acl`), unless it exists or is not a valid pattern for the list.
     pub fn add_once(&self, key: &[u8]) {
         let is_there = self.read(|contents| contents.keys.find(key, &contents.entries).is_some());
         if is_there || self.check(key).is_err() {
@@ -358,9 +358,10 @@ impl List {
         self.watchers.notify(ListChange::Add);
     }
 
-    /// Sets the value of every line with `key`, or adds one (`http-request set-map`) if `key` is a valid pattern for the list.
+    /// Sets the value of every line with `key`. Without such a line, adds one, provided that `key` is a valid pattern for the list
+    /// (`http-request set-map`).
     pub fn set_or_add(&self, key: &[u8], value: &[u8]) {
-        // Often the value is unchanged; skipping the write avoids blocking readers.
+        // The value is often unchanged, and skipping the write avoids blocking readers.
         let same = |contents: &Contents| {
             let mut slots = contents.keys.all(key, &contents.entries).peekable();
             slots.peek().is_some() && slots.all(|slot| contents.entries.value(slot) == Some(value))
@@ -383,7 +384,7 @@ impl List {
         self.watchers.notify(if is_new { ListChange::Add } else { ListChange::Set });
     }
 
-    /// Sets the value of every line with `key`; returns whether there was one.
+    /// Sets the value of every line with `key`. Returns whether there was a line.
     pub fn set(&self, key: &[u8], value: &[u8]) -> bool {
         let is_there = self.change(|contents| {
             let slots = contents.with_key(key);
@@ -401,7 +402,7 @@ impl List {
         was_changed
     }
 
-    /// Notifies `who` of these changes (a bitmask) for as long as it lives.
+    /// Notifies `who` of these changes (a bitmask) as long as `who` exists.
     pub fn watch(&self, changes: u8, who: &Arc<dyn Watcher>) {
         self.watchers.add(changes, who);
     }
@@ -414,7 +415,7 @@ impl List {
         })
     }
 
-    /// Removes every line with `key`; returns whether there was one.
+    /// Removes every line with `key`. Returns whether there was a line.
     pub fn remove(&self, key: &[u8]) -> bool {
         if self.read(|contents| contents.keys.find(key, &contents.entries).is_none()) {
             return false;
@@ -427,7 +428,7 @@ impl List {
         self.notify(was_there, ListChange::Delete)
     }
 
-    /// Sets the value of the line with that ID; returns whether there was one.
+    /// Sets the value of the line with that ID. Returns whether there was a line.
     pub fn set_id(&self, id: u64, value: &[u8]) -> bool {
         let is_there = self.change(|contents| {
             let found = contents.entries.find_id(id);
@@ -436,7 +437,7 @@ impl List {
         self.notify(is_there, ListChange::Set)
     }
 
-    /// Removes the line with that ID; returns whether there was one.
+    /// Removes the line with that ID. Returns whether there was a line.
     pub fn remove_id(&self, id: u64) -> bool {
         let was_there = self.change(|contents| {
             let found = contents.entries.find_id(id);
@@ -446,7 +447,8 @@ impl List {
     }
 
     /// Replaces all lines atomically (`commit map`): a lookup sees either the old or the new list. The new lines are built before
-    /// the lock is taken and the old ones freed after its release. Large lists take long, so do not call this on a worker.
+    /// the lock is taken, and the old ones are freed after it is released. This takes long for large lists, so do not call it on a
+    /// worker.
     pub fn replace(&self, lines: Vec<NewLine>) {
         let ways = self.read(|contents| {
             contents.indexed.iter().map(|indexed| (indexed.method, indexed.ignore_case)).collect::<Vec<_>>()
@@ -471,7 +473,7 @@ impl List {
     }
 }
 
-/// A list as one match method sees it.
+/// A list as used by one match method.
 #[derive(Debug)]
 pub struct View {
     list: Arc<List>,
@@ -498,7 +500,7 @@ impl View {
         Self { list, at: 0 }
     }
 
-    /// Whether a pattern matches `value`, which has the type the method expects.
+    /// Whether a pattern matches `value`, which has the type that the method expects.
     pub fn matches(&self, value: &Value<'_>) -> bool {
         self.list.read(|contents| contents.find(self.at, value, false).is_some())
     }

@@ -21,7 +21,7 @@ pub enum MatchMethod {
     Dom,
 }
 
-/// Name, method, and the type the value is cast to before it is compared.
+/// Name, method, and the type to which a value is cast before it is compared.
 const METHODS: &[(&str, MatchMethod, Type)] = &[
     ("found", MatchMethod::Found, Type::Any),
     ("bool", MatchMethod::Bool, Type::Bool),
@@ -44,7 +44,7 @@ impl MatchMethod {
         METHODS.iter().find(|row| row.0 == name).map(|row| row.1)
     }
 
-    /// Its name.
+    /// The name of the method.
     pub fn name(self) -> &'static str {
         METHODS.iter().find(|row| row.1 == self).map_or("", |row| row.0)
     }

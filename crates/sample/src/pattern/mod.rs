@@ -1,8 +1,8 @@
-//! Patterns by kind (manual, 7.1), and the lists they come from.
+//! Patterns by kind (manual, 7.1), and the lists that contain them.
 //!
-//! A [`List`] is the text of a pattern file, a map or the patterns of an ACL: named, shared between ACLs and maps, changed by the
-//! runtime socket and by rules (`add-acl`, `set-map`). A [`View`] is one way of matching against a list: a match method, with or
-//! without case, with the fastest index for it. Changes update every index of the list; nothing is rebuilt.
+//! A [`List`] is the text of a pattern file, a map or the patterns of an ACL. It has a name, is shared between ACLs and maps, and
+//! is changed by the runtime socket and by rules (`add-acl`, `set-map`). A [`View`] is one way of matching against a list: a match
+//! method, with or without case, with the fastest index for it. Changes update every index of the list; no index is rebuilt.
 
 pub(crate) mod entries;
 mod exact;

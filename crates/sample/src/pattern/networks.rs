@@ -1,5 +1,5 @@
-//! Addresses in networks: one trie per family finds the smallest network containing an address in a few steps, however many there
-//! are.
+//! Addresses in networks. One trie per family finds the smallest network that contains an address in a few steps, however many
+//! networks there are.
 
 use std::net::IpAddr;
 
@@ -82,7 +82,7 @@ impl Networks {
                 }
             }
         }
-        // A duplicate takes the removed network's place.
+        // A duplicate replaces the removed network.
         let same = |other: &LineSlot| parse(texts.text(*other)).is_ok_and(|other| other == network);
         if let Some(at) = self.again.iter().position(same) {
             let next = self.again.remove(at);

@@ -1,12 +1,12 @@
-//! Parts of a path or a name between delimiters (`-m dir`, `-m dom`): a hash table of the patterns, looked up for each run of
-//! parts.
+//! Parts of a path or a name between delimiters (`-m dir`, `-m dom`): a hash table of the patterns, in which each sequence of parts
+//! is looked up.
 
 use smallvec::SmallVec;
 
 use super::entries::{LineSlot, Texts};
 use super::exact::{FEW, Keys};
 
-/// A slot's pattern without the delimiters around it.
+/// The pattern of a slot without the delimiters around it.
 struct Trimmed<'t, T>(&'t T, &'static [u8]);
 
 impl<T: Texts> Texts for Trimmed<'_, T> {
@@ -33,7 +33,7 @@ pub(crate) struct PartPatterns {
     /// Used while there are few patterns.
     few: Vec<(Box<[u8]>, LineSlot)>,
     many: Option<Keys>,
-    /// The numbers of inner delimiters in patterns of `many`, with the number of patterns of each.
+    /// The numbers of inner delimiters of the patterns in `many`, with the number of patterns of each.
     inner: Vec<(usize, u32)>,
 }
 
@@ -83,7 +83,7 @@ impl PartPatterns {
         };
         let texts = Trimmed(texts, self.delimiters);
         let delimits = |(at, byte): (usize, &u8)| self.delimiters.contains(byte).then_some(at);
-        // The possible ends of a part: each delimiter and the end of the text.
+        // A part can end at each delimiter and at the end of the text.
         let ends: SmallVec<[usize; 32]> =
             bytes.iter().enumerate().filter_map(delimits).chain([bytes.len()]).collect();
         let starts = std::iter::once(0).chain(ends.iter().map(|end| end + 1)).zip(0..);
@@ -101,7 +101,7 @@ impl PartPatterns {
     }
 }
 
-/// Whether `pattern` occurs in `bytes` between delimiters or ends. A pattern of delimiters only never does.
+/// Whether `pattern` occurs in `bytes` between delimiters or ends. A pattern that only consists of delimiters never does.
 fn has_part(bytes: &[u8], pattern: &[u8], delimiters: &[u8], ignore_case: bool) -> bool {
     if pattern.is_empty() {
         return false;

@@ -19,7 +19,7 @@ impl Range {
     pub fn parse(text: &str) -> Result<Self, String> {
         let error = || format!("`{text}` is neither a number nor a range of numbers");
         let number = |part: &str| match part.split_once('.') {
-            // Two numbers in one: SSL versions (3.1 is 0x0301 in 16 bits each).
+            // Two numbers combined into one: SSL versions (3.1 is 0x0301 in 16 bits each).
             Some((major, minor)) => Some((major.parse::<i64>().ok()? << 16) + minor.parse::<i64>().ok()?),
             None => part.parse::<i64>().ok(),
         };

@@ -1,5 +1,5 @@
-//! Many regular expressions at once: most can only match a text that contains certain literals, so one search for all literals
-//! leaves few expressions to try. Expressions without known literals are tried together.
+//! Many regular expressions at once. Most of them can only match a text that contains certain literals, so one search for all
+//! literals leaves few expressions to try. Expressions without known literals are tried together.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -13,9 +13,9 @@ use super::entries::{LineSlot, Texts};
 use super::substrings::Substrings;
 use crate::regex::{Lean, Regex, RegexSet, spell_bytes, translate};
 
-/// Beyond this number further expressions are compiled for size: large programs trade memory for speed.
+/// Beyond this number, further expressions are compiled for size, because large programs trade memory for speed.
 const FAST: usize = 32;
-/// Literals shared by more expressions than this do not discriminate.
+/// A literal that is shared by more expressions than this is not selective enough.
 const SHARED: u32 = 64;
 /// The maximum number of alternative literals per expression.
 const ALTERNATIVES: usize = 16;
@@ -38,7 +38,7 @@ impl RegexProgram {
 #[derive(Debug)]
 struct Member {
     program: RegexProgram,
-    /// Its literals, one of which occurs in every match; if empty, it is in `others`.
+    /// The literals of the expression, one of which occurs in every match. Without literals, the expression is in `others`.
     literals: SmallVec<[LineSlot; 1]>,
 }
 
@@ -107,7 +107,7 @@ impl Regexes {
 
     /// The most selective literals of `pattern`.
     fn choose(&self, pattern: &str) -> Vec<Box<[u8]>> {
-        // Case is left to the index: a case-insensitive parse would turn letters into classes.
+        // The index handles case: a case-insensitive parse would turn letters into classes.
         let parsed = ParserBuilder::new().unicode(false).utf8(false).build().parse(&translate(pattern));
         let mut choices = Vec::new();
         if let Ok(hir) = &parsed {
@@ -180,7 +180,7 @@ impl Regexes {
         self.others.get(together.as_ref()?.first(bytes)?).copied()
     }
 
-    /// Appends `template` with its references replaced by the captures of the expression in `slot`.
+    /// Appends `template`, in which references are replaced by the captures of the expression in `slot`.
     pub(crate) fn expand(&self, slot: LineSlot, bytes: &[u8], template: &[u8], out: &mut Vec<u8>) -> bool {
         self.members.get(&slot).is_some_and(|member| match &member.program {
             RegexProgram::Fast(regex) => regex.expand(bytes, template, out),
@@ -189,7 +189,7 @@ impl Regexes {
     }
 }
 
-/// Adds to `choices` the sets of literals that have at least one member in every match of `hir`.
+/// Adds to `choices` sets of literals. Every match of `hir` contains at least one member of each set.
 fn required(hir: &Hir, choices: &mut Vec<Vec<Vec<u8>>>) {
     match hir.kind() {
         HirKind::Literal(literal) => choices.push(vec![literal.0.to_vec()]),

@@ -13,15 +13,15 @@ use super::method::MatchMethod;
 pub struct PatternSets {
     lists: Vec<Arc<List>>,
     named: HashMap<Box<str>, usize>,
-    /// Files that could not be read, with the reason, and that only run-time changes refer to.
+    /// Files that could not be read and to which only run-time changes refer, with the reason.
     unread: HashMap<Box<str>, String>,
     /// Numbers requested with `-u`, by the index of their list.
     wanted: HashMap<usize, u32>,
 }
 
 impl PatternSets {
-    /// The list of a file (`file@`, the default), of an optional file (`opt@`), or without a file (`virt@`). The bytes returned by
-    /// `read` are stored only here.
+    /// The list of a file (`file@`, the default), of an optional file (`opt@`), or without a file (`virt@`). The list
+    /// is the only owner of the bytes that `read` returns.
     pub fn file(
         &mut self,
         name: &str,
@@ -56,8 +56,8 @@ impl PatternSets {
         Ok(self.register(ListOrigin::File(path.into()), is_map, entries))
     }
 
-    /// The list of a file that rules change (`set-map` and the like). The file may be missing: the list is then empty, unless a
-    /// lookup uses it as well.
+    /// The list of a file that rules change (`set-map` and similar actions). The file may be missing; the list is then empty,
+    /// unless a lookup uses it as well.
     pub fn changed(
         &mut self,
         name: &str,
@@ -96,7 +96,7 @@ impl PatternSets {
         list
     }
 
-    /// The patterns of an ACL as a list, with the number requested by `-u`, which must be unused.
+    /// The patterns of an ACL as a list, with the number requested with `-u`, which must be unused.
     pub(crate) fn acl(
         &mut self,
         origin: ListOrigin,

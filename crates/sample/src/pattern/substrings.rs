@@ -1,4 +1,4 @@
-//! Many substrings at once: a hash table holds a short, rare gram of each pattern, and every position of a text is looked up in it.
+//! Many substrings at once. A hash table holds a short, rare gram of each pattern, and every position of a text is looked up in it.
 //! Patterns are added and removed without a rebuild.
 
 use std::hash::BuildHasher;
@@ -11,11 +11,11 @@ use super::exact::with_lower;
 
 type Hasher = foldhash::fast::RandomState;
 
-/// Gram lengths; a pattern is indexed by the longest that fits into it.
+/// Gram lengths. A pattern is indexed by the longest gram that fits into it.
 const SIZES: [usize; 4] = [8, 4, 2, 1];
-/// Filter bits per pattern, tested before the table.
+/// Filter bits per pattern, which are tested before the table.
 const BITS_EACH: usize = 16;
-/// The number of positions in a pattern that are considered for the rarest gram.
+/// The number of positions in a pattern at which the rarest gram is searched for.
 const TRIED: usize = 16;
 
 #[derive(Debug)]
@@ -30,7 +30,7 @@ struct Gram {
 #[derive(Debug, Default)]
 struct Grams {
     table: HashTable<Gram>,
-    /// A bit for each hash in the table, and stale ones after removals.
+    /// A bit for each hash in the table. Bits of removed patterns may remain.
     bits: Vec<u64>,
     hasher: Hasher,
 }
@@ -42,7 +42,7 @@ fn load(bytes: &[u8]) -> u64 {
 
 impl Grams {
     fn place(&self, hash: u64) -> (usize, u64) {
-        // Uses other bits of the hash than the table does.
+        // Uses other bits of the hash than the table.
         let bit = (hash >> 25) as usize & (self.bits.len() * 64 - 1);
         (bit / 64, 1 << (bit % 64))
     }

@@ -38,7 +38,7 @@ impl std::fmt::Debug for Watchers {
 }
 
 impl Watchers {
-    /// Notifies `who` of these changes (a bitmask) for as long as it lives.
+    /// Notifies `who` of these changes (a bitmask) as long as `who` exists.
     pub(super) fn add(&self, changes: u8, who: &Arc<dyn Watcher>) {
         let all = self.0.get_or_init(Mutex::default);
         let mut all = all.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

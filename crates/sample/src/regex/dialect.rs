@@ -1,9 +1,8 @@
 //! Translation of PCRE patterns to the syntax of the `regex` crate.
 //!
-//! Both treat some characters differently: `[`, `&&`, `--` and `~~` in a class and braces without a
-//! repetition are literal only in PCRE, and some escapes differ. A pattern is split into [`Token`]s, and
-//! each is written in the other syntax. Constructs that only PCRE has are kept, so that the `regex`
-//! crate refuses them and PCRE2 gets the pattern.
+//! The two treat some characters differently: `[`, `&&`, `--` and `~~` in a class, and braces without a repetition, are literal
+//! only in PCRE, and some escapes differ. A pattern is split into [`Token`]s, and each is written in the other syntax. Constructs
+//! that only PCRE supports are kept, so that the `regex` crate refuses them and PCRE2 is used for the pattern.
 
 /// A pattern that the `regex` crate refuses.
 const UNSUPPORTED: &str = "(?=)";
@@ -26,7 +25,7 @@ pub(crate) fn translate(pattern: &str) -> String {
             Token::Quantifier(c) | Token::Other(c) => out.push(c),
         }
         after_quantifier = match token {
-            // After another quantifier, it makes that one lazy.
+            // After another quantifier, it makes that quantifier lazy.
             Token::Quantifier('?') => !after_quantifier,
             Token::Quantifier(_) => true,
             _ => false,
@@ -41,7 +40,7 @@ fn escape(next: Option<char>, in_class: bool, out: &mut String) {
         Some('h') if !in_class => out.push_str("[ \\t]"),
         Some('e') => out.push_str("\\x1b"),
         Some('Z') => out.push_str("\\z"),
-        // They would be word boundaries.
+        // The `regex` crate would read these escapes as word boundaries.
         Some(c @ ('<' | '>')) => out.push(c),
         Some(c) => out.extend(['\\', c]),
         None => out.push('\\'),
@@ -52,13 +51,13 @@ fn escape(next: Option<char>, in_class: bool, out: &mut String) {
 enum Token<'a> {
     /// A backslash, and the character after it.
     Escape { next: Option<char>, in_class: bool },
-    /// `[`, perhaps with `^`, perhaps with a literal `]` as its first member.
+    /// `[`, possibly followed by `^`, and possibly by a literal `]` as the first member.
     ClassStart { is_negated: bool, has_bracket: bool },
     /// `[:alpha:]` in a class.
     NamedClass(&'a str),
     /// `*`, `+`, `?`, or the `}` of a repetition.
     Quantifier(char),
-    /// A literal character that the `regex` crate would take for syntax.
+    /// A literal character that the `regex` crate would parse as syntax.
     Literal(char),
     /// Any other character, with the same meaning in both.
     Other(char),
@@ -101,7 +100,7 @@ impl<'a> Tokens<'a> {
         Token::ClassStart { is_negated, has_bracket }
     }
 
-    /// The token of `c`, which is at `start` in a class.
+    /// The token for `c`, which is at `start` in a class.
     fn member(&mut self, c: char, start: usize) -> Token<'a> {
         let bytes = self.pattern.as_bytes();
         match c {
@@ -141,12 +140,12 @@ impl<'a> Iterator for Tokens<'a> {
     }
 }
 
-/// Whether `rest`, the text after a brace, makes it the start of a repetition.
+/// Whether a brace that is followed by `rest` starts a repetition.
 fn begins_repetition(rest: &str) -> bool {
     rest.split_once('}').is_some_and(|(inner, _)| is_count(inner))
 }
 
-/// Whether `before`, the text before a closing brace, makes it the end of a repetition or an escape.
+/// Whether a closing brace that follows `before` ends a repetition or an escape.
 fn ends_repetition(before: &str) -> bool {
     let Some((outside, inner)) = before.rsplit_once('{') else { return false };
     // The braces of `\x{..}` and `\p{..}` belong to their escapes.
@@ -154,7 +153,7 @@ fn ends_repetition(before: &str) -> bool {
     is_escape || is_count(inner)
 }
 
-/// Whether the text is one number or two, as in a repetition.
+/// Whether the text consists of one or two numbers, as in a repetition.
 fn is_count(inner: &str) -> bool {
     inner.starts_with(|c: char| c.is_ascii_digit()) && inner.bytes().all(|b| b.is_ascii_digit() || b == b',')
 }

@@ -1,7 +1,7 @@
-//! The end of a text in PCRE's sense: `$` and `\Z` match at the very end and before a final line end. The `regex` crate only knows
+//! The end of a text as in PCRE: `$` and `\Z` match at the very end and before a final line end. The `regex` crate only supports
 //! the very end, so a text with a final line end is matched a second time without it.
 //!
-//! Other texts, which are the vast majority, cost nothing extra.
+//! This costs nothing for other texts, which are the vast majority.
 
 use regex::bytes::{Captures, Regex};
 
@@ -41,7 +41,7 @@ pub(super) fn before_line_end(bytes: &[u8], looks_for_end: bool) -> Option<&[u8]
     if looks_for_end { bytes.strip_suffix(b"\n") } else { None }
 }
 
-/// The first match from `at` on, in `bytes` or in `bytes` without its final line end.
+/// The first match at or after `at`, in `bytes` or in `bytes` without its final line end.
 pub(super) fn captures_at<'b>(
     regex: &Regex,
     bytes: &'b [u8],

@@ -1,4 +1,4 @@
-//! Conditions of `set-var` (manual, 4.4 `set-var`), under which a variable is set.
+//! Conditions of `set-var` (manual, 4.4 `set-var`) under which a variable is set.
 
 use super::Var;
 use crate::env::Env;
@@ -17,7 +17,7 @@ enum SetIf {
     Less,
 }
 
-/// The conditions by name; the index in this table is the bit in [`SetConditions`].
+/// The conditions by name. The index in this table is the bit in [`SetConditions`].
 const TABLE: &[(&str, SetIf)] = &[
     ("ifexists", SetIf::Exists),
     ("ifnotexists", SetIf::NotExists),
@@ -29,12 +29,12 @@ const TABLE: &[(&str, SetIf)] = &[
     ("iflt", SetIf::Less),
 ];
 
-/// The conditions of one `set-var`, one bit each; all must hold.
+/// The conditions of one `set-var`, one bit each. All of them must be met.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SetConditions(u8);
 
 impl SetConditions {
-    /// Adds the condition named `text`; an empty name, as after a trailing comma, is ignored.
+    /// Adds the condition named `text`. An empty name, as after a trailing comma, is ignored.
     pub fn add(&mut self, text: &str) -> Result<(), String> {
         if text.is_empty() {
             return Ok(());
@@ -68,7 +68,7 @@ impl SetConditions {
             SetIf::NotEmpty => !value.bytes().is_some_and(<[u8]>::is_empty),
             SetIf::Set => old.is_some(),
             SetIf::NotSet => old.is_none(),
-            // Values that cannot be compared pass, as in the manual.
+            // Values that cannot be compared meet the condition, as in the manual.
             SetIf::Greater => both.is_none_or(|(new, old)| old > new),
             SetIf::Less => both.is_none_or(|(new, old)| old < new),
         };

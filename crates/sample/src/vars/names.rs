@@ -1,4 +1,4 @@
-//! The variables named in a plan with their slots, and other data that its expressions require.
+//! The variables named in a plan with their slots, and other data that the plan's expressions require.
 
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
@@ -7,12 +7,12 @@ use super::{Var, VarScope, process_variable, slots};
 use crate::env::Env;
 use crate::value::Value;
 
-/// The variable names used in a plan, and their slots; grows while the plan is resolved.
+/// The variable names used in a plan, and their slots. Names are added while the plan is resolved.
 #[derive(Debug, Default)]
 pub struct Mentioned(RwLock<Vec<(VarScope, Box<str>, u32)>>);
 
 impl Mentioned {
-    /// Calls `show` for each set variable, in the order of their first use.
+    /// Calls `show` for each variable that is set, in the order of their first use.
     pub fn each(&self, scope: VarScope, env: &Env<'_>, show: &mut impl FnMut(&str, Value<'static>)) {
         let Some(slots) = slots(scope, env) else { return };
         let all = self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -22,7 +22,7 @@ impl Mentioned {
     }
 }
 
-/// The variables of a plan by name, and the data that its expressions require to be kept.
+/// The variables of a plan by name, and which data must be kept for its expressions.
 #[derive(Debug, Default)]
 pub struct Variables {
     names: HashMap<(VarScope, Box<str>), u32>,
@@ -72,7 +72,7 @@ impl Variables {
         Ok(Var::Slot(scope, slot))
     }
 
-    /// Whether the variable `text` is used anywhere so far.
+    /// Whether the variable `text` has been used so far.
     pub fn names_one(&self, text: &str) -> bool {
         let Some((scope, name)) = text.split_once('.') else { return false };
         let scope = match scope {
@@ -106,12 +106,12 @@ impl Variables {
         self.wants_request_line
     }
 
-    /// Records that an expression or format of the plan reads our address on the server connection.
+    /// Records that an expression or format of the plan reads the local address of the server connection.
     pub fn want_backend_source(&mut self) {
         self.wants_backend_source = true;
     }
 
-    /// Whether the kernel must be asked for the local address of every server connection.
+    /// Whether the kernel must be queried for the local address of every server connection.
     pub fn wants_backend_source(&self) -> bool {
         self.wants_backend_source
     }
@@ -161,7 +161,7 @@ impl Variables {
         self.wants_tls_session = true;
     }
 
-    /// Whether these must be kept from every handshake.
+    /// Whether the random bytes, ID and key must be kept from every handshake.
     pub fn wants_tls_session(&self) -> bool {
         self.wants_tls_session
     }
@@ -176,22 +176,22 @@ impl Variables {
         self.wants_tls_finished
     }
 
-    /// A copy for expressions compiled while the plan is in use; names refer to the same slots.
+    /// A copy for expressions that are compiled while the plan is in use. Names refer to the same slots.
     #[must_use]
     pub fn aside(&self) -> Self {
         let mentioned = self.mentioned.0.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
         Self { names: self.names.clone(), mentioned: Arc::new(Mentioned(RwLock::new(mentioned))), ..*self }
     }
 
-    /// A copy with the same names and slots for a plan that replaces this one, without any requirements.
+    /// A copy with the same names and slots, but without any requirements, for a plan that replaces this one.
     #[must_use]
     pub fn named_alone(&self) -> Self {
         let Self { names, mentioned, next, .. } = self.aside();
         Self { names, mentioned, next, ..Self::default() }
     }
 
-    /// The first requirement of this copy that `plan` does not meet: a variable that nothing else names, or data that is only kept
-    /// if an expression of the configuration uses it.
+    /// The first requirement of this copy that `plan` does not meet: a variable that is not named elsewhere, or data that is only
+    /// kept if an expression of the configuration uses it.
     pub fn beyond(&self, plan: &Self) -> Option<String> {
         if let Some((_, name)) = self.names.keys().find(|key| !plan.names.contains_key(*key)) {
             return Some(format!("variable '{name}' is not used in the configuration"));

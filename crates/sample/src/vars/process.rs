@@ -1,4 +1,4 @@
-//! Process-wide variables (`proc.`): one lock each, read and written by all workers and the runtime socket.
+//! Process-wide variables (`proc.`). Each has a lock; all workers and the runtime socket read and write them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, RwLock};
@@ -41,7 +41,7 @@ impl ProcessValue {
         }
     }
 
-    /// Overwrites `slot`, reusing its memory if the kind stays the same.
+    /// Overwrites `slot`. The memory is reused if the kind does not change.
     fn store(slot: &mut Option<Self>, value: &Value<'_>) {
         match (slot, value) {
             (Some(Self::Str(old)), Value::Str(new)) | (Some(Self::Bin(old)), Value::Bin(new)) => {

@@ -59,7 +59,7 @@ pub(crate) const CONDITIONS: &[&str] = &[
     "METH_GET { path_beg /static } or HTTP_URL_STAR",
 ];
 
-/// A world with the files that they refer to.
+/// A world with the files to which these expressions refer.
 pub(crate) fn world() -> World {
     let mut world = World::new();
     world.files.insert("paths", "/static dir\n/static/img deep\n");

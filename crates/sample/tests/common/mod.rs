@@ -296,7 +296,7 @@ impl World {
         }
     }
 
-    /// Evaluates an expression to `type:text`; returns the message if it does not compile, `none` without a value.
+    /// Evaluates an expression to `type:text`. Returns the message if it does not compile, and `none` if there is no value.
     pub fn eval(&self, text: &str) -> String {
         let expression = match Expression::compile_str(text, Span::default(), &self.scope()) {
             Ok(expression) => expression,
@@ -347,7 +347,7 @@ impl World {
     }
 }
 
-/// Splits a line at blanks; quoting is not needed here.
+/// Splits a line at blanks; the tests need no quoting.
 pub fn words(text: &str) -> Vec<Word<'_>> {
     text.split(' ').filter(|word| !word.is_empty()).map(|text| Word { text, span: Span::default() }).collect()
 }

@@ -1,5 +1,5 @@
-//! A case for every fetch and converter: the tests iterate over the tables and report rows without one. A case is an expression and
-//! its value; `sint:*` stands for any number if only the moment determines it.
+//! A case for every fetch and converter. The tests iterate over the tables and report rows without a case. A case is an expression
+//! and its value; `sint:*` stands for any number if the value depends on the time.
 
 #[path = "../common/mod.rs"]
 mod common;

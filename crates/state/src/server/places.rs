@@ -1,6 +1,7 @@
-//! The request slots of a server: counts its requests, in one shared count or per worker, and enforces its limit.
+//! The request slots of a server. Counts requests, in one shared count or per worker, and enforces the limit.
 //!
-//! Nothing here waits: a request without a slot joins the [`queue`](crate::queue). Called by `balance` and by `proxy::assign`.
+//! These functions never wait: a request without a slot joins the [`queue`](crate::queue). Called by `balance` and by
+//! `proxy::assign`.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -31,7 +32,7 @@ impl Server {
     #[inline]
     pub fn serves_fewer(&self, most: u32) -> bool {
         let enough = self.served.0.load(Relaxed) < most && !self.limited_late.load(Relaxed);
-        // Some of the taken slots may only be kept by workers.
+        // Some of the taken slots may not be in use, but only be kept by workers.
         enough || (self.counts_apart.load(Relaxed) && self.apart() < most)
     }
 
@@ -42,7 +43,8 @@ impl Server {
         self.served_max.raise(served);
     }
 
-    /// Uncounts a request; the next one in this server's queue may then try. Must be called on the worker that entered.
+    /// Uncounts a request. The next request in this server's queue may then try. Must be called on the worker that called
+    /// [`enter`](Self::enter).
     #[inline]
     pub fn leave(&self, tally: Tally) {
         match tally {
@@ -58,7 +60,7 @@ impl Server {
         }
     }
 
-    /// Takes a slot if `limit` (0: none) allows one more.
+    /// Takes a slot if `limit` allows one more (0: no limit).
     #[inline]
     pub fn try_enter(&self, limit: u32) -> Option<Tally> {
         if self.counts_apart.load(Relaxed) {
@@ -89,7 +91,7 @@ impl Server {
         Some(tally)
     }
 
-    /// Takes one of `limit` slots: one kept by the worker, otherwise a free one.
+    /// Takes one of `limit` slots: one that the worker keeps, otherwise a free one.
     #[inline]
     fn take_place(&self, own: &ServerCounters, limit: u32) -> Option<()> {
         let taken = &self.served.0.count;
@@ -107,7 +109,7 @@ impl Server {
         taken.take_below(limit).ok().map(drop)
     }
 
-    /// While there may be requests from before the limit was set, all are counted.
+    /// Like `take_place`, while there may be requests from before the limit was set: all requests are counted.
     #[cold]
     fn take_place_late(&self, limit: u32) -> Option<()> {
         self.gather();
@@ -116,7 +118,7 @@ impl Server {
         })
     }
 
-    /// Takes back the slots kept by workers.
+    /// Takes back the slots that workers keep.
     #[cold]
     fn gather(&self) {
         let kept: u32 = self.counters.all().map(|shard| shard.places.take_all()).sum();
@@ -125,13 +127,13 @@ impl Server {
         }
     }
 
-    /// Keeps a slot for the worker's next request as long as a quarter of all slots is free, so that queued requests find one
-    /// there.
+    /// Keeps a slot for the worker's next request if a quarter of all slots is free. Otherwise the slot is returned, so that queued
+    /// requests can use it.
     #[inline]
     fn give_place_back(&self, own: &ServerCounters) {
         let limit = self.maxconn.load(Relaxed);
         let few = self.served.0.load(Relaxed) <= limit - limit.div_ceil(4);
-        // A limit that depends on the load of the backend may be lower than it is now.
+        // A limit that depends on the load of the backend may decrease.
         if few && self.minconn == 0 && !self.limited_late.load(Relaxed) {
             own.places.keep();
         } else {
@@ -179,7 +181,7 @@ mod tests {
         assert_eq!(server.served.0.load(Relaxed), 0);
     }
 
-    /// Returns a server used by `count` workers. Tests run in parallel, and the number of workers is process-wide.
+    /// Returns a server that `count` workers use. Tests run in parallel, and the number of workers is process-wide.
     fn with_workers(count: usize) -> Arc<Server> {
         static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
         let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -212,7 +214,7 @@ mod tests {
         let server = with_two_workers(8);
         let tally = server.try_enter(8).expect("a place");
         server.leave(tally);
-        // The single slot taken is neither returned nor joined by another.
+        // The single taken slot is neither returned nor joined by another one.
         for _ in 0..100 {
             let tally = server.try_enter(8).expect("a place");
             assert_eq!((server.serving(), server.served.0.load(Relaxed)), (1, 1));

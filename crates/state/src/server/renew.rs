@@ -1,5 +1,5 @@
-//! A server that a reloaded configuration has too: a setting with an unchanged configuration keeps its current value, even if it
-//! was changed at run time; changed settings apply.
+//! Keeps a server that a reloaded configuration also contains. A setting whose configuration is unchanged keeps its current value,
+//! even if the value was changed at run time. Changed settings are applied.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::{Admin, Server, ServerSeed};
 
 impl Server {
-    /// Whether it can be kept for a new plan's server: nothing has changed that is fixed.
+    /// Whether the server can be kept for a new plan, because no property that is fixed has changed.
     pub fn may_become(&self, seed: &ServerSeed) -> bool {
         let own = self.configured.load();
         let same = self.id == seed.id && *self.name == *seed.name && self.backup == seed.backup;
@@ -48,7 +48,7 @@ impl Server {
         self.configured.store(Arc::new(seed));
     }
 
-    /// Returns its configuration.
+    /// Returns the configuration of the server.
     pub fn configured(&self) -> Arc<ServerSeed> {
         self.configured.load_full()
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Operational, Server};
 
-/// The callback that starts to raise a server's weight, callable from any thread.
+/// The callback that starts to raise a server's weight. It may be called from any thread.
 pub(crate) struct Starter(Box<dyn Fn() + Send + Sync>);
 
 impl std::fmt::Debug for Starter {
@@ -14,7 +14,7 @@ impl std::fmt::Debug for Starter {
     }
 }
 
-/// The callback for a server that went up (`true`) or down for any reason, callable from any thread.
+/// The callback for a server that went up (`true`) or down, for any reason. It may be called from any thread.
 pub(crate) struct Marked(Box<dyn Fn(bool) + Send + Sync>);
 
 impl std::fmt::Debug for Marked {
@@ -24,24 +24,24 @@ impl std::fmt::Debug for Marked {
 }
 
 impl Server {
-    /// Sets the callback for going up or down (`on-marked-up`, `on-marked-down`); the last one counts.
+    /// Sets the callback for going up or down (`on-marked-up`, `on-marked-down`), replacing any earlier callback.
     pub fn on_mark(&self, notify: impl Fn(bool) + Send + Sync + 'static) {
         self.marked.store(Some(Arc::new(Marked(Box::new(notify)))));
     }
 
-    /// Called when it went up or down.
+    /// Reports that the server went up or down.
     pub(crate) fn mark(&self, up: bool) {
         if let Some(marked) = self.marked.load_full() {
             (marked.0)(up);
         }
     }
 
-    /// Sets the callback that raises its weight after it came up (`slowstart`); the last one counts.
+    /// Sets the callback that raises the weight after the server came up (`slowstart`), replacing any earlier callback.
     pub fn on_rise(&self, raise: impl Fn() + Send + Sync + 'static) {
         self.starter.store(Some(Arc::new(Starter(Box::new(raise)))));
     }
 
-    /// Brings up a server that was down or in maintenance: with its full weight, or with `slowstart`. Returns whether its
+    /// Brings up a server that was down or in maintenance: with its full weight, or with `slowstart`. Returns whether the
     /// operational state changed.
     pub fn come_up(&self, now_ms: u64) -> bool {
         let Some(starter) = self.starter.load_full() else {
@@ -49,14 +49,14 @@ impl Server {
             return self.set_operational(Operational::Running, now_ms);
         };
         self.rises.fetch_add(1, Relaxed);
-        // The weight is set first: no request must see the server up with its full weight.
+        // The weight is set first, because no request must see the server up with its full weight.
         self.set_ramp(0);
         let changed = self.set_operational(Operational::Starting, now_ms);
         (starter.0)();
         changed
     }
 
-    /// Returns how often its weight started to rise.
+    /// Returns how often the weight started to rise.
     pub fn came_up(&self) -> u32 {
         self.rises.load(Relaxed)
     }

@@ -8,13 +8,13 @@ use super::Server;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Secured {
-    /// Never: its line has no TLS settings.
+    /// Never, because the line has no TLS settings.
     Never,
-    /// Never: its line has `no-ssl`.
+    /// Never, because the line has `no-ssl`.
     Refused,
     /// Not yet, but `default-server` has the settings.
     NotYet,
-    /// No longer: an operator turned it off.
+    /// No longer, because an operator turned TLS off.
     Off,
     /// Yes.
     On,
@@ -38,19 +38,20 @@ impl Server {
         self.secured.load(Relaxed) == Secured::On as u8
     }
 
-    /// Returns whether they do, and whether that may change.
+    /// Returns whether connections use TLS, and whether this may change.
     pub fn secured(&self) -> Secured {
         let all = [Secured::Refused, Secured::NotYet, Secured::Off, Secured::On];
         let now = self.secured.load(Relaxed);
         all.into_iter().find(|one| *one as u8 == now).unwrap_or(Secured::Never)
     }
 
-    /// Sets the value from its line.
+    /// Sets the initial value from the configuration.
     pub fn set_secured(&self, secured: Secured) {
         self.secured.store(secured as u8, Relaxed);
     }
 
-    /// Switches to TLS or to plain text; `false` if its line does not allow that. Earlier connections are not used any more.
+    /// Switches to TLS or to unencrypted connections. Returns `false` if the line does not allow this. Earlier connections are not
+    /// used any more.
     pub fn switch_secured(&self, on: bool) -> bool {
         if matches!(self.secured(), Secured::Never | Secured::Refused) {
             return false;

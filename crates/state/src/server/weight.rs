@@ -1,11 +1,11 @@
-//! The weight of a server: as set, as raised by `slowstart`, and as seen by balancers and statistics.
+//! The weight of a server: as configured or set, as raised by `slowstart`, and as used by balancers and statistics.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Operational, Server};
 
 impl Server {
-    /// Returns the weight for balancing: 0 if the server must get no new requests.
+    /// Returns the weight for balancing; 0 if the server must not get new requests.
     #[inline]
     pub fn effective_weight(&self) -> u32 {
         if !self.is_up() || self.admin().draining() || self.operational() == Operational::Stopping {
@@ -26,19 +26,19 @@ impl Server {
         ((16 * self.ramp.load(Relaxed) + 100) / 100).min(16)
     }
 
-    /// Returns the same in percent, as shown in the statistics while the server takes requests.
+    /// Returns the effective share of the weight in percent, as shown in the statistics while the server takes requests.
     pub fn throttle(&self) -> Option<u32> {
         let rises = self.operational() == Operational::Starting && self.effective_weight() > 0;
         (rises && self.ramp() < 100).then(|| self.sixteenths() * 100 / 16)
     }
 
-    /// Returns the effective weight in sixteenths, so that `slowstart` works with small weights: 0 if no new request may go to it,
-    /// otherwise at least a sixteenth of its weight.
+    /// Returns the effective weight in sixteenths, so that `slowstart` works with small weights. 0 if the server must not get new
+    /// requests, otherwise at least a sixteenth of its weight.
     pub fn fine_weight(&self) -> u32 {
         if self.effective_weight() == 0 { 0 } else { self.weight.load(Relaxed) * self.sixteenths() }
     }
 
-    /// Returns the weight as set, 0 to 256, independent of the state.
+    /// Returns the weight as configured or set, 0 to 256, independent of the state.
     pub fn user_weight(&self) -> u32 {
         self.weight.load(Relaxed)
     }
@@ -58,7 +58,7 @@ impl Server {
     pub fn set_ramp(&self, percent: u32) {
         if self.ramp.swap(percent.min(100), Relaxed) != percent.min(100) {
             self.touch();
-            // The connection limit rises with it.
+            // The connection limit rises together with the weight.
             self.queue.wake_all();
         }
     }

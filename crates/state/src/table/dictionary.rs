@@ -1,24 +1,24 @@
-//! Texts that entries refer to by number: server keys. Texts are never removed, so that reading one takes no lock.
+//! Strings to which entries refer by number: server keys. Strings are never removed, so reading one takes no lock.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Size of the first run; each further one is twice as long as the one before.
+/// Size of the first run. Each further run is twice as large as the previous one.
 const FIRST: usize = 64;
 
-/// Maximum number of runs: further texts are not stored.
+/// Maximum number of runs. Further strings are not stored.
 const RUNS: usize = 14;
 
 type WordBlock = Box<[OnceLock<Arc<str>>]>;
 
-/// Texts and their numbers, from 1 on.
+/// Strings and their numbers, starting at 1.
 #[derive(Debug, Default)]
 pub(super) struct Dictionary {
     numbers: Mutex<HashMap<Arc<str>, u32>>,
     runs: [OnceLock<WordBlock>; RUNS],
 }
 
-/// Returns the run of the text at `index`, and its index in the run.
+/// Returns the run of the string at `index`, and its index in the run.
 fn place(index: usize) -> (usize, usize) {
     let run = (index / FIRST + 1).ilog2() as usize;
     (run, index - FIRST * ((1 << run) - 1))
@@ -36,7 +36,7 @@ impl Dictionary {
         let Some(texts) = self.runs.get(run) else { return 0 };
         let texts = texts.get_or_init(|| (0..FIRST << run).map(|_| OnceLock::new()).collect());
         let (text, number): (Arc<str>, _) = (text.into(), index as u32 + 1);
-        // No one else can set it while the lock is held.
+        // No other thread can set it while the lock is held.
         let _ = texts[at].set(text.clone());
         numbers.insert(text, number);
         number

@@ -1,4 +1,4 @@
-//! A held entry, and its values.
+//! An entry that is held, and its values.
 
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -20,7 +20,7 @@ pub struct EntryValues<'t> {
     pub(super) slot: EntrySlot,
 }
 
-/// A held entry: it is not removed until it is released.
+/// A held entry, which is not removed until it is released.
 #[derive(Debug)]
 pub struct TableEntry<'t> {
     pub(super) view: EntryValues<'t>,
@@ -43,7 +43,7 @@ impl Drop for TableEntry<'_> {
 }
 
 impl TableEntry<'_> {
-    /// Returns its identifier in `show table`, for [`Table::by_pointer`].
+    /// Returns the identifier of the entry in `show table`, for [`Table::by_pointer`].
     pub fn pointer(&self) -> u64 {
         let EntrySlot { shard, at } = self.view.slot;
         ((u64::from(self.view.table.number) + 1) << 44) + (u64::from(shard) << 32) + u64::from(at)
@@ -51,12 +51,12 @@ impl TableEntry<'_> {
 }
 
 impl<'t> EntryValues<'t> {
-    /// Returns its table.
+    /// Returns the table of the entry.
     pub fn table(&self) -> &'t Table {
         self.table
     }
 
-    /// Appends its key: an address in network order, a number, text, or bytes.
+    /// Appends the key: an address in network order, a number, text, or bytes.
     pub fn key(&self, out: &mut Vec<u8>) {
         let words = &self.row.words[head::WORDS..head::WORDS + self.table.layout.key_words];
         let (length, words) = match (self.table.settings.kind, words) {
@@ -75,19 +75,19 @@ impl<'t> EntryValues<'t> {
         self.row.word(head::HELD)
     }
 
-    /// Returns its remaining lifetime, in milliseconds; 0 in a table without `expire`.
+    /// Returns the remaining lifetime in milliseconds; 0 in a table without `expire`.
     pub fn expires_in(&self, now_ms: u64) -> u32 {
         self.table.settings.expire_ms.saturating_sub(self.idle(now_ms))
     }
 
-    /// Returns the time since it was touched, in milliseconds.
+    /// Returns the time since the entry was touched, in milliseconds.
     pub fn idle(&self, now_ms: u64) -> u32 {
         let since = (now_ms as u32).wrapping_sub(self.row.word(head::TOUCHED));
         // Another worker's clock may be ahead.
         if (since as i32) < 0 { 0 } else { since }
     }
 
-    /// Marks it as used, which restarts its lifetime, and as changed.
+    /// Marks the entry as used, which restarts its lifetime, and as changed.
     #[inline]
     pub fn touch(&self, now_ms: u64) {
         if self.row.word(head::TOUCHED) != now_ms as u32 {
@@ -97,12 +97,12 @@ impl<'t> EntryValues<'t> {
         self.note_update();
     }
 
-    /// Sets its remaining lifetime.
+    /// Sets the remaining lifetime.
     pub fn expire_in(&self, left_ms: u32, now_ms: u64) {
         self.row.put(head::TOUCHED, self.table.touched_at(left_ms, now_ms));
     }
 
-    /// Marks it as changed for peers.
+    /// Marks the entry as changed, for peers.
     #[inline]
     pub(super) fn note_update(&self) {
         if let Some(updates) = &self.table.updates {
@@ -116,8 +116,8 @@ impl<'t> EntryValues<'t> {
         (element < column.count).then_some((column, element as usize))
     }
 
-    /// Returns the current value of element `element` of `data`: a number, events in a period, the number of a text. `None` if the
-    /// table does not store the type.
+    /// Returns the current value of element `element` of `data`: a number, the events in a period, or the number of a string.
+    /// `None` if the table does not store the type.
     #[inline]
     pub fn get(&self, data: DataType, element: u32, now_ms: u64) -> Option<u64> {
         let (column, element) = self.column(data, element)?;
@@ -137,7 +137,7 @@ impl<'t> EntryValues<'t> {
         }
     }
 
-    /// Adds to a value; returns the new value, for rates the events of the current period. `None` if the table does not store the
+    /// Adds to a value. Returns the new value; for rates, the events of the current period. `None` if the table does not store the
     /// type.
     #[inline]
     pub fn add(&self, data: DataType, element: u32, amount: u64, now_ms: u64) -> Option<u64> {
@@ -158,7 +158,7 @@ impl<'t> EntryValues<'t> {
         })
     }
 
-    /// Decrements a number, if it is not zero.
+    /// Decrements a number, unless it is zero.
     pub fn take(&self, data: DataType) {
         if let Some((column, _)) = self.column(data, 0) {
             note_write();
@@ -168,7 +168,8 @@ impl<'t> EntryValues<'t> {
         }
     }
 
-    /// Sets a value; for a rate, the number of events in a period that begins now. `false` if the table does not store the type.
+    /// Sets a value; for a rate, the number of events in a period that begins now. Returns `false` if the table does not store the
+    /// type.
     pub fn set(&self, data: DataType, element: u32, value: u64, now_ms: u64) -> bool {
         let Some((column, element)) = self.column(data, element) else { return false };
         let (word, long) = (column.word as usize + element, column.long as usize + element);
@@ -183,14 +184,14 @@ impl<'t> EntryValues<'t> {
         true
     }
 
-    /// Sets a value; returns the previous one. For 32-bit numbers.
+    /// Sets a 32-bit number and returns the previous value.
     pub fn swap(&self, data: DataType, element: u32, value: u32) -> Option<u32> {
         let (column, element) = self.column(data, element)?;
         note_write();
         Some(self.row.words[column.word as usize + element].swap(value, Relaxed))
     }
 
-    /// Returns the parts of a rate: the age of its period, its events, those of the previous period.
+    /// Returns the parts of a rate: the age of the period, the events in it, and the events of the previous period.
     pub fn rate_parts(&self, column: &Column, element: usize, now_ms: u64) -> (u32, u32, u32) {
         let (word, long) = (column.word as usize + element, column.long as usize + element);
         rate::parts(&self.row.longs[long], &self.row.words[word], now_ms as u32)
@@ -202,7 +203,7 @@ impl<'t> EntryValues<'t> {
         rate::set_parts(&self.row.longs[long], &self.row.words[word], now_ms as u32, parts);
     }
 
-    /// Adds the events of another process's rate, given by its parts, to this one. The events in `known`, the parts of an earlier
+    /// Adds the events of another process's rate, given by its parts, to this rate. The events in `known`, the parts of an earlier
     /// call, are already included.
     pub fn add_rate_parts(
         &self,
@@ -224,7 +225,7 @@ impl<'t> EntryValues<'t> {
         self.table.dictionary.text(self.row.word(column.word as usize))
     }
 
-    /// Sets `server_key`; an empty text means none.
+    /// Sets `server_key`. An empty text stands for none.
     pub fn set_server_key(&self, text: &str) {
         if let Some((column, _)) = self.column(DataType::ServerKey, 0) {
             let number = if text.is_empty() { 0 } else { self.table.dictionary.number(text) };
@@ -257,22 +258,22 @@ pub struct Tracked {
 }
 
 impl Tracked {
-    /// Returns the entry of a key, creating it if necessary; `None` if there is no room for it.
+    /// Returns the entry of a key, creating it if necessary. `None` if there is no room for it.
     pub fn get(table: &Arc<Table>, key: &[u8], now_ms: u64) -> Option<Self> {
         let entry = table.get(key, now_ms)?;
         let slot = entry.view.slot;
-        // The new value keeps holding it.
+        // The new value continues to hold the entry.
         std::mem::forget(entry);
         Some(Self { table: local(table), slot })
     }
 
-    /// Returns its values.
+    /// Returns the values of the entry.
     #[inline]
     pub fn view(&self) -> EntryValues<'_> {
         self.table.view(self.slot)
     }
 
-    /// Returns its table.
+    /// Returns the table of the entry.
     pub fn table(&self) -> &Table {
         &self.table
     }

@@ -1,5 +1,5 @@
-//! The data types of stick table entries (configuration manual, 11.1), and the memory layout of an entry: computed once when the
-//! table is created.
+//! The data types of stick table entries (configuration manual, 11.1), and the memory layout of an entry, which is computed once
+//! when the table is created.
 
 /// The type of a table's keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum KeyType {
 }
 
 impl KeyType {
-    /// Returns its name in `show table` and messages.
+    /// Returns the name of the type in `show table` and messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ip4 => "ip",
@@ -38,7 +38,7 @@ pub enum ValueForm {
     Long,
     /// Events in a period.
     Rate,
-    /// A text of the table's dictionary, by number; 0 for none.
+    /// The number of a string in the table's dictionary; 0 for none.
     Text,
 }
 
@@ -123,17 +123,17 @@ impl DataType {
         ALL.iter().find(|(_, own, ..)| *own == name).map(|(data, ..)| *data)
     }
 
-    /// Returns its name.
+    /// Returns the name of the type.
     pub fn name(self) -> &'static str {
         ALL[self as usize].1
     }
 
-    /// Returns how it is stored.
+    /// Returns how values of the type are stored.
     pub fn form(self) -> ValueForm {
         ALL[self as usize].2
     }
 
-    /// Whether it is an array.
+    /// Whether the type is an array.
     pub fn is_array(self) -> bool {
         ALL[self as usize].3
     }
@@ -142,13 +142,13 @@ impl DataType {
 /// One data type of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Column {
-    /// Its type.
+    /// The data type.
     pub data: DataType,
-    /// The number of elements: 1 except for arrays.
+    /// The number of elements, which is 1 except for arrays.
     pub count: u32,
-    /// The period of a rate, in milliseconds; otherwise 0.
+    /// The period of a rate, in milliseconds; 0 for other types.
     pub period_ms: u32,
-    /// The offsets of its first word and its first long in an entry.
+    /// The offsets of the first word and the first long of the column in an entry.
     pub(super) word: u32,
     pub(super) long: u32,
 }
@@ -169,24 +169,24 @@ pub(super) struct Layout {
     pub(super) words: usize,
     /// Number of longs in an entry.
     pub(super) longs: usize,
-    /// Number of words for the key, including its length if that varies.
+    /// Number of words for the key. Keys of variable length include their length.
     pub(super) key_words: usize,
 }
 
 /// The header words of every entry.
 pub(super) mod head {
-    /// Its neighbours in order of age. A free one is its own elder, and links to the next free one as its younger.
+    /// The neighbours in order of age. A free entry is its own elder, and its younger neighbour is the next free entry.
     pub(in super::super) const OLDER: usize = 0;
     pub(in super::super) const NEWER: usize = 1;
     /// The number of holders.
     pub(in super::super) const HELD: usize = 2;
-    /// When it was last touched.
+    /// When the entry was last touched.
     pub(in super::super) const TOUCHED: usize = 3;
-    /// When it got its position in order of age.
+    /// When the entry got its position in order of age.
     pub(in super::super) const PLACED: usize = 4;
-    /// Its hash.
+    /// The hash of the key.
     pub(in super::super) const HASH: usize = 5;
-    /// The number of its last update for peers; the maximum while it has none yet.
+    /// The number of the entry's last update for peers; the maximum value if it has none yet.
     pub(in super::super) const UPDATE: usize = 6;
     /// The number of header words.
     pub(in super::super) const WORDS: usize = 7;

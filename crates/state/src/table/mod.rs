@@ -1,11 +1,12 @@
 //! Stick tables (configuration manual, chapter 11): values stored per key, for a limited time.
 //!
-//! A table is split into shards by the hash of the key. Finding and adding an entry briefly takes its shard's lock; the values of a
-//! held entry ([`TableEntry`], [`Tracked`]) are accessed without a lock. Held entries neither expire nor are evicted. No I/O, no
-//! clock: time is passed in, in milliseconds of the monotonic clock, of which the lower 32 bits are used, as in HAProxy.
+//! A table is split into shards by the hash of the key. Finding and adding an entry briefly takes the lock of its shard. The values
+//! of a held entry ([`TableEntry`], [`Tracked`]) are accessed without a lock. Held entries neither expire nor are evicted. This
+//! module has no I/O and no clock: time is passed in, in milliseconds of the monotonic clock. As in HAProxy, only the lower 32 bits
+//! are used.
 //!
-//! Changed by rules and request processing (`sample`, `rules`, `proxy`), read by expressions, shown and changed by the runtime
-//! socket.
+//! Rules and request processing change tables (`sample`, `rules`, `proxy`), expressions read them, and the runtime socket shows and
+//! changes them.
 
 mod dictionary;
 mod entry;
@@ -46,11 +47,11 @@ pub enum ServerKey {
 /// The settings of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableSettings {
-    /// Its name: its proxy's, or `section/name`.
+    /// The name of the table: that of its proxy, or `section/name`.
     pub name: Box<str>,
-    /// The type of its keys.
+    /// The type of the keys.
     pub kind: KeyType,
-    /// The length of keys in bytes; the maximum for text.
+    /// The length of keys in bytes; for text, the maximum length.
     pub key_length: usize,
     /// Maximum number of entries.
     pub size: u32,
@@ -58,7 +59,7 @@ pub struct TableSettings {
     pub expire_ms: u32,
     /// Whether a full table rejects new entries.
     pub nopurge: bool,
-    /// Whether it is only updated by peers.
+    /// Whether only peers update the table.
     pub recv_only: bool,
     /// The content of `server_key`.
     pub server_key: ServerKey,
@@ -66,23 +67,23 @@ pub struct TableSettings {
     pub bytes_factor: u32,
     /// The stored data types.
     pub columns: Vec<Column>,
-    /// The `peers` section that shares it.
+    /// The `peers` section that shares the table.
     pub peers: Option<Box<str>>,
 }
 
 /// A stick table.
 #[derive(Debug)]
 pub struct Table {
-    /// Its settings.
+    /// The settings of the table.
     pub settings: TableSettings,
-    /// Its number among all tables of the process.
+    /// The number of the table among all tables of the process.
     pub number: u32,
-    /// The table that also gets updates from peers (`write-to`); set once, by the configuration.
+    /// The table that also gets updates from peers (`write-to`). Set once, by the configuration.
     pub write_to: OnceLock<Arc<Self>>,
     layout: Layout,
     hasher: RandomState,
     shards: Box<[Padded<Shard>]>,
-    /// Number of entries in all shards. Written when one is added or removed.
+    /// The number of entries in all shards. Written when one is added or removed.
     used: Padded<AtomicU32>,
     /// The next shard to be swept.
     swept: AtomicU32,
@@ -98,7 +99,7 @@ pub struct EntrySlot {
 }
 
 impl EntrySlot {
-    /// Returns the next position in a walk: [`RUN`] entries of a shard, then as many of the next.
+    /// Returns the next position in a walk, which visits [`RUN`] entries of a shard, then the same number of the next shard.
     fn behind(self) -> Self {
         let at = self.at + 1;
         if at.is_multiple_of(RUN) {
@@ -121,19 +122,19 @@ const SHARD_SIZE: u32 = 1024;
 /// How many entries of a full shard are considered for eviction.
 const LOOKS: usize = 1024;
 
-/// How many expired entries are removed with each new one.
+/// How many expired entries are removed when an entry is added.
 const GOES: usize = 2;
 
-/// An entry may exceed its lifetime by this fraction of it.
+/// The lifetime of an entry may be exceeded by this fraction.
 const SLACK: u32 = 64;
 
-/// How many entries of a shard are visited before those of the next, matching their memory layout.
+/// The number of entries of a shard that are visited before those of the next shard, matching the memory layout.
 const RUN: u32 = 16;
 
-/// This many keys that only differ in their last bits are adjacent in memory.
+/// The number of keys, differing only in their last bits, that are adjacent in memory.
 const NEIGHBOURS: u32 = 16;
 
-/// Approximate index memory per entry: nine bytes per place, of which half to seven eighths are used.
+/// Approximate index memory per entry: nine bytes per position, of which half to seven eighths are used.
 const PLACE: usize = 16;
 
 /// Maximum key length.
@@ -144,7 +145,7 @@ impl Table {
     pub fn new(settings: TableSettings) -> Arc<Self> {
         let layout = Layout::new(settings.kind, settings.key_length, &settings.columns);
         let shards = (settings.size / SHARD_SIZE).clamp(1, MOST_SHARDS).next_power_of_two();
-        // Keys are distributed roughly evenly; a shard has room for more than its share.
+        // Keys are distributed roughly evenly, so a shard has room for more than its share.
         let share = settings.size / shards;
         let most = if shards == 1 { settings.size } else { share.saturating_add(share / 4 + 1024) };
         let shards = (0..shards)
@@ -164,12 +165,12 @@ impl Table {
         })
     }
 
-    /// Returns its name.
+    /// Returns the name of the table.
     pub fn name(&self) -> &str {
         &self.settings.name
     }
 
-    /// Returns the column of a data type, if it is stored.
+    /// Returns the column of a data type, if the table stores it.
     #[inline]
     pub fn column(&self, data: DataType) -> Option<&Column> {
         self.layout.column(data)
@@ -190,7 +191,7 @@ impl Table {
         self.layout.words * 4 + self.layout.longs * 8 + PLACE
     }
 
-    /// Returns its size in bytes when full.
+    /// Returns the size in bytes of the full table.
     pub fn full_bytes(&self) -> u64 {
         u64::from(self.settings.size) * self.entry_bytes() as u64
     }
@@ -207,16 +208,16 @@ impl Table {
         })
     }
 
-    /// Returns the entry of a key, creating it if necessary; `None` if there is no room for it. Finding it refreshes it. Peers are
-    /// only notified when it is [touched](EntryValues::touch), which must be the last step of a change: otherwise a resync could
-    /// replace the finished entry with an unfinished one.
+    /// Returns the entry of a key, creating it if necessary. `None` if there is no room for it. Finding an entry refreshes it.
+    /// Peers are only notified when the entry is [touched](EntryValues::touch), which must be the last step of a change: otherwise
+    /// a resync could replace the finished entry with an unfinished one.
     #[inline]
     pub fn get(&self, key: &[u8], now_ms: u64) -> Option<TableEntry<'_>> {
         self.fetch(key, now_ms, now_ms as u32).map(|(entry, _)| entry)
     }
 
-    /// Returns the same, with the remaining lifetime in milliseconds of an existing entry; `None` for a new one, which counts as
-    /// touched at `touched`.
+    /// Like `get`, but also returns the remaining lifetime in milliseconds of an existing entry; `None` for a new entry, which
+    /// counts as touched at `touched`.
     fn fetch(&self, key: &[u8], now_ms: u64, touched: u32) -> Option<(TableEntry<'_>, Option<u32>)> {
         let mut words = [0; LONGEST_KEY / 4 + 1];
         let now = now_ms as u32;
@@ -243,7 +244,7 @@ impl Table {
                     return None;
                 }
                 index = shard.lock();
-                // Another thread may have created it in the meantime.
+                // Another thread may have created the entry in the meantime.
                 if let Some(at) = table.find_in(shard, &mut index, hash, key, now) {
                     table.used.fetch_sub(1, Relaxed);
                     let entry = table.hold(number, at);
@@ -304,7 +305,7 @@ impl Table {
     /// Returns the hash of a key, and its shard.
     ///
     /// Keys that only differ in their last bits, such as neighbouring addresses, have the same shard and the same hash except for
-    /// those bits: keys processed in order hit the cache lines of the key before.
+    /// those bits. If such keys are processed in order, each hits the cache lines of the previous one.
     fn place_of(&self, key: &[u32]) -> (u32, u32) {
         let (hash, last) = match key {
             [only] => (self.hasher.hash_one(only / NEIGHBOURS), only),
@@ -343,7 +344,7 @@ impl Table {
         self.used.fetch_sub(1, Relaxed);
     }
 
-    /// Removes the oldest entry if it has expired; returns whether it did.
+    /// Removes the oldest entry if it has expired. Returns whether it was removed.
     fn drop_expired(&self, shard: &Shard, index: &mut ShardIndex, now: u32) -> bool {
         if self.settings.expire_ms == 0 {
             return false;
@@ -357,7 +358,7 @@ impl Table {
         }
     }
 
-    /// Counts one more entry, if allowed: in place of the shard's oldest if the table is full and may evict entries.
+    /// Counts one more entry, if allowed. If the table is full and may evict entries, the shard's oldest entry is replaced.
     fn take_room(&self, shard: &Shard, index: &mut ShardIndex, now: u32) -> bool {
         let size = self.settings.size;
         if self.used.fetch_update(Relaxed, Relaxed, |used| (used < size).then_some(used + 1)).is_ok() {
@@ -366,7 +367,7 @@ impl Table {
         !self.settings.nopurge && self.evict(shard, index, now)
     }
 
-    /// Evicts the shard's oldest entry without holders, and leaves its count to the next one.
+    /// Evicts the shard's oldest entry that is not held. The total count does not change, because a new entry takes its place.
     fn evict(&self, shard: &Shard, index: &mut ShardIndex, now: u32) -> bool {
         let oldest = shard.oldest(index, &self.layout, now, LOOKS);
         if let Some(at) = oldest {
@@ -375,7 +376,8 @@ impl Table {
         oldest.is_some()
     }
 
-    /// Evicts the oldest entry of the next shard that has one, and leaves its count to the caller's.
+    /// Evicts the oldest entry of the next shard that has one. The total count does not change, because an entry of the caller's
+    /// shard takes its place.
     fn make_room_elsewhere(&self, own: u32, now: u32) -> bool {
         let count = self.shards.len() as u32;
         (1..count).any(|step| {
@@ -415,7 +417,7 @@ impl Table {
         gone
     }
 
-    /// Removes an entry without other holders; returns whether it did.
+    /// Removes an entry that is not held otherwise. Returns whether it was removed.
     pub fn remove(&self, entry: TableEntry<'_>) -> bool {
         let slot = entry.view.slot;
         let shard = &self.shards[slot.shard as usize];
@@ -429,7 +431,7 @@ impl Table {
         alone
     }
 
-    /// Returns the entry with this identifier from `show table`.
+    /// Returns the entry with this identifier in `show table`.
     pub fn by_pointer(&self, pointer: u64, now_ms: u64) -> Option<TableEntry<'_>> {
         let rest = pointer.checked_sub((u64::from(self.number) + 1) << 44)?;
         self.at(EntrySlot { shard: u32::try_from(rest >> 32).ok()?, at: rest as u32 }, now_ms)
@@ -445,11 +447,11 @@ impl Table {
     }
 
     /// Returns the next entry after the position `from`, and the position after it. All entries are visited one by one, roughly in
-    /// order of insertion: a receiver that adds them to its own table in that order finds their place at the end of its order of
-    /// age. Checks at most `most` positions; `Err` then has the position to continue from.
+    /// order of insertion, so that a receiver that adds them to its own table in that order finds their positions at the end of its
+    /// order of age. Checks at most `most` positions.
     ///
     /// # Errors
-    /// The position to continue from, `None` after the last entry.
+    /// The position to continue from if no entry was found in `most` positions; `None` after the last entry.
     pub fn next(
         &self,
         from: TableCursor,
@@ -489,7 +491,7 @@ impl Table {
 pub struct TableCursor(EntrySlot);
 
 impl From<u64> for TableCursor {
-    /// Converts the number of a cursor; 0 is the beginning.
+    /// Converts the number of a cursor; 0 stands for the beginning.
     fn from(number: u64) -> Self {
         Self(EntrySlot { shard: (number >> 32) as u32, at: number as u32 })
     }

@@ -31,7 +31,7 @@ impl Operator {
         })
     }
 
-    /// Whether it holds for `value` and `other`.
+    /// Whether the comparison of `value` and `other` is true.
     pub fn holds(self, value: i64, other: i64) -> bool {
         match self {
             Self::Equal => value == other,

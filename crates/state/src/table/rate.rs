@@ -1,7 +1,7 @@
-//! Events in a period, like HAProxy's frequency counters: those of the current period, plus the proportional share of the previous
-//! one that is less than a period ago.
+//! The number of events in a period, like HAProxy's frequency counters: the events of the current period, plus the proportional
+//! share of the previous one that is less than a period ago.
 //!
-//! The start of the period and its events form one long, so that a new period starts with one atomic exchange; the events of the
+//! The start of the period and its events form one long, so that a new period starts with one atomic exchange. The events of the
 //! previous period are a separate word.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -23,7 +23,7 @@ fn since(start: u32, now: u32) -> u32 {
     if since > u32::MAX - APART { 0 } else { since }
 }
 
-/// Counts `events` at `now`; returns those of the current period.
+/// Counts `events` at `now`. Returns the events of the current period.
 pub(super) fn count(current: &AtomicU64, previous: &AtomicU32, period: u32, now: u32, events: u32) -> u32 {
     let mut seen = current.load(Relaxed);
     loop {
@@ -64,7 +64,7 @@ pub(super) fn read(current: &AtomicU64, previous: &AtomicU32, period: u32, now: 
         before = if since >= period { 0 } else { events };
         events = 0;
     }
-    // A single event does not fade: it counts until its period and the next are over.
+    // A single event does not fade: it counts until its period and the next one are over.
     if events == 0 && before <= 1 {
         return before;
     }
@@ -79,7 +79,7 @@ pub(super) fn set(current: &AtomicU64, previous: &AtomicU32, now: u32, events: u
     current.store(pack(now, events), Relaxed);
 }
 
-/// Returns the parts: the age of the period, its events, those of the previous one.
+/// Returns the parts: the age of the period, the events in it, and the events of the previous one.
 pub(super) fn parts(current: &AtomicU64, previous: &AtomicU32, now: u32) -> (u32, u32, u32) {
     let (start, events) = unpack(current.load(Relaxed));
     (since(start, now), events, previous.load(Relaxed))
@@ -91,7 +91,7 @@ pub(super) fn set_parts(current: &AtomicU64, previous: &AtomicU32, now: u32, par
     current.store(pack(now.wrapping_sub(parts.0), parts.1), Relaxed);
 }
 
-/// Returns the parts after dropping periods that have ended: the age is below `period`.
+/// Returns the parts after dropping periods that have ended, so that the age is below `period`.
 fn passed(period: u32, (ago, events, before): (u32, u32, u32)) -> (u32, u32, u32) {
     match ago.checked_sub(period) {
         None => (ago, events, before),
@@ -100,8 +100,8 @@ fn passed(period: u32, (ago, events, before): (u32, u32, u32)) -> (u32, u32, u32
     }
 }
 
-/// Adds events counted by another process, given by their parts. The events in `known`, the parts of an earlier call with their
-/// current age, are already included. The first call takes over the other process's period, which is the older one.
+/// Adds events that another process has counted, given by their parts. The events in `known`, the parts of an earlier call with
+/// their current age, are already included. The first call takes over the other process's period, which is the older one.
 pub(super) fn add_parts(
     current: &AtomicU64,
     previous: &AtomicU32,
@@ -112,7 +112,7 @@ pub(super) fn add_parts(
 ) {
     let (ago, events, before) = passed(period, received);
     if let Some(known) = known {
-        // The period of the known parts may be the current one or the one before.
+        // The period of the known parts may be the current one or the previous one.
         let (_, known_events, known_before) = passed(period, known);
         let (more, more_before) = (events.saturating_sub(known_events), before.saturating_sub(known_before));
         if more > 0 || more_before > 0 {
@@ -171,12 +171,12 @@ mod tests {
         let add = |now, received, known| add_parts(&current, &previous, 1_000, now, received, known);
         let at = |now| read(&current, &previous, 1_000, now);
         count(&current, &previous, 1_000, 5_000, 3);
-        // Its period began 400 ms ago.
+        // The other process's period began 400 ms ago.
         add(5_000, (400, 10, 0), None);
         assert_eq!((at(5_000), at(5_599), at(5_600), at(6_100)), (13, 13, 13, 6));
         add(5_100, (500, 12, 0), Some((500, 10, 0)));
         assert_eq!(at(5_100), 15);
-        // Its next period has begun, with four of its 14 events.
+        // The other process's next period has begun, with four of its 14 events.
         add(5_700, (100, 4, 14), Some((1_100, 12, 0)));
         assert_eq!(at(5_700), 4 + 17 * 9 / 10);
         add(9_000, (3_400, 4, 14), Some((3_400, 4, 14)));

@@ -1,7 +1,7 @@
-//! The storage of a stick table: each shard has some of the keys, with entries of the same layout in slabs.
+//! The storage of a stick table: each shard has some of the keys, with entries of equal size in slabs.
 //!
-//! The index, the free list and the order of age are protected by the shard's lock, which is held for a lookup or an insertion. The
-//! values of an entry are atomic and need no lock: a holder of an entry (`head::HELD`) can rely on it.
+//! The shard's lock, which is held during a lookup or an insertion, protects the index, the free list and the order of age. The
+//! values of an entry are atomic and need no lock: the entry stays in place while it is held (`head::HELD`).
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock};
@@ -14,10 +14,10 @@ use super::layout::{Layout, head};
 /// How many entries are allocated together.
 const CHUNK: usize = 64;
 
-/// The index that means no entry.
+/// The index that stands for no entry.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// How many entries in order of age are checked to find the position of one.
+/// How many entries in order of age are checked to find the position of an entry.
 const STEPS: usize = 64;
 
 /// A block of entries.
@@ -30,8 +30,8 @@ struct Chunk {
 /// The index and the order of a shard's entries.
 #[derive(Debug)]
 pub(super) struct ShardIndex {
-    /// The positions of entries, by hash. The map has one byte of each hash separately, and the whole hash next to the position: a
-    /// lookup of a missing key touches no entry, nor does a rehash.
+    /// The positions of entries, by hash. The map stores one byte of each hash separately, and the whole hash next to the position,
+    /// so neither a lookup of a missing key nor a rehash touches entries.
     places: HashTable<EntryPosition>,
     /// Free entries, as a stack.
     free: u32,
@@ -49,8 +49,8 @@ struct EntryPosition {
 }
 
 impl EntryPosition {
-    /// Returns the hash in the width of the map, which uses its lower bits for the bucket and its upper ones to distinguish keys.
-    /// The former come from the upper bits of the hash, which neighbouring keys share, the latter from its lower bits.
+    /// Returns the hash in the width of the map. The map uses the lower bits to choose the bucket and the upper bits to distinguish
+    /// keys. The lower bits are the upper bits of the hash, which neighbouring keys share, and the upper bits are its lower bits.
     fn widened(&self) -> u64 {
         u64::from(self.hash.rotate_right(NEIGHBOURS.ilog2())) << 32 | u64::from(self.hash / NEIGHBOURS)
     }
@@ -67,12 +67,12 @@ impl ShardIndex {
 #[derive(Debug)]
 pub(super) struct Shard {
     index: Mutex<ShardIndex>,
-    /// Allocated with the first entry: a table may be far larger than its actual content.
+    /// Allocated with the first entry, because a table may be far larger than its actual content.
     chunks: OnceLock<Box<[OnceLock<Chunk>]>>,
     /// Maximum number of entries.
     most: u32,
-    /// How much younger the entries before an entry may be, in ms: this delays its expiry at most by that much, and adding entries
-    /// of about the same age does not search a position for each.
+    /// How much younger the entries in front of an entry may be, in ms. This delays the expiry of the entry by at most this time.
+    /// Entries of about the same age can then be added without searching the position of each.
     slack: u32,
 }
 
@@ -103,11 +103,11 @@ impl Shard {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, ShardIndex> {
-        // Nothing that could panic leaves it half changed.
+        // No step that could panic leaves the index partially changed.
         self.index.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Returns the entry at a position that is or was used.
+    /// Returns the entry at a position that is or was in use.
     #[inline]
     pub(super) fn row(&self, layout: &Layout, at: u32) -> EntryWords<'_> {
         let (chunk, within) = (at as usize / CHUNK, at as usize % CHUNK);
@@ -127,7 +127,7 @@ impl Shard {
         index.places.find(EntryPosition { hash, at: NONE }.widened(), is_it).map(|found| found.at)
     }
 
-    /// Adds an entry with this key, otherwise zero, without holders, touched at `touched`; `None` if there is no room.
+    /// Adds an entry with this key and all values zero, not held, touched at `touched`. `None` if there is no room.
     pub(super) fn insert(
         &self,
         index: &mut ShardIndex,
@@ -183,7 +183,7 @@ impl Shard {
             place.remove();
         }
         self.unlink(index, layout, at);
-        // Readers by position see that it is gone.
+        // Readers that access the position see that the entry is gone.
         row.put(head::HASH, 0);
         row.put(head::UPDATE, 0);
         row.put(head::PLACED, 0);
@@ -192,7 +192,7 @@ impl Shard {
         index.free = at;
     }
 
-    /// Whether there is an entry at that position: a free one is its own elder.
+    /// Whether there is an entry at that position. A free one is its own elder.
     pub(super) fn is_live(&self, index: &ShardIndex, layout: &Layout, at: u32) -> bool {
         at < index.unused && self.row(layout, at).word(head::OLDER) != at
     }
@@ -210,7 +210,7 @@ impl Shard {
         }
     }
 
-    /// Inserts an entry into the order of age at `when`, or near it.
+    /// Inserts an entry into the order of age at `when`, or close to it.
     fn place(&self, index: &mut ShardIndex, layout: &Layout, at: u32, when: u32) {
         let (mut older, mut newer) = (index.newest, NONE);
         for _ in 0..STEPS {
@@ -247,8 +247,8 @@ impl Shard {
         self.place(index, layout, at, when);
     }
 
-    /// Returns the oldest entry without holders, if it is among the first `most`. Entries touched since they got their position are
-    /// moved on the way.
+    /// Returns the oldest entry that is not held, if it is among the first `most`. Entries that were touched since they got their
+    /// position are moved on the way.
     pub(super) fn oldest(
         &self,
         index: &mut ShardIndex,

@@ -52,7 +52,7 @@ fn keys(table: &Table, now: u64) -> Vec<u32> {
 fn walks_visit_each_entry_once_in_insertion_order() {
     const COUNT: u32 = 100_000;
     let table = Table::new(settings(COUNT));
-    // Not neighbours: these share shards, so that some shards are further ahead of others.
+    // The keys are not neighbours, so that some shards get ahead of others.
     for number in 0..COUNT {
         drop(table.get(&key(number * NEIGHBOURS), 1));
     }
@@ -279,7 +279,7 @@ fn changes_are_numbered_in_order_and_entries_keep_the_last() {
     assert!(table.remove(table.find(&key(2), 6).unwrap()));
     add(4, 6);
     assert_eq!(changed(&table, 0), [(3, 3), (4, 1), (5, 4)]);
-    // Numbers without entries are dropped, and no others.
+    // Only numbers without entries are dropped.
     for turn in 0..5_000 {
         table.find(&key(3), turn).unwrap().touch(turn);
         table.last_change();
@@ -452,7 +452,7 @@ fn a_predecessors_counts_are_added_once() {
         (data.map(|data| entry.get(data, 0, 5_000).unwrap()), tag, text, entry.expires_in(5_000))
     };
     assert_eq!(seen(1), ([7, 2, 105, 14, 8], Some(2), "here".into(), 1000));
-    // Other peers get later changes from here, but not those that the predecessor has sent them.
+    // Later changes are sent to other peers, but not those that the predecessor has already sent.
     let before = table.last_change();
     assert!(table.learn_from_predecessor(&key(2), Some(700), 5_000, |at| first[at], nothing));
     assert_eq!((seen(2), table.last_change()), (([7, 0, 100, 9, 1], Some(2), "there".into(), 700), before));
@@ -466,7 +466,7 @@ fn learned_entries_expire_at_most_a_64th_late() {
     let table = Table::new(TableSettings { expire_ms: 6_400, ..settings(10) });
     let learn = |number, left| table.learn(&key(number), Some(left), false, 10_000, |_| TableValue::Absent);
     learn(1, 6_000);
-    // It may be up to 100 ms behind, otherwise it must be before the others.
+    // An entry may be up to 100 ms out of order; otherwise it must be before the others.
     learn(2, 5_950);
     learn(3, 1_000);
     for (now, used, what) in [

@@ -1,8 +1,8 @@
-//! Changes to a table shared with peers: entries are numbered in the order of their changes, and queried by number. Tables without
-//! peers have none of this.
+//! Changes to a table that is shared with peers. Entries are numbered in the order of their changes, and queried by number. Tables
+//! without peers have none of this state.
 //!
-//! A change marks its entry and records its position, once for several changes: numbers are assigned when peers ask. An entry has
-//! one number, that of its last change.
+//! A change marks its entry and records the position, only once for several changes. Numbers are assigned when peers ask for
+//! changes. An entry has only one number, that of its last change.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -13,17 +13,17 @@ use super::layout::{Column, DataType, ValueForm, head};
 use super::shard::EntryWords;
 use super::{EntrySlot, EntryValues, Table, TableCursor, TableEntry};
 
-/// The number of an entry with a change that is not numbered yet.
+/// The number of an entry whose change is not numbered yet.
 const PENDING: u32 = u32::MAX;
 
-/// Stale numbers are dropped once there are this many.
+/// The number of outdated numbers at which they are dropped.
 const FORGOTTEN: usize = 1024;
 
 #[derive(Debug, Default)]
 struct Log {
     /// The last number.
     last: u64,
-    /// Ascending numbers, and the entries that have or had them.
+    /// Ascending numbers, and the entries that have or had these numbers.
     numbered: VecDeque<(u64, EntrySlot)>,
     /// Spare memory for recording changed entries.
     spare: Vec<EntrySlot>,
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Updates {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that could panic leaves it half changed.
+    // No step that could panic leaves the data partially changed.
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
@@ -60,7 +60,7 @@ impl Updates {
     /// Records a change of an entry.
     #[inline]
     pub(super) fn note(&self, row: &EntryWords<'_>, slot: EntrySlot) {
-        // Done even if it is marked already: a thread that numbers it now sees the earlier changes.
+        // Done even if the entry is already marked, so that a thread that numbers it now sees the earlier changes.
         if row.words[head::UPDATE].swap(PENDING, AcqRel) != PENDING {
             self.add(slot);
         }
@@ -85,14 +85,14 @@ pub enum TableValue<'a> {
     Absent,
     /// A number.
     Number(u64),
-    /// The age of its period, its events, those of the previous period.
+    /// A rate: the age of the period, the events in it, and the events of the previous period.
     Rate(u32, u32, u32),
     /// A text, or none.
     Text(Option<&'a str>),
 }
 
 impl EntryValues<'_> {
-    /// Returns all its values, element by element in column order.
+    /// Returns all values of the entry, element by element in column order.
     pub fn values(&self, now_ms: u64) -> impl Iterator<Item = TableValue<'_>> {
         self.table().columns().flat_map(move |column| {
             (0..column.count as usize).map(move |element| match column.data.form() {
@@ -124,7 +124,7 @@ impl Table {
 
     /// Numbers the recorded changes.
     fn number_changes(&self, updates: &Updates, log: &mut Log) {
-        // The list handed to the threads that change entries has room for many.
+        // The list that is handed to the threads that change entries has room for many.
         let mut pending = std::mem::take(&mut log.spare);
         std::mem::swap(&mut pending, &mut *locked(&updates.pending));
         for slot in pending.drain(..) {
@@ -146,7 +146,7 @@ impl Table {
         }
     }
 
-    /// Sets the callback for changes to send to peers, called until they are queried, from the thread that changes an entry; set
+    /// Sets the waker for changes to send to peers. The thread that changes an entry calls it, until the changes are queried. Set
     /// once. Does nothing in a table without peers.
     pub fn wakes(&self, waker: Waker) {
         if let Some(updates) = &self.updates {
@@ -154,8 +154,8 @@ impl Table {
         }
     }
 
-    /// Calls `take` with the entries changed after number `after` and their numbers, in ascending order, until it returns false;
-    /// the last entry counts as taken. Removed entries are skipped.
+    /// Calls `take` with the entries that changed after number `after` and with their numbers, in ascending order, until it returns
+    /// false; the last entry counts as taken. Removed entries are skipped.
     pub fn changes(&self, after: u64, now_ms: u64, mut take: impl FnMut(u64, &EntryValues<'_>) -> bool) {
         let Some(updates) = &self.updates else { return };
         let mut log = locked(&updates.log);
@@ -170,7 +170,7 @@ impl Table {
     }
 
     /// Calls `take` with all entries, starting at `from`, until it returns false; the last entry counts as taken. Returns the
-    /// position to continue from, `None` at the end.
+    /// position to continue from, or `None` at the end.
     pub fn walk(
         &self,
         from: TableCursor,
@@ -187,11 +187,12 @@ impl Table {
         }
     }
 
-    /// Applies a peer's values of an entry: its remaining lifetime, `None` for the table's default, and its elements in column
-    /// order, `received` by their index. Absent ones are unchanged. This does not count as a local change to be sent to others.
+    /// Applies a peer's values of an entry: the remaining lifetime (`None` for the table's default), and the elements in column
+    /// order, which `received` returns by index. Absent elements are unchanged. This does not count as a local change that must be
+    /// sent to others.
     ///
-    /// The last update wins, except in a resync (`told_again`) for an entry that was used here since the peer last updated it, so
-    /// that this one lives longer. Then counts become the maximum of both, and stored values (servers, tags) are kept.
+    /// The last update wins, except in a resync (`told_again`) if the entry was used here after the peer last updated it, so that
+    /// the local one lives longer. In that case, counts become the maximum of both, and stored values (servers, tags) are kept.
     pub fn learn<'v>(
         &self,
         key: &[u8],
@@ -204,7 +205,7 @@ impl Table {
         if let Some((entry, own)) = self.fetch(key, now_ms, self.touched_at(left, now_ms)) {
             let newer = own.filter(|own| told_again && expire_ms.is_some_and(|received| *own > received));
             entry.expire_in(newer.unwrap_or(left), now_ms);
-            // Local connection counts are independent of the peer's.
+            // The local number of connections is independent of the peer's.
             let wanted = |data| data != DataType::ConnCur || self.settings.recv_only;
             match newer {
                 Some(_) => self.put(self, &entry, now_ms, &received, wanted, Self::older),
@@ -214,9 +215,10 @@ impl Table {
         self.learn_target(key, expire_ms, now_ms, &received);
     }
 
-    /// Applies an entry of the process that this one replaces, as [`learn`](Self::learn). Both processes count at the same time:
-    /// the difference between `received` and `known`, the values from its previous message (`Absent` without one), is added. Tags and
-    /// servers are kept if they were set here and not changed there. `false` if the table has no room for the entry.
+    /// Applies an entry of the process that this one replaces, like [`learn`](Self::learn). Both processes count at the same time,
+    /// so the difference between `received` and `known`, the values from the predecessor's previous message (`Absent` without one),
+    /// is added. Tags and servers are kept if they were set here and the predecessor has not changed them. Returns `false` if the
+    /// table has no room for the entry.
     pub fn learn_from_predecessor<'v>(
         &self,
         key: &[u8],
@@ -234,7 +236,7 @@ impl Table {
             is_first.set(is_first.get() || known(place) == TableValue::Absent);
             Self::added(entry, column, now_ms, value, known(place))
         });
-        // The predecessor has disconnected from the other peers: this process must pass on its changes.
+        // The predecessor has disconnected from the other peers, so this process must forward its changes.
         if !is_first.get() {
             entry.note_update();
         }
@@ -255,7 +257,7 @@ impl Table {
             && let Some((entry, _)) = target.fetch(key, now_ms, target.touched_at(left, now_ms))
         {
             entry.expire_in(left, now_ms);
-            // The target keeps its own counts.
+            // The target table keeps its own counts.
             let wanted = |data| {
                 matches!(data, DataType::ServerId | DataType::ServerKey | DataType::Gpt | DataType::Gpt0)
             };
@@ -264,7 +266,8 @@ impl Table {
         }
     }
 
-    /// Returns the value to apply for one that is older than the entry: none if the entry has its own and it is not a count.
+    /// Returns the value to apply if the received value is older than the entry: none if the entry has its own value and the value
+    /// is not a count.
     fn older<'v>(
         entry: &TableEntry<'_>,
         (column, element): (&Column, u32),
@@ -287,7 +290,8 @@ impl Table {
         if keeps { TableValue::Absent } else { value }
     }
 
-    /// Adds a count of the predecessor to the entry. A value that is not a count is returned if it should replace the entry's.
+    /// Adds a count of the predecessor to the entry. A value that is not a count is returned if it should replace the entry's
+    /// value.
     fn added<'v>(
         entry: &TableEntry<'_>,
         (column, element): (&Column, u32),
@@ -314,7 +318,7 @@ impl Table {
             }
             (TableValue::Number(number), ValueForm::Word | ValueForm::Long) => {
                 let known = if let TableValue::Number(known) = known { known } else { 0 };
-                // A count that was cleared there keeps its value here.
+                // A count that the predecessor has cleared keeps its local value.
                 entry.add(column.data, element, number.saturating_sub(known), now_ms);
                 TableValue::Absent
             }
@@ -331,7 +335,7 @@ impl Table {
         }
     }
 
-    /// Applies values for this table to an entry of `target`'s table.
+    /// Applies values of this table to an entry of `target`'s table.
     fn put<'v>(
         &self,
         table: &Self,
@@ -368,7 +372,7 @@ impl Table {
                     (TableValue::Number(number), ValueForm::Long) => {
                         entry.set(own.data, element, number, now_ms);
                     }
-                    // The peer uses another form for this type.
+                    // The peer uses a different format for this type.
                     _ => {}
                 }
             }

@@ -323,7 +323,7 @@ fn write_status(row: &ObjectRow, out: &mut String) {
         "no check" => "idle",
         s if s.starts_with("UP") || s.starts_with("DRAIN") || s.starts_with("NOLB") || s == "FULL" => "warn",
         s if s.starts_with("MAINT") || s == "STOP" => "maint",
-        // On the way up.
+        // The server is on the way up.
         s if s.starts_with("DOWN ") => "warn",
         _ => "down",
     };
@@ -400,7 +400,7 @@ fn bytes(value: u64) -> String {
     if unit == 0 { format!("{value} B") } else { format!("{scaled:.1} {}", UNITS[unit]) }
 }
 
-/// `2d3h`, `5m7s`: the two largest parts.
+/// Formats a duration as its two largest parts: `2d3h`, `5m7s`.
 fn duration(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {

@@ -1,5 +1,5 @@
-//! The statistics page (configuration manual, `stats enable`): requests in, HTML, CSV or JSON out. A pure function of the state.
-//! `control` executes the forms; `proxy` matches the URI, authenticates and sends.
+//! The statistics page (configuration manual, `stats enable`): a request results in HTML, CSV or JSON. A pure function of the
+//! state. `control` executes the forms; `proxy` matches the URI, authenticates and sends.
 
 mod html;
 mod request;

@@ -128,8 +128,8 @@ pub(crate) fn options(uri: &str, own: &str) -> PageOptions {
     options
 }
 
-/// The substring of proxy names selected by a scope; `None` for all proxies, also for a text with a character that cannot occur in
-/// a proxy's name (`*`).
+/// The substring of proxy names that a scope selects; `None` for all proxies. A text with a character that cannot occur in a
+/// proxy's name (`*`) also selects all.
 fn scope_of(text: &str) -> Option<String> {
     let decoded = decode(text);
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');

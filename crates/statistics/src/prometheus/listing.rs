@@ -18,7 +18,7 @@ pub struct MetricSeries {
     pub help: &'static str,
     /// The labels, without that of a description (`desc-labels`).
     pub labels: &'static [&'static str],
-    /// Whether it is only written on request (`extra-counters`).
+    /// Whether the series is only written on request (`extra-counters`).
     pub is_extra: bool,
 }
 

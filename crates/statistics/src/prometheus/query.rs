@@ -26,7 +26,7 @@ pub(super) struct MetricsQuery {
     /// The scopes; `None` for all.
     scopes: Option<Vec<String>>,
     pub(super) no_maintenance: bool,
-    /// `metrics=`: names to include exclusively, and names to exclude.
+    /// `metrics=`: names to which the output is restricted, and names to exclude.
     only: Vec<String>,
     without: Vec<String>,
     /// `desc-labels`.
@@ -36,7 +36,7 @@ pub(super) struct MetricsQuery {
 }
 
 impl MetricsQuery {
-    /// Parses the parameters in order: an empty scope resets those before it.
+    /// Parses the parameters in order: an empty scope resets the scopes before it.
     pub(super) fn read(query: &str) -> Result<Self, &'static str> {
         let mut wanted = Self::default();
         for (name, value) in http::uri::params(query.as_bytes(), false, None) {

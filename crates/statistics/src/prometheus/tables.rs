@@ -19,7 +19,7 @@ pub(super) enum As {
     Check,
     /// With a label `code`.
     Code(&'static str),
-    /// A counter of a module: with a label `mod`.
+    /// A counter of a module, with the label `mod`.
     Module(&'static str),
     /// One sample per state, with the number of the backend's servers in it.
     Tally(fn(&Tally) -> &[(&'static str, u32)]),

@@ -8,7 +8,8 @@ use rustix::process::{Pid, test_kill_process};
 
 use super::layout::Identity;
 
-/// A process in another namespace that has been silent for this long, in seconds, is considered dead: its PID is meaningless here.
+/// A process in another namespace that has been silent for this long, in seconds, is considered dead, because its PID has no
+/// meaning here.
 const SILENCE: u64 = 60;
 
 /// The start time of a process, in ticks since boot; 0 if it cannot be read.
@@ -36,7 +37,7 @@ impl Identity {
         Self { seen: now(), ..self }
     }
 
-    /// Whether it is still running, as seen by process `own`. If in doubt, it is.
+    /// Whether the process is still running, as seen by process `own`. In case of doubt, it is considered running.
     pub(super) fn runs(&self, own: &Self) -> bool {
         if self.namespace != own.namespace {
             return now().saturating_sub(self.seen) <= SILENCE;

@@ -1,7 +1,7 @@
-//! The file of shared counters: opened once, locked for each access. Parts are read and written as a whole; [`super::layout`]
-//! defines their format, the caller their use.
+//! The file of shared counters, which is opened once and locked for each access. Parts are read and written as a whole;
+//! [`super::layout`] defines their format, and the caller their use.
 //!
-//! It is located where `shm_open` would put it. Locks are held in the kernel, so a process that dies releases its lock.
+//! The file is located where `shm_open` would put it. Locks are held in the kernel, so a process that dies releases its lock.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::layout::{self, FileLayout, Holder, ObjectEntry, ObjectRecord, PROCESSES};
 
-/// How long a process may block others when they start or end.
+/// How long other processes may block this one when it starts.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The interval for retrying a lock held by another process.
@@ -56,7 +56,7 @@ impl SharedFile {
         let failed = |error: io::Error| format!("cannot use '{shown}': {}", without_number(&error));
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        // Neither follows symbolic links nor blocks on a pipe.
+        // The open neither follows symbolic links nor blocks on a pipe.
         options.custom_flags((rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits() as i32);
         let file = options.open(path).map_err(failed)?;
         if !file.metadata().map_err(failed)?.is_file() {
@@ -161,7 +161,7 @@ impl Locked<'_> {
         self.places().most
     }
 
-    /// The holders of all process slots; `None` for damaged ones.
+    /// The holders of all process slots; `None` for damaged slots.
     pub(super) fn holders(&self) -> io::Result<Vec<Option<Holder>>> {
         let bytes = self.read(layout::PROCESSES_AT, PROCESSES * Holder::SIZE)?;
         Ok(bytes.chunks_exact(Holder::SIZE).map(Holder::read).collect())
@@ -204,7 +204,7 @@ impl Locked<'_> {
         self.0.file.write_all_at(bytes, self.places().records(process))
     }
 
-    /// Removes the file: the next process that opens it starts over.
+    /// Removes the file. The next process that opens it creates a new one.
     pub(super) fn release(&self) -> io::Result<()> {
         self.0.file.set_len(0)?;
         // If the directory is inaccessible, an empty file remains.

@@ -1,5 +1,5 @@
 //! The binary layout of the shared counter file: a page with the header and the table of processes, the table of objects, the
-//! clearing counts, and for each process a record per object. Numbers are little endian. Nothing here does I/O: see
+//! clearing counts, and for each process a record per object. Numbers are little endian. This module does no I/O; see
 //! [`super::file`].
 
 use base::hash::crc32;
@@ -30,10 +30,10 @@ pub(super) fn header(most: u32) -> [u8; HEADER] {
 
 pub(super) const HEADER: usize = 36;
 
-/// Parses a header: returns the number of objects the file is made for.
+/// Parses a header: returns the number of objects for which the file was created.
 ///
 /// # Errors
-/// It is not a header of this version.
+/// The bytes are not a header of this version.
 pub(super) fn read_header(bytes: &[u8]) -> Result<u32, String> {
     if bytes.len() < HEADER || &bytes[..16] != MAGIC {
         return Err("it contains no Weir counters".to_owned());
@@ -98,7 +98,7 @@ pub(super) enum Holder {
     Nobody,
     /// Held by a process.
     Process(Identity),
-    /// Left by a process that ended; its counters remain.
+    /// The slot was left by a process that ended. Its counters remain.
     Gone,
 }
 
@@ -135,7 +135,7 @@ impl Holder {
         bytes
     }
 
-    /// `None` if it is damaged.
+    /// Parses an identity; `None` if it is damaged.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         if bytes.iter().all(|byte| *byte == 0) {
             return Some(Self::Nobody);
@@ -178,7 +178,7 @@ impl ObjectEntry {
         bytes
     }
 
-    /// `None` if it is damaged.
+    /// Parses an object; `None` if it is damaged.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let (kind, length) = (bytes[4], usize::from(bytes[5]));
         let sound = number(bytes, 0) == crc32(&bytes[4..]) && length <= Self::LONGEST;
@@ -190,7 +190,7 @@ impl ObjectEntry {
 /// The counters of one process for one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ObjectRecord {
-    /// The clearing count at that time: values from before an object was cleared are invalid.
+    /// The clearing count at that time. Values from before an object was cleared are invalid.
     pub(super) clearings: u64,
     /// Whether the process has this object.
     pub(super) in_use: bool,
@@ -211,7 +211,7 @@ impl ObjectRecord {
         bytes[12..16].copy_from_slice(&sum);
     }
 
-    /// `None` if nothing was ever written, or it is damaged.
+    /// Parses a record; `None` if none was ever written, or it is damaged.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let stored = number(bytes, 12);
         let mut summed = [0; Self::SIZE];

@@ -1,12 +1,13 @@
 //! Counters shared between processes (`shm-stats-file`; configuration manual, chapter 3): those of frontends, backends, servers and
 //! listeners with a globally unique identifier.
 //!
-//! Each process has a slot in a file and periodically writes its counters there; displayed values are the sum of its own and those
-//! in all other slots. Workers count as usual and are not aware of it. A process that ends leaves its slot with its contents; the
-//! next process takes the slot over, so that nothing is lost and nothing has to be added up. The last process removes the file.
+//! Each process has a slot in a file and periodically writes its counters there; displayed values are the sum of its own counters
+//! and those in all other slots. Workers count as usual and are not aware of it. A process that ends leaves its slot with its
+//! contents. The next process takes the slot over, so nothing is lost and nothing has to be added up. The last process removes the
+//! file.
 //!
-//! Called by the binary at start, once a second from a separate thread, and at the end; and before statistics are displayed, in
-//! which case it never blocks.
+//! Called by the binary at start, once a second from a separate thread, and at the end. Also called before statistics are
+//! displayed; then it never blocks.
 
 mod alive;
 mod file;
@@ -30,14 +31,14 @@ use crate::identified::{self, CountedObject, ProxySide};
 /// The default number of objects in a file.
 pub const MOST_OBJECTS: u32 = 2048;
 
-/// With more records than this in the file, displayed counters are those last read by the thread: reading them takes too long for a
-/// worker's turn.
+/// If the file has more records than this, displayed counters are those that the thread has read last, because reading them takes
+/// too long for a worker's turn.
 const FEW: usize = 512;
 
 /// How long the periodic thread, or a command that clears counters, waits for other processes.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// An object of this process with a place in the file.
+/// An object of this process that has an index in the file.
 #[derive(Debug, Clone)]
 struct SharedObject {
     entry: ObjectEntry,
@@ -66,7 +67,7 @@ struct SharingInner {
     records: usize,
     /// Whether the process is about to end.
     left: bool,
-    /// Objects that found no place, each reported once.
+    /// Objects for which the file has no room. Each is reported once.
     without_place: HashSet<Box<str>>,
 }
 
@@ -124,7 +125,7 @@ impl SharedCounters {
         let place = take_place(&file, own).map_err(|why| wrong(format!("'{name}': {why}")))?;
         let (objects, without_place) = (Vec::new(), HashSet::new());
         let mut inner = SharingInner { file, own, place, objects, records: 0, left: false, without_place };
-        // All objects of the configuration must have a place.
+        // All objects of the configuration must have room in the file.
         match inner.exchange(&proxies.collect::<Vec<_>>(), PATIENCE) {
             Ok(()) => Ok(Self(Mutex::new(inner))),
             Err(why) => {
@@ -141,12 +142,12 @@ impl SharedCounters {
     /// Writes the counters of this process, and reads those of the others.
     ///
     /// # Errors
-    /// The file cannot be read or written; or objects have no place in it, which is reported once.
+    /// The file cannot be read or written. Or the file has no room for some objects, which is reported once.
     pub fn exchange<'p>(&self, proxies: impl Iterator<Item = &'p Arc<Proxy>>) -> Result<(), String> {
         self.inner().exchange(&proxies.collect::<Vec<_>>(), PATIENCE)
     }
 
-    /// Like [`Self::exchange`], for displaying counters: if it would have to wait, the values last read are used.
+    /// Like [`Self::exchange`], for displaying counters: if it would have to wait, the values that were read last are used.
     pub fn refresh<'p>(&self, proxies: impl Iterator<Item = &'p Arc<Proxy>>) {
         if let Ok(mut inner) = self.0.try_lock()
             && inner.records <= FEW
@@ -184,7 +185,7 @@ impl SharedCounters {
     }
 }
 
-/// Takes a slot in the file: preferably one that a process left, with its counters.
+/// Takes a slot in the file, preferably one that another process has left, with its counters.
 fn take_place(file: &SharedFile, own: Identity) -> Result<usize, String> {
     let locked = file.lock(Duration::from_secs(5)).map_err(failed)?;
     let holders = locked.holders().map_err(failed)?;
@@ -213,7 +214,7 @@ impl Others {
         known.map(|(at, _)| locked.records(at, used)).collect::<io::Result<_>>().map(Self)
     }
 
-    /// The sum of their counters of an object since it was last cleared.
+    /// The sum of the other processes' counters of an object since it was last cleared.
     fn sum(&self, index: u32, clearings: u64) -> Values {
         let mut sum = [0; VALUES];
         for records in &self.0 {
@@ -267,7 +268,7 @@ impl SharingInner {
         self.tell_missing(missing)
     }
 
-    /// Reports objects without a place, each once.
+    /// Reports objects for which there is no room, each once.
     fn tell_missing(&mut self, missing: Option<Missing>) -> Result<(), String> {
         let Some(Missing { objects, needed, most }) = missing else { return Ok(()) };
         let before = self.without_place.len();
@@ -290,7 +291,7 @@ impl SharingInner {
         let locked = self.file.lock(PATIENCE)?;
         let all = locked.clearings(locked.used()?.min(locked.most()))?;
         for own in self.objects.iter().filter(|own| wanted(own)) {
-            // In this process the next exchange clears them, as in the others.
+            // The next exchange clears them in this process, as in the others.
             let before = all.get(own.index as usize).copied().unwrap_or_default();
             locked.set_clearings(own.index, before.wrapping_add(1))?;
         }
@@ -306,7 +307,7 @@ impl SharingInner {
         };
         let Ok(holders) = locked.holders() else { return };
         let alone = !holders.iter().enumerate().any(|(at, holder)| at != self.place && runs(holder));
-        // An unwritable file cannot be helped: the next process notices that this one is gone.
+        // Nothing can be done about a file that cannot be written: the next process notices that this one has ended.
         let _ = if alone { locked.release() } else { locked.set_holder(self.place, Holder::Gone) };
     }
 }
@@ -328,7 +329,7 @@ impl SharedObject {
     }
 }
 
-/// Writes the records of this process; its predecessor's records of objects that it does not have are kept.
+/// Writes the records of this process. Its predecessor's records of objects that it does not have are kept.
 fn write(locked: &Locked<'_>, place: usize, used: u32, shared: &[SharedObject]) -> io::Result<()> {
     let mut bytes = locked.records(place, used)?;
     let mut own: Vec<Option<ObjectRecord>> = vec![None; used as usize];
@@ -350,7 +351,7 @@ fn write(locked: &Locked<'_>, place: usize, used: u32, shared: &[SharedObject]) 
     locked.set_records(place, &bytes)
 }
 
-/// Objects without a place.
+/// Objects for which the file has no room.
 struct Missing {
     objects: Vec<ObjectEntry>,
     needed: usize,
@@ -371,7 +372,7 @@ fn follow(
         return Ok(None);
     }
     let used = locked.used()?.min(locked.most());
-    // The counters of removed objects are in this process's records from now on.
+    // The counters of removed objects are in this process's records from here on.
     write(locked, place, used, shared)?;
     let known: HashMap<&ObjectEntry, &SharedObject> = shared.iter().map(|own| (&own.entry, own)).collect();
     let mut table = ObjectTable::read(locked, place, own)?;
@@ -424,8 +425,8 @@ impl ObjectTable {
         Ok(Self { places, used, clearings: locked.clearings(used)?, of_others })
     }
 
-    /// The place of an object and its clearing count: the existing one, a new one, or that of an object which no process has any
-    /// more. `None` if there is none.
+    /// The index of an object and its clearing count. This is the existing index, a new one, or that of an object which no process
+    /// has any more. `None` if no index is free.
     fn find(
         &mut self,
         locked: &Locked<'_>,
@@ -451,7 +452,7 @@ impl ObjectTable {
         else {
             return Ok(None);
         };
-        // Invalidates the counters of the place's previous object.
+        // Invalidates the counters of the object that had this index before.
         let clearings = self.clearings.get(index as usize).copied().unwrap_or_default().wrapping_add(1);
         locked.set_clearings(index, clearings)?;
         locked.set_object(index, entry)?;
@@ -463,7 +464,7 @@ impl ObjectTable {
         Ok(Some((index, clearings)))
     }
 
-    /// The number of places needed by all running processes, including the objects `wanted` here.
+    /// The number of entries that all running processes need, including the objects `wanted` by this one.
     fn needed(&self, wanted: &HashSet<ObjectEntry>) -> usize {
         let of_others = self.places.iter().filter(|(_, index)| self.of_others.contains(index));
         wanted.len() + of_others.filter(|(entry, _)| !wanted.contains(*entry)).count()

@@ -69,7 +69,7 @@ impl CountedObject {
         }
     }
 
-    /// The counters of the workers of this process, and the check counters minus `imported`, the amounts from other processes.
+    /// The counters of this process's workers, and the check counters minus `imported`, the amounts from other processes.
     pub(super) fn own(&self, imported: &[u32; 3]) -> Values {
         let mut values = [0; VALUES];
         let length = match self {
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn records_hold_all_counters_of_any_object() {
-        // If these numbers change, so does the file format: update `layout::VERSION`.
+        // If these numbers change, the file format changes too: update `layout::VERSION`.
         let lengths = [
             FrontendCounters::default().totals().len(),
             ListenerCounters::default().totals().len(),

@@ -1,15 +1,14 @@
 //! Compression of certificates (RFC 8879) for peers that offer it (`tune.ssl.certificate-compression`).
 //!
-//! Own certificates are compressed with Brotli, which browsers support, or with zlib. Those of peers may only
-//! be compressed with zlib: with Brotli, the sender decides how much memory decompression takes. Called by
-//! [`super::side`].
+//! Our certificates are compressed with Brotli, which browsers support, or with zlib. Peers may only compress theirs with zlib,
+//! because with Brotli the sender decides how much memory decompression takes. Called by [`super::side`].
 
 use rustls::CertificateCompressionAlgorithm;
 use rustls::compress::{
     CertCompressor, CertDecompressor, CompressionFailed, CompressionLevel, ZLIB_COMPRESSOR, ZLIB_DECOMPRESSOR,
 };
 
-/// The Brotli quality: high ones take too long, since the handshakes of one worker wait for each other.
+/// The Brotli quality. High qualities take too long, because the handshakes of one worker wait for each other.
 const QUALITY: u8 = 4;
 
 #[derive(Debug)]
@@ -25,7 +24,7 @@ impl CertCompressor for Brotli {
     }
 }
 
-/// zlib at its fastest level, for the same reason.
+/// zlib at the fastest level, for the same reason.
 #[derive(Debug)]
 struct Zlib;
 
@@ -39,7 +38,7 @@ impl CertCompressor for Zlib {
     }
 }
 
-/// Returns the compressors for own certificates, best first.
+/// Returns the compressors for the certificates of this side, best first.
 pub(super) fn compressors(allowed: bool) -> Vec<&'static dyn CertCompressor> {
     if allowed { vec![&Brotli, &Zlib] } else { Vec::new() }
 }

@@ -1,4 +1,4 @@
-//! Private keys and their certificates, in the form in which rustls signs with them.
+//! Private keys and their certificates, in the form that rustls uses for signing.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub enum KeyKind {
     Ecdsa,
     /// Ed25519 or another EdDSA variant.
     Ed25519,
-    /// DSA, only supported by OpenSSL.
+    /// DSA, which only OpenSSL supports.
     Dsa,
 }
 
@@ -28,9 +28,9 @@ pub enum KeyKind {
 pub struct PrivateKey {
     key: Signing,
     kind: KeyKind,
-    /// As PKCS #8, for display to an administrator (`dump ssl cert`).
+    /// The key as PKCS #8, for display to an administrator (`dump ssl cert`).
     pkcs8: Arc<[u8]>,
-    /// As DER, for OpenSSL.
+    /// The key as DER, for OpenSSL.
     #[cfg(feature = "legacy-tls")]
     der: Arc<[u8]>,
 }
@@ -38,17 +38,17 @@ pub struct PrivateKey {
 #[derive(Clone)]
 enum Signing {
     Here(Arc<dyn SigningKey>),
-    /// Only usable by OpenSSL. Its public key as DER.
+    /// A key that only OpenSSL can use. Holds the public key as DER.
     #[cfg_attr(not(feature = "legacy-tls"), allow(dead_code, reason = "nothing else signs with it"))]
     Elsewhere(Arc<[u8]>),
 }
 
-/// OpenSSL's information about a private key that rustls does not support.
+/// The information that OpenSSL provides about a private key that rustls does not support.
 #[cfg(feature = "legacy-tls")]
 pub(crate) struct KeyFacts {
-    /// Its signature algorithm.
+    /// The signature algorithm of the key.
     pub(crate) kind: KeyKind,
-    /// Its public key as DER.
+    /// The public key as DER.
     pub(crate) public: Box<[u8]>,
     /// The key as PKCS #8.
     pub(crate) pkcs8: Box<[u8]>,
@@ -87,12 +87,12 @@ impl PrivateKey {
         })
     }
 
-    /// Returns it as PKCS #8, which is secret.
+    /// Returns the key as PKCS #8, which is secret.
     pub fn pkcs8(&self) -> &[u8] {
         &self.pkcs8
     }
 
-    /// Creates a key that rustls does not support (a small size, an unusual curve, DSA), from OpenSSL's information about it.
+    /// Creates a key that rustls does not support (a small size, an unusual curve, DSA) from OpenSSL's information about it.
     #[cfg(feature = "legacy-tls")]
     pub(crate) fn elsewhere(der: &[u8], facts: KeyFacts) -> Self {
         let KeyFacts { kind, public, pkcs8 } = facts;
@@ -105,17 +105,17 @@ impl PrivateKey {
         &self.der
     }
 
-    /// Whether only OpenSSL signs with it.
+    /// Whether only OpenSSL can sign with the key.
     pub fn needs_openssl(&self) -> bool {
         matches!(self.key, Signing::Elsewhere(_))
     }
 
-    /// Returns its signature algorithm.
+    /// Returns the signature algorithm of the key.
     pub fn kind(&self) -> KeyKind {
         self.kind
     }
 
-    /// Whether it can sign for a peer that supports `schemes`, by their numbers in TLS.
+    /// Whether the key can sign for a peer that supports `schemes`, given as TLS numbers.
     pub fn serves(&self, schemes: impl Iterator<Item = u16>) -> bool {
         let schemes: Vec<SignatureScheme> = schemes.map(SignatureScheme::from).collect();
         match &self.key {
@@ -124,7 +124,7 @@ impl PrivateKey {
         }
     }
 
-    /// Whether it is the key of this certificate. `None` if that cannot be determined.
+    /// Whether the key belongs to this certificate. Returns `None` if that cannot be determined.
     pub fn belongs_to(&self, certificate: &[u8]) -> Option<bool> {
         let facts = crate::x509::CertificateFields::parse(certificate).ok()?;
         Some(match &self.key {
@@ -133,8 +133,8 @@ impl PrivateKey {
         })
     }
 
-    /// Returns the key with its chain, for a handshake. `schemes` limits the signature schemes, unless it is empty. `None` for a
-    /// key that only OpenSSL can use.
+    /// Returns the key with its chain, for a handshake. `schemes` limits the signature schemes, unless it is empty. Returns `None`
+    /// for a key that only OpenSSL can use.
     pub(super) fn certified(
         &self,
         chain: &[Arc<[u8]>],

@@ -1,7 +1,7 @@
 //! Handshake secrets, for key logs (`tune.ssl.keylog`) and `ssl_fc_session_key`.
 //!
-//! rustls reports them during a handshake; they are kept for the connection being processed ([`take_secrets`]), if that has enabled
-//! it ([`want_secrets`]).
+//! rustls reports secrets during a handshake. They are stored for the connection that is being processed ([`take_secrets`]), if it
+//! has enabled this ([`want_secrets`]).
 
 use std::cell::{Cell, RefCell};
 
@@ -14,7 +14,7 @@ thread_local! {
     static SECRETS: RefCell<Vec<Secret>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Sets whether the connection about to be processed wants its secrets.
+/// Sets whether to store the secrets of the connection that is processed next.
 pub(crate) fn want_secrets(wanted: bool) {
     WANTED.set(wanted);
 }
@@ -25,7 +25,7 @@ pub(crate) fn take_secrets() -> Vec<Secret> {
     SECRETS.take()
 }
 
-/// Keeps a secret for the current connection, if it wants it.
+/// Stores a secret for the current connection, if that was enabled.
 pub(super) fn leave(label: &str, secret: &[u8]) {
     if WANTED.get() {
         SECRETS.with_borrow_mut(|all| all.push(Secret { label: label.into(), bytes: secret.into() }));
@@ -45,7 +45,7 @@ impl KeyLog for Keeping {
     }
 }
 
-/// Keeps a secret in the format of `SSLKEYLOGFILE` lines, for [`take_secrets`].
+/// Stores a secret, given as a line of `SSLKEYLOGFILE`, for [`take_secrets`].
 #[cfg_attr(not(feature = "legacy-tls"), allow(dead_code, reason = "OpenSSL tells in lines"))]
 pub(crate) fn keep(line: &str) {
     let mut words = line.split(' ');

@@ -1,7 +1,7 @@
-//! The rustls engine: handshakes, their configurations, verification by webpki, keys. No other module uses rustls.
+//! The rustls engine: handshakes, their configurations, verification by webpki, and keys. No other module uses rustls.
 //!
-//! The engine performs handshakes. The resulting keys go to the record layer ([`crate::record`]); after that, the engine only
-//! updates keys and processes tickets.
+//! The engine performs handshakes and passes the resulting keys to the record layer ([`crate::record`]). After that, the engine
+//! only updates keys and processes tickets.
 
 mod compression;
 mod error;
@@ -25,13 +25,13 @@ use crate::record::{self, Aead, Direction};
 
 pub(crate) use error::error_of;
 
-/// Maximum number of unread bytes of a handshake: rustls accepts messages up to 64 KiB.
+/// Maximum number of unread handshake bytes. rustls accepts messages up to 64 KiB.
 const INCOMING_MAX: usize = 1 << 18;
 
 /// A handshake in progress.
 pub(crate) struct Handshake {
     end: SessionEnd,
-    /// Received, unprocessed bytes. rustls sees the first `window` bytes, which end at a record boundary.
+    /// Received bytes that were not processed yet. rustls sees the first `window` bytes, which end at a record boundary.
     incoming: Vec<u8>,
     window: usize,
     early: EarlyData,
@@ -40,17 +40,17 @@ pub(crate) struct Handshake {
 /// The state of early data (RFC 8446, 2.3).
 #[derive(Default)]
 struct EarlyData {
-    /// Received data that was not taken yet, in order.
+    /// Received early data that was not taken yet, in order.
     received: Vec<u8>,
-    /// A client: whether it is wanted. A server: whether any arrived.
+    /// Client: whether early data is to be sent. Server: whether any was received.
     is_begun: bool,
-    /// A client: whether the ClientHello that offers it was sent, and the server has not answered.
+    /// Client: whether the ClientHello that offers early data was sent, and the server has not answered yet.
     is_open: bool,
-    /// A client: whether the server has answered.
+    /// Client: whether the server has answered.
     is_over: bool,
-    /// A client: how many bytes were sent.
+    /// Client: the number of bytes sent.
     sent: usize,
-    /// A client: whether the server accepted it.
+    /// Client: whether the server accepted the early data.
     is_accepted: bool,
 }
 
@@ -63,7 +63,7 @@ enum SessionEnd {
 pub(crate) struct Finished {
     pub(crate) version: u16,
     pub(crate) suite: u16,
-    /// 0 without a key exchange.
+    /// The key exchange group; 0 without a key exchange.
     pub(crate) group: u16,
     pub(crate) alpn: Option<Box<[u8]>>,
     pub(crate) is_resumed: bool,
@@ -79,12 +79,12 @@ pub(crate) struct Finished {
 
 enum HandshakeStep {
     Again,
-    /// Messages were encoded into this many bytes.
+    /// Messages with this encoded length were produced.
     Encoded(usize),
     Blocked,
     /// Data may be sent, but not received.
     MaySend,
-    /// Data sent by a client now is early data.
+    /// The client may send data now, as early data.
     MaySendEarly,
     PeerClosed,
 }
@@ -96,8 +96,8 @@ impl Handshake {
         Ok(Self::new(SessionEnd::Server(Box::new(end)), incoming))
     }
 
-    /// Creates a client's side; `name` is sent as SNI if present. With `early` it sends data before the server's answer, if an
-    /// earlier session allows that.
+    /// Creates the client side. `name` is sent as SNI if present. With `early`, data is sent before the server's answer if an
+    /// earlier session allows this.
     pub(crate) fn client(
         config: &side::RustlsClientSide,
         name: Option<&str>,
@@ -112,8 +112,8 @@ impl Handshake {
         Self { end, incoming, window: 0, early: EarlyData::default() }
     }
 
-    /// Processes `received` as far as possible. Appends output to `out`, even on an error. Returns `true` once the handshake is
-    /// complete.
+    /// Processes `received` until more bytes are needed. Appends output to `out`, even on an error. Returns `true` once the
+    /// handshake is complete.
     pub(crate) fn advance(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<bool, Error> {
         if self.incoming.len() + received.len() > INCOMING_MAX {
             return Err(Error::handshake(Reason::PacketLengthTooLong));
@@ -151,7 +151,7 @@ impl Handshake {
         }
     }
 
-    /// Runs the engine once on the visible bytes, and drops those it has processed.
+    /// Runs the engine once on the visible bytes, and drops the processed bytes.
     fn turn(&mut self, out: &mut Vec<u8>) -> Result<HandshakeStep, Error> {
         let incoming = &mut self.incoming[..self.window];
         let group = match &self.end {
@@ -169,7 +169,7 @@ impl Handshake {
         self.incoming.drain(..discard);
         self.window -= discard;
         match (step, &self.end) {
-            // A server may send before it has received the client's last message.
+            // A server may send data before it has received the client's last message.
             (Ok(HandshakeStep::MaySend), SessionEnd::Server(end)) if end.is_handshaking() => {
                 Ok(HandshakeStep::Blocked)
             }
@@ -181,19 +181,19 @@ impl Handshake {
         }
     }
 
-    /// Detects the end of early data among a client's messages, which is present only if the server accepts the data. With the
-    /// unbuffered API, rustls does not report this otherwise. The message is identified by its length, which no other message has
-    /// that a client encrypts before the end of its handshake (RFC 8446, 4.4 and 4.5): an alert is 2 bytes shorter, Certificate at
-    /// least 4 bytes longer, CertificateVerify and Finished 32. rustls puts several of these into one record, but never the end of
-    /// early data, which is encrypted with another key.
+    /// Detects the end of early data among a client's messages, which only exists if the server accepts the data. With the
+    /// unbuffered API, rustls does not report this in any other way. The message is identified by its length, which is unique among
+    /// the messages that a client encrypts before the end of its handshake (RFC 8446, 4.4 and 4.5): an alert is 2 bytes shorter,
+    /// Certificate at least 4 bytes longer, CertificateVerify and Finished 32 bytes longer. rustls puts several of these messages
+    /// into one record, but never the end of early data, which is encrypted with a different key.
     fn note_encoded(&mut self, record: &[u8]) {
         const END_OF_EARLY_DATA: usize = record::HEADER + 4 + 1 + record::TAG;
         let is_end = record.len() == END_OF_EARLY_DATA && record[0] == record::APPLICATION_DATA;
         self.early.is_accepted |= self.early.is_begun && is_end;
     }
 
-    /// Whether data can flow before the handshake is complete: a client's received early data and the response to it, or our own
-    /// early data.
+    /// Whether data can be transferred before the handshake is complete: a client's received early data and the response to it, or
+    /// early data that this side sends to a server.
     pub(crate) fn is_early(&self) -> bool {
         match &self.end {
             // As in HAProxy, only if a protocol was negotiated.
@@ -202,7 +202,7 @@ impl Handshake {
         }
     }
 
-    /// Whether a client sent early data. It may not have been accepted yet.
+    /// Whether a client sent early data, which may not have been accepted yet.
     pub(crate) fn has_early(&self) -> bool {
         matches!(self.end, SessionEnd::Server(_)) && self.early.is_begun
     }
@@ -212,8 +212,8 @@ impl Handshake {
         std::mem::take(&mut self.early.received)
     }
 
-    /// Encrypts part of `first` and `second` into `out` while [`is_early`](Self::is_early). Returns the number of plaintext bytes
-    /// (none once the early data limit is reached), and of ciphertext bytes.
+    /// Encrypts part of `first` and `second` into `out` while [`is_early`](Self::is_early) is true. Returns the number of plaintext
+    /// bytes (0 once the early data limit is reached) and of ciphertext bytes.
     pub(crate) fn seal(
         &mut self,
         first: &[u8],
@@ -265,7 +265,7 @@ impl Handshake {
                     }
                     _ => None,
                 };
-                // Data beyond the session's limit is silently dropped, but the record's length reveals how much was taken.
+                // Data beyond the session's limit is silently dropped, but the length of the record shows how much was encrypted.
                 let taken = |sealed: usize| (sealed.saturating_sub(record::HEADER + 1 + record::TAG), sealed);
                 (discard, sealed.map(taken))
             }
@@ -277,8 +277,8 @@ impl Handshake {
         Ok((taken, sealed))
     }
 
-    /// Appends the engine's alert for the peer: earlier output has been taken already, and another regular call would process the
-    /// same messages again.
+    /// Appends the engine's alert for the peer. Earlier output was already taken, and another regular call would process the same
+    /// messages again.
     fn last_words(&mut self, out: &mut Vec<u8>) {
         let incoming = &mut self.incoming[..self.window];
         let _ = match &mut self.end {
@@ -287,7 +287,7 @@ impl Handshake {
         };
     }
 
-    /// Returns the cipher suite, by its number in TLS; 0 before it is negotiated.
+    /// Returns the cipher suite, as its TLS number; 0 before it is negotiated.
     pub(crate) fn suite(&self) -> u16 {
         let suite = match &self.end {
             SessionEnd::Server(end) => end.negotiated_cipher_suite(),
@@ -408,7 +408,7 @@ impl Kernel {
         direction(sequence, &secrets, true)
     }
 
-    /// Processes the body of a NewSessionTicket. `None` if none is allowed.
+    /// Processes the body of a NewSessionTicket. Returns `None` if no ticket is allowed.
     pub(crate) fn take_ticket(&mut self, body: &[u8]) -> Option<Result<(), Reason>> {
         match self {
             Self::Client(kernel) => {
@@ -459,8 +459,8 @@ impl HandshakeTurn for UnbufferedClientConnection {
     }
 }
 
-/// Runs the engine once: returns how many bytes of `incoming` were processed, and the next step. A client that `holds` stops at the
-/// point where early data may be sent.
+/// Runs the engine once. Returns how many bytes of `incoming` were processed, and the next step. With `holds`, a client stops at
+/// the point at which early data may be sent.
 fn turn<T: HandshakeTurn>(
     end: &mut T,
     incoming: &mut [u8],

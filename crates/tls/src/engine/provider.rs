@@ -1,4 +1,4 @@
-//! The suites, groups and versions of rustls, by their numbers in TLS.
+//! The suites, groups and versions of rustls, by their TLS numbers.
 
 use std::sync::Arc;
 
@@ -49,9 +49,9 @@ pub(crate) fn versions(parameters: &Parameters) -> Vec<&'static SupportedProtoco
         .collect()
 }
 
-/// Returns the cryptography for a line. Unsupported parts are left out.
+/// Returns the cryptography for a line. Unsupported parts are omitted.
 pub(crate) fn provider(parameters: &Parameters) -> Arc<CryptoProvider> {
-    // Suites of a disabled version are not offered, since listeners choose certificates by them.
+    // Suites of a disabled version are not offered, because listeners choose certificates based on the suites.
     let of = |version, suites: &'_ [u16]| {
         let is_spoken = (parameters.min..=parameters.max).contains(&version);
         if is_spoken { suites.to_vec() } else { Vec::new() }
@@ -64,7 +64,7 @@ pub(crate) fn provider(parameters: &Parameters) -> Arc<CryptoProvider> {
     })
 }
 
-/// P-521, which rustls does not include although its cryptography library supports it.
+/// P-521, which rustls does not include, although its cryptography library supports it.
 #[derive(Debug)]
 struct P521;
 

@@ -1,7 +1,7 @@
-//! Additional data in sessions, as in OpenSSL's: the verification result of the peer, and the group of the key exchange.
+//! Additional data in sessions, as in OpenSSL's sessions: the verification result of the peer, and the group of the key exchange.
 //!
-//! rustls encrypts and decrypts sessions during a handshake. The additional data is taken from the connection being processed, and
-//! returned to it ([`begin_turn`], [`end_turn`]).
+//! rustls encrypts and decrypts sessions during a handshake. The additional data is taken from the connection that is being
+//! processed, and returned to it ([`begin_turn`], [`end_turn`]).
 
 use std::cell::Cell;
 
@@ -17,7 +17,7 @@ thread_local! {
     static GROUP: Cell<u16> = const { Cell::new(0) };
 }
 
-/// Sets the state of the connection about to be processed, for verifiers and sessions.
+/// Sets the state of the connection that is processed next, for verifiers and sessions.
 pub(crate) fn begin_turn(outcome: VerifyOutcome, group: u16) {
     verify_policy::set_outcome(outcome);
     GROUP.set(group);
@@ -28,7 +28,7 @@ pub(crate) fn end_turn() -> (VerifyOutcome, u16) {
     (verify_policy::take_outcome(), GROUP.take())
 }
 
-/// Resets the result: no peer was verified, neither now nor in a resumed session.
+/// Resets the result: no peer was verified, neither in this handshake nor in a resumed session.
 pub(crate) fn forget_outcome() {
     verify_policy::set_outcome(VerifyOutcome::default());
 }
@@ -41,7 +41,7 @@ pub(super) fn set_group(group: u16) {
     GROUP.set(group);
 }
 
-/// Identifies the rules under which a client was verified: its session is only valid under the same ones.
+/// Identifies the rules under which a client was verified. Its session is only valid under the same rules.
 pub(super) type VerifyRules = [u8; 16];
 
 const LENGTH: usize = size_of::<VerifyRules>() + 3;
@@ -71,7 +71,7 @@ pub(super) fn rules(verify: &ClientVerify) -> VerifyRules {
     rules
 }
 
-/// Appends the additional data to a rustls session. `None` if it is too long to keep.
+/// Appends the additional data to a rustls session. Returns `None` if the result is too long.
 pub(super) fn with(rules: &VerifyRules, session: &[u8]) -> Option<Vec<u8>> {
     if session.len() > SESSION_MAX {
         return None;
@@ -87,7 +87,7 @@ pub(super) fn with(rules: &VerifyRules, session: &[u8]) -> Option<Vec<u8>> {
     Some(kept)
 }
 
-/// Returns the resumption secret of a rustls session: it follows the optional server name, version and suite.
+/// Returns the resumption secret of a rustls session, which follows the optional server name, version and suite.
 fn key(session: &[u8]) -> Option<&[u8]> {
     let (named, rest) = session.split_first()?;
     let rest = if *named == 1 { rest.get(1 + usize::from(*rest.first()?)..)? } else { rest };
@@ -95,8 +95,8 @@ fn key(session: &[u8]) -> Option<&[u8]> {
     rest.get(..usize::from(*length))
 }
 
-/// Returns the rustls session, and passes the additional data to the current connection. `None` if its client was verified under
-/// other rules.
+/// Returns the rustls session, and passes the additional data to the current connection. Returns `None` if the client was verified
+/// under other rules.
 pub(super) fn without(rules: &VerifyRules, kept: &[u8]) -> Option<Vec<u8>> {
     let (own, rest) = kept.split_first_chunk()?;
     let (&[last, high, low], session) = rest.split_first_chunk()?;

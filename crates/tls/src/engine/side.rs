@@ -27,14 +27,14 @@ impl fmt::Debug for RustlsServerSide {
     }
 }
 
-/// The settings for one certificate, other than its line's parameters.
+/// The settings for one certificate, except the parameters of its line.
 pub(crate) struct ServedCertificate<'a> {
     pub(crate) chain: Cow<'a, [Arc<[u8]>]>,
     pub(crate) key: &'a PrivateKey,
     pub(crate) ocsp: Option<&'a [u8]>,
     pub(crate) alpn: &'a [Box<[u8]>],
     pub(crate) verify: &'a ClientVerify,
-    /// How many bytes of early data are accepted (`allow-0rtt`).
+    /// Maximum number of early data bytes that are accepted (`allow-0rtt`).
     pub(crate) early_data: u32,
 }
 
@@ -94,7 +94,7 @@ impl RustlsServerSide {
         config.alpn_protocols = served.alpn.iter().map(|name| name.to_vec()).collect();
         config.ignore_client_order = !parameters.prefer_client;
         config.enable_secret_extraction = true;
-        // Early data must be accepted only once: rustls ensures that for sessions stored here, not for tickets.
+        // Early data must be accepted only once. rustls ensures this for stored sessions, but not for tickets.
         config.max_early_data_size = served.early_data;
         config.send_half_rtt_data = served.early_data > 0;
         config.ticketer = match shared.tickets(served.verify) {
@@ -109,7 +109,7 @@ impl RustlsServerSide {
     /// Returns the same configuration with another certificate.
     ///
     /// # Errors
-    /// Only OpenSSL can use its key.
+    /// Only OpenSSL can use the key.
     pub(crate) fn with(&self, served: &ServedCertificate<'_>, sigalgs: &[u16]) -> Result<Self, String> {
         let certified = served.key.certified(&served.chain, None, sigalgs).ok_or(NOT_HERE)?;
         let mut config = ServerConfig::clone(&self.0);
@@ -122,7 +122,7 @@ impl RustlsServerSide {
 #[derive(Clone)]
 pub(crate) struct RustlsClientSide {
     config: Arc<ClientConfig>,
-    /// The same with early data (`allow-0rtt`), sharing its sessions.
+    /// The same configuration with early data (`allow-0rtt`). Both share their sessions.
     early: Option<Arc<ClientConfig>>,
 }
 
@@ -132,14 +132,14 @@ impl fmt::Debug for RustlsClientSide {
     }
 }
 
-/// The settings of a server line, other than its parameters.
+/// The settings of a server line, except its parameters.
 pub(crate) struct ServerLineOptions<'a> {
     /// The trust anchors; `None` with `verify none`.
     pub(crate) trust: Option<&'a Trust>,
     /// The name that the certificate must match if no name is sent (`verifyhost`).
     pub(crate) host: Option<&'a str>,
     pub(crate) alpn: &'a [Box<[u8]>],
-    /// Our own chain and key (`crt`).
+    /// The client certificate with its chain, and the key (`crt`).
     pub(crate) own: Option<(&'a [Arc<[u8]>], &'a PrivateKey)>,
     /// The number of server names to keep sessions for; 0 with `no-ssl-reuse`.
     pub(crate) sessions: usize,
@@ -148,8 +148,7 @@ pub(crate) struct ServerLineOptions<'a> {
     pub(crate) early_data: bool,
 }
 
-/// Whether rustls supports that SNI. It rejects ClientHellos, and sends none, with a name that is neither a host name nor an
-/// address.
+/// Whether rustls supports this SNI. rustls neither sends nor accepts a name that is neither a host name nor an address.
 pub(crate) fn takes_name(name: &[u8]) -> bool {
     ServerName::try_from(name).is_ok()
 }
@@ -197,7 +196,7 @@ impl RustlsClientSide {
         name: Option<&str>,
         early: bool,
     ) -> Result<UnbufferedClientConnection, Error> {
-        // An address is never sent as SNI; sessions without a name are stored under this one.
+        // An address is never sent as SNI. Sessions without a name are stored under this address.
         let nameless = ServerName::IpAddress(IpAddr::V4(Ipv4Addr::from([0; 4])));
         let name = name.and_then(|name| ServerName::try_from(name.to_owned()).ok()).unwrap_or(nameless);
         let config = self.early.as_ref().filter(|_| early).unwrap_or(&self.config).clone();

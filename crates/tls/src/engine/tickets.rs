@@ -18,11 +18,11 @@ use crate::tickets::{Resumption, SessionCache, TicketKeys};
 /// Resumption state shared by the certificates of a listener, or by all listeners.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedResumption {
-    /// The session cache, for clients without tickets, and the listener's number in it.
+    /// The session cache, for clients without tickets, and the listener's number in the cache.
     sessions: Option<(Arc<SessionCache>, u64)>,
     /// The ticket keys; `None` with `no-tls-tickets`.
     tickets: Option<Arc<TicketKeys>>,
-    /// Set for a line after its client verification has changed.
+    /// Set for a line with changed client verification.
     generation: Option<[u8; 16]>,
 }
 
@@ -38,12 +38,12 @@ impl SharedResumption {
         }
     }
 
-    /// Returns the state for a line with changed client verification: earlier sessions and tickets are not resumed.
+    /// Returns the state for a line with changed client verification. Earlier sessions and tickets are not resumed.
     pub(super) fn within(&self, generation: [u8; 16]) -> Self {
         Self { generation: Some(generation), ..self.clone() }
     }
 
-    /// Returns the store for sessions of clients verified this way.
+    /// Returns the store for sessions of clients that were verified in this way.
     pub(super) fn sessions(&self, verify: &ClientVerify) -> Arc<dyn StoresServerSessions> {
         let Some((cache, place)) = &self.sessions else { return Arc::new(NoServerSessionStorage {}) };
         let inner: Arc<dyn StoresServerSessions> = Arc::new(ListenerCache {
@@ -147,7 +147,7 @@ impl ProducesTickets for Tickets {
     }
 }
 
-/// The cache as seen by one listener: sessions verified by another listener are never resumed.
+/// The cache of one listener. Sessions that another listener verified are never resumed.
 struct ListenerCache {
     cache: Arc<SessionCache>,
     place: [u8; 8],
@@ -184,7 +184,7 @@ impl StoresServerSessions for ListenerCache {
     }
 }
 
-/// The sessions of a server line. rustls keeps the last group of each name, which also applies to its TLS 1.2 session.
+/// The sessions of a server line. rustls keeps the last group of each name, which is also used for the name's TLS 1.2 session.
 #[derive(Debug)]
 pub(super) struct OfServer(pub(super) ClientSessionMemoryCache);
 

@@ -1,6 +1,6 @@
-//! The verification of peer certificates, behind the rustls traits.
+//! The verification of peer certificates, behind the traits of rustls.
 //!
-//! rustls calls a verifier during a handshake; [`Judge`] decides.
+//! rustls calls a verifier during a handshake; the verifier calls [`Judge`], which decides.
 
 use std::fmt;
 use std::sync::Arc;
@@ -41,8 +41,8 @@ pub(crate) fn trusted_with(trust: &Trust, check: Check) -> Trusted {
     Trusted::new(trust.authorities.iter().chain(&trust.unnamed), &trust.crls, check)
 }
 
-/// Verifies a chain outside of a handshake, at `now` in seconds since 1970; returns whether every error was ignored. Each error is
-/// reported with its depth, counted from `own`. Everything is DER.
+/// Verifies a chain outside of a handshake, at `now` in seconds since 1970. Returns whether every error was ignored. Each error is
+/// reported with its depth, counted from `own`. All certificates are DER.
 pub fn verify_chain(
     trust: &Trust,
     own: &[u8],
@@ -55,7 +55,7 @@ pub fn verify_chain(
     trusted(trust).verify(own, rest, purpose, now, forgive).is_ok()
 }
 
-/// Returns the error for which rustls sends OpenSSL's alert.
+/// Returns the error for which rustls sends the same alert as OpenSSL.
 fn refusal(code: VerifyCode) -> Error {
     Error::InvalidCertificate(match code {
         code::CERT_HAS_EXPIRED | code::CRL_HAS_EXPIRED => CertificateError::Expired,
@@ -131,7 +131,7 @@ fn limited(schemes: &[u16]) -> Vec<SignatureScheme> {
     schemes.iter().copied().map(SignatureScheme::from).filter(|scheme| all.contains(scheme)).collect()
 }
 
-/// The certificate's key is on a curve that the line does not allow.
+/// The key of the certificate is on a curve that the line does not allow.
 #[derive(Debug)]
 pub(super) struct WrongCurve;
 
@@ -234,7 +234,7 @@ impl fmt::Debug for OfServer {
     }
 }
 
-/// Returns a verifier that trusts any server, or those with a chain that ends at one of `trust`.
+/// Returns a verifier that trusts any server, or only servers with a chain that ends at one of `trust`.
 pub(crate) fn of_server(trust: Option<&Trust>, host: Option<&str>, schemes: &[u16]) -> Arc<OfServer> {
     let judge = Judge::of_server(trust.map(trusted), host);
     Arc::new(OfServer { judge, schemes: limited(schemes) })

@@ -12,7 +12,7 @@ use crate::entry::CertificateEntry;
 use crate::settings::{Trust, VerifyMode};
 use crate::store::PemParts;
 
-/// The kind of a file. Both kinds share one namespace.
+/// The kind of a file. Both kinds share a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthorityKind {
     /// `ca-file`, `ca-verify-file`.
@@ -68,9 +68,9 @@ pub(super) struct PendingChange {
 /// A CA file or revocation list to be shown.
 #[derive(Clone, Debug)]
 pub struct ShownStore {
-    /// Its contents, as DER.
+    /// The contents of the file, as DER.
     pub ders: Vec<Arc<[u8]>>,
-    /// Whether a listener or a server uses it.
+    /// Whether a listener or a server uses the file.
     pub is_used: bool,
 }
 
@@ -100,7 +100,7 @@ impl FilesInner {
         )
     }
 
-    /// Returns the trust anchors in these files, or the index of one that is not loaded.
+    /// Returns the trust anchors in these files, or the index of a file that is not loaded.
     pub(super) fn trust(&self, files: &[Option<Box<str>>; 3]) -> Result<Trust, usize> {
         let mut trust = Trust { files: files.clone(), ..Trust::default() };
         for (place, name) in files.iter().enumerate() {
@@ -115,7 +115,7 @@ impl FilesInner {
         Ok(trust)
     }
 
-    /// Updates all users of that file with its new contents; returns their number.
+    /// Updates all users of that file to the new contents; returns their number.
     fn renew_trust(&mut self, name: &str) -> Result<usize, String> {
         let mut generation = [0; 16];
         rand::fill(&mut generation).map_err(|_| "the system provided no random bytes\n")?;
@@ -151,7 +151,7 @@ impl Files {
         self.inner().authorities.contains_key(name)
     }
 
-    /// Stores the parsed contents of a CA file or revocation list, unless it is known.
+    /// Stores the parsed contents of a CA file or revocation list, unless the file is known.
     pub fn keep_authority(&self, name: &str, kind: AuthorityKind, parts: PemParts) {
         let known = || KnownFile { kind, store: Store::of(parts) };
         self.inner().authorities.entry(name.into()).or_insert_with(known);
@@ -160,7 +160,7 @@ impl Files {
     /// Returns the trust anchors in `ca-file`, `ca-verify-file` and `crl-file`.
     ///
     /// # Errors
-    /// A file is not loaded: returns its index.
+    /// The index of a file that is not loaded.
     pub fn trust(&self, files: &[Option<Box<str>>; 3]) -> Result<Trust, usize> {
         self.inner().trust(files)
     }
@@ -172,7 +172,7 @@ impl Files {
         own.map(|(name, known)| (name.clone(), known.store.of_kind(kind).len())).collect()
     }
 
-    /// Returns the file with an uncommitted change, and its future number of items.
+    /// Returns the file with an uncommitted change, and the number of items after the change.
     pub fn waiting_authority(&self, kind: AuthorityKind) -> Option<(Box<str>, usize)> {
         let mut inner = self.inner();
         inner.waiting(kind).as_ref().map(|own| (own.name.clone(), own.store.of_kind(kind).len()))
@@ -200,10 +200,10 @@ impl Files {
     }
 
     /// `set ssl ca-file`, `set ssl crl-file`, and with `adds` `add ssl ca-file`: starts a change, or modifies the pending one.
-    /// Returns whether it was started.
+    /// Returns whether a change was started.
     ///
     /// # Errors
-    /// The reason for rejecting it, as lines.
+    /// The reason for rejecting the change, as lines.
     pub fn set_authority(
         &self,
         kind: AuthorityKind,
@@ -238,7 +238,7 @@ impl Files {
     /// `commit ssl ca-file`, `commit ssl crl-file`: returns how many entries and servers were updated.
     ///
     /// # Errors
-    /// The reason nothing changed, as lines.
+    /// The reason why nothing changed, as lines.
     pub fn commit_authority(&self, kind: AuthorityKind, name: &str) -> Result<usize, CommitFailed> {
         let mut inner = self.inner();
         let Some(own) = inner.waiting(kind).take() else {
@@ -262,7 +262,7 @@ impl Files {
     /// `abort ssl ca-file`, `abort ssl crl-file`.
     ///
     /// # Errors
-    /// The reason for rejecting it, as a line.
+    /// The reason for rejecting the command, as a line.
     pub fn abort_authority(&self, kind: AuthorityKind, name: &str) -> Result<(), String> {
         let mut inner = self.inner();
         match inner.waiting(kind) {
@@ -278,7 +278,7 @@ impl Files {
     /// `del ssl ca-file`, `del ssl crl-file`: deletes an unused file.
     ///
     /// # Errors
-    /// The reason for rejecting it.
+    /// The reason for rejecting the command.
     pub fn delete_authority(&self, kind: AuthorityKind, name: &str) -> Result<(), String> {
         let mut inner = self.inner();
         let title = kind.name();
@@ -295,7 +295,7 @@ impl Files {
             }
             Some(_) => {}
         }
-        // A line keeps its own options for entries that are added to its crt-lists later.
+        // A line keeps its options for entries that are added to its crt-lists later.
         let named = inner.users.lines.iter().any(|line| names(&line.options.verify.trust, name));
         if named || inner.trusts_by(name) {
             return Err(format!("{title} file '{name}' in use, can't be deleted!\n"));

@@ -40,17 +40,17 @@ pub(super) struct PendingCertificate {
 /// The information shown about a certificate.
 #[derive(Clone, Debug)]
 pub struct CertificateSummary {
-    /// Its name.
+    /// The name of the certificate.
     pub name: Box<str>,
-    /// Its parts.
+    /// The parts of the certificate.
     pub contents: Contents,
-    /// The sources of its parts.
+    /// The files from which the parts were read.
     pub sources: Sources,
-    /// Whether a listener or a server uses it.
+    /// Whether a listener or a server uses the certificate.
     pub is_used: bool,
-    /// Whether its OCSP responses are updated.
+    /// Whether OCSP responses of the certificate are updated.
     pub is_updated: bool,
-    /// Whether it is uncommitted.
+    /// Whether the change is uncommitted.
     pub waits: bool,
 }
 
@@ -119,10 +119,10 @@ impl Files {
     }
 
     /// `set ssl cert`: starts a change, or modifies the pending one. `file` is the name of a certificate or of one of its files.
-    /// Returns the certificate's name, and whether the change was started.
+    /// Returns the certificate's name, and whether a change was started.
     ///
     /// # Errors
-    /// The reason for rejecting it, as lines.
+    /// The reason for rejecting the change, as lines.
     pub fn set(&self, file: &str, payload: &str) -> Result<(Box<str>, bool), String> {
         let mut inner = self.inner();
         let (name, part) = inner.part_of(file);
@@ -146,7 +146,7 @@ impl Files {
     /// `commit ssl cert`: returns how many entries and servers were updated, and a warning about ignored parts.
     ///
     /// # Errors
-    /// The reason nothing changed, as lines.
+    /// The reason why nothing changed, as lines.
     pub fn commit(&self, name: &str) -> Result<(usize, Option<Box<str>>), CommitFailed> {
         let mut inner = self.inner();
         let Some(pending) = &inner.pending else {
@@ -182,7 +182,7 @@ impl Files {
     /// `abort ssl cert`.
     ///
     /// # Errors
-    /// The reason for rejecting it, as a line.
+    /// The reason for rejecting the command, as a line.
     pub fn abort(&self, name: &str) -> Result<(), String> {
         let mut inner = self.inner();
         match &inner.pending {
@@ -198,7 +198,7 @@ impl Files {
     /// `del ssl cert`: deletes an unused certificate.
     ///
     /// # Errors
-    /// The reason for rejecting it.
+    /// The reason for rejecting the command.
     pub fn delete(&self, name: &str) -> Result<(), String> {
         let mut inner = self.inner();
         if inner.pending.as_ref().is_some_and(|pending| *pending.name == *name) {
@@ -217,7 +217,7 @@ impl Files {
 }
 
 impl FilesInner {
-    /// Returns the certificate that a file belongs to, and the part that the file holds.
+    /// Returns the certificate that a file belongs to, and which part the file holds.
     fn part_of<'a>(&self, file: &'a str) -> (Cow<'a, str>, CertificatePart) {
         let (name, part) = CertificatePart::of(file);
         if part != CertificatePart::Pem && self.replaces_endings && !self.certificates.contains_key(name) {
@@ -226,7 +226,7 @@ impl FilesInner {
         (Cow::Borrowed(name), part)
     }
 
-    /// Replaces the certificate with that name wherever it is used; returns the number of uses.
+    /// Replaces the certificate with that name in all its uses; returns the number of uses.
     pub(super) fn replace(&mut self, name: &str, new: Option<&Arc<Certificate>>) -> Result<usize, String> {
         if !self.uses(name) {
             return Ok(0);

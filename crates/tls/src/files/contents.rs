@@ -16,13 +16,13 @@ use crate::{ocsp, pem};
 pub struct Contents {
     /// The certificate and its chain, as DER.
     pub chain: Vec<Arc<[u8]>>,
-    /// Its key.
+    /// The private key.
     pub key: Option<PrivateKey>,
-    /// Its OCSP response, as DER.
+    /// The OCSP response, as DER.
     pub ocsp: Option<Arc<[u8]>>,
     /// Signed certificate timestamps.
     pub sctl: Option<Arc<[u8]>>,
-    /// Its issuer, as DER.
+    /// The issuer's certificate, as DER.
     pub issuer: Option<Arc<[u8]>>,
 }
 
@@ -58,7 +58,7 @@ impl Contents {
         }
     }
 
-    /// Applies a payload. The error consists of one or more lines.
+    /// Applies a payload to a part. The error consists of one or more lines.
     pub(super) fn take(&mut self, name: &str, part: CertificatePart, payload: &str) -> Result<(), String> {
         match part {
             CertificatePart::Pem => {
@@ -122,8 +122,8 @@ impl Contents {
         out
     }
 
-    /// Returns the identifier of its OCSP response, in hexadecimal digits; `None` if there is no response, unless one `is_asked`
-    /// for.
+    /// Returns the identifier of the OCSP response, in hexadecimal digits. `None` if there is no response, unless `is_asked` is
+    /// set.
     pub fn ocsp_id(&self, is_asked: bool) -> Option<String> {
         if !is_asked {
             ocsp::Response::parse(self.ocsp.as_ref()?).ok()?;

@@ -1,4 +1,4 @@
-//! Installs a certificate created here (`acme`), at all listeners and servers or at none.
+//! Installs a certificate that this process obtained (`acme`), at all listeners and servers or at none.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ impl Files {
     /// certificate stays pending.
     ///
     /// # Errors
-    /// They do not belong together, or a user of the certificate rejects them; nothing has changed then.
+    /// The parts do not belong together, or a user of the certificate rejects them. In this case nothing has changed.
     pub fn install(&self, name: &str, chain: &[u8], key: &PrivateKey) -> Result<Contents, String> {
         let parts = PemParts::read(name, chain).map_err(|error| error.to_string())?;
         let made =

@@ -12,9 +12,9 @@ use crate::store::Certificate;
 /// A line of a crt-list, or a file of a directory.
 #[derive(Clone, Debug, Default)]
 pub struct ListEntry {
-    /// Its line number; 0 for all files of a directory.
+    /// The line number; 0 for all files of a directory.
     pub number: usize,
-    /// The name of its certificate.
+    /// The name of the line's certificate.
     pub certificate: Box<str>,
     /// The words between the brackets.
     pub options: Vec<Box<str>>,
@@ -25,11 +25,11 @@ pub struct ListEntry {
 /// A crt-list or a directory.
 #[derive(Clone, Debug, Default)]
 pub struct CertificateList {
-    /// Whether it is a directory.
+    /// Whether the list is a directory.
     pub is_directory: bool,
-    /// Its lines, in order.
+    /// The lines of the list, in order.
     pub entries: Vec<ListEntry>,
-    /// How many lines it has, including empty ones and comments.
+    /// The number of lines, including empty ones and comments.
     pub lines: usize,
 }
 
@@ -37,9 +37,9 @@ pub struct CertificateList {
 #[derive(Debug)]
 pub(super) struct ServedList {
     list: CertificateList,
-    /// For each entry, the lines that serve it and its index in each.
+    /// For each entry, the `bind` lines that serve it and its index at each of them.
     served: Vec<Vec<(usize, u32)>>,
-    /// The lines that name it.
+    /// The `bind` lines that use the list.
     users: Vec<usize>,
 }
 
@@ -48,16 +48,16 @@ pub(super) struct ServedList {
 pub struct LineCertificates {
     /// The list's name.
     pub list: Box<str>,
-    /// The index of each of its entries.
+    /// The index of each entry of the list.
     pub places: Vec<u32>,
 }
 
 /// Why a line was not added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotAdded {
-    /// It is invalid.
+    /// The line is invalid.
     Refused(String),
-    /// A `bind` line rejected it; with the certificate's and the list's name, and the reason.
+    /// A `bind` line rejected the certificate. Holds the name of the certificate, the name of the list, and the reason.
     Unusable(Box<str>, Box<str>, String),
 }
 
@@ -73,7 +73,7 @@ impl Files {
         self.inner().lists.entry(bare(name).into()).or_insert_with(kept);
     }
 
-    /// Stores a `bind` line and the lists it serves.
+    /// Stores a `bind` line and the lists that it uses.
     pub fn add_line(&self, line: BindLine, all: &[LineCertificates]) {
         let mut inner = self.inner();
         let number = inner.users.lines.len();
@@ -99,11 +99,11 @@ impl Files {
         Some((name.clone(), kept.list.clone()))
     }
 
-    /// `add ssl crt-list` for a certificate, or with `payload` for a line: returns the certificate's name, the list's, and how many
-    /// `bind` lines serve it.
+    /// `add ssl crt-list` for a certificate, or with `payload` for a line. Returns the name of the certificate, the name of the
+    /// list, and how many `bind` lines use it.
     ///
     /// # Errors
-    /// Why nothing was added.
+    /// The reason why nothing was added.
     pub fn add_to_list(
         &self,
         name: &str,
@@ -177,11 +177,11 @@ impl Files {
         Ok((certificate, list, count))
     }
 
-    /// `del ssl crt-list`: removes a certificate's line; `number` distinguishes it from other lines with that certificate. Returns
-    /// the list's name.
+    /// `del ssl crt-list`: removes a certificate's line. `number` distinguishes the line from others with the same certificate.
+    /// Returns the list's name.
     ///
     /// # Errors
-    /// Why nothing was removed.
+    /// The reason why nothing was removed.
     pub fn remove_from_list(
         &self,
         name: &str,
@@ -273,7 +273,7 @@ fn entry_of(payload: &str) -> Result<ListEntry, String> {
 }
 
 impl FilesInner {
-    /// Whether a line of a list names this certificate, even if the list is not used.
+    /// Whether a line of a list refers to this certificate, even if the list is not used.
     pub(super) fn lists_name(&self, certificate: &str) -> bool {
         let mut entries = self.lists.values().flat_map(|kept| &kept.list.entries);
         entries.any(|entry| *entry.certificate == *certificate)
@@ -299,7 +299,7 @@ impl FilesInner {
         stored.certificate.clone().ok_or_else(|| format!("certificate '{name}' has no private key!\n"))
     }
 
-    /// Returns the options of a list entry at a `bind` line. Files that are not loaded yet are not read now.
+    /// Returns the options of a list entry at a `bind` line. Does not read files that are not loaded yet.
     fn options_of(&self, line: &BindLine, entry: &ListEntry) -> Result<Arc<EntryOptions>, String> {
         if entry.options.is_empty() {
             return Ok(line.options.clone());

@@ -1,9 +1,9 @@
-//! The TLS files of a process, by name, and the users of each, as shown and changed through the runtime socket (management manual,
-//! 9.3: `set ssl cert` and the like).
+//! The TLS files of a process, by name, and the users of each, which commands of the runtime socket show and change (management
+//! manual, 9.3: `set ssl cert` and similar commands).
 //!
-//! Filled while a configuration is resolved. A change is prepared separately and takes effect at its commit, everywhere at once: it
-//! applies to new connections, while open ones continue unchanged. Nothing is read from disk or the network here. Called by
-//! `config` and `control`.
+//! The files are added while a configuration is resolved. A change is prepared separately and takes effect at its commit,
+//! everywhere at once. It applies to new connections; open ones continue unchanged. This module does not read from disk or the
+//! network. Called by `config` and `control`.
 
 mod authorities;
 mod certificates;
@@ -57,7 +57,7 @@ struct FilesInner {
     updates: Updates,
     /// The base for relative certificate names (`crt-base`).
     base: Option<Box<str>>,
-    /// Whether files that accompany a certificate replace its `.crt` extension.
+    /// Whether the extension of a file that accompanies a certificate replaces `.crt`.
     replaces_endings: bool,
     /// Chains for certificates without one (`issuers-chain-path`).
     chains: Arc<[IssuerChain]>,
@@ -85,7 +85,7 @@ impl Files {
         &self.challenges
     }
 
-    /// Makes the extensions of files that accompany a certificate replace its `.crt` (`ssl-load-extra-del-ext`).
+    /// Makes the extension of files that accompany a certificate replace `.crt` (`ssl-load-extra-del-ext`).
     pub fn replace_endings(&self) {
         self.inner().replaces_endings = true;
     }
@@ -105,7 +105,7 @@ impl Files {
         self.inner().base = Some(base.trim_end_matches('/').into());
     }
 
-    /// Stores a loaded certificate. If the name is already known, that certificate is returned instead.
+    /// Stores a loaded certificate. If the name is already known, the existing certificate is returned instead.
     pub fn keep(&self, certificate: Arc<Certificate>) -> Arc<Certificate> {
         let mut inner = self.inner();
         let name = certificate.name.clone();

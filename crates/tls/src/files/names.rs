@@ -11,13 +11,13 @@ use crate::x509::CertificateFields;
 /// A name served by a `bind` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServedName {
-    /// The name; `*.…` for a wildcard, `*` for a default.
+    /// The name: `*.…` for a wildcard, `*` for a default.
     pub name: String,
-    /// The names that its line excludes from the wildcard, with their `!`.
+    /// The names that the line excludes from the wildcard, with their `!`.
     pub excluded: Vec<Box<str>>,
-    /// The signature algorithm of its key: `rsa`, `ecdsa`.
+    /// The signature algorithm of the key: `rsa`, `ecdsa`.
     pub kind: &'static str,
-    /// The name of its certificate.
+    /// The name of the certificate.
     pub certificate: Box<str>,
     /// Start and end of the certificate's validity, in seconds since 1970.
     pub validity: (i64, i64),
@@ -26,11 +26,11 @@ pub struct ServedName {
 /// The names of a `bind` line.
 #[derive(Clone, Debug)]
 pub struct LineNames {
-    /// The name of its frontend.
+    /// The name of the frontend.
     pub frontend: Box<str>,
-    /// Its position: `file:line`.
+    /// The position of the line: `file:line`.
     pub place: Box<str>,
-    /// Exact names first, then wildcards by the part after `*`.
+    /// The names: first exact names, then wildcards by the part after `*`.
     pub names: Vec<ServedName>,
 }
 

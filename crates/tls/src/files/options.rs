@@ -1,4 +1,4 @@
-//! The options between the brackets of a crt-list line (manual, 5.1 `crt-list`), which override those of its `bind` line. Errors
+//! The options between the brackets of a crt-list line (manual, 5.1 `crt-list`), which override those of the `bind` line. Errors
 //! have HAProxy's wording.
 
 use std::sync::Arc;
@@ -11,24 +11,24 @@ use crate::entry::EntryOptions;
 use crate::names;
 use crate::settings::{Trust, VerifyMode};
 
-/// How many bytes of early data a client may send (`allow-0rtt`): as in HAProxy, a buffer of the default size.
+/// Maximum number of early data bytes that a client may send (`allow-0rtt`). As in HAProxy, this is a buffer of the default size.
 pub const EARLY_DATA: u32 = 15_360;
 
 /// Returns the name under which the file of an option (`ca-file`, `ca-verify-file`, `crl-file`) is known.
 pub type FileOf<'a> = &'a mut dyn FnMut(usize, &str) -> Result<Box<str>, String>;
 
-/// Returns the trust anchors in these files; the index of an unknown one.
+/// Returns the trust anchors in these files, or the index of an unknown file.
 pub type TrustOf<'a> = &'a dyn Fn(&[Option<Box<str>>; 3]) -> Result<Trust, usize>;
 
 /// An option between the brackets.
 pub struct ListOption {
-    /// Its name.
+    /// The name of the option.
     pub name: &'static str,
-    /// The syntax of its value; empty for an option without one.
+    /// The syntax of the value; empty for an option without a value.
     pub signature: &'static str,
-    /// Its description.
+    /// A description of the option.
     pub doc: &'static str,
-    /// How much of it is supported.
+    /// Whether the option is supported.
     pub support: Support,
     apply: OptionFn,
 }
@@ -37,9 +37,9 @@ pub struct ListOption {
 enum OptionFn {
     Bare(fn(&mut OptionChange<'_>)),
     Value(fn(&mut OptionChange<'_>, &str) -> Result<(), String>),
-    /// It concerns the certificate: handled by [`update_mode`], and by `config` for orders and stores.
+    /// The option concerns the certificate. [`update_mode`] handles it, and `config` for orders and stores.
     OfCertificate,
-    /// It names a file of the certificate, which is only read with the configuration.
+    /// The option names a file of the certificate, which is only read together with the configuration.
     OfFiles,
     Gone(&'static str),
 }
@@ -61,7 +61,7 @@ impl ListOption {
         self
     }
 
-    /// Whether it takes a value.
+    /// Whether the option takes a value.
     pub fn has_value(&self) -> bool {
         !self.signature.is_empty()
     }
@@ -74,7 +74,7 @@ const SUITES: &str =
     "OpenSSL-only suites are skipped if TLS 1.3 is enabled and rustls supports other suites in the list";
 const KERNEL: &str = "accepted with a warning: TLS stays in user space";
 
-/// The options: those of `bind` lines and, from `crt` on, those of `load` in a `crt-store`.
+/// The options: those of `bind` lines and, starting with `crt`, those of `load` in a `crt-store`.
 #[rustfmt::skip]
 pub static TABLE: &[ListOption] = &[
     row("allow-0rtt",     "",             "accepts early data",                            OptionFn::Bare(|c| c.options.early_data = EARLY_DATA)).partial(EARLY),
@@ -171,7 +171,7 @@ fn version(value: &str) -> Result<u16, String> {
 /// Returns the last `ktls` setting among the words.
 ///
 /// # Errors
-/// Its value is neither `on` nor `off`.
+/// The value is neither `on` nor `off`.
 pub fn kernel_mode(words: &[&str]) -> Result<Option<bool>, String> {
     last_of("ktls", words)
 }
@@ -182,7 +182,7 @@ pub const FILES: [&str; 3] = ["ca-file", "ca-verify-file", "crl-file"];
 /// Returns the last `ocsp-update` setting among the words.
 ///
 /// # Errors
-/// Its value is neither `on` nor `off`.
+/// The value is neither `on` nor `off`.
 pub fn update_mode(words: &[&str]) -> Result<Option<bool>, String> {
     last_of("ocsp-update", words)
 }

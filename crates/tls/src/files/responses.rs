@@ -8,14 +8,14 @@ use super::{Files, FilesInner};
 use crate::ocsp::{self, Response};
 use crate::store::Certificate;
 
-/// A response that is stapled, or will be.
+/// A certificate with an OCSP response that is stapled now or will be.
 #[derive(Clone, Debug)]
 pub struct Answered {
     /// The certificate's identifier in OCSP requests and responses, in hexadecimal digits.
     pub id: String,
     /// The name of the certificate.
     pub certificate: Box<str>,
-    /// The hashes and the serial number of that identifier, in hexadecimal digits.
+    /// The hashes and the serial number in the identifier, in hexadecimal digits.
     pub parts: [String; 3],
     /// The response; `None` before the first one (`ocsp-update`).
     pub response: Option<Response>,
@@ -47,7 +47,7 @@ impl FilesInner {
 }
 
 impl Files {
-    /// Returns all responses, by the names of their certificates; a certificate with several names is listed once.
+    /// Returns all responses, by the names of their certificates. A certificate with several names is listed once.
     pub fn responses(&self) -> Vec<Answered> {
         let mut all: Vec<Answered> = Vec::new();
         for one in self.inner().answers() {
@@ -71,7 +71,7 @@ impl Files {
         Response::parse(&contents.ocsp?).ok()
     }
 
-    /// `set ssl ocsp-response`: applies a response to its certificate, at once.
+    /// `set ssl ocsp-response`: applies a response to its certificate at once.
     ///
     /// # Errors
     /// The reason, with HAProxy's wording.

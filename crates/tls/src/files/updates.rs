@@ -1,7 +1,9 @@
-//! Periodic updates of OCSP responses (manual, 12.7 `ocsp-update`): which certificates have them enabled, when each is due, and the
-//! last outcome. The task that does the I/O calls [`Files::due_update`], sends the request, and passes the response back.
+//! Periodic updates of OCSP responses (manual, 12.7 `ocsp-update`): for which certificates they are enabled, when each update is
+//! due, and the last outcome. The task that does the I/O calls [`Files::due_update`], sends the request, and passes the response
+//! back.
 //!
-//! The certificates with updates are determined again for each query, since they change at run time. Errors have HAProxy's wording.
+//! The certificates with updates are determined again for each query, because they change at run time. Errors have HAProxy's
+//! wording.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +15,11 @@ use crate::ocsp::{self, Response};
 use crate::store::Certificate;
 use crate::x509::CertificateFields;
 
-/// How long before a response expires the next one is requested, in seconds.
+/// The next response is requested this many seconds before the current one expires.
 const MARGIN: i64 = 60;
 
-/// The base of the exponential backoff in seconds: twice this after the first failure, four times after the second, and so on.
+/// The base of the exponential backoff in seconds: the delay is twice this after the first failure, four times after the second,
+/// and so on.
 const AFTER_FAILURE: i64 = 60;
 
 /// The settings of the global section.
@@ -28,7 +31,7 @@ pub struct UpdateSettings {
     pub disabled: bool,
     /// `ocsp-update.mindelay`: minimum seconds from a response to the next request.
     pub min_delay: i64,
-    /// `ocsp-update.maxdelay`: the maximum.
+    /// `ocsp-update.maxdelay`: maximum seconds from a response to the next request.
     pub max_delay: i64,
 }
 
@@ -41,14 +44,14 @@ impl Default for UpdateSettings {
 /// The outcome of a request, with details if any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum UpdateOutcome {
-    /// No request was made yet.
+    /// No request has been made yet.
     #[default]
     Unknown,
     /// The response is stapled.
     Updated,
-    /// There was no response, or an HTTP error.
+    /// The responder sent no response, or an HTTP error.
     Http,
-    /// The response has another content type.
+    /// The response has a different content type.
     NoHeader,
     /// The response failed validation.
     Check(String),
@@ -57,7 +60,7 @@ pub enum UpdateOutcome {
 }
 
 impl UpdateOutcome {
-    /// Returns its number and text (management manual, 9.3 `show ssl ocsp-updates`).
+    /// Returns the number and the text of the outcome (management manual, 9.3 `show ssl ocsp-updates`).
     pub fn facts(&self) -> (u8, String) {
         let more = |text: &str, why: &str| {
             if why.is_empty() { text.to_owned() } else { format!("{text} ({why})") }
@@ -80,7 +83,7 @@ pub struct Update {
     pub id: String,
     /// The name of the first certificate with that identifier.
     pub certificate: Box<str>,
-    /// When its next request is due, in seconds since 1970.
+    /// When the next request is due, in seconds since 1970.
     pub next: i64,
     /// When a response was last stapled.
     pub last: Option<i64>,
@@ -95,7 +98,7 @@ pub struct Update {
 /// A request that is due.
 #[derive(Clone, Debug)]
 pub struct Due {
-    /// Its identifier.
+    /// The identifier of the certificate.
     pub id: String,
     /// The name of the certificate.
     pub certificate: Box<str>,
@@ -112,7 +115,8 @@ pub type Wake = Arc<dyn Fn() + Send + Sync>;
 #[derive(Default)]
 pub(super) struct Updates {
     pub(super) settings: UpdateSettings,
-    /// Explicit `on` or `off` settings of certificates by name; for the others, that they are used without a setting.
+    /// The explicit `on` or `off` settings of certificates by name. For other certificates, records that they are used without a
+    /// setting.
     modes: BTreeMap<Box<str>, UpdateMode>,
     entries: BTreeMap<String, UpdateEntry>,
     wake: Option<Wake>,
@@ -127,7 +131,7 @@ impl std::fmt::Debug for Updates {
 #[derive(Clone, Copy, Debug)]
 struct UpdateMode {
     explicit: Option<bool>,
-    /// Whether it was set by a `crt-store`, for uses without a setting of their own.
+    /// Whether a `crt-store` made the setting, which then applies to uses without their own setting.
     of_store: bool,
 }
 
@@ -136,7 +140,7 @@ struct UpdateEntry {
     update: Update,
     /// The number of failed requests since the last stapled response.
     in_vain: u32,
-    /// Whether it exists for a single request (`update ssl ocsp-response`).
+    /// Whether the update exists for a single request (`update ssl ocsp-response`).
     is_once: bool,
     /// Whether a request is in progress.
     is_asked: bool,
@@ -160,7 +164,7 @@ impl Updates {
         )
     }
 
-    /// Whether a certificate has updates, by its own setting or the default.
+    /// Whether a certificate has updates, by its own setting or by the default.
     pub(super) fn is_on(&self, name: &str) -> bool {
         let explicit = self.modes.get(name).and_then(|mode| mode.explicit);
         !self.settings.disabled && explicit.unwrap_or(self.settings.default)
@@ -183,7 +187,7 @@ fn question(certificate: &Certificate) -> Option<(String, String, Vec<u8>)> {
 }
 
 impl FilesInner {
-    /// Records the setting of a certificate where it is used; `of_store` where it is loaded.
+    /// Records the setting of a certificate where it is used, or with `of_store` where it is loaded.
     pub(super) fn note_mode(
         &mut self,
         name: &str,
@@ -271,7 +275,7 @@ impl Files {
     /// Records a line's setting for a certificate: `ocsp-update on` or `off`, or none.
     ///
     /// # Errors
-    /// It contradicts other uses; the end of the message.
+    /// The setting contradicts other uses. The text is the end of the message.
     pub fn note_update_mode(&self, name: &str, explicit: Option<bool>, of_store: bool) -> Result<(), String> {
         self.inner().note_mode(name, explicit, of_store)
     }
@@ -309,7 +313,7 @@ impl Files {
         Some(Due { id, certificate: name, uri, request })
     }
 
-    /// Validates the response to a request, and staples it everywhere at once. Checks signatures and rebuilds engine
+    /// Validates the response to a request, and staples it everywhere at once. This checks signatures and rebuilds engine
     /// configurations, so it must not run on a worker.
     pub fn take_update(&self, due: &Due, answer: &[u8]) -> UpdateOutcome {
         let now = WallTime::now().seconds;
@@ -366,7 +370,7 @@ impl Files {
     /// `update ssl ocsp-response`: requests a response for a certificate now, even if updates are disabled.
     ///
     /// # Errors
-    /// The reason no request can be made, as lines.
+    /// The reason why no request can be made, as lines.
     pub fn update_now(&self, name: &str) -> Result<(), String> {
         let mut inner = self.inner();
         let refused = |why: &str| format!("{why}Can't send ocsp request for {name}!\n");

@@ -1,4 +1,4 @@
-//! The users of files, `bind` and `server` lines, and how all of them switch to new contents at once.
+//! The users of files, which are `bind` and `server` lines, and how all of them switch to new contents at once.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
@@ -11,13 +11,13 @@ use crate::settings::Trust;
 /// A `bind` line with TLS.
 #[derive(Clone, Debug)]
 pub struct BindLine {
-    /// The name of its frontend.
+    /// The name of the frontend.
     pub frontend: Box<str>,
-    /// Its position: `file:line`.
+    /// The position of the line: `file:line`.
     pub place: Box<str>,
-    /// Its certificates.
+    /// The certificates of the line.
     pub acceptor: Arc<Acceptor>,
-    /// Its own options, which lines of its crt-lists may override.
+    /// The line's own options, which lines of its crt-lists may override.
     pub options: Arc<EntryOptions>,
 }
 
@@ -31,13 +31,13 @@ pub(super) struct Users {
 /// Why a commit changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommitFailed {
-    /// It did not begin; the change stays pending.
+    /// The change did not begin and stays pending.
     Refused(String),
-    /// A user rejected the change; it was discarded.
+    /// A user rejected the change, which was discarded.
     Unusable(String),
 }
 
-/// Returns a new version of an entry or a connection, if it is affected by a change.
+/// Returns a new version of an entry or a connection, if a change affects it.
 pub(super) type Changed<'a, T> = &'a dyn Fn(&T) -> Option<T>;
 
 impl Users {
@@ -123,7 +123,7 @@ impl Swap {
 /// Old objects and their new versions; `None` if nothing changes.
 type RemadeEntries<T> = RefCell<Vec<(Arc<T>, Option<Arc<T>>)>>;
 
-/// New versions of the lines' trust anchors, each created once, so that sharing is preserved.
+/// New versions of the lines' trust anchors. Each is created only once, so that sharing is preserved.
 pub(super) struct Remade<F> {
     /// Returns the new version; `None` if nothing changes.
     again: F,
@@ -149,7 +149,7 @@ impl<F: Fn(&Arc<Trust>) -> Option<Arc<Trust>>> Remade<F> {
     }
 }
 
-/// Returns the new version of `old` created before, or the result of `make`.
+/// Returns the new version of `old` that was created before, or the result of `make`.
 fn once<T>(made: &RemadeEntries<T>, old: &Arc<T>, make: impl FnOnce() -> Option<Arc<T>>) -> Option<Arc<T>> {
     let known = made.borrow().iter().find(|(one, _)| Arc::ptr_eq(one, old)).map(|(_, new)| new.clone());
     known.unwrap_or_else(|| {

@@ -93,7 +93,7 @@ impl ServerSide {
         };
         let verify = mode.map(|mode| {
             for authority in served.verify.trust.authorities.iter().filter(|_| !served.verify.hides_names) {
-                // A CA that OpenSSL cannot parse is only missing from the list sent to clients.
+                // A CA that OpenSSL cannot parse is only missing in the list that is sent to clients.
                 let _ = X509::from_der(authority).and_then(|authority| context.add_client_ca(&authority));
             }
             let trusted = trusted_with(&served.verify.trust, verify::check);
@@ -154,7 +154,7 @@ impl ClientSide {
         Ok(Self { context: context.build(), judge })
     }
 
-    /// Starts a connection; `name` is sent as SNI if present. An address never is.
+    /// Starts a connection. `name` is sent as SNI if present; an address is never sent.
     pub(super) fn begin(&self, name: Option<&str>) -> Result<(Ssl, Arc<Decision>), Error> {
         let failed = |stack: ErrorStack| error::of_stack(&stack);
         let mut ssl = Ssl::new(&self.context).map_err(failed)?;
@@ -195,7 +195,7 @@ fn builder(
     if parameters.max >= TLS13 {
         context.set_ciphersuites(&all(&parameters.suites13, names::suite_name))?;
     }
-    // OpenSSL 3.0 has no ML-KEM groups, and an unknown name in the list is an error.
+    // OpenSSL 3.0 has no ML-KEM groups, and an unknown name in the list would be an error.
     context.set_groups_list(&all(&parameters.groups, names::classic_group_name))?;
     if !sigalgs.is_empty() {
         context.set_sigalgs_list(&all(sigalgs, names::signature_name))?;
@@ -204,13 +204,15 @@ fn builder(
     Ok(context)
 }
 
-/// OpenSSL 3 only supports TLS 1.0 and 1.1 at level 0: a line that enables them implies that.
+/// The security level of a line. OpenSSL 3 only supports TLS 1.0 and 1.1 at level 0, so a line that enables them implies this
+/// level.
 fn level(parameters: &Parameters) -> Option<u8> {
     let configured = parameters.legacy.as_ref().and_then(|legacy| legacy.security_level);
     configured.or((parameters.min < crate::TLS12).then_some(0))
 }
 
-/// Whether the line explicitly allows keys that are weaker than OpenSSL's default level. Enabling an old version does not.
+/// Whether the line explicitly allows keys that are weaker than OpenSSL's default level allows. Enabling an old version does not
+/// count.
 fn takes_weak(parameters: &Parameters) -> bool {
     parameters.legacy.as_ref().and_then(|legacy| legacy.security_level).is_some_and(|level| level < 2)
 }
@@ -226,7 +228,7 @@ fn version(number: u16) -> Option<SslVersion> {
     }
 }
 
-/// Sets our own certificate.
+/// Sets the certificate of this side.
 fn show(context: &mut SslContextBuilder, chain: &[Arc<[u8]>], key: &[u8]) -> Result<(), ErrorStack> {
     for (place, der) in chain.iter().enumerate() {
         let certificate = X509::from_der(der)?;
@@ -242,9 +244,9 @@ fn show(context: &mut SslContextBuilder, chain: &[Arc<[u8]>], key: &[u8]) -> Res
     context.check_private_key()
 }
 
-/// Configures resumption: OpenSSL stores sessions for this certificate alone, and encrypts tickets with its own keys.
+/// Configures resumption. OpenSSL stores sessions for this certificate only, and encrypts tickets with its own keys.
 fn resume(context: &mut SslContextBuilder, resumption: &Resumption) -> Result<(), ErrorStack> {
-    /// The number of contexts created. Written for each new one.
+    /// The number of contexts created so far. Written for each new one.
     static MADE: AtomicU64 = AtomicU64::new(0);
     context.set_session_id_context(&MADE.fetch_add(1, Relaxed).to_ne_bytes())?;
     if resumption.tickets.is_none() {

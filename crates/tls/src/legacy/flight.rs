@@ -1,12 +1,12 @@
-//! Facts in a server's first plain-text messages before TLS 1.3 that OpenSSL does not keep.
+//! Extracts facts from a server's first unencrypted messages before TLS 1.3 that OpenSSL does not keep.
 
 use crate::record::{self, HANDSHAKE};
 
 const SERVER_KEY_EXCHANGE: u8 = 12;
 const NAMED_CURVE: u8 = 3;
 
-/// Returns the key exchange group (RFC 8422, 5.4), if a record begins with that message. OpenSSL as a server begins a record for
-/// each of these messages; other servers may not, and then the group is unknown.
+/// Returns the key exchange group (RFC 8422, 5.4), if a record begins with that message. An OpenSSL server begins a record for each
+/// of these messages. Other servers may not do so; the group is then unknown.
 pub(super) fn group(mut records: &[u8]) -> Option<u16> {
     while let Ok(Some(framed)) = record::frame(records) {
         let (one, rest) = records.split_at_checked(framed.length)?;

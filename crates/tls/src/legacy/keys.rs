@@ -9,7 +9,7 @@ use openssl::x509::X509;
 use super::is_montgomery;
 use crate::engine::key::{KeyFacts, KeyKind, PrivateKey};
 
-/// Parses a private key of any kind: PKCS #8, PKCS #1, SEC 1 or DSA's own form, as DER.
+/// Parses a private key of any kind, as DER: PKCS #8, PKCS #1, SEC 1, or the format for DSA.
 pub(super) fn private(der: &[u8]) -> Option<PKey<Private>> {
     PKey::private_key_from_der(der).ok()
 }
@@ -19,7 +19,7 @@ pub(crate) fn open_key(pem: &str, passphrase: &[u8]) -> Option<Vec<u8>> {
     PKey::private_key_from_pem_passphrase(pem.as_bytes(), passphrase).ok()?.private_key_to_pkcs8().ok()
 }
 
-/// Returns the facts about a private key. `None` for a key that cannot sign here.
+/// Returns the facts about a private key. Returns `None` for a key that cannot be used for signing.
 pub(crate) fn facts(der: &[u8]) -> Option<KeyFacts> {
     let key = private(der)?;
     let kind = match key.id() {

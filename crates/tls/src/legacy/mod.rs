@@ -1,9 +1,9 @@
 //! The OpenSSL engine, for features that rustls lacks: TLS 1.0 and 1.1, suites without ECDHE, small keys. No other module uses
 //! OpenSSL.
 //!
-//! A [`LegacyLink`] performs the handshake and processes all records: OpenSSL does not expose its keys. It has no socket; bytes go
-//! through the connection's own buffers. `config` decides which lines use OpenSSL, [`crate::acceptor`] which clients. Called by
-//! [`crate::session`].
+//! A [`LegacyLink`] performs the handshake and processes all records, because OpenSSL does not expose its keys. It has no socket;
+//! bytes pass through the connection's own buffers. `config` decides which lines use OpenSSL, and [`crate::acceptor`] which
+//! clients. Called by [`crate::session`].
 
 mod context;
 mod error;
@@ -27,10 +27,11 @@ pub(crate) use context::{ClientSide, ServerSide};
 pub(crate) use keys::{certificate_text, facts as key_facts, open_key, sign};
 use verify::{Decision, DecisionState};
 
-/// Whether it is built in.
+/// Whether OpenSSL is built in.
 pub const BUILT_IN: bool = true;
 
-/// Maximum overhead of a record: header, initialization vector, SHA-384 MAC, padding; and before TLS 1.1 an empty record before it.
+/// Maximum overhead of a record: header, initialization vector, SHA-384 MAC and padding. Before TLS 1.1, also an empty record in
+/// front.
 const OVERHEAD: usize = 256;
 
 /// Maximum number of bytes held while a server renegotiates.
@@ -46,9 +47,9 @@ pub fn version() -> &'static str {
 /// # Errors
 /// OpenSSL's reason.
 pub fn load_provider(path: Option<&str>, name: &str) -> Result<(), String> {
-    /// They live as long as the process. Written while a configuration is read.
+    /// The loaded providers, which live as long as the process. Written while a configuration is read.
     static LOADED: Mutex<Vec<Provider>> = Mutex::new(Vec::new());
-    // The system's configuration is loaded first, as in OpenSSL's own programs.
+    // The system's configuration is loaded first, as in OpenSSL's programs.
     openssl::init();
     let load = || {
         if let Some(path) = path {
@@ -66,11 +67,11 @@ pub(crate) struct LegacyLink {
     stream: SslStream<Wire>,
     is_server: bool,
     decision: Arc<Decision>,
-    /// The key exchange group, if the server's plain-text messages named it; 0 before that.
+    /// The key exchange group, if the server's unencrypted messages contained it; 0 before that.
     group: u16,
     /// Buffer for joining two pieces into one record.
     joint: Vec<u8>,
-    /// Data to be sent once the server's renegotiation is over.
+    /// Data to be sent when the server's renegotiation is over.
     held: Vec<u8>,
 }
 
@@ -78,8 +79,8 @@ pub(crate) struct LegacyLink {
 #[derive(Debug, Default)]
 struct Wire {
     incoming: PendingBytes,
-    /// How many of these bytes OpenSSL may see: all during the handshake, then one whole record at a time, so that the remaining
-    /// bytes start with a record.
+    /// How many of these bytes OpenSSL may see: all of them during the handshake, then one whole record at a time, so that the
+    /// remaining bytes start with a record.
     window: usize,
     outgoing: PendingBytes,
 }
@@ -110,7 +111,7 @@ impl Write for Wire {
 pub(crate) struct HandshakeResult {
     pub(crate) version: u16,
     pub(crate) suite: u16,
-    /// 0 without a key exchange.
+    /// The key exchange group; 0 without a key exchange.
     pub(crate) group: u16,
     pub(crate) alpn: Option<Box<[u8]>>,
     pub(crate) is_resumed: bool,
@@ -121,12 +122,12 @@ pub(crate) struct HandshakeResult {
 pub(crate) struct ReadOutcome {
     /// The number of plaintext bytes.
     pub(crate) filled: usize,
-    /// Whether the peer's close_notify followed them, or the reason for a failure.
+    /// Whether the peer's close_notify followed the data, or the reason for a failure.
     pub(crate) closed: Result<bool, Reason>,
 }
 
 impl LegacyLink {
-    /// Creates a server's side; `received` begins with the ClientHello.
+    /// Creates the server side. `received` begins with the ClientHello.
     pub(crate) fn server(side: &ServerSide, received: &[u8]) -> Result<Self, Error> {
         let (mut ssl, decision) = side.begin()?;
         ssl.set_accept_state();
@@ -135,7 +136,7 @@ impl LegacyLink {
         Ok(link)
     }
 
-    /// Creates a client's side; `name` is sent as SNI if present.
+    /// Creates the client side. `name` is sent as SNI if present.
     pub(crate) fn client(side: &ClientSide, name: Option<&str>) -> Result<Self, Error> {
         let (mut ssl, decision) = side.begin(name)?;
         ssl.set_connect_state();
@@ -147,8 +148,8 @@ impl LegacyLink {
         Ok(Self { stream, is_server, decision, group: 0, joint: Vec::new(), held: Vec::new() })
     }
 
-    /// Processes `received` as far as possible. Appends output to `out`, even on an error. Returns `true` once the handshake is
-    /// complete.
+    /// Processes `received` until more bytes are needed. Appends output to `out`, even on an error. Returns `true` once the
+    /// handshake is complete.
     pub(crate) fn handshake(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<bool, Error> {
         let wire = self.stream.get_mut();
         wire.incoming.append(received);
@@ -173,7 +174,7 @@ impl LegacyLink {
         }
     }
 
-    /// Fails unless our own verification has accepted the peer, if one is required.
+    /// Fails unless Weir's own verification has accepted the peer, if verification is required.
     fn check_decision(&self) -> Result<(), Error> {
         let ssl = self.stream.ssl();
         let undecided = self.decision.is_due()
@@ -209,7 +210,7 @@ impl LegacyLink {
         group.and_then(names::group).unwrap_or(0)
     }
 
-    /// Whether there is data to read that the socket does not know about.
+    /// Whether there is readable data that does not make the socket readable.
     pub(crate) fn has_waiting(&self) -> bool {
         let incoming = self.stream.get_ref().incoming.bytes();
         let is_whole = match record::frame(incoming) {
@@ -224,7 +225,8 @@ impl LegacyLink {
         self.stream.get_mut().incoming.append(received);
     }
 
-    /// Decrypts records into `room`, which is not empty, until either is exhausted. Appends output to `unsent`, even on an error.
+    /// Decrypts records into `room`, which is not empty, until all records are processed or `room` is full. Appends output to
+    /// `unsent`, even on an error.
     pub(crate) fn read(&mut self, room: &mut [u8], unsent: &mut PendingBytes) -> ReadOutcome {
         let mut filled = 0;
         let closed = loop {
@@ -263,7 +265,7 @@ impl LegacyLink {
         }
     }
 
-    /// Holds data that cannot be sent while the server renegotiates.
+    /// Holds back data that cannot be sent while the server renegotiates.
     fn hold(&mut self, first: &[u8], second: &[u8]) -> Result<(usize, usize), Error> {
         let taken = first.len() + second.len();
         if self.held.len() + taken > HELD_MOST {
@@ -274,12 +276,12 @@ impl LegacyLink {
         Ok((taken, 0))
     }
 
-    /// Shows OpenSSL the next record, if it has finished the last one; returns whether there is data to read.
+    /// Shows OpenSSL the next record if it has finished the previous one. Returns whether there is data to read.
     fn show_record(&mut self) -> Result<bool, Reason> {
         if self.stream.ssl().pending() > 0 || self.stream.get_ref().window > 0 {
             return Ok(true);
         }
-        // Before TLS 1.3 a client's handshake record can only be a ClientHello here.
+        // Before TLS 1.3, a handshake record from a client can only be a ClientHello at this point.
         let refuses_handshakes = self.is_server && version_of(self.stream.ssl()) <= TLS12;
         let wire = self.stream.get_mut();
         let incoming = wire.incoming.bytes();
@@ -294,7 +296,7 @@ impl LegacyLink {
                 Ok(true)
             }
             Ok(_) => Ok(false),
-            // OpenSSL finds the same error, and alerts the peer.
+            // OpenSSL detects the same error and sends an alert to the peer.
             Err(_) => {
                 wire.window = incoming.len();
                 Ok(true)
@@ -365,7 +367,7 @@ fn version_of(ssl: &SslRef) -> u16 {
     }
 }
 
-/// Returns the peer's certificates, its own first. For a resumed session OpenSSL only has that one.
+/// Returns the peer's certificates, starting with the peer's own. For a resumed session, OpenSSL only has that one.
 fn peer(ssl: &SslRef, is_server: bool) -> Vec<Box<[u8]>> {
     let own = ssl.peer_certificate();
     // On a server, OpenSSL stores the client's own certificate separately.
@@ -374,7 +376,7 @@ fn peer(ssl: &SslRef, is_server: bool) -> Vec<Box<[u8]>> {
     own.and_then(|own| own.to_der().ok()).into_iter().chain(rest).map(Vec::into_boxed_slice).collect()
 }
 
-/// Returns the name if the key is on a Montgomery curve, which has no group.
+/// Returns the name of the algorithm if the key is on a Montgomery curve, which has no group.
 fn is_montgomery(id: Id) -> Option<&'static str> {
     match id {
         Id::X25519 => Some("X25519"),

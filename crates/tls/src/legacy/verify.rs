@@ -1,7 +1,7 @@
 //! Verification of peer certificates, the same as with rustls ([`crate::verify`]).
 //!
-//! OpenSSL builds a chain from the peer's certificates, without trust anchors and with every error ignored; its last callback
-//! reports that the peer's own certificate is fine, and then our own verification decides.
+//! OpenSSL builds a chain from the peer's certificates, without trust anchors and ignoring every error. Its last callback reports
+//! that the peer's own certificate is valid; then our own verification decides.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -25,7 +25,7 @@ pub(super) struct Decision {
     is_due: bool,
 }
 
-/// A decision, or none yet.
+/// A decision, or the lack of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DecisionState {
     Open,
@@ -64,7 +64,7 @@ pub(super) fn ask(
     decision: Arc<Decision>,
 ) {
     ssl.set_verify_callback(mode, move |is_well, context| {
-        // Each chain is verified, since a server that renegotiates may present another one.
+        // Each chain is verified, because a server that renegotiates may present a different one.
         let is_refused = matches!(decision.state(), DecisionState::Refused(_));
         if !is_refused && is_well && context.error_depth() == 0 {
             let number = match verify(&judge, name.as_deref(), context) {
@@ -91,15 +91,15 @@ fn verify(judge: &Judge, name: Option<&str>, context: &X509StoreContextRef) -> R
     judge.verify(own, &rest, name)
 }
 
-/// Replaces OpenSSL's alert with the one for the error, which OpenSSL does not know. In TLS 1.3 the alert is encrypted and cannot
-/// be changed.
+/// Replaces OpenSSL's alert with the one for the actual error, which OpenSSL does not know. In TLS 1.3, the alert is encrypted and
+/// cannot be changed.
 pub(super) fn put_alert(code: VerifyCode, sent: &mut [u8]) {
     if let [.., ALERT, 3, _, 0, 2, 2, alert] = sent {
         *alert = code.alert();
     }
 }
 
-/// Checks a signature in a chain, including algorithms that webpki does not support.
+/// Verifies a signature in a chain, including algorithms that webpki does not support.
 pub(super) fn check(signed: &Signed<'_>) -> bool {
     engine::verify::check(signed) || check_with_openssl(signed).unwrap_or(false)
 }

@@ -17,7 +17,7 @@ pub struct OpenedData {
 }
 
 impl Session {
-    /// Returns ciphertext waiting to be sent, ahead of everything that is encrypted later.
+    /// Returns ciphertext waiting to be sent. It must be sent before everything that is encrypted later.
     pub fn unsent(&self) -> &[u8] {
         self.unsent.bytes()
     }
@@ -27,7 +27,7 @@ impl Session {
         self.unsent.consume(n);
     }
 
-    /// Keeps encrypted bytes that could not be sent, after those kept already.
+    /// Stores encrypted bytes that could not be sent, after those already stored.
     pub fn keep_unsent(&mut self, sealed: &[u8]) {
         self.unsent.append(sealed);
     }
@@ -40,12 +40,12 @@ impl Session {
     /// Returns how many bytes of ciphertext to receive, at most, for `room` bytes of plaintext.
     #[inline]
     pub fn wanted(&self, room: usize) -> usize {
-        // Whole records of maximum size; and a whole record even for the smallest room.
+        // As many whole records of maximum size as needed, at least one even for the smallest room.
         let records = room.div_ceil(record::PLAINTEXT_MAX);
         (room + records * record::OVERHEAD_MAX).max(4096)
     }
 
-    /// Whether there is data to read that the socket does not know about.
+    /// Whether there is readable data that does not make the socket readable.
     #[inline]
     pub fn has_waiting(&self) -> bool {
         let whole = || {
@@ -60,29 +60,30 @@ impl Session {
             || self.ended != PeerEnd::No
             || match &self.phase {
                 HandshakePhase::Legacy(link, _) => link.has_waiting(),
-                // The failure, after the data before it.
+                // The failure is reported after the preceding data.
                 HandshakePhase::Failed(_) => true,
                 _ => false,
             }
     }
 
-    /// Returns how many bytes of ciphertext are kept. [`take_kept`](Self::take_kept) puts them before those received next.
+    /// Returns how many bytes of received ciphertext are stored. [`take_kept`](Self::take_kept) puts them in front of the bytes
+    /// received next.
     #[inline]
     pub fn kept(&self) -> usize {
         self.kept.bytes().len()
     }
 
-    /// Moves the kept ciphertext to the front of `into`, which has room for it.
+    /// Moves the stored ciphertext to the front of `into`, which must have room for it.
     #[inline]
     pub fn take_kept(&mut self, into: &mut [u8]) -> usize {
         if self.kept.is_empty() { 0 } else { self.kept.take(into) }
     }
 
-    /// Decrypts the records in `received`, the ciphertext from [`take_kept`](Self::take_kept) and the bytes after it, into `room`.
-    /// Partial records, and data without room, are kept.
+    /// Decrypts the records in `received` into `room`. `received` consists of the ciphertext from [`take_kept`](Self::take_kept)
+    /// and the bytes received after it. Partial records, and data without room, are stored.
     ///
     /// # Errors
-    /// The connection is broken; an alert for the peer is among the unsent bytes.
+    /// The connection is broken. An alert for the peer is among the unsent bytes.
     pub fn open(&mut self, received: &mut [u8], room: &mut [u8]) -> Result<OpenedData, Error> {
         let mut filled = self.plain.take(room);
         let mut rest = received;
@@ -93,7 +94,7 @@ impl Session {
             HandshakePhase::Handshake(_) => return self.open_early(rest, room, filled),
             _ => return Err(Error::fatal(Reason::InternalError)),
         };
-        // An empty room asks whether there is data: one record with data is enough to know.
+        // With an empty room, the caller only asks whether there is data, and one record with data is enough.
         while (filled < room.len() || (room.is_empty() && self.plain.is_empty())) && self.ended == PeerEnd::No
         {
             let framed = match record::frame(rest) {
@@ -129,7 +130,7 @@ impl Session {
             }
             let _ = self.details.broken.set(error);
             self.phase = HandshakePhase::Failed(error);
-            // Data before the failure is delivered first.
+            // Data that precedes the failure is delivered first.
             return if filled > 0 { Ok(OpenedData { filled, is_end: false }) } else { Err(error) };
         }
         if self.ended == PeerEnd::No {
@@ -139,14 +140,14 @@ impl Session {
         Ok(OpenedData { filled, is_end: filled == 0 && self.ended != PeerEnd::No })
     }
 
-    /// As [`open`](Self::open) with OpenSSL, with `filled` bytes in the room already. OpenSSL buffers received bytes itself.
+    /// Like [`open`](Self::open), with OpenSSL. The room already has `filled` bytes. OpenSSL itself buffers received bytes.
     #[inline(never)]
     fn open_legacy(&mut self, received: &[u8], room: &mut [u8], filled: usize) -> Result<OpenedData, Error> {
         let HandshakePhase::Legacy(link, _) = &mut self.phase else {
             return Err(Error::fatal(Reason::InternalError));
         };
         link.receive(received);
-        // An empty room asks whether there is data: one byte is enough to know.
+        // With an empty room, the caller only asks whether there is data, and one byte is enough.
         let mut one = [0];
         let asks = room.is_empty() && self.plain.is_empty();
         let space = if asks { &mut one[..] } else { &mut room[filled..] };
@@ -161,7 +162,7 @@ impl Session {
                     let error = broken(reason);
                     let _ = self.details.broken.set(error);
                     self.phase = HandshakePhase::Failed(error);
-                    // Data before the failure is delivered first.
+                    // Data that precedes the failure is delivered first.
                     if filled + read == 0 {
                         return Err(error);
                     }
@@ -177,7 +178,7 @@ impl Session {
         Ok(OpenedData { filled, is_end: filled == 0 && self.ended != PeerEnd::No })
     }
 
-    /// As [`open`](Self::open) during the handshake.
+    /// Like [`open`](Self::open), during the handshake.
     #[inline(never)]
     fn open_early(&mut self, received: &[u8], room: &mut [u8], filled: usize) -> Result<OpenedData, Error> {
         self.handshake(received)?;
@@ -191,12 +192,12 @@ impl Session {
         if self.plain.is_empty() { 0 } else { self.plain.take(room) }
     }
 
-    /// Encrypts part of `first` followed by `second` at the start of `out`; returns the number of plaintext and ciphertext bytes.
-    /// `out` has room for at least one record. Both are zero once the limit of early data is reached: the handshake must be
-    /// completed first.
+    /// Encrypts part of `first` followed by `second` at the start of `out`, which must have room for at least one record. Returns
+    /// the number of plaintext and ciphertext bytes. Both are zero once the limit of early data is reached; the handshake must then
+    /// be completed first.
     ///
     /// # Errors
-    /// The session failed before, or is not established.
+    /// The session has failed before, or is not established.
     pub fn seal(&mut self, first: &[u8], second: &[u8], out: &mut [u8]) -> Result<(usize, usize), Error> {
         match &mut self.phase {
             HandshakePhase::Established(records) => {
@@ -213,7 +214,7 @@ impl Session {
         }
     }
 
-    /// Queues close_notify, once, among the unsent bytes.
+    /// Adds close_notify to the unsent bytes, once.
     pub fn close(&mut self) {
         match &mut self.phase {
             HandshakePhase::Established(records) => records.close(&mut self.unsent),
@@ -222,8 +223,8 @@ impl Session {
         }
     }
 
-    /// Switches to a new key, and requests the same of the peer if `asks`. `false` before TLS 1.3, which has no key updates. Worn
-    /// keys are replaced automatically.
+    /// Switches to a new key, and requests the same from the peer if `asks` is set. Returns `false` before TLS 1.3, which has no
+    /// key updates. Worn keys are replaced automatically.
     pub fn renew_key(&mut self, asks: bool) -> bool {
         match &mut self.phase {
             HandshakePhase::Established(records) if self.details.version == TLS13 => {

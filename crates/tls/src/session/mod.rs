@@ -1,8 +1,7 @@
-//! One TLS connection without its socket.
+//! One TLS connection without its socket. Called by `net::Stream`.
 //!
-//! Received bytes are decrypted from one of the caller's buffers into another, and sent bytes are encrypted into the caller's
-//! buffer. The session keeps partial records, plaintext that the caller had no room for, and encrypted bytes that were not sent.
-//! Called by `net::Stream`.
+//! Received bytes are decrypted from one of the caller's buffers into another one, and sent bytes are encrypted into the caller's
+//! buffer. The session stores partial records, plaintext for which the caller had no room, and encrypted bytes that were not sent.
 
 mod data;
 
@@ -31,18 +30,18 @@ pub struct Session {
     phase: HandshakePhase,
     /// Received ciphertext that is not decrypted yet.
     kept: PendingBytes,
-    /// Plaintext that the caller had no room for.
+    /// Plaintext for which the caller had no room.
     plain: PendingBytes,
     /// Unsent ciphertext.
     unsent: PendingBytes,
-    /// Shared with logs and rules once the handshake is over.
+    /// Shared with logs and rules once the handshake is complete.
     details: Arc<Details>,
     limits: Limits,
     keep: Keep,
-    /// Counts this connection while it lives.
+    /// Counts this connection as long as it exists.
     _place: ConnectionPermit,
     is_client: bool,
-    /// The recorded handshake, until it is over.
+    /// The recorded handshake, until it is complete.
     overheard: Option<Box<Overheard>>,
     ended: PeerEnd,
 }
@@ -68,12 +67,12 @@ enum LegacyStage {
 /// How the peer's side ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PeerEnd {
-    /// It has not ended.
+    /// The peer has not ended the connection.
     #[default]
     No,
     /// By close_notify.
     Cleanly,
-    /// The transport ended without close_notify: the data may be truncated.
+    /// The transport ended without close_notify, so the data may be truncated.
     Cut,
 }
 
@@ -98,7 +97,7 @@ impl Session {
         Self::accept_begun(acceptor, &[], None)
     }
 
-    /// Creates a listener's side with bytes already received from the client, using the slot reserved for it.
+    /// Creates the server side with bytes that were already received from the client, using the reserved slot.
     pub fn accept_begun(acceptor: &Arc<Acceptor>, received: &[u8], place: Option<ConnectionPermit>) -> Self {
         let hello = HandshakePhase::Hello(acceptor.clone(), Deframer::with(received));
         let mut session = Self::new(hello, acceptor.limits(), place.unwrap_or_else(ConnectionPermit::force));
@@ -106,7 +105,7 @@ impl Session {
         session
     }
 
-    /// Creates a client's side; `name` is sent as SNI if present. The first call of [`handshake`](Self::handshake) needs no bytes.
+    /// Creates the client side. `name` is sent as SNI if present. The first call of [`handshake`](Self::handshake) needs no bytes.
     ///
     /// # Errors
     /// The line's settings leave nothing to offer, or there are too many connections.
@@ -114,11 +113,11 @@ impl Session {
         Self::connect_early(connector, name, false)
     }
 
-    /// As [`connect`](Self::connect); with `early`, data may be sent before the server's answer, if the line and an earlier session
-    /// allow it ([`is_early`](Self::is_early)).
+    /// Like [`connect`](Self::connect). With `early`, data may be sent before the server's answer, if the line and an earlier
+    /// session allow this ([`is_early`](Self::is_early)).
     ///
     /// # Errors
-    /// As [`connect`](Self::connect).
+    /// The errors of [`connect`](Self::connect).
     pub fn connect_early(connector: &Connector, name: Option<&str>, early: bool) -> Result<Self, Error> {
         let place = ConnectionPermit::take().ok_or(Error {
             kind: FailureKind::TooMany,
@@ -141,7 +140,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Adds to the handshake data to keep, before the handshake begins.
+    /// Adds to the data that is kept from the handshake. Must be called before the handshake begins.
     pub fn keep(&mut self, keep: Keep) {
         self.keep = self.keep.or(keep);
         if self.keep.is_any() {
@@ -168,8 +167,8 @@ impl Session {
         }
     }
 
-    /// Processes `received` and continues the handshake. Returns `true` once it is complete. In any case, [`unsent`](Self::unsent)
-    /// bytes must be sent.
+    /// Processes `received` and continues the handshake. Returns `true` once the handshake is complete. In any case, the
+    /// [`unsent`](Self::unsent) bytes must be sent.
     ///
     /// # Errors
     /// The handshake failed.
@@ -182,7 +181,7 @@ impl Session {
         let details = Arc::make_mut(&mut self.details);
         details.verify = outcome;
         details.root = verify_policy::take_root().or(details.root.take());
-        // A resumed TLS 1.2 session has no key exchange: its group is that of the session.
+        // A resumed TLS 1.2 session has no key exchange, so its group is that of the session.
         if !matches!(self.phase, HandshakePhase::Established(_) | HandshakePhase::Legacy(..))
             || (details.group == 0 && details.is_resumed)
         {
@@ -223,14 +222,14 @@ impl Session {
             if let HandshakePhase::Handshake(handshake) = &self.phase { handshake.suite() } else { 0 };
         let details = self.details_mut();
         details.failure = Some(error);
-        // In TLS 1.2 the suite is only final once the handshake is over.
+        // In TLS 1.2, the suite is only final when the handshake is complete.
         if details.version == TLS13 {
             details.suite = suite;
         }
         self.phase = HandshakePhase::Failed(error);
     }
 
-    /// There are no other references before the handshake is over.
+    /// Returns the details for writing. There are no other references before the handshake is complete.
     fn details_mut(&mut self) -> &mut Details {
         Arc::make_mut(&mut self.details)
     }
@@ -270,7 +269,7 @@ impl Session {
         }
     }
 
-    /// Takes a client's early data. If it may be served, the details of the client are published now.
+    /// Takes a client's early data. If the data may be served, publishes the details of the client now.
     fn take_early(&mut self) -> Result<(), Error> {
         let HandshakePhase::Handshake(handshake) = &mut self.phase else { return Ok(()) };
         if !handshake.has_early() {
@@ -328,7 +327,7 @@ impl Session {
             return Err(Error { kind: FailureKind::EarlyData, reason: Reason::None, verify: 0 });
         }
         if details.is_challenge {
-            // The validation client has seen the certificate.
+            // The client that validates the challenge has seen the certificate.
             self.ended = PeerEnd::Cleanly;
         } else {
             self.kept.append(&rest);
@@ -351,8 +350,9 @@ impl Session {
         )
     }
 
-    /// Whether data can flow before the handshake is complete. For a listener: early data from a client has arrived, which may be a
-    /// replay; the response only goes to the real client. For a client: data sent now may be rejected unprocessed.
+    /// Whether data can be transferred before the handshake is complete. On the server side, a client's early data has arrived,
+    /// which may be a replay; only the genuine client can read the response. On the client side, data that is sent now may be
+    /// rejected unprocessed.
     #[inline]
     pub fn is_early(&self) -> bool {
         matches!(&self.phase, HandshakePhase::Handshake(handshake) if handshake.is_early())
@@ -363,7 +363,7 @@ impl Session {
         &self.details
     }
 
-    /// Returns why it failed, if it did.
+    /// Returns the reason why the session failed, if it did.
     pub fn failure(&self) -> Option<Error> {
         match &self.phase {
             HandshakePhase::Failed(error) => Some(*error),
@@ -371,7 +371,7 @@ impl Session {
         }
     }
 
-    /// Records that the transport ended. Returns `true` if the peer had sent close_notify.
+    /// Records that the transport has ended. Returns `true` if the peer had sent close_notify.
     pub fn transport_ended(&mut self) -> bool {
         if self.ended == PeerEnd::No {
             self.ended = PeerEnd::Cut;
@@ -379,7 +379,7 @@ impl Session {
         self.ended == PeerEnd::Cleanly
     }
 
-    /// Returns the failure of a handshake when its transport ended.
+    /// Returns the failure of a handshake after its transport has ended.
     pub fn cut_off(&mut self, failed: bool) -> Error {
         let said_nothing = matches!(&self.phase, HandshakePhase::Hello(_, deframer) if deframer.is_empty());
         let kind = match failed {
@@ -393,7 +393,7 @@ impl Session {
         error
     }
 
-    /// Whether it uses TLS 1.3.
+    /// Whether the session uses TLS 1.3.
     pub fn is_tls13(&self) -> bool {
         self.details.version == TLS13
     }

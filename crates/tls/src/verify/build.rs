@@ -7,12 +7,12 @@ use crate::verify_code::{self as code, VerifyCode};
 /// OpenSSL's limit for certificates above the peer's.
 const DEPTH_MAX: usize = 100;
 
-/// A chain, the peer's own certificate first.
+/// A chain, starting with the peer's own certificate.
 pub(super) struct Chain<'a> {
     pub(super) certificates: Vec<Parsed<'a>>,
-    /// How many of them are not trust anchors.
+    /// How many certificates of the chain are not trust anchors.
     untrusted: usize,
-    /// Whether it ends at a trusted self-signed certificate.
+    /// Whether the chain ends at a trusted self-signed certificate.
     is_complete: bool,
 }
 
@@ -34,7 +34,7 @@ impl<'a> Chain<'a> {
                 chain.certificates.push(issuer);
                 continue;
             }
-            // Above a trusted certificate there are only trusted ones, or nothing.
+            // Above a trusted certificate, there are only trusted certificates or none.
             if chain.untrusted <= top {
                 return chain;
             }
@@ -75,7 +75,7 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// Returns the first candidate that is currently valid, otherwise the one that expires last.
+/// Returns the first candidate that is currently valid. Otherwise returns the one that expires last.
 fn best<'a>(candidates: impl Iterator<Item = Parsed<'a>>, now: i64) -> Option<Parsed<'a>> {
     let mut fallback: Option<Parsed<'a>> = None;
     for one in candidates {

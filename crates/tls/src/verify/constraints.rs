@@ -8,7 +8,7 @@ use super::parsed::Parsed;
 use super::{Forgive, VerifyRefused, fault};
 use crate::verify_code::{self as code, VerifyCode};
 
-/// Checks the names of each certificate against the constraints of all those above it.
+/// Checks the names of each certificate against the constraints of all certificates above it.
 pub(super) fn check(all: &[Parsed<'_>], forgive: Forgive<'_>) -> Result<(), VerifyRefused> {
     if all.iter().skip(1).all(|one| one.name_constraints().is_none()) {
         return Ok(());
@@ -55,7 +55,7 @@ fn judge(
         }
     }
     if depth == 0 && !has_dns {
-        // A common name that looks like a host name counts if there is no other name.
+        // If there is no other name, a common name that looks like a host name is checked.
         let common = subject.iter_by_oid(&OID_X509_COMMON_NAME).filter_map(|name| name.as_str().ok());
         names.extend(common.filter(|name| is_host(name)).map(ConstrainedName::Dns));
     }
@@ -106,7 +106,7 @@ impl<'a> ConstrainedName<'a> {
         is_excluded.then_some(code::EXCLUDED_VIOLATION)
     }
 
-    /// Whether it is within `base`; `None` if that is of another kind.
+    /// Whether the name is within `base`; `None` if `base` is of a different kind.
     fn is_within(&self, base: &GeneralName<'_>) -> Option<bool> {
         Some(match (self, base) {
             (Self::Directory(name), GeneralName::DirectoryName(base)) => is_directory_within(name, base),
@@ -128,7 +128,7 @@ fn is_directory_within(name: &X509Name<'_>, base: &X509Name<'_>) -> bool {
     parts(name).starts_with(&parts(base))
 }
 
-/// Whether `name` is `base` or below it; an empty base contains everything.
+/// Whether `name` is `base` or below it. An empty base contains everything.
 fn is_host_within(name: &str, base: &str) -> bool {
     let Some(start) = name.len().checked_sub(base.len()) else { return false };
     let Some((head, tail)) = name.split_at_checked(start) else { return false };

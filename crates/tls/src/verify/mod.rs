@@ -1,8 +1,8 @@
 //! Verifies X.509 chains in OpenSSL's order, with its error numbers (RFC 5280, 6; X509_verify_cert(3)).
 //!
-//! A chain is built from the peer's certificate upwards, looking for each issuer among the trusted certificates first. It is then
-//! checked in several passes, as in OpenSSL: extensions, strength, revocation, signatures and dates, names. Each error is reported
-//! with its depth, and the caller ignores it or not (`ca-ignore-err`, `crt-ignore-err`).
+//! A chain is built from the peer's certificate upwards. Each issuer is first looked up among the trusted certificates. The chain
+//! is then checked in several passes, as in OpenSSL: extensions, strength, revocation, signatures and dates, names. Each error is
+//! reported with its depth, and the caller decides whether to ignore it (`ca-ignore-err`, `crt-ignore-err`).
 
 mod build;
 mod constraints;
@@ -52,7 +52,7 @@ pub(crate) struct Trusted {
 #[derive(Debug)]
 pub(crate) struct VerifyRefused;
 
-/// Called for each error with its depth, counted from the peer's certificate; returns whether to continue.
+/// Called for each error with its depth, counted from the peer's certificate. Returns whether to continue.
 pub(crate) type Forgive<'a> = &'a mut dyn FnMut(VerifyCode, usize) -> bool;
 
 fn fault(forgive: Forgive<'_>, code: VerifyCode, depth: usize) -> Result<(), VerifyRefused> {
@@ -82,11 +82,11 @@ impl Trusted {
         places.filter_map(|place| Parsed::new(&self.authorities[*place as usize]))
     }
 
-    /// Verifies `own` with the other certificates from the peer, at `now` in seconds since 1970; returns the last certificate of
+    /// Verifies `own` with the other certificates from the peer, at `now` in seconds since 1970. Returns the last certificate of
     /// the chain.
     ///
     /// # Errors
-    /// An error was not ignored.
+    /// An error that was not ignored.
     pub(crate) fn verify(
         &self,
         own: &[u8],
@@ -114,7 +114,7 @@ impl Trusted {
         Ok(trusted.map_or_else(|| last.into(), Arc::clone))
     }
 
-    /// From the top down: checks each signature with the key above, then the dates.
+    /// Checks the certificates from the top down: first the signature with the key of the certificate above, then the dates.
     fn check_signatures(
         &self,
         chain: &Chain<'_>,
@@ -136,7 +136,7 @@ impl Trusted {
                 // The signature of a trust anchor, or of an accepted self-signed certificate, is not checked.
                 None if own.is_self_signed() => {}
                 None if depth == 0 => fault(forgive, code::UNABLE_TO_VERIFY_LEAF_SIGNATURE, 0)?,
-                // There is no key above to check it with.
+                // There is no certificate above with a key to check the signature.
                 None => continue,
             }
             let (begin, end) = own.validity();
@@ -159,7 +159,7 @@ fn check_extensions(all: &[Parsed<'_>], purpose: Purpose, forgive: Forgive<'_>) 
         }
         if depth > 0 {
             let authority = own.authority();
-            // The last may be a root certificate without X.509 version 3 extensions.
+            // The last certificate may be a root without X.509 version 3 extensions.
             let good = authority.is_proper() || (authority.is_any() && depth + 1 == all.len());
             if !good {
                 fault(forgive, code::INVALID_CA, depth)?;

@@ -21,9 +21,9 @@ pub(super) struct Parsed<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Authority {
     None,
-    /// By its basic constraints.
+    /// A CA according to the basic constraints.
     Proper,
-    /// A version 1 root, or declared only by Netscape's extension or the key usage.
+    /// A version 1 root, or a CA that is only declared by Netscape's extension or the key usage.
     Old,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Parsed<'a> {
         &self.certificate
     }
 
-    /// Returns the start and end of its validity, in seconds since 1970.
+    /// Returns the start and end of the validity, in seconds since 1970.
     pub(super) fn validity(&self) -> (i64, i64) {
         let validity = self.certificate.validity();
         (validity.not_before.timestamp(), validity.not_after.timestamp())
@@ -95,7 +95,7 @@ impl<'a> Parsed<'a> {
         )
     }
 
-    /// Returns whether it may be a CA, and its path length limit.
+    /// Returns whether the certificate may be a CA, and the path length limit.
     fn basic(&self) -> Option<(bool, Option<u32>)> {
         self.extension(|one| match one {
             ParsedExtension::BasicConstraints(basic) => Some((basic.ca, basic.path_len_constraint)),
@@ -109,7 +109,7 @@ impl<'a> Parsed<'a> {
         )
     }
 
-    /// Returns how many CA certificates may be between it and the peer's certificate.
+    /// Returns how many CA certificates may be between this one and the peer's certificate.
     pub(super) fn path_length(&self) -> Option<u32> {
         self.basic()?.1
     }
@@ -120,7 +120,7 @@ impl<'a> Parsed<'a> {
         )
     }
 
-    /// Whether its authority key identifier matches `issuer`.
+    /// Whether the authority key identifier matches `issuer`.
     fn points_to(&self, issuer: &Self) -> bool {
         let pointed = self.extension(|one| match one {
             ParsedExtension::AuthorityKeyIdentifier(id) => {
@@ -135,12 +135,12 @@ impl<'a> Parsed<'a> {
         same(key, issuer.subject_key()) && same(serial, Some(issuer.certificate.raw_serial()))
     }
 
-    /// Whether it may have issued `other`, by names and identifiers. Its key usage is checked later.
+    /// Whether this certificate may have issued `other`, by names and identifiers. The key usage is checked later.
     pub(super) fn issued(&self, other: &Self) -> bool {
         self.subject() == other.issuer() && other.points_to(self)
     }
 
-    /// Whether its key may sign certificates.
+    /// Whether the key may sign certificates.
     pub(super) fn may_sign(&self) -> bool {
         self.key_usage().is_none_or(|usage| usage.key_cert_sign())
     }
@@ -149,7 +149,7 @@ impl<'a> Parsed<'a> {
         self.subject() == self.issuer()
     }
 
-    /// Whether it claims to be self-signed.
+    /// Whether the certificate claims to be self-signed.
     pub(super) fn is_self_signed(&self) -> bool {
         self.is_self_issued() && self.points_to(self)
     }
@@ -170,7 +170,7 @@ impl<'a> Parsed<'a> {
         }
     }
 
-    /// Whether it may be used for `purpose`, as a CA or as the peer's own (X509_check_purpose(3)).
+    /// Whether the certificate may be used for `purpose`, as a CA or as the peer's own (X509_check_purpose(3)).
     pub(super) fn serves(&self, purpose: Purpose, as_authority: bool) -> bool {
         let is_client = purpose == Purpose::Client;
         if let Some(usage) = self.extended_usage()
@@ -181,7 +181,7 @@ impl<'a> Parsed<'a> {
         let netscape = self.netscape_type();
         if as_authority {
             let authority = self.authority();
-            // Netscape's own bit is required if no other extension allows it.
+            // If no other extension allows the purpose, Netscape's own bit is required.
             return authority.is_any() && netscape.is_none_or(|kind| authority.is_proper() || kind & 4 != 0);
         }
         let allowed = self.key_usage().is_none_or(|usage| {
@@ -194,7 +194,7 @@ impl<'a> Parsed<'a> {
         self.certificate.extensions().iter().any(is_unknown_critical)
     }
 
-    /// Whether its key has less than 112 bits of security.
+    /// Whether the key has less than 112 bits of security.
     pub(super) fn has_weak_key(&self) -> bool {
         use x509_parser::public_key::PublicKey;
         match self.certificate.public_key().parsed() {
@@ -205,7 +205,7 @@ impl<'a> Parsed<'a> {
         }
     }
 
-    /// Whether its signature's digest has less than 112 bits of security.
+    /// Whether the digest of the signature has less than 112 bits of security.
     pub(super) fn has_weak_digest(&self) -> bool {
         matches!(
             &*self.certificate.signature_algorithm.algorithm.to_id_string(),
@@ -213,17 +213,17 @@ impl<'a> Parsed<'a> {
         )
     }
 
-    /// Returns its key: algorithm and bits, as contents of their DER.
+    /// Returns the key: algorithm and bits, as contents of their DER.
     pub(super) fn key(&self) -> Option<(&[u8], &[u8])> {
         x509::key_parts(self.certificate.public_key().raw)
     }
 
-    /// Whether its signature was made with the key of `issuer`.
+    /// Whether the certificate was signed with the key of `issuer`.
     pub(super) fn is_signed_by(&self, issuer: &Self, check: Check) -> bool {
         is_signed(self.der, issuer, check)
     }
 
-    /// Whether its key may sign revocation lists.
+    /// Whether the key may sign revocation lists.
     pub(super) fn may_sign_lists(&self) -> bool {
         self.key_usage().is_none_or(|usage| usage.crl_sign())
     }
@@ -243,7 +243,7 @@ pub(super) fn is_signed(der: &[u8], issuer: &Parsed<'_>, check: impl Fn(&Signed<
     checked().unwrap_or(false)
 }
 
-/// Returns the algorithm in the signed part: its first sequence.
+/// Returns the algorithm in the signed part, which is the first sequence.
 fn inner_algorithm(message: &[u8]) -> Option<&[u8]> {
     let mut fields = Der(message).take(der::SEQUENCE)?;
     loop {
@@ -254,13 +254,13 @@ fn inner_algorithm(message: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Whether it is a step-up usage, which implies server authentication.
+/// Whether the usage is step-up, which implies server authentication.
 fn is_gated(usage: &ExtendedKeyUsage<'_>) -> bool {
     let gated = ["1.3.6.1.4.1.311.10.3.3", "2.16.840.1.113730.4.1"];
     usage.other.iter().any(|oid| gated.contains(&&*oid.to_id_string()))
 }
 
-/// Whether it is an unsupported critical extension.
+/// Whether the extension is critical and not supported.
 pub(super) fn is_unknown_critical(extension: &X509Extension<'_>) -> bool {
     extension.critical
         && !matches!(

@@ -1,4 +1,4 @@
-//! Revocation lists: each certificate of a chain is looked up in its issuer's list.
+//! Revocation lists. Each certificate of a chain is looked up in the list of its issuer.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Lists {
                 fault(forgive, code::UNABLE_TO_GET_CRL, depth)?;
                 continue;
             };
-            // The last is its own issuer.
+            // The last certificate is its own issuer.
             let issuer = all.get(depth + 1).unwrap_or(own);
             check_list(der, list, issuer, now, depth, check, forgive)?;
             let serial = own.certificate().raw_serial();
@@ -115,8 +115,8 @@ fn check_list(
 /// `sha1WithRSAEncryption` without parameters.
 const SHA1_WITH_RSA: [u8; 13] = [6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 5, 5, 0];
 
-/// Whether a list is signed with RSA and SHA-1, which OpenSSL only rejects for certificates: forging a list requires another one
-/// with the same hash signed by the CA first.
+/// Whether a list is signed with RSA and SHA-1. OpenSSL only rejects such signatures of certificates: to forge a list, the CA must
+/// first have signed another list with the same hash.
 fn is_signed_with_sha1(signed: &Signed<'_>) -> bool {
     let key = UnparsedPublicKey::new(&RSA_PKCS1_1024_8192_SHA1_FOR_LEGACY_USE_ONLY, signed.key);
     signed.algorithm == SHA1_WITH_RSA && key.verify(signed.message, signed.signature).is_ok()

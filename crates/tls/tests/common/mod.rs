@@ -86,7 +86,7 @@ pub(crate) fn shake(
         }
         let sent_back = server.unsent().to_vec();
         if outcomes.0 == Ok(true) || (sent.is_empty() && sent_back.is_empty()) {
-            // Tickets stay among the unsent bytes.
+            // Tickets remain among the unsent bytes.
             return outcomes;
         }
         server.sent(sent_back.len());
@@ -104,7 +104,7 @@ pub(crate) fn pair(acceptor: &Arc<Acceptor>, connector: &Connector, name: &str) 
     (client, server)
 }
 
-/// Sends `text` from one side to the other, in pieces of `cut` bytes of ciphertext and with `room` bytes for the plaintext.
+/// Sends `text` from one side to the other, in pieces of `cut` bytes of ciphertext, with `room` bytes for the plaintext.
 pub(crate) fn carry(from: &mut Session, to: &mut Session, text: &[u8], cut: usize, room: usize) -> Vec<u8> {
     let mut wire = from.unsent().to_vec();
     from.sent(wire.len());

@@ -1,11 +1,11 @@
-//! Every flood either closes the connection or costs next to nothing.
+//! Every flood either closes the connection or costs almost nothing.
 
 use super::*;
 use crate::fault::Breach;
 use crate::limits;
 
-/// Feeds the same bytes repeatedly, in turns of 16 KiB, until the connection closes or reading stops; with `reads` all output is
-/// sent. Returns how often they were fed.
+/// Feeds the same bytes repeatedly, in turns of 16 KiB, until the connection closes or reading stops. With `reads`, all output is
+/// sent. Returns how often the bytes were fed.
 fn flood(side: &mut Side, bytes: &[u8], times: usize, reads: bool) -> usize {
     let turn = (16_384 / bytes.len()).max(1);
     let many = bytes.repeat(turn);

@@ -1,4 +1,4 @@
-//! The ends of streams and connections: releases, GOAWAY in both directions, limits on counts, statistics.
+//! How streams and connections end: releases, GOAWAY in both directions, limits on counts, statistics.
 
 use super::*;
 use crate::connection::control::PING_STOP;
@@ -30,7 +30,7 @@ fn releasing_an_open_stream_resets_it() {
     assert_eq!((side.resets(), side.engine.glitches()), (vec![], 0), "a stale key does nothing");
 }
 
-/// A server that has responded to and released a request with this much left to come.
+/// A server that has responded to a request and released it, although part of the request has not arrived.
 fn answered(length: &str) -> Side {
     let mut side = Side::server();
     let key = side.feed(&post(1, &[("content-length", length)])).opened();
@@ -47,7 +47,7 @@ fn a_short_rest_of_a_request_ends_without_a_reset() {
     let mut side = answered("2000");
     side.feed(&data(1, 1500, false)).feed(&data(1, 500, true));
     assert_eq!((side.resets(), side.events(), side.closed), (vec![], vec![], None));
-    // It is validated as usual.
+    // The rest is validated as usual.
     side.feed(&data(1, 1, true));
     assert_eq!(side.resets(), [(1, Code::StreamClosed)]);
     let mut side = answered("2000");

@@ -24,7 +24,7 @@ fn check(role: Role, name: &str, bytes: &[u8], then: Then) {
             side.request(b"GET", true);
             side.frames();
         }
-        // As a caller does, keeps unconsumed bytes in front of the next ones.
+        // Like a caller, keeps unconsumed bytes and passes them again before the next ones.
         let mut buffer: Vec<u8> = Vec::new();
         for piece in bytes.chunks(step) {
             buffer.extend_from_slice(piece);

@@ -107,7 +107,7 @@ fn the_default_window_applies_until_settings_are_acknowledged() {
     assert_eq!((side.resets(), side.closed), (vec![], None));
     side.feed(&frame(kind::SETTINGS, flag::ACK, 0, &[]));
     assert!((16_384..65_535 * 16).contains(&side.engine.streams.at(1).credit));
-    // A peer that never acknowledges only has the connection's default window until our settings apply.
+    // A peer that never acknowledges the settings only has the default window until the settings apply.
     let mut side =
         Side { engine: Connection::new(Role::Server, &Arc::default()), events: vec![], closed: None };
     side.feed(PREFACE).feed(&initial(65_535));
@@ -135,7 +135,7 @@ fn the_total_of_held_bytes_is_bounded() {
                 granted[stream as usize / 2] += credit as usize;
             }
         }
-        // Each sends all that it may at once; nothing is consumed.
+        // Each stream sends as much as it may at once; nothing is consumed.
         let mut left = granted[n as usize];
         while left > 0 {
             let length = left.min(16_384);

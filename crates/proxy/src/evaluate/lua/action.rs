@@ -14,10 +14,10 @@ use crate::evaluate::rule_context::{RuleContext, longest_head, wait_for_bytes, w
 use crate::exchange::lua::scripting::{self, ScriptEnd};
 use crate::exchange::{Exchange, Stop, view};
 
-/// The return value of an action that wants to be called again (`act.YIELD`).
+/// The return value of an action that must be called again (`act.YIELD`).
 const AGAIN: i64 = 2;
 
-/// Default delay before that call, in ms.
+/// The default delay before that call, in ms.
 const UNSAID: u64 = 100;
 
 /// The outcome of an action.
@@ -26,7 +26,7 @@ pub(in super::super) enum ActionVerdict {
     Next,
     /// The rest of the rule set is skipped.
     Accept,
-    /// As a rule's own verdict.
+    /// Like the verdict of a rule.
     Final(Final),
     /// The message is not forwarded.
     Stop(Stop),
@@ -41,7 +41,7 @@ struct ActionBridge<'a> {
     is_response: bool,
     /// The bytes received on a TCP stream.
     received: Option<&'a [u8]>,
-    /// Whether no more of them are awaited.
+    /// Whether no more bytes are awaited.
     is_complete: bool,
 }
 
@@ -90,7 +90,7 @@ impl Bridge for ActionBridge<'_> {
         let scripting = scripting::of(&mut x);
         match (of_response, self.is_response) {
             (true, false) => with(scripting.replied.get_or_insert_with(|| Payload::new(limit))),
-            // Nothing can be sent to the server once it has answered.
+            // Nothing can be sent to the server after it has answered.
             (false, true) => return false,
             _ => {
                 let is_ended = self.is_complete;
@@ -117,7 +117,7 @@ pub(crate) fn function(call: &ScriptCall) -> Option<&Function> {
     function.downcast_ref()
 }
 
-/// Replaces the received bytes of a stream with the action's version of them, and sends the bytes it forwarded ahead of them.
+/// Replaces the received bytes of a stream with the action's version, and sends the forwarded bytes before them.
 #[inline]
 pub(in super::super) fn put_back(client: &mut Client, x: &mut Exchange, about: &mut RuleContext<'_>) {
     let edited = x.scripting.as_mut().and_then(|scripting| scripting.edited.take());
@@ -152,7 +152,7 @@ pub(in super::super) fn has_reply(x: &Exchange) -> bool {
     x.scripting.as_ref().is_some_and(|scripting| scripting.replied.is_some())
 }
 
-/// Sends the client the bytes that an action wrote for it; the action may wait for the client's answer.
+/// Sends the client the bytes that an action wrote for it, because the action may wait for the client's answer.
 ///
 /// # Errors
 /// The client does not accept them in time.
@@ -173,7 +173,7 @@ async fn send_reply(client: &mut Client, x: &mut Exchange, said: Payload) -> Res
     Ok(())
 }
 
-/// Starts an action; most complete at once.
+/// Starts an action. Most actions complete at once.
 #[inline(never)]
 pub(in super::super) fn begin(
     client: &Client,
@@ -229,7 +229,7 @@ pub(in super::super) async fn go_on(
     }
 }
 
-/// Returns the verdict of an action's step; an error if it waits.
+/// Returns the verdict of an action's step, or an error if the action waits.
 fn take(
     client: &Client,
     x: &mut Exchange,
@@ -248,7 +248,7 @@ fn take(
         CallStep::Wait(Wait::End) => Ok(ActionVerdict::Stop(ended(x, about))),
         CallStep::Wait(wait) => Err((running, wait)),
         CallStep::Failed(failure) => {
-            // As in HAProxy, the message is forwarded as if the action had stopped there.
+            // As in HAProxy, the message is forwarded as if the action had stopped at this point.
             log_failure(client, x, &running, call, "function", &failure);
             Ok(ActionVerdict::Next)
         }
@@ -306,7 +306,7 @@ fn ended(x: &mut Exchange, about: &RuleContext<'_>) -> Stop {
     }
 }
 
-/// Waits for the event a script asked for.
+/// Waits for the event that a script requested.
 ///
 /// # Errors
 /// The reason to stop waiting.
@@ -314,7 +314,7 @@ pub(crate) async fn await_for(client: &mut Client, leaving: bool, wait: Wait) ->
     match wait {
         Wait::Turn | Wait::End => {
             tokio::task::yield_now().await;
-            // This also notices between turns that a client was killed.
+            // This also detects between turns that a client was killed.
             client.timer.set(timer::NEVER);
             let watch = Watch { leaving, ..Watch::KILL };
             client.wait(watch, |_, _| std::task::Poll::Ready(())).await?;
@@ -325,7 +325,7 @@ pub(crate) async fn await_for(client: &mut Client, leaving: bool, wait: Wait) ->
             let mut done = (client.worker.shared.services.perform)(wait);
             return Ok(client.wait(watch, |_, context| done.as_mut().poll(context)).await?);
         }
-        // Only services wait for these, and actions only in other places.
+        // Only services wait for these events, and actions in other places.
         Wait::Start | Wait::Flush | Wait::Input(_) => {}
         Wait::Sleep(ms) | Wait::Again(ms) => client.pause(Duration::from_millis(ms), leaving).await?,
     }

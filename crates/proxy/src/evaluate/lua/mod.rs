@@ -2,7 +2,7 @@
 //!
 //! | point | function |
 //! | --- | --- |
-//! | each rule set | [`action::begin`] and, while the function waits, [`action::go_on`] (`http-request lua.…` and the like) |
+//! | each rule set | [`action::begin`] and, while it waits, [`action::go_on`] (`http-request lua.…` and the like) |
 //! | response head, body | [`service::step`] (`use-service lua.…`), called by `serve::lua` instead of a server |
 
 pub(crate) mod action;

@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::exchange::lua::scripting::{self, ScriptService};
 use crate::exchange::{Exchange, view};
 
-/// Maximum unsent output, in bytes: from there on, the script waits until it is sent.
+/// Maximum unsent output, in bytes. Beyond it, the script waits until the output is sent.
 const PORTION: usize = 16 * 1024;
 
 /// Gives a service access to its request.
@@ -57,7 +57,7 @@ impl Bridge for ServiceBridge<'_> {
     }
 }
 
-/// Takes up to `most` bytes of input, or a line; an unfinished line is returned in parts of `limit` bytes.
+/// Takes up to `most` bytes of input, or a line. An unfinished line is returned in parts of `limit` bytes.
 fn take(service: &mut ScriptService, most: usize, is_line: bool, limit: usize) -> TakenBytes {
     let input = &mut service.input;
     if input.is_empty() {

@@ -1,5 +1,5 @@
-//! The exchange with an agent: a slot on one of its servers, a connection, a query and its answer, all within `timeout processing`.
-//! A failure of an agent becomes an error number for the stream (SPOE, 2.2 `option set-on-error`) and never ends the stream.
+//! The exchange with an agent: a slot at one of its servers, a connection, a query and its answer, all within `timeout processing`.
+//! If an agent fails, the stream gets an error number (SPOE, 2.2 `option set-on-error`) and is never ended.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -30,10 +30,10 @@ use crate::server::pool::PoolQuery;
 /// Maximum number of concurrent queries on a connection, as in HAProxy.
 const PIPELINED: u16 = 20;
 
-/// Queries the engine's agent, and waits for its answer.
+/// Queries the engine's agent, and waits for the answer.
 ///
 /// # Errors
-/// The reason there is no answer.
+/// The reason why there is no answer.
 pub(super) async fn ask(
     client: &mut Client,
     x: &Exchange,
@@ -45,7 +45,7 @@ pub(super) async fn ask(
     let leaving = x.backend.as_ref().is_some_and(|backend| x.aborts_on_close(client, backend));
     let is_seen = backend.prepared().sees_questions();
     let asked = AgentQuery { agent, backend: &backend, messages, leaving, is_seen };
-    // The facts about the agent's connection must not end up in the stream's exchange.
+    // The facts about the agent's connection must not be stored in the stream's exchange.
     let mut own = Exchange::take();
     let theirs = client.entry.watched();
     let mut standing_in = substitute(client, asked);
@@ -55,7 +55,7 @@ pub(super) async fn ask(
     outcome
 }
 
-/// Waits up to the agent's `timeout processing`, while the asking stream lives.
+/// Waits up to the agent's `timeout processing`, as long as the stream exists.
 async fn in_time<T>(
     agent: &Agent,
     theirs: &SessionEntry,
@@ -76,7 +76,7 @@ async fn in_time<T>(
     .await
 }
 
-/// Counts a session of the backend while it lives.
+/// Counts a session of the backend until it is dropped.
 struct SessionGuard(Rc<LocalProxy>);
 
 impl SessionGuard {
@@ -95,7 +95,7 @@ impl Drop for SessionGuard {
     }
 }
 
-/// Tries servers as often as the backend allows.
+/// Tries servers as many times as the backend allows.
 async fn reach(
     client: &mut Client,
     own: &mut Exchange,
@@ -104,7 +104,7 @@ async fn reach(
     let backend = asked.backend;
     let _counted = SessionGuard::new(backend);
     own.txn.is_http = true;
-    // A repeated query could make the agent count twice.
+    // With a repeated query, the agent could count twice.
     own.choice.never_early = true;
     own.txn.times.request = now_us();
     if asked.is_seen
@@ -148,7 +148,7 @@ async fn reach(
     }
 }
 
-/// Turns the outcome of a query that reached a server into its result, and releases the server's slot.
+/// Turns the outcome of a query that reached a server into its result, and releases the slot of the server.
 fn conclude(
     client: &Client,
     own: &mut Exchange,
@@ -197,7 +197,7 @@ fn count(
     }
 }
 
-/// Why a query failed after its server was reached.
+/// Why a query failed after it had reached its server.
 enum Without {
     /// The server, or the connection to it.
     Answer(NoAnswer),
@@ -205,10 +205,10 @@ enum Without {
     Rules(SpoeFailure),
 }
 
-/// Queries one server. An idle connection may have closed unnoticed: in that case retries once over a new one.
+/// Queries one server. If an idle connection turns out to be closed, retries once over a new connection.
 ///
 /// # Errors
-/// The server cannot be reached; the inner error: why it does not answer.
+/// The server cannot be reached. The inner error is the reason why it does not answer.
 async fn attempt(
     client: &mut Client,
     own: &mut Exchange,
@@ -222,7 +222,7 @@ async fn attempt(
         match question.ask(asked.messages) {
             Ok(()) => {}
             Err(Refusal::TooBig) => return none(NoAnswer::TooBig),
-            // It has closed since the check.
+            // The connection was closed after the check.
             Err(Refusal::Full) if fresh => return none(NoAnswer::Ended(Status::IO)),
             Err(Refusal::Full) => {
                 fresh = true;
@@ -243,7 +243,7 @@ async fn attempt(
     }
 }
 
-/// Returns a slot on a connection to the server: a fresh one, or one shared with other queries.
+/// Returns a slot on a connection to the server: a new connection, or one shared with other queries.
 ///
 /// # Errors
 /// The server cannot be reached.

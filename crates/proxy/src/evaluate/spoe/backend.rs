@@ -1,5 +1,5 @@
-//! Rules of the agents' backend, applied to a query. They see a TCP stream in the agent's own session: the query is the client's
-//! data and the answer is the server's. The original client is not visible.
+//! Rules of the agents' backend, applied to a query. For these rules, the query is a TCP stream in the agent's own session: the
+//! query is the client's data and the answer is the server's. The original client is not visible.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -38,20 +38,20 @@ pub(super) struct AgentQuery<'a> {
     pub(super) backend: &'a Rc<LocalProxy>,
     /// The messages for the agent.
     pub(super) messages: &'a [u8],
-    /// Whether the client's leaving aborts it.
+    /// Whether the query is aborted when the client leaves.
     pub(super) leaving: bool,
-    /// Whether it needs a session of its own because something in the backend uses it.
+    /// Whether the query needs its own session, because something in the backend uses it.
     pub(super) is_seen: bool,
 }
 
 impl AgentQuery<'_> {
-    /// Returns the length of the query for statistics and rules; as in HAProxy it includes the frame type.
+    /// Returns the length of the query for statistics and rules. As in HAProxy, it includes the frame type.
     pub(super) fn length(&self) -> u64 {
         1 + self.messages.len() as u64
     }
 }
 
-/// Gives the query its own register entry in place of the client's, and a session if something uses it.
+/// Replaces the client's register entry by one for the query, and also the session if anything uses it.
 pub(super) fn substitute<'c>(client: &'c mut Client, asked: AgentQuery<'_>) -> Substitute<'c> {
     let AgentQuery { agent, backend, .. } = asked;
     let frontend = Local::new(agent.frontend.clone());
@@ -72,7 +72,8 @@ pub(super) fn substitute<'c>(client: &'c mut Client, asked: AgentQuery<'_>) -> S
     client.substitute(entry, session)
 }
 
-/// `tcp-request content`, before a server is chosen; returns the service that answers instead of a server, if a rule names one.
+/// `tcp-request content` rules, before a server is chosen. Returns the service that answers instead of a server, if a rule names
+/// one.
 ///
 /// # Errors
 /// The query is not sent.
@@ -109,11 +110,11 @@ pub(super) async fn of_question(
     Ok(service)
 }
 
-/// `tcp-response content`, as for any TCP stream once the query is on its way to a server. Rules that wait (`inspect-delay`) see
+/// `tcp-response content` rules, as for any TCP stream once the query was sent to a server. Rules that wait (`inspect-delay`) see
 /// the answer.
 ///
 /// # Errors
-/// A rule ended the query; the inner error: the exchange with the agent failed.
+/// A rule ended the query. The inner error means that the exchange with the agent failed.
 pub(super) async fn of_answer(
     client: &mut Client,
     own: &mut Exchange,
@@ -140,7 +141,7 @@ pub(super) async fn of_answer(
                 is_answered = true;
                 own.response_body.seen.extend_from_slice(question.answer());
             }
-            // The task waiting for the answer reports the error.
+            // The task that waits for the answer reports the error.
             Ok(Err(_)) => return Ok(()),
             Err(Fault::ServerTimeout) => {}
             Err(fault) => return Err(SpoeFailure::of_fault(fault)),
@@ -163,7 +164,7 @@ pub(super) fn note_server(own: &mut Exchange, server: &LocalServer) {
 enum SpoeRulesEnd {
     /// The query passes.
     Passes,
-    /// A script service answers it.
+    /// A script service answers the query.
     Served(Arc<ScriptCall>),
     /// A rule needs more data.
     Wants,
@@ -184,16 +185,16 @@ impl<'a> RunningRules<'a> {
         Self { all, next: 0, until: delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64), about }
     }
 
-    /// Sleeps until the rules' wait limit: no more data will arrive.
+    /// Sleeps until the time limit of the rules, because no more data will arrive.
     async fn pause(&self, client: &mut Client, asked: AgentQuery<'_>) -> Result<(), SpoeFailure> {
         let left = Duration::from_millis(self.until.saturating_sub(now_ms()));
         client.pause(left, asked.leaving).await.map_err(SpoeFailure::of_fault)
     }
 
-    /// Runs the rules on the data available.
+    /// Runs the rules on the available data.
     ///
     /// # Errors
-    /// One of them ended the query.
+    /// A rule ended the query.
     async fn run(
         &mut self,
         client: &mut Client,

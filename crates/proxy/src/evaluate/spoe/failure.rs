@@ -26,7 +26,7 @@ impl SpoeFailure {
     pub(super) const LATE: Self = Self::Agent(LATE);
     /// The messages do not fit in a frame.
     pub(super) const TOO_BIG: Self = Self::Agent(TOO_BIG);
-    /// As in HAProxy: the connection broke or could not be made.
+    /// As in HAProxy, the connection broke or could not be established.
     pub(super) const BROKEN: Self = Self::Agent(OF_PROTOCOL + Status::IO.0);
 
     /// Returns the failure for a query that was sent.
@@ -41,7 +41,7 @@ impl SpoeFailure {
     pub(super) fn of_fault(fault: Fault) -> Self {
         match fault {
             Fault::ClientAborted | Fault::ClientReset | Fault::ClientTimeout => Self::Stream(fault),
-            // This includes a query aborted by an operator.
+            // This includes a query that an operator aborted.
             _ => Self::BROKEN,
         }
     }

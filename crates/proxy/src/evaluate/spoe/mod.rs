@@ -1,7 +1,7 @@
 //! Queries agents about a stream (`filter spoe`), on its events and from rules. This module encodes the messages and stores the
 //! answers in variables; [`ask`] is the exchange with an agent, [`backend`] runs the rules of the agents' backend.
 //!
-//! A proxy without engines costs a test at each hook. The hooks, in the order of a request:
+//! Without engines, each hook costs one comparison. The hooks, in the order of a request:
 //!
 //! | point | function |
 //! | --- | --- |
@@ -11,7 +11,7 @@
 //! | each rule set | [`send`] (`send-spoe-group`) |
 //! | end | none: the state, `exchange::Engaged`, is dropped with the exchange |
 //!
-//! `server::agents` has the connections, and `stream::spop` their protocol.
+//! `server::agents` keeps the connections, and `stream::spop` implements the protocol.
 
 mod ask;
 mod backend;
@@ -43,8 +43,8 @@ const PARTIAL: [&str; 5] = ["req.body", "res.body", "req.payload", "res.payload"
 const NOTICE: u8 = 5;
 const WARNING: u8 = 4;
 
-/// Called when a stream begins: for TCP when its connection was accepted, for HTTP when its request is complete. Skip the call if
-/// the frontend has no engines, since the call alone has a cost.
+/// Called when a stream begins: for TCP when its connection was accepted, for HTTP when its request is complete. Do not call it if
+/// the frontend has no engines, because the call itself has a cost.
 ///
 /// # Errors
 /// The stream ended while waiting.
@@ -73,8 +73,8 @@ pub(crate) fn join(client: &Client, x: &mut Exchange, backend: &Proxy) {
     }
 }
 
-/// Called on each event of the stream: engines with messages for it send them, and wait. Skip the call for a stream without
-/// engines, as with [`begin`].
+/// Called on each event of the stream. Engines with messages for the event send them, and wait for the answer. Do not call it for a
+/// stream without engines, as with [`begin`].
 ///
 /// # Errors
 /// The stream ended while waiting.
@@ -117,7 +117,7 @@ pub(super) async fn send(
     process(client, x, at, engine, ("GROUP", group), messages).await
 }
 
-/// Sends messages and waits for the answer; `what` is their name in logs.
+/// Sends messages and waits for the answer. `what` is the name of the messages in logs.
 async fn process(
     client: &mut Client,
     x: &mut Exchange,
@@ -204,7 +204,7 @@ fn log(
     worker.outbox.borrow_mut().send_all(&worker.shared, &agent.loggers, &line);
 }
 
-/// Encodes the messages whose conditions hold.
+/// Encodes the messages whose conditions are met.
 fn encode_messages(messages: &[SpoeMessage], env: &Env<'_>) -> Messages {
     let mut said = Messages::default();
     for message in messages.iter().filter(|message| holds(message.condition.as_ref(), env)) {
@@ -227,8 +227,8 @@ fn encode_argument(said: &mut Messages, name: &str, what: &Expression, env: &Env
         Some(Value::Str(text) | Value::Method(text)) => Data::Str(text),
         Some(Value::Bin(bytes)) => Data::Bin(bytes),
     };
-    // The number of arguments was checked at compile time. Rules may see a partial body, so sending as much as fits is better than
-    // no message.
+    // The number of arguments was checked at compile time. Rules may see a partial body, so a truncated message is better than
+    // none.
     if !what.has_converters() && PARTIAL.contains(&what.name()) {
         said.part(name, data);
     } else {

@@ -1,5 +1,5 @@
-//! A script in place of an agent: a service named by a rule of the agents' backend (`use-service`) reads the query, and its first
-//! output is the answer. As in HAProxy it reads the frame type before the messages, and writes only the actions.
+//! A script in place of an agent: a service that a rule of the agents' backend names (`use-service`) reads the query, and its first
+//! output is the answer. As in HAProxy, the service reads the frame type before the messages, and writes only the actions.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -16,10 +16,10 @@ use crate::exchange::Exchange;
 use crate::exchange::lua::scripting::{self, ScriptService};
 use crate::fault::Fault;
 
-/// Lets the service answer.
+/// Runs the service until it answers.
 ///
 /// # Errors
-/// It ended without an answer, or waited for data that will not arrive.
+/// The service ended without an answer, or waited for data that will not arrive.
 pub(super) async fn answer(
     client: &mut Client,
     own: &mut Exchange,
@@ -50,7 +50,7 @@ pub(super) async fn answer(
     }
 }
 
-/// Sleeps out a service's wait for more input, since the whole query has been delivered.
+/// Waits in place of a service that asks for more input, although the whole query was delivered.
 ///
 /// # Errors
 /// The wait would exceed the server timeout.

@@ -14,7 +14,7 @@ pub(crate) struct Cacheability {
     pub(crate) cookie: bool,
 }
 
-/// Determines the cacheable parts of the response to a `method` request. If directives conflict, the last one counts, as in
+/// Determines the cacheable parts of the response to a `method` request. If directives conflict, the last one applies, as in
 /// HAProxy.
 pub(crate) fn of(method: Method, response: &Head) -> Cacheability {
     let by_default = matches!(method, Method::Get | Method::Head | Method::Options | Method::Trace)
@@ -25,12 +25,12 @@ pub(crate) fn of(method: Method, response: &Head) -> Cacheability {
     }
     let known = |name: KnownName| response.get_known(name).is_some();
     let named = |name: &[u8]| response.get(&http::Name::new(name)).is_some();
-    // Without a validator and a lifetime a response is not stored (RFC 9111, 4.2.2 and 4.3).
+    // Without a validator and a lifetime, a response is not stored (RFC 9111, 4.2.2 and 4.3).
     let mut lasts = known(KnownName::Etag) || named(b"last-modified") || named(b"expires");
     for line in response.get_all(&KnownName::CacheControl.into()) {
         for value in http::list_values(line) {
             let begins = |word: &[u8]| begins_ignore_case(value, word);
-            // If `no-cache` lists fields, only the first matters, as in HAProxy.
+            // As in HAProxy, only the first field that `no-cache` lists matters.
             let of_cookie = b"no-cache=\"set-cookie";
             if value.eq_ignore_ascii_case(b"public") {
                 found = Cacheability { response: true, cookie: true };

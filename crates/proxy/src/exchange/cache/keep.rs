@@ -13,12 +13,12 @@ use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::flow::{Coding, Filter, Path, Rank};
 
-/// Lets `store` keep the response, if the request was looked up there and RFC 9111 allows it. An unsafe request removes the stored
+/// Stores the response in `store`, if the request was looked up there and RFC 9111 allows it. An unsafe request removes the stored
 /// responses of its resource.
 pub(crate) fn store(client: &Client, x: &mut Exchange, proxy: &Proxy, store: &Arc<Store>) {
     let Some(caching) = &mut x.caching else { return };
     if !Arc::ptr_eq(&caching.store, store) {
-        // Waiting requests look in the store in which they joined.
+        // Waiting requests look in the store in which they are waiting.
         pass(caching);
         store.adopt(&mut caching.request);
         caching.store = store.clone();
@@ -44,7 +44,7 @@ pub(crate) fn store(client: &Client, x: &mut Exchange, proxy: &Proxy, store: &Ar
         BodyLength::Chunked | BodyLength::UntilClose => None,
     };
     let now = Now { ms: now_ms(), wall: WallTime::now().seconds };
-    // Ends a copy that another rule began.
+    // Ends a copy that another rule has begun.
     caching.filling = None;
     caching.filling = store.begin(&caching.request, &x.txn.response, length, now);
     if let Some(filling) = &mut caching.filling {
@@ -52,8 +52,8 @@ pub(crate) fn store(client: &Client, x: &mut Exchange, proxy: &Proxy, store: &Ar
     }
 }
 
-/// The filter that stores the response's body, if a body is sent on `path`. Requests that wait for a
-/// response that is not stored are released.
+/// The filter that stores the response's body, if a body is sent on `path`. Requests that wait for a response that is not stored
+/// are released.
 #[cold]
 pub(crate) fn filter(x: &mut Exchange, path: Path) -> Option<(Rank, Filter)> {
     let until_close = x.response_body.length == BodyLength::UntilClose;
@@ -67,7 +67,7 @@ pub(crate) fn filter(x: &mut Exchange, path: Path) -> Option<(Rank, Filter)> {
     Some((rank, Filter::keep(filling, until_close)))
 }
 
-/// Releases the requests that wait for this response; they go to a server.
+/// Releases the requests that wait for this response, which are then sent to a server.
 #[cold]
 pub(crate) fn pass(caching: &mut Caching) {
     if let Some(lead) = caching.lead.take() {
@@ -75,7 +75,7 @@ pub(crate) fn pass(caching: &mut Caching) {
     }
 }
 
-/// Marks a response as forwarded to its end.
+/// Marks a response as completely forwarded.
 #[cold]
 pub(crate) fn complete(x: &mut Exchange) {
     if let Some(filters) = &mut x.download.filters {

@@ -93,7 +93,7 @@ fn find(x: &Exchange, caching: &mut Caching, hints: bool) -> Looked {
         FlightTurn::Joins(feed) => caching.found = Some(Given::Coming(feed)),
         FlightTurn::Leads(lead) => {
             caching.lead = Some(lead);
-            // Without a copy of the original request, this request revalidates at the server.
+            // Without a copy of the original request, this request itself revalidates at the server.
             caching.found = stale.filter(|_| waits && x.original.is_some()).map(Given::Kept);
         }
         FlightTurn::Follows(follow) => return Looked::Wait(follow),
@@ -102,10 +102,10 @@ fn find(x: &Exchange, caching: &mut Caching, hints: bool) -> Looked {
     Looked::Done
 }
 
-/// How long to wait for a file, in ms: a server is faster than a slower disk.
+/// How long to wait for a file, in ms. If a disk takes longer, a server is faster.
 const PATIENCE: u64 = 1000;
 
-/// Waits for a file, then looks again; returns the next step.
+/// Waits for a file, then looks up the response again. Returns the next step.
 ///
 /// # Errors
 /// The client left, or an operator ended the request.
@@ -142,8 +142,8 @@ pub(crate) async fn read(
     Ok(looked)
 }
 
-/// Waits for the response to another request and looks again, until there is a response, this request
-/// is the one to fetch it, or the cache's `wait` is over.
+/// Waits for the response to another request and then looks it up again, until there is a response, this request must fetch it, or
+/// the cache's `wait` is over.
 ///
 /// # Errors
 /// The client left, or an operator ended the request.
@@ -162,7 +162,7 @@ pub(crate) async fn wait(
         let watch = Watch { leaving, late: Fault::Internal };
         match client.wait(watch, |_, context| follow.poll_landed(context)).await {
             Ok(Landed::Kept | Landed::Abandoned | Landed::Begun) => {}
-            // The request goes to a server, as it does after the timeout.
+            // The request is sent to a server, as after the timeout.
             Ok(Landed::Passed) | Err(Fault::Internal) => return Ok(()),
             Err(fault) => return Err(fault),
         }
@@ -195,7 +195,7 @@ fn early_hint(object: &Object) -> Option<Box<[u8]>> {
     Some(text.into())
 }
 
-/// Counts for the proxy with the rule.
+/// Counts the lookup for the proxy that has the rule.
 fn count(client: &Client, x: &Exchange, of_frontend: bool, add: impl Fn(&Cached)) {
     match &x.backend {
         Some(backend) if !of_frontend => add(&backend.state.backend.mine().cached),
@@ -203,8 +203,8 @@ fn count(client: &Client, x: &Exchange, of_frontend: bool, add: impl Fn(&Cached)
     }
 }
 
-/// Whether there is a response to deliver. A response that another request fetches no longer counts
-/// once it was cut: the request then goes to a server.
+/// Whether there is a response to deliver. A response that another request fetches does not count if it was cut off; this request
+/// is then sent to a server.
 #[cold]
 pub(crate) fn has_found(x: &mut Exchange) -> bool {
     let Some(caching) = &mut x.caching else { return false };

@@ -11,7 +11,7 @@ use crate::flow::Rank;
 pub(crate) struct Caching {
     /// The cache of the last lookup (`cache-use`).
     pub(crate) store: Arc<Store>,
-    /// The request as the cache sees it.
+    /// The request as the cache needs it.
     pub(crate) request: CacheRequest,
     /// The response to deliver.
     pub(crate) found: Option<Given>,
@@ -21,11 +21,11 @@ pub(crate) struct Caching {
     pub(crate) stale: Option<Arc<Object>>,
     /// The client's own conditions, if the proxy revalidates a response.
     pub(crate) conditions: Option<Conditions>,
-    /// The entry being stored, until the body is sent.
+    /// The entry that is being stored, until the body is sent.
     pub(crate) filling: Option<Filling>,
     /// The rank of the storing filter among the response's filters.
     pub(crate) rank: Rank,
-    /// Wakes the requests that wait for the response, or get a stale one until it arrives.
+    /// Wakes the requests that wait for the response. Until it arrives, others may get a stale one.
     pub(crate) lead: Option<Lead>,
     /// Whether files were searched (`disk`).
     pub(crate) has_read: bool,

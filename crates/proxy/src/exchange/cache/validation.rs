@@ -1,5 +1,4 @@
-//! Stale responses: asking the server whether one still holds (`revalidation`), and delivering one
-//! instead of an error (`stale-if-error`).
+//! Stale responses: revalidating them at the server (`revalidation`), and delivering them instead of an error (`stale-if-error`).
 
 use base::clock::WallTime;
 use cache::Now;
@@ -30,7 +29,7 @@ pub(crate) enum Validated {
     Nothing,
     /// The stale response is fresh again and answers the request.
     Fresh,
-    /// The 304 is about another response: the request is repeated without the condition.
+    /// The 304 is about a different response, so the request is repeated without the condition.
     Other,
 }
 

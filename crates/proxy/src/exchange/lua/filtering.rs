@@ -12,18 +12,18 @@ pub(crate) struct Filtering {
     pub(crate) filters: Vec<Instance>,
     pub(crate) request: Direction,
     pub(crate) response: Direction,
-    /// Whether they have seen the request's head.
+    /// Whether the filters have seen the request's head.
     pub(crate) has_shown_request: bool,
-    /// Wakes the stream for a filter that asked for it.
+    /// Wakes the stream for a filter that requested it.
     timer: Option<Timer>,
 }
 
 /// A filter and its progress.
 pub(crate) struct Instance {
     pub(crate) filter: lua::ScriptFilter,
-    /// Its rank among the request's and the response's filters; `None` if it does not run.
+    /// The rank of the filter in the request and the response; `None` if it does not run.
     pub(crate) ranks: [Option<Rank>; 2],
-    /// Its state for the request and the response.
+    /// The filter's state for the request and the response.
     pub(crate) parts: [FilterDirection; 2],
     /// The time of its next call, in ms of the worker's clock.
     pub(crate) wake_at: u64,
@@ -32,11 +32,11 @@ pub(crate) struct Instance {
 /// A filter's state for one direction.
 #[derive(Default)]
 pub(crate) struct FilterDirection {
-    /// Whether it sees the data.
+    /// Whether the filter sees the data.
     pub(crate) sees_data: bool,
     /// Whether the data has begun.
     pub(crate) is_begun: bool,
-    /// Whether it passed on the end.
+    /// Whether the filter has forwarded the end.
     pub(crate) is_over: bool,
     pub(crate) payload: Payload,
 }
@@ -44,7 +44,7 @@ pub(crate) struct FilterDirection {
 /// One direction.
 #[derive(Default)]
 pub(crate) struct Direction {
-    /// The filters that see it, by index, in order.
+    /// The indexes of the filters in this direction, in order.
     pub(crate) order: Vec<usize>,
     /// The body length set by a filter: `Some(None)` for chunked.
     pub(crate) length: Option<Option<u64>>,
@@ -95,7 +95,7 @@ impl Filtering {
         direction.order.iter().filter_map(ranked)
     }
 
-    /// Whether any filter before that rank in a direction may change its payload.
+    /// Whether a filter before that rank in a direction may change the payload.
     pub(crate) fn has_any_before(&self, of_response: bool, rank: Rank) -> bool {
         self.ranked(of_response).any(|(other, _)| other < rank)
     }
@@ -106,7 +106,7 @@ impl Filtering {
         self.filters.iter().any(|own| own.ranks[side].is_some() && own.parts[side].sees_data)
     }
 
-    /// Starts a direction, perhaps not for the first time, and resets its state.
+    /// Starts a direction, possibly again, and resets its state.
     pub(crate) fn begin(&mut self, of_response: bool) {
         for own in &mut self.filters {
             let part = &mut own.parts[usize::from(of_response)];
@@ -124,7 +124,7 @@ impl Filtering {
         }
     }
 
-    /// Clears the wake-up of filters that are due but have nothing to be called for.
+    /// Clears the wake-up time of filters that are due but need not be called.
     pub(crate) fn forget_woken(&mut self) {
         let now = now_ms();
         for own in self.filters.iter_mut().filter(|own| own.wake_at <= now) {
@@ -137,7 +137,7 @@ impl Filtering {
         }
     }
 
-    /// Whether a filter is due now; otherwise the calling task is woken then.
+    /// Whether a filter is due now. Otherwise the calling task is woken when one is.
     pub(crate) fn poll_woken(&mut self, context: &mut std::task::Context<'_>) -> bool {
         let at = self.filters.iter().map(|own| own.wake_at).min().unwrap_or(NEVER);
         if at == NEVER || at <= now_ms() {

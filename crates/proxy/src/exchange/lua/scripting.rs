@@ -1,4 +1,4 @@
-//! Script state of an exchange, and the effects of scripts other than changes to heads.
+//! The script state of an exchange, and the effects of scripts other than changes to heads.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use crate::log::LogLine;
 /// A service that answers.
 pub(crate) struct ScriptService {
     pub(crate) call: Arc<ScriptCall>,
-    /// Its running call, between steps.
+    /// The running call of the service, between steps.
     pub(crate) running: Option<lua::RunningCall>,
-    /// The head of its response, once available.
+    /// The head of the response, once available.
     pub(crate) head: Option<lua::ScriptReply>,
-    /// Unread input, and whether it is complete.
+    /// Input that was not read yet.
     pub(crate) input: Vec<u8>,
     pub(crate) is_ended: bool,
-    /// Output that is not sent yet.
+    /// Output that was not sent yet.
     pub(crate) output: Vec<u8>,
-    /// The part of the response's declared body length that is not sent yet.
+    /// The part of the declared body length that was not sent yet.
     pub(crate) left: Option<u64>,
 }
 
@@ -44,25 +44,25 @@ impl ScriptService {
 pub(crate) struct Scripting {
     /// Private data of scripts (`txn:set_priv`).
     pub(crate) notes: lua::Notes,
-    /// How one of them ended it.
+    /// How a script ended the exchange.
     pub(crate) ended: Option<ScriptEnd>,
-    /// The service that answers it.
+    /// The service that answers the request.
     pub(crate) service: Option<ScriptService>,
-    /// The bytes of a stream as changed by an action, while it runs.
+    /// The bytes of a stream as changed by an action, while the action runs.
     pub(crate) edited: Option<lua::Payload>,
     /// Bytes that actions forwarded before the stream had a server.
     pub(crate) forwarded: Vec<u8>,
     /// Bytes that an action sends to the client, until the action waits or ends.
     pub(crate) replied: Option<lua::Payload>,
-    /// The delay in ms after which an action asked to be called again.
+    /// The delay in ms after which an action must be called again.
     pub(crate) wake_in: Option<u64>,
 }
 
 /// How a script ended an exchange (`txn:done`).
 pub(crate) enum ScriptEnd {
-    /// Without an answer.
+    /// Without a response.
     Closed,
-    /// With this one.
+    /// With this response.
     Answered(lua::ScriptReply),
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn set(client: &Client, x: &mut Exchange, setting: lua::Setting) {
     }
 }
 
-/// Converts a script's reply to a head. Invalid fields are left out.
+/// Converts a script's reply to a head. Invalid fields are omitted.
 pub(crate) fn write_head(reply: &lua::ScriptReply, head: &mut Head) {
     head.clear();
     head.start_response(reply.status, reply.reason.as_deref());
@@ -103,7 +103,7 @@ pub(crate) fn answer(x: &mut Exchange, reply: lua::ScriptReply) {
     head.set_content_length(x.reply.bytes.len() as u64);
 }
 
-/// Sends a script's message to its proxy's loggers; returns whether a logger took it.
+/// Sends a script's message to the loggers of its proxy. Returns whether a logger accepted it.
 pub(crate) fn log(client: &Client, x: &Exchange, level: u8, text: &[u8]) -> bool {
     let proxy = x.backend.as_ref().map_or(&client.frontend, |backend| backend);
     let loggers = &proxy.loggers;

@@ -1,7 +1,7 @@
-//! Trace points (`trace` on the runtime socket) of connections, requests and TCP streams. While no trace
-//! is on, each costs a test of one word.
+//! Trace points (`trace` on the runtime socket) of connections, requests and TCP streams. While no trace is active, each costs one
+//! comparison.
 //!
-//! `runtime::trace` holds the sources, their events and their sinks.
+//! `runtime::trace` has the sources, their events and their sinks.
 
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -50,7 +50,7 @@ fn owner(client: &Client, x: Option<&Exchange>, out: &mut String) {
     }
 }
 
-/// Appends a head: its first line, and its fields if the verbosity asks for them.
+/// Appends the first line of a head, and the fields if the verbosity includes them.
 fn head(head: &http::Head, verbosity: Verbosity, out: &mut String) {
     if !out.is_empty() && !out.ends_with(' ') {
         out.push(' ');
@@ -68,7 +68,7 @@ fn head(head: &http::Head, verbosity: Verbosity, out: &mut String) {
     }
 }
 
-/// The trace source of a protocol, and its events of requests and responses.
+/// The trace source of a protocol, and its events for requests and responses.
 struct Points {
     source: TraceSource,
     /// A request was received.
@@ -423,7 +423,7 @@ fn response_came(client: &Client, x: &Exchange, upstream: &Upstream) {
     report(client, x, (TraceSource::Stream, stream::HTTP, TraceLevel::State), "response received", None);
 }
 
-/// The head of the response is about to be sent to the client: the server's, or one generated here.
+/// The head of the response is about to be sent to the client: the server's, or a generated one.
 #[inline]
 #[track_caller]
 pub(crate) fn answer(client: &Client, x: &Exchange) {

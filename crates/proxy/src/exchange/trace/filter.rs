@@ -1,5 +1,5 @@
-//! `filter trace`: the steps of an exchange or a TCP stream, reported to [`Trace`]. Without such a
-//! filter, each step costs a test.
+//! `filter trace`: the steps of an exchange or a TCP stream, reported to [`Trace`]. Without such a filter, each step costs one
+//! comparison.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn watchers(proxy: &Proxy, of_backend: bool) -> Vec<Watcher> {
     proxy.traces.iter().map(watcher).collect()
 }
 
-/// Combines the bits that have a true condition.
+/// Combines the bits with true conditions.
 fn bits(all: &[(bool, u32)]) -> u32 {
     all.iter().filter(|(holds, _)| *holds).map(|(_, bits)| bits).sum()
 }
@@ -35,7 +35,7 @@ pub(crate) fn begin(x: &mut Exchange, frontend: &Proxy) {
 
 #[cold]
 fn start(x: &mut Exchange, frontend: &Proxy) {
-    // The trace of the TCP stream ends when it becomes an HTTP stream.
+    // The trace of the TCP stream ends when the stream becomes HTTP.
     end(x);
     let http = x.txn.is_http;
     let steps = bits(&[
@@ -47,7 +47,7 @@ fn start(x: &mut Exchange, frontend: &Proxy) {
     x.trace = Some(Rc::new(trace));
 }
 
-/// The request's head was received; `waits_for_body` is whether rules wait for its body.
+/// The request's head was received. `waits_for_body` indicates whether rules wait for its body.
 #[inline]
 pub(crate) fn received(x: &Exchange, waits_for_body: bool) {
     if let Some(trace) = &x.trace {

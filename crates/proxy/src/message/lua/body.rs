@@ -8,8 +8,8 @@ use crate::exchange::lua::filtering::Filtering;
 use crate::flow::{Coding, Filter, Filters, Flow, Path, Rank};
 use crate::message::framing;
 
-/// Starts the flow of a request's body to a service through the filters, if any of them see it, and frames
-/// it in the request's head.
+/// Starts the flow of a request's body to a service through the script filters, if any of them see it, and sets the body's framing
+/// in the request's head.
 #[cold]
 pub(crate) fn begin_for_service(client: &Client, x: &mut Exchange) {
     if !sees(x, false) || !has_body(x, false) {
@@ -33,7 +33,7 @@ pub(super) fn has_body(x: &Exchange, of_response: bool) -> bool {
     }
 }
 
-/// Whether filters see payload of that direction.
+/// Whether script filters see payload of that direction.
 #[inline]
 pub(crate) fn sees(x: &Exchange, of_response: bool) -> bool {
     x.filtering.as_ref().is_some_and(|filtering| filtering.sees_data(of_response))
@@ -45,8 +45,8 @@ pub(crate) fn sees_response(x: &Exchange) -> bool {
     has_body(x, true) && sees(x, true)
 }
 
-/// Frames a body in its head if filters change its framing; returns the length for the receiver.
-/// Compressed bodies are chunked, unless a later filter sets a length.
+/// Sets the framing of a body in its head if filters change it; returns the length for the receiver. A compressed body is chunked,
+/// unless a later filter sets a length.
 #[cold]
 pub(crate) fn frame(x: &mut Exchange, of_response: bool, length: BodyLength, is_coded: bool) -> BodyLength {
     let shown = shown(x, of_response, length, is_coded);
@@ -65,7 +65,7 @@ pub(crate) fn frame(x: &mut Exchange, of_response: bool, length: BodyLength, is_
     shown
 }
 
-/// Returns the length of a filtered body for its receiver; `length` is that for its sender.
+/// Returns the length of a filtered body for its receiver; `length` is its length for the sender.
 pub(crate) fn shown(x: &Exchange, of_response: bool, length: BodyLength, is_coded: bool) -> BodyLength {
     let direction = |filtering: &Filtering| match of_response {
         true => filtering.response.length,
@@ -79,7 +79,7 @@ pub(crate) fn shown(x: &Exchange, of_response: bool, length: BodyLength, is_code
     }
 }
 
-/// Returns the path of a filtered body, given its length for the receiver; `path` is that without filters.
+/// Returns the path of a filtered body, given its length for the receiver; `path` is the path without filters.
 pub(crate) fn path(shown: BodyLength, path: Path) -> Path {
     match (path, shown) {
         (Path::Verbatim, BodyLength::Chunked) => Path::Payload(Coding::Chunked),
@@ -88,8 +88,8 @@ pub(crate) fn path(shown: BodyLength, path: Path) -> Path {
     }
 }
 
-/// Returns the script filters of a direction together with others, for a body with the length `shown` for its receiver. Resets the
-/// payload that scripts received in an earlier attempt.
+/// Returns the script filters of a direction together with the other filters, for a body with the length `shown` for its receiver.
+/// Resets the payload that scripts received in an earlier attempt.
 pub(crate) fn filters(
     x: &mut Exchange,
     of_response: bool,
@@ -107,7 +107,7 @@ pub(crate) fn filters(
     Some(all)
 }
 
-/// Starts the directions of a TCP stream that filters see.
+/// Starts the directions of a TCP stream that script filters see.
 #[cold]
 pub(crate) fn begin_stream(x: &mut Exchange) {
     for of_response in [false, true] {

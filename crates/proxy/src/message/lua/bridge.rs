@@ -107,7 +107,7 @@ pub(super) fn call(
         return Ok(None);
     }
     own.wake_at = NEVER;
-    // A clone, because the function may borrow the filter's entry.
+    // Cloned because the function may borrow the filter's entry.
     let filter = own.filter.clone();
     let seat =
         FilterBridge { client, x: RefCell::new(x), filtering: RefCell::new(filtering), place, callback };
@@ -118,7 +118,7 @@ pub(super) fn call(
     }
 }
 
-/// Returns the fault if a filter refuses a message: that of its sender, as in HAProxy.
+/// Returns the fault of a message that a filter refuses. As in HAProxy, the message's sender is blamed.
 pub(super) fn refused(of_response: bool) -> Fault {
     if of_response { Fault::BadResponseBody } else { Fault::BadRequestBody }
 }

@@ -1,4 +1,4 @@
-//! The flow of payload through script filters, which are called for the bytes that reach them.
+//! The flow of payload through script filters. Each filter is called for the bytes that reach it.
 
 use std::task::{Context, Poll};
 
@@ -14,7 +14,7 @@ use crate::fault::Fault;
 use crate::flow::FlowError;
 use crate::server::Upstream;
 
-/// Pumps the request, through filters if there are any.
+/// Moves the request on, through filters if there are any.
 #[inline]
 pub(crate) fn poll_upload(
     client: &mut Client,
@@ -28,7 +28,7 @@ pub(crate) fn poll_upload(
     }
 }
 
-/// Pumps the response, through filters if there are any.
+/// Moves the response on, through filters if there are any.
 #[inline]
 pub(crate) fn poll_download(
     client: &mut Client,
@@ -75,7 +75,7 @@ fn poll_filtered_download(
 /// Calls the filters that have new payload, in order. Returns whether the direction can make progress.
 ///
 /// # Errors
-/// A filter failed, or the body has a length other than that in its head.
+/// A filter failed, or the body's length differs from the one in its head.
 pub(crate) fn run(
     client: &Client,
     x: &mut Exchange,
@@ -105,7 +105,7 @@ pub(crate) fn run(
         filtering.forget_woken();
     }
     if (woken || has_come) && filtering.poll_woken(context) {
-        // A filter requested another call just now.
+        // A filter has requested another call in this turn.
         context.waker().wake_by_ref();
     }
     x.filtering = Some(filtering);
@@ -117,12 +117,11 @@ pub(crate) fn run(
 struct FilterOutcome {
     /// Whether there was new payload.
     is_news: bool,
-    /// Whether the direction can make progress: the filter passed payload on, or accepts more.
+    /// Whether the direction can make progress: the filter forwarded payload, or accepts more.
     passes: bool,
 }
 
-/// Gives the filter at stage `at` its new payload, or the payload that it holds if it was woken, and
-/// passes its output on.
+/// Calls the filter at stage `at` with its new payload, or with the payload it holds if it was woken, and forwards its output.
 fn show(
     client: &Client,
     x: &mut Exchange,
@@ -182,7 +181,7 @@ fn filter(
     part.payload.forward(most);
     let payload = &part.payload;
     if !payload.input.is_empty() && !payload.output.is_empty() {
-        // It is called again for the rest, after the other filters.
+        // The filter is called again for the rest, after the other filters.
         own.wake_at = own.wake_at.min(now_ms());
         return Ok(());
     }
@@ -193,7 +192,7 @@ fn filter(
         x.txn.is_http && call(client, x, filtering, place, Callback::MessageEnd, of_response)? == Some(0);
     if let Some(own) = filtering.filters.get_mut(place) {
         let part = &mut own.parts[side];
-        // Output of the end function still passes.
+        // Output of the end function is still forwarded.
         part.payload.forward(usize::MAX);
         part.is_over = !waits && !part.payload.is_open;
     }

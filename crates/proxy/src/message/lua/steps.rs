@@ -76,7 +76,8 @@ pub(crate) async fn heads(client: &mut Client, x: &mut Exchange, of_response: bo
     call_filters(client, x, Callback::MessageEnd, of_response, ALL).await
 }
 
-/// Called when a cache or a built-in service has answered a request: shows filters the request's head, unless they have seen it.
+/// Called when a cache or a built-in service has answered a request: calls the filters for the request's head, unless they have
+/// seen it.
 ///
 /// # Errors
 /// A filter failed.
@@ -88,7 +89,7 @@ pub(crate) async fn head_of_answered(client: &mut Client, x: &mut Exchange) -> R
     shown
 }
 
-/// Called when a service will answer a request: shows filters the request's head, unless they have seen it.
+/// Called when a service will answer a request: calls the filters for the request's head, unless they have seen it.
 ///
 /// # Errors
 /// A filter failed.
@@ -109,14 +110,14 @@ pub(crate) async fn head_for_service(client: &mut Client, x: &mut Exchange) -> R
     }
 }
 
-/// Returns the number of script filters before compression; `usize::MAX` if none comes after it.
+/// Returns the number of script filters before compression; `usize::MAX` if no script filter comes after it.
 fn before_compression(client: &Client, x: &Exchange, of_response: bool) -> usize {
     let Some(rank) = compression::rank(client, x, of_response) else { return usize::MAX };
     let Some(filtering) = &x.filtering else { return usize::MAX };
     filtering.ranked(of_response).position(|(own, _)| own > rank).unwrap_or(usize::MAX)
 }
 
-/// Decides whether a body is compressed, so that later filters see this in the head.
+/// Decides whether a body is compressed, so that later filters see the result in the head.
 fn compress_between(client: &Client, x: &mut Exchange, of_response: bool) -> Result<(), Fault> {
     if of_response {
         let is_framed = framing::frame_response(x)?;
@@ -132,7 +133,7 @@ fn compress_between(client: &Client, x: &mut Exchange, of_response: bool) -> Res
 /// All filters of a direction.
 const ALL: Range<usize> = 0..usize::MAX;
 
-/// Calls a function of the filters in a range of a direction. A filter that waits is called again when it asked for it.
+/// Calls a function of the filters in a range of a direction. A filter that waits is called again at the time it requested.
 async fn call_filters(
     client: &mut Client,
     x: &mut Exchange,
@@ -156,7 +157,7 @@ async fn call_filters(
     }
 }
 
-/// Waits until an instant; without one, until `timeout client`.
+/// Waits until an instant, or without one, for `timeout client`.
 async fn wait(client: &mut Client, until: u64) -> Result<(), Stop> {
     let is_endless = until == NEVER;
     match is_endless {
@@ -174,7 +175,7 @@ pub(crate) fn end(client: &Client, x: &mut Exchange) {
     let Some(mut filtering) = x.filtering.take() else { return };
     for of_response in [false, true] {
         for place in filtering.direction(of_response).order.clone() {
-            // A failure is logged; the stream has ended already.
+            // A failure is only logged, because the stream has already ended.
             let _ = call(client, x, &mut filtering, place, Callback::End, of_response);
         }
     }

@@ -1,5 +1,5 @@
-//! Prepares a stored response as the answer to a request: its age, the evaluation of conditions, the response rules. `reply` sends
-//! it.
+//! Prepares a stored response as the answer to a request: its age, the evaluation of conditions, the response rules. `reply` then
+//! sends it.
 
 use std::io::Write as _;
 
@@ -17,14 +17,14 @@ use crate::flow::CachedBody;
 
 use super::revalidate;
 
-/// Handles the unusual end of a request that used a cache: if no server gave a response, a stale one may help (`stale-if-error`);
-/// if a stale one is delivered, its revalidation begins. Requests waiting for this response are woken.
+/// Handles the early end of a request that used a cache. If no server gave a response, a stale one may replace the error
+/// (`stale-if-error`). If a stale response is sent, its revalidation begins. Requests that wait for this response are woken.
 #[cold]
 pub(crate) fn instead_of(client: &mut Client, x: &mut Exchange, stop: Stop) -> Stop {
     let Some(caching) = &mut x.caching else { return stop };
     let tells_nothing = match stop {
         Stop::Fault(fault) => is_clients(fault),
-        // Rules rejected it.
+        // Rules rejected the request.
         Stop::Reply | Stop::Close | Stop::Silent => x.txn.server_status == 0,
         _ => false,
     };
@@ -36,7 +36,7 @@ pub(crate) fn instead_of(client: &mut Client, x: &mut Exchange, stop: Stop) -> S
             stop
         }
         _ if tells_nothing => {
-            // Lets a waiting request try before this one is answered.
+            // Lets a waiting request proceed before this one is answered.
             caching.lead = None;
             stop
         }
@@ -65,7 +65,7 @@ fn is_clients(fault: Fault) -> bool {
     )
 }
 
-/// Makes the response found the response of the transaction.
+/// Copies the stored response to the transaction.
 ///
 /// # Errors
 /// Response rules ended the exchange.
@@ -131,7 +131,8 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(),
     Ok(())
 }
 
-/// Returns the requested part of the body and sets its fields in the head (RFC 9110, 15.3.7 and 15.5.17); `None` for all of it.
+/// Returns the requested part of the body and sets the fields for it in the head (RFC 9110, 15.3.7 and 15.5.17); `None` for the
+/// whole body.
 fn give_range(head: &mut http::Head, ranged: Ranged, whole: usize) -> Option<std::ops::Range<usize>> {
     match ranged {
         Ranged::Whole => None,
@@ -150,7 +151,7 @@ fn give_range(head: &mut http::Head, ranged: Ranged, whole: usize) -> Option<std
     }
 }
 
-/// Takes the body from `feed`; returns how it ends.
+/// Uses `feed` as the source of the body; returns how the body ends.
 fn give_feed(x: &mut Exchange, mut feed: Feed, ranges: bool) -> BodyLength {
     let head = &mut x.txn.response;
     let whole = feed.length();
@@ -170,7 +171,7 @@ fn give_feed(x: &mut Exchange, mut feed: Feed, ranges: bool) -> BodyLength {
     length.map_or(BodyLength::Chunked, BodyLength::Length)
 }
 
-/// Takes the body from its file; returns how it ends.
+/// Uses the file as the source of the body; returns how the body ends.
 fn give_file(x: &mut Exchange, mut feed: FileFeed, ranges: bool) -> BodyLength {
     let whole = usize::try_from(feed.length()).unwrap_or(usize::MAX);
     let ranged = if ranges { ranged(&x.txn.request, feed.head(), whole) } else { Ranged::Whole };
@@ -184,7 +185,7 @@ fn give_file(x: &mut Exchange, mut feed: FileFeed, ranges: bool) -> BodyLength {
     BodyLength::Length(length)
 }
 
-/// Shows rules the body: as much as of any other.
+/// Makes the body visible to rules, as much of it as of any other body.
 #[cold]
 fn show_body(client: &Client, x: &mut Exchange) {
     let body = x.reply.rest();

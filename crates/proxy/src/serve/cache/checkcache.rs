@@ -1,5 +1,5 @@
 //! `option checkcache`: rejects a response that sets a cookie and may be cached, so that a session cannot leak to another user.
-//! Called by `serve::http` between the rules and our own cookie.
+//! Called by `serve::http` after the rules and before Weir inserts its own cookie.
 
 use http::{Head, KnownName, Method};
 use plan::Proxy;
@@ -11,7 +11,7 @@ use crate::exchange::cache::cacheability::{self, Cacheability};
 use crate::exchange::{Exchange, Stop};
 use crate::log::LogLine;
 
-/// Rejects the response with a 502 if its cookie might be cached, and logs that.
+/// Replaces the response by a 502 if its cookie might be cached, and logs this.
 pub(crate) fn check(client: &Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
     if !is_risky(x.txn.request.method_id(), &x.txn.response) {
         return Ok(());
@@ -29,7 +29,7 @@ pub(crate) fn check(client: &Client, x: &mut Exchange, backend: &Proxy) -> Resul
     Err(Stop::Reply)
 }
 
-/// Whether the response sets a cookie and a cache may store both.
+/// Whether the response sets a cookie, and a cache may store it together with the cookie.
 fn is_risky(method: Method, response: &Head) -> bool {
     let may_keep = || cacheability::of(method, response);
     response.get_known(KnownName::SetCookie).is_some()

@@ -1,5 +1,5 @@
-//! Sends a response piece by piece: while another request still fetches it (`collapsed-forwarding`), or from its file (`disk`).
-//! `answer` has prepared its head. A truncated body is reported as such to client and log. Called by `reply`.
+//! Sends a response piece by piece, either while another request still fetches it (`collapsed-forwarding`), or from its file
+//! (`disk`). `answer` has prepared its head. A truncated body is reported as such to the client and in the log. Called by `reply`.
 
 use cache::Piece;
 use runtime::timer::now_ms;
@@ -14,7 +14,7 @@ use crate::serve::sending;
 /// Sends the head of the response, and its body as it becomes available.
 ///
 /// # Errors
-/// The client does not accept it, or the rest does not arrive.
+/// The client does not accept the response, or the rest of it does not arrive.
 pub(crate) async fn send_body(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     sending::begin_reply(client, x);
     let sent = send_pieces(client, x).await;
@@ -30,12 +30,12 @@ pub(crate) async fn send_body(client: &mut Client, x: &mut Exchange) -> Result<(
 async fn send_pieces(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     let allowed = x.timeout(TimeoutSlot::Client, client.frontend.timeouts.client);
     let backend = x.backend.clone().unwrap_or_else(|| client.frontend.clone());
-    // The fetching request has the same timeout for each piece.
+    // The request that fetches the response has the same timeout for each piece.
     let silent = x.timeout(TimeoutSlot::Server, backend.timeouts.server);
     let leaving = x.aborts_on_close(client, &backend);
     let Some(mut own) = x.reply.feed.take() else { return Err(Fault::Internal) };
     if x.download.is_received() {
-        // Only the head is sent.
+        // Only the head of the response is sent.
         x.reply.close();
         return sending::pump(client, x, allowed).await;
     }
@@ -53,7 +53,7 @@ async fn send_pieces(client: &mut Client, x: &mut Exchange) -> Result<(), Fault>
                 return sending::pump(client, x, allowed).await;
             }
             Piece::Cut => {
-                // The available part is sent before the connection ends.
+                // The available part is sent before the connection is closed.
                 let _ = sending::pump(client, x, allowed).await;
                 (x.txn.termination.cause, x.txn.termination.phase) = (Cause::Server, Phase::Data);
                 return Err(Fault::Truncated);

@@ -1,6 +1,6 @@
 //! Log messages of other programs (configuration manual, 12.6 `log-forward`), received over streams with the framing of RFC 6587,
-//! or as datagrams ([`datagrams`](crate::serve::datagrams)). Each message goes to its section's loggers at once; there are no
-//! replies.
+//! or as datagrams ([`datagrams`](crate::serve::datagrams)). Each message is passed to its section's loggers at once; nothing is
+//! sent back.
 
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
@@ -20,16 +20,15 @@ use crate::worker::Worker;
 /// The maximum number of digits in a message length.
 const DIGITS: usize = 10;
 
-/// Receives from a stream until it ends, idles for `timeout client`, or breaks the rules of its
-/// framing.
+/// Receives messages from a stream until it ends, is idle for `timeout client`, or violates its framing.
 pub(crate) async fn stream(mut connection: ClientConnection) {
     let proxy = connection.frontend.clone();
     let Some(forward) = &proxy.log_forward else { return };
     let allowed = proxy.timeouts.client;
-    // Counts as one request, so that the connection is not treated as waiting for its first request.
+    // Counted as one request, so that the connection is not treated as still waiting for its first request.
     connection.entry.requests.set(1);
     loop {
-        // A soft stop may close an idle stream, since the successor accepts the sender's next connection.
+        // A soft stop may close an idle stream, because the successor accepts the sender's next connection.
         connection.entry.activity.set(Activity::Waiting);
         connection.entry.active_ms.set(now_ms());
         connection.timer.set_after(now_ms(), allowed);
@@ -50,8 +49,8 @@ pub(crate) async fn stream(mut connection: ClientConnection) {
     }
 }
 
-/// Forwards the complete messages; if the stream `ended`, the rest is one too. Returns `false` if the framing is broken or a
-/// message too long.
+/// Forwards the complete messages. If the stream has `ended`, the remaining bytes are a message too. Returns `false` if the framing
+/// is violated or a message is too long.
 fn take_messages(
     connection: &mut ClientConnection,
     proxy: &Proxy,
@@ -91,7 +90,7 @@ fn take_messages(
     }
 }
 
-/// A message within received bytes, and the start of the next one.
+/// The range of a message within the received bytes, and the start of the next one.
 #[derive(Debug, PartialEq, Eq)]
 struct SyslogFrame {
     start: usize,
@@ -160,7 +159,7 @@ fn message(worker: &Worker, proxy: &Proxy, forward: &LogForward, peer: Option<Ip
     worker.outbox.borrow_mut().send_all(&worker.shared, &proxy.loggers, &line);
 }
 
-/// `option host`: returns the host that replaces the message's; `None` to keep that.
+/// `option host`: returns the host that replaces the one in the message; `None` to keep that.
 fn host_name(strategy: HostStrategy, own: Option<&[u8]>, peer: IpAddr) -> Option<String> {
     let peer = peer.to_canonical();
     match (strategy, own) {

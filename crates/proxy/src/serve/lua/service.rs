@@ -1,7 +1,7 @@
 //! Script services: functions that answer a request instead of a server, or handle a TCP stream.
 //!
-//! In HTTP the service runs up to the head of its response; then the response rules run, and the body is sent as the service
-//! produces it. Called by `reply` and `tcp`.
+//! In HTTP the service runs until it has produced the head of its response. Then the response rules run, and the body is sent as
+//! the service produces it. Called by `reply` and `tcp`.
 
 use std::task::{Context, Poll};
 
@@ -22,10 +22,10 @@ use crate::message::lua::{body, pump, steps};
 use crate::message::upload;
 use crate::serve::sending;
 
-/// Runs a service up to the head of its response, and copies that to the transaction.
+/// Runs a service until it has produced the head of its response, and copies that to the transaction.
 ///
 /// # Errors
-/// It produced none, or rules ended the exchange.
+/// The service produced no head, or rules ended the exchange.
 pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     if x.filtering.is_some() {
         steps::head_for_service(client, x).await?;
@@ -39,7 +39,7 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(),
         match service::step(client, x, answer.take()) {
             Some(CallStep::Wait(Wait::Start)) => break,
             Some(CallStep::Wait(wait)) => answer = Some(await_for(client, x, wait).await?),
-            // It ended, or failed, without a response.
+            // The service ended, or failed, without a response.
             Some(CallStep::Done(_) | CallStep::Failed(_)) | None => return Err(Fault::Internal.into()),
         }
     }
@@ -127,9 +127,9 @@ async fn send_pieces(client: &mut Client, x: &mut Exchange) -> Result<(), Fault>
                 sending::pump(client, x, allowed).await?;
                 answer = await_for(client, x, wait).await.map_err(fault_of)?;
             }
-            // The body is incomplete: the client must not treat it as whole.
+            // The body is incomplete, and the client must not treat it as whole.
             Some(CallStep::Done(_) | CallStep::Failed(_)) | None => {
-                // The available part is sent before the connection ends.
+                // The available part is sent before the connection is closed.
                 let _ = sending::pump(client, x, allowed).await;
                 x.txn.termination.set(Cause::Internal, Phase::Data);
                 client.side.reset();
@@ -146,7 +146,7 @@ fn fault_of(stop: Stop) -> Fault {
     }
 }
 
-/// Passes the service's output to the response's body, up to its length; returns whether more is needed.
+/// Adds the output of the service to the response's body, up to its length; returns whether more is needed.
 fn pass_on(x: &mut Exchange) -> bool {
     let bodiless = x.download.is_received() && x.reply.bytes.is_empty();
     let Some(service) = x.scripting.as_mut().and_then(|scripting| scripting.service.as_mut()) else {
@@ -168,7 +168,7 @@ fn pass_on(x: &mut Exchange) -> bool {
     service.left.is_some_and(|left| left > 0)
 }
 
-/// Waits for the event a service asked for.
+/// Waits for the event that a service has requested.
 async fn await_for(client: &mut Client, x: &mut Exchange, wait: Wait) -> Result<WaitAnswer, Stop> {
     match wait {
         Wait::Flush | Wait::Start => Ok(WaitAnswer::Nothing),
@@ -185,7 +185,7 @@ async fn await_for(client: &mut Client, x: &mut Exchange, wait: Wait) -> Result<
     }
 }
 
-/// Waits for more input, its end, or until `time` ms have passed.
+/// Waits for more input or its end, at most `time` ms.
 async fn await_input(client: &mut Client, x: &mut Exchange, time: Option<u64>) -> Result<(), Stop> {
     let is_filtered = passes_filters(x);
     if is_ended(x) || !is_filtered && (receive(client, x) || is_ended(x)) {
@@ -264,7 +264,7 @@ fn poll_filtered(
         return Poll::Ready(Ok(()));
     };
     let (before, held) = (x.upload.received, input.len());
-    // The longest part of a line given at once.
+    // The longest part of a line that a service gets at once.
     let most = client.worker.shared.plan.global.tune.bufsize;
     let pumped = loop {
         let mut to = Sink::Memory(&mut input, most);

@@ -79,11 +79,11 @@ fn find(worker: &Rc<Worker>, wanted: &state::Server) -> Option<Rc<LocalServer>> 
     worker.local(backend.plan.index).server(place)
 }
 
-/// Whether the server accepts one more connection.
+/// Whether the server may have one more connection.
 fn may_have(server: &LocalServer, worker: &Worker) -> bool {
     worker.proxy(server.backend).plan.reuse != Reuse::Never
         && !server.state.admin().in_maintenance()
-        // There is no other limit: they no longer count as client connections.
+        // No other limit applies, because client connections do not include these.
         && server.keeps_idle()
 }
 
@@ -99,7 +99,7 @@ async fn refuse(mut client: client::ClientConnection, reversal: &Reversal, reset
     client.linger().await;
 }
 
-/// Moves the connection out of the client's session, which ends.
+/// Moves the connection out of the client's session, which then ends.
 fn hand_over(
     mut client: client::ClientConnection,
     attach: &Attach,
@@ -107,7 +107,7 @@ fn hand_over(
     server: Rc<LocalServer>,
     reversal: Reversal,
 ) {
-    // If no descriptor is left, the client may reconnect.
+    // If no descriptor is free, the client may reconnect.
     let Ok(socket) = client.socket().stream.take() else { return client.side.reset() };
     let Reversal { connection, reader, .. } = reversal;
     let Some(connection) = Rc::into_inner(connection) else { return };

@@ -1,9 +1,9 @@
-//! `bind rhttp@…`: a listener that opens its own connections and keeps a number of them open (`nbconn`), on which requests then
-//! arrive (reverse HTTP, dialling side).
+//! `bind rhttp@…`: a listener that opens connections itself and keeps a number of them open (`nbconn`). Requests then arrive on
+//! these connections (reverse HTTP, dialling side).
 //!
-//! One task per listener, on the first of its workers, opens the connections one by one. Each is opened by and lives on one of the
-//! listener's workers, and is counted until it ends. As in HAProxy, a failed attempt is repeated after a second, or at once if
-//! `timeout connect` has passed already.
+//! Each listener has one task, on the first of its workers, which opens the connections one by one. Each connection is opened and
+//! served by one of the listener's workers, and is counted until it ends. As in HAProxy, a failed attempt is repeated after a
+//! second, or at once if `timeout connect` has already passed.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -52,7 +52,7 @@ enum LastReport {
 }
 
 thread_local! {
-    /// The connection counts of listeners with their task on this worker: they outlive plans.
+    /// The connection counts of listeners with their task on this worker. They outlive plans.
     static KEPT: RefCell<Vec<(Weak<Listener>, Arc<OpenCount>)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -69,7 +69,7 @@ fn kept(listener: &Arc<Listener>) -> Arc<OpenCount> {
     })
 }
 
-/// Keeps the connections of bind number `bind` of frontend number `frontend` open until the frontend stops, or another plan takes
+/// Keeps the connections of bind number `bind` of frontend number `frontend` open, until the frontend stops or another plan takes
 /// over with its own task.
 pub async fn keep(worker: Rc<Worker>, frontend: usize, bind: usize) {
     let proxy = worker.local(frontend);
@@ -110,7 +110,7 @@ pub async fn keep(worker: Rc<Worker>, frontend: usize, bind: usize) {
     }
 }
 
-/// Waits until one more connection is needed; `false` if the frontend has stopped for good.
+/// Waits until one more connection is needed; returns `false` if the frontend has stopped for good.
 async fn is_wanted(worker: &Worker, proxy: &Proxy, listener: &Listener, kept: &OpenCount, most: u32) -> bool {
     poll_fn(|context: &mut Context<'_>| {
         listener.wait(context.waker().clone());
@@ -153,7 +153,7 @@ async fn dial_on(
         let load = ConnectionGuard::add(worker.index);
         tokio::task::spawn_local(async move {
             let opened = Box::pin(open(&worker, frontend, bind, target, slot, load)).await;
-            // The requester may be gone because the process stops.
+            // If the process stops, the requester may no longer wait.
             let _ = send.send(opened.as_ref().map(drop).map_err(|failure| *failure));
             if let Ok(dialled) = opened {
                 handoff::start(Incoming::Dialled(Box::new(dialled)));
@@ -166,7 +166,7 @@ async fn dial_on(
     receive.await.unwrap_or(Err(DialFailure::Else))
 }
 
-/// Opens one on the calling worker, within `timeout connect`.
+/// Opens a connection on the calling worker, within `timeout connect`.
 async fn open(
     worker: &Rc<Worker>,
     frontend: usize,
@@ -234,7 +234,7 @@ async fn connect(worker: &Worker, server: &ServerSettings) -> io::Result<Stream>
     dial.fast_open = server.tfo;
     let mut socket = dial.connect(&target).await?;
     if server.socks4.is_some() {
-        // SOCKS4 only supports IPv4.
+        // SOCKS4 supports only IPv4.
         let net::Target::Ip(SocketAddr::V4(wanted)) = address else { return Err(unresolved()) };
         let mut handshake = socks4::Handshake::new(wanted);
         let refused = |_| io::Error::from(io::ErrorKind::ConnectionRefused);
@@ -266,7 +266,7 @@ async fn write_all(socket: &mut Stream, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the TLS server name; its expression has no request to refer to.
+/// Returns the TLS server name. Its expression has no request to refer to.
 fn name(worker: &Worker, tls: &plan::server::ServerTls) -> Option<String> {
     let ServerName::Expression(expression) = &tls.name else { return None };
     let mut name = Vec::new();

@@ -1,6 +1,6 @@
-//! The start of a reverse HTTP connection, on either side: the HTTP/2 preface and settings in the direction in which it was opened,
-//! after which requests flow the other way. Called by [`accept`](super::accept), which accepted it, and [`dial`](super::dial),
-//! which opened it.
+//! The start of a reverse HTTP connection, on either side: the HTTP/2 preface and settings, sent in the direction in which the
+//! connection was opened. After that, requests flow in the other direction. Called by [`accept`](super::accept) on the accepting
+//! side, and by [`dial`](super::dial) on the opening side.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -15,7 +15,7 @@ use crate::violation;
 /// Why a connection is not reversed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReversalFailure {
-    /// The peer, or the socket, ended it.
+    /// The peer, or the socket, ended the connection.
     Gone,
     /// The peer violated the protocol and was notified.
     Broken,
@@ -30,7 +30,7 @@ pub(super) struct Reversal {
 }
 
 impl Reversal {
-    /// Creates it at its beginning.
+    /// Starts the reversal of a connection.
     pub(super) fn new(connection: Rc<H2Connection>, reader: ReceivedBytes, busy_from: u8) -> Self {
         Self { connection, reader, is_settled: false, busy_from }
     }
@@ -38,7 +38,7 @@ impl Reversal {
     /// Ready once the peer's settings have been received.
     ///
     /// # Errors
-    /// They will not arrive.
+    /// The settings will not arrive.
     pub(super) fn poll(
         &mut self,
         socket: &mut Socket,
@@ -58,14 +58,14 @@ impl Reversal {
                 Ok(Received::End) | Err(_) => return Poll::Ready(Err(ReversalFailure::Gone)),
             }
             if self.take().is_err() {
-                // Sends the reason if the socket accepts it.
+                // The reason is sent if the socket accepts it.
                 let _ = self.connection.send(socket, context);
                 return Poll::Ready(Err(ReversalFailure::Broken));
             }
         }
     }
 
-    /// Decodes the received bytes up to the settings; the bytes after them are left for the connection's next owner.
+    /// Decodes the received bytes up to the settings. The bytes after them are for the next owner of the connection.
     fn take(&mut self) -> Result<(), Closed> {
         while let Some(event) = self.reader.next(&self.connection)? {
             if event == ConnectionEvent::Settings {

@@ -1,13 +1,13 @@
-//! Reverse HTTP: requests travel over a connection against the direction in which it was opened. The hooks are at a connection's
-//! beginning, before its first request:
+//! Reverse HTTP: requests travel over a connection against the direction in which it was opened. The hooks are at the beginning of
+//! a connection, before its first request:
 //!
 //! 1. [`dial::keep`] (a task for each `bind rhttp@` listener) opens connections, and `serve::handoff` passes each to a worker,
 //!    where the session serves requests on it.
-//! 2. `accept::attach` (called by the session after `tcp-request session attach-srv`) hands a client's connection to a server,
+//! 2. `accept::attach` (called by the session after `tcp-request session attach-srv`) passes a client's connection to a server,
 //!    where `routing::connect` finds it like any idle connection.
 //!
-//! Both sides begin with `handshake::Reversal`. `nbconn` is counted in `serve::reverse_quota`, because the hand-off carries its
-//! permits.
+//! Both sides begin with `handshake::Reversal`. `nbconn` is counted in `serve::reverse_quota`, because each connection that is
+//! passed to a worker carries a permit.
 
 pub(super) mod accept;
 pub mod dial;

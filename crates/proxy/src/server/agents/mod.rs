@@ -1,7 +1,7 @@
-//! Connections to agents (SPOE): each is shared by the concurrent queries of many streams.
+//! Connections to agents (SPOE). Each is shared by the concurrent queries of many streams.
 //!
-//! One task per connection owns the socket ([`task`]). Callers: `evaluate::spoe`, which has a slot on a server and sends queries
-//! over one of its connections.
+//! One task per connection owns the socket ([`task`]). Called by `evaluate::spoe`, which has a slot on a server and sends queries
+//! over one of the server's connections.
 
 mod task;
 
@@ -23,16 +23,16 @@ use crate::stream::spop::{SpopEngine, SpopStream};
 /// A connection shared by queries.
 type AgentConnection = Carrier<SpopEngine, ()>;
 
-/// The connections of one worker to agents.
+/// One worker's connections to agents.
 #[derive(Default)]
 pub(crate) struct Agents(ConnectionList<SpopEngine, ()>);
 
 /// A query's share of a connection.
 pub(crate) struct Question {
     share: Share<SpopEngine, (), SpopStream>,
-    /// Whether the connection was idle before, and may have closed unnoticed.
+    /// Whether the connection was idle before, and may have been closed unnoticed.
     is_reused: bool,
-    /// The number of its stream; 0 before it is sent.
+    /// The number of the query's stream; 0 before the query is sent.
     number: u32,
 }
 
@@ -44,7 +44,7 @@ impl Agents {
         Some(Question { share: Share::new(carrier), is_reused, number: 0 })
     }
 
-    /// Creates a connection from a socket; returns its first query.
+    /// Creates a connection on a socket; returns the first query on it.
     pub(crate) fn begin(self: &Rc<Self>, opened: OpenedConnection, config: Config) -> Question {
         let OpenedConnection { socket, preamble, key, ends, for_one, mut open } = opened;
         open.source = trace::TraceSource::Spop;
@@ -52,7 +52,7 @@ impl Agents {
         shared.is_leaving.set(for_one);
         trace(&shared, 0, (spop::CONNECTION_NEW | spop::TX_HELLO, TraceLevel::User), "new agent connection");
         self.0.add(&shared);
-        // Before the task starts: a connection with a query is not idle.
+        // Created before the task starts, because a connection with a query is not idle.
         let question = Question { share: Share::new(shared.clone()), is_reused: false, number: 0 };
         tokio::task::spawn_local(task::run(self.clone(), shared, socket, preamble));
         question
@@ -73,7 +73,7 @@ impl Question {
     /// Sends the query: messages encoded by [`Messages`](::spop::Messages).
     ///
     /// # Errors
-    /// It cannot be sent over this connection.
+    /// The query cannot be sent over this connection.
     pub(crate) fn ask(&mut self, messages: &[u8]) -> Result<(), Refusal> {
         let stream = SpopStream::ask(&self.share.carrier.connection, messages)?;
         self.number = if trace::any() { stream.facts().id } else { 0 };
@@ -102,12 +102,12 @@ impl Question {
         self.share.stream.as_ref().map_or(&[][..], SpopStream::received)
     }
 
-    /// Returns the number of queries sent over its connection so far, including this one.
+    /// Returns the number of queries sent over the connection so far, including this one.
     pub(crate) fn uses(&self) -> u32 {
         self.share.uses()
     }
 
-    /// Returns our endpoint of its connection and the agent's.
+    /// Returns the local endpoint of the connection and the agent's.
     pub(crate) fn ends(&self) -> Option<(Endpoint, Endpoint)> {
         self.share.ends()
     }
@@ -117,7 +117,7 @@ impl Question {
         self.share.descriptor()
     }
 
-    /// Whether its connection was idle before.
+    /// Whether the connection was idle before.
     pub(crate) fn is_reused(&self) -> bool {
         self.is_reused
     }
@@ -136,7 +136,7 @@ impl Drop for Question {
     }
 }
 
-/// Traces an event on a connection, or of the query with that number (0 for none).
+/// Traces an event of a connection, or of the query with that number if it is not 0.
 #[inline]
 #[track_caller]
 fn trace(shared: &Rc<AgentConnection>, number: u32, what: (u64, TraceLevel), message: &str) {

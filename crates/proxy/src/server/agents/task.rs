@@ -1,5 +1,5 @@
-//! The task of one connection to an agent: it owns the socket, reads, dispatches answers to their queries, and sends the output of
-//! all queries together.
+//! The task of one connection to an agent. It owns the socket, reads from it, passes answers to their queries, and sends the output
+//! of all queries together.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -15,9 +15,9 @@ use crate::server::shared::{Idle, send, take_turn};
 
 /// Why a connection ends.
 enum AgentEnd {
-    /// The agent closed it, or it broke.
+    /// The agent closed the connection, or it broke.
     Socket,
-    /// We end it with a last frame.
+    /// Weir ends the connection with a last frame.
     Word,
 }
 
@@ -59,7 +59,7 @@ pub(super) async fn run(
     socket.close();
 }
 
-/// Whether the connection can be closed: it is idle and not kept, or the agent does not respond.
+/// Whether the connection can be closed: because it is idle and not kept, or because the agent does not respond.
 fn rest(
     all: &Agents,
     shared: &AgentConnection,
@@ -67,7 +67,7 @@ fn rest(
     context: &mut Context<'_>,
 ) -> Poll<AgentEnd> {
     let engine = shared.connection.engine.borrow();
-    // An unread answer is still held by its query.
+    // A query still holds an answer that it has not read.
     let (held, is_stuck) = (engine.held(), engine.is_stuck());
     drop(engine);
     if held > 0 || shared.waiting.get() > 0 {
@@ -80,7 +80,7 @@ fn rest(
     idle.poll(shared, &all.0, context).map(|()| AgentEnd::Word)
 }
 
-/// Reads once, and dispatches the frames; returns whether there were any.
+/// Reads once, and passes the frames to their queries; returns whether there were any.
 fn receive(
     shared: &Rc<AgentConnection>,
     socket: &mut Socket,
@@ -100,7 +100,7 @@ fn receive(
         Poll::Ready(_) => Err(AgentEnd::Socket),
         Poll::Pending => Ok(false),
     };
-    // The engine keeps partial frames.
+    // Partial frames are kept in the engine.
     *input = None;
     outcome
 }

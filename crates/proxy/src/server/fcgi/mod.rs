@@ -1,4 +1,4 @@
-//! Connections to FastCGI servers: each is shared by the concurrent requests of many clients.
+//! Connections to FastCGI servers. Each is shared by the concurrent requests of many clients.
 //!
 //! One task per connection owns the socket ([`task`]). A request with a share of a connection begins by sending its parameters.
 
@@ -26,7 +26,7 @@ pub(crate) type ErrorLog = Box<dyn Fn(&[u8])>;
 /// A connection shared by requests.
 type FcgiConnection = Carrier<FastcgiEngine, ()>;
 
-/// The FastCGI connections of one worker.
+/// One worker's FastCGI connections.
 #[derive(Default)]
 pub(crate) struct Applications(ConnectionList<FastcgiEngine, ()>);
 
@@ -59,7 +59,7 @@ impl Applications {
         self.0.share(server, ask).map(FcgiStream::begin)
     }
 
-    /// Creates a connection from a socket; returns its first request.
+    /// Creates a connection on a socket; returns the first request on it.
     pub(crate) fn begin(
         self: &Rc<Self>,
         opened: OpenedConnection,
@@ -71,7 +71,7 @@ impl Applications {
         let shared = Carrier::new((&socket, FastcgiEngine::new(config)), 0, key, ends, open, ());
         shared.is_leaving.set(for_one);
         self.0.add(&shared);
-        // Before the task starts: a connection with a request is not idle.
+        // Created before the task starts, because a connection with a request is not idle.
         let request = FcgiStream::begin(shared.clone());
         tokio::task::spawn_local(task::run(self.clone(), shared, socket, preamble, error_log));
         request
@@ -93,7 +93,7 @@ impl FcgiStream {
         Box::new(Self { share: Share::new(shared), parameters: Ok(None), method: Method::Other })
     }
 
-    /// Prepares the request's `parameters` to be sent; returns whether the request can be expressed in FastCGI. If not,
+    /// Prepares the request's `parameters` for sending; returns whether FastCGI can express the request. If not,
     /// [`poll_head`](Self::poll_head) returns the error.
     pub(crate) fn prepare(
         &mut self,
@@ -107,8 +107,8 @@ impl FcgiStream {
         self.parameters.is_ok()
     }
 
-    /// Sends the prepared parameters; with `ends` the request has no body. If the connection takes no
-    /// more requests, [`poll_head`](Self::poll_head) returns the error.
+    /// Sends the prepared parameters; with `ends` the request has no body. If the connection accepts no more requests,
+    /// [`poll_head`](Self::poll_head) returns the error.
     pub(crate) fn start(&mut self, ends: bool) {
         let Ok(parameters) = &mut self.parameters else { return };
         if let Some(parameters) = parameters.take()
@@ -123,7 +123,7 @@ impl FcgiStream {
     /// length if the response is complete.
     ///
     /// # Errors
-    /// There will be no head.
+    /// No head will arrive.
     pub(crate) fn poll_head(&mut self, context: &Context<'_>, head: &mut Head) -> Poll<Result<(), NoHead>> {
         let method = self.method;
         let Some(stream) = &mut self.share.stream else {
@@ -147,7 +147,8 @@ impl FcgiStream {
         polled
     }
 
-    /// Returns how the body of the response ends. A body without a declared length ends with the output and is reported as chunked.
+    /// Returns how the body of the response ends. A body without a declared length ends with the output, and is reported as
+    /// chunked.
     pub(crate) fn body_length(&self, head: &Head, method: Method) -> BodyLength {
         match head.response_body(method) {
             BodyLength::None => BodyLength::None,

@@ -1,5 +1,5 @@
-//! The task of one FastCGI connection: it owns the socket, reads, dispatches records to their requests, and sends the output of all
-//! requests together.
+//! The task of one FastCGI connection. It owns the socket, reads from it, passes records to their requests, and sends the output of
+//! all requests together.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -19,11 +19,11 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why a connection ends.
 enum ApplicationEnd {
-    /// The server closed it, or it broke.
+    /// The server closed the connection, or it broke.
     Socket,
     /// The server's bytes are not valid FastCGI.
     Protocol,
-    /// It is no longer needed.
+    /// The connection is no longer needed.
     Agreed,
 }
 
@@ -43,7 +43,7 @@ pub(super) async fn run(
             let received = receive(&shared, &mut socket, &mut reader, &error_log, context);
             send(&shared.connection, &mut socket, &mut preamble, context)
                 .map_err(|_| ApplicationEnd::Socket)?;
-            // Sending made room for waiting requests.
+            // Sending has made room for waiting requests.
             shared.connection.wake_writable();
             received
         });
@@ -64,7 +64,7 @@ pub(super) async fn run(
     socket.close();
 }
 
-/// Reads once, and dispatches the records; returns whether there were any.
+/// Reads once, and passes the records to their requests; returns whether there were any.
 fn receive(
     shared: &FcgiConnection,
     socket: &mut Socket,
