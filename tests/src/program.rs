@@ -169,6 +169,15 @@ impl Weir {
         line.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a number")
     }
 
+    /// Returns the CPU time that the process has used, in ms.
+    pub fn cpu(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("the process runs");
+        // The name of the program, in parentheses, may have spaces. User and system time are fields 14 and 15, in 1/100 s.
+        let fields = stat.rsplit(')').next().unwrap_or_default();
+        fields.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>()
+            * 10
+    }
+
     /// Returns whether the process is still running.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))

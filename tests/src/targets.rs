@@ -9,6 +9,8 @@ mod expressions;
 mod fcgi;
 mod h2;
 mod h2_connection;
+mod h3;
+mod h3_connection;
 mod payload;
 mod peers;
 mod spop;
@@ -30,6 +32,8 @@ pub use self::control::{command_line, state_rows, statistics_page, stats_rows};
 pub use self::fcgi::fcgi_records;
 pub use self::h2::{h2_request, h2_response, hpack};
 pub use self::h2_connection::h2_connection;
+pub use self::h3::{h3_request, qpack};
+pub use self::h3_connection::h3_connection;
 pub use self::payload::{encoded, first_bytes, payload};
 pub use self::peers::peers_session;
 pub use self::spop::spop_frames;
@@ -63,6 +67,9 @@ pub const TARGETS: &[Target] = &[
     ("hpack", hpack),
     ("h2_request", h2_request),
     ("h2_response", h2_response),
+    ("h3_connection", h3_connection),
+    ("qpack", qpack),
+    ("h3_request", h3_request),
     ("peers_session", peers_session),
     ("fcgi_records", fcgi_records),
     ("spop_frames", spop_frames),

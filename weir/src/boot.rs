@@ -31,7 +31,9 @@ use crate::process_context::Common;
 use crate::reload::Reloader;
 use crate::signals::{self, Ending};
 use crate::sockets::{Inherited, ListeningSocket};
-use crate::{caches, master, memory, privileges, sharing, states, system, traces, version, view};
+use crate::{
+    caches, master, memory, predecessors, privileges, sharing, states, system, traces, version, view,
+};
 
 /// Runs the plan and returns when the process is about to end.
 pub(crate) fn run(plan: Plan, args: CommandLineArgs, resumed: Option<master::MasterState>) -> ExitCode {
@@ -66,7 +68,7 @@ fn start(
 ) -> Result<Ending, String> {
     let global = &plan.global;
     let first = resumed.is_none();
-    let (limits, bound) = match prepare(&plan, args, resumed.as_ref(), messages) {
+    let (limits, mut bound) = match prepare(&plan, args, resumed.as_ref(), messages) {
         Ok(prepared) => prepared,
         Err(error) => {
             // A resumed master has workers, which keep running.
@@ -78,7 +80,7 @@ fn start(
     // The master stays single-threaded and forks before any other thread exists.
     let (mut link, mut launch) = (None, None);
     if global.master_worker {
-        match master::split(global, args, resumed, messages)? {
+        match master::split(global, args, resumed, &mut bound, messages)? {
             master::Role::Master(ending) => return Ok(ending),
             master::Role::Worker(theirs) => link = Some(theirs),
         }
@@ -257,6 +259,11 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     if !has_master {
         system::announce(messages);
     }
+    let replaced: Vec<i32> = old.finish.iter().chain(&old.terminate).copied().collect();
+    if let Err(error) = predecessors::watch(&common.exposed, &replaced) {
+        let text = format!("QUIC sockets of old processes are never closed: {error}");
+        messages.say(Severity::Warning, &text);
+    }
     system::finish_old(&old);
     if let Some(launch) = launch {
         launch.succeed();
@@ -275,6 +282,7 @@ fn begin_process(plan: &Plan, limits: &system::ProcessLimits) -> Arc<Process> {
     let process = Arc::new(Process { counted: plan.global.counted, ..Process::default() });
     process.maxconn.store(limits.max_connections, Relaxed);
     process.hard_maxconn.store(limits.max_connections, Relaxed);
+    process.quic.store(plan.global.tune.quic.listen, Relaxed);
     plan.global.limit_rates(&process);
     plan.global.limit_tls();
     limit_descriptors(plan, &process, limits);

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use arc_swap::ArcSwap;
 use diag::Severity;
+use net::steering::SocketPlace;
+use net::udp::UdpSocket;
 use plan::Plan;
 use plan::bind::BindAddress;
 use proxy::{Shared, Worker};
@@ -174,6 +176,10 @@ impl Generation {
             });
             return Some(task.abort_handle());
         }
+        if let (Some(place), SocketOwner::Frontend { proxy, bind }) = (bound.quic, bound.owner) {
+            self.serve_quic(worker, bound, place.position, (proxy, bind), common);
+            return None;
+        }
         let listener = match net::Listener::from_fd(bound.socket) {
             Ok(listener) => listener,
             Err(error) => {
@@ -203,6 +209,28 @@ impl Generation {
             }
         }
         None
+    }
+
+    /// Serves a QUIC socket of a frontend's bind line, until that stops.
+    fn serve_quic(
+        &self,
+        worker: &Rc<Worker>,
+        bound: ListeningSocket,
+        position: SocketPlace,
+        (frontend, bind): (usize, usize),
+        common: &Arc<Common>,
+    ) {
+        let socket = match UdpSocket::new(bound.socket) {
+            Ok(socket) => socket,
+            Err(error) => {
+                common.messages.say(Severity::Alert, &format!("cannot watch a QUIC socket: {error}"));
+                return;
+            }
+        };
+        if !self.shared.plan.global.tune.quic.front.segmentation {
+            socket.disable_segmentation();
+        }
+        tokio::task::spawn_local(proxy::serve::quic::serve(worker.clone(), socket, position, frontend, bind));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Transfer of listening sockets from a process to its successor (management manual, 3, `-x`): sending and receiving.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Mutex;
@@ -15,24 +15,27 @@ use plan::Plan;
 use plan::bind::BindAddress;
 use socket2::{SockRef, Type};
 
-use crate::sockets::{Inherited, InheritedSocket, ListeningSocket, SocketOwner};
+use crate::quic_listeners;
+use crate::sockets::{Inherited, InheritedSocket, ListeningSocket, QuicPlace, QuicRole, SocketOwner};
 
 /// Requests the listening sockets from the process behind the runtime socket at `path`; `/dev/null` yields none.
 pub(crate) fn receive(path: &Path) -> io::Result<Inherited> {
     if path == Path::new("/dev/null") {
         return Ok(Vec::new());
     }
-    receive_over(&UnixStream::connect(path)?)
+    let stream = UnixStream::connect(path)?;
+    let pid = rustix::net::sockopt::socket_peercred(&stream).ok().map(|peer| peer.pid.as_raw_nonzero().get());
+    receive_over(&stream, pid)
 }
 
-/// Requests the listening sockets over an existing connection to the runtime API.
-pub(crate) fn receive_over(stream: &UnixStream) -> io::Result<Inherited> {
-    Ok(pass::ask(stream)?.into_iter().filter_map(taken).collect())
+/// Requests them over an existing connection to the runtime API of process `pid`.
+pub(crate) fn receive_over(stream: &UnixStream, pid: Option<i32>) -> io::Result<Inherited> {
+    Ok(pass::ask(stream)?.into_iter().filter_map(|passed| taken(passed, pid)).collect())
 }
 
 /// Returns the socket with its address; `None` if it is neither a listening stream socket nor a UDP socket.
-fn taken(passed: Passed<OwnedFd>) -> Option<InheritedSocket> {
-    let Passed { socket, namespace, interface } = passed;
+fn taken(passed: Passed<OwnedFd>, pid: Option<i32>) -> Option<InheritedSocket> {
+    let Passed { socket, namespace, interface, note } = passed;
     let reference = SockRef::from(&socket);
     let is_datagram = reference.r#type().is_ok_and(|kind| kind == Type::DGRAM);
     if !is_datagram && !reference.is_listener().unwrap_or(false) {
@@ -49,7 +52,8 @@ fn taken(passed: Passed<OwnedFd>) -> Option<InheritedSocket> {
     } else {
         abstract_name(address.as_abstract_namespace()?)
     };
-    Some(InheritedSocket { address, namespace, interface, socket, owner: None })
+    let quic = if is_datagram { QuicPlace::from_note(note, pid) } else { None };
+    Some(InheritedSocket { address, namespace, interface, socket, owner: None, quic, pid })
 }
 
 /// Removes the suffix `.PID.tmp`. Sockets are bound under that name and then renamed, which their own address does not show.
@@ -70,11 +74,25 @@ fn abstract_name(name: &[u8]) -> BindAddress {
     BindAddress::Abstract { name: if padded { name[..end].to_vec() } else { name.to_vec() }, padded }
 }
 
+/// A copy of a listening socket.
+#[derive(Debug)]
+struct ExposedSocket {
+    owner: SocketOwner,
+    quic: Option<QuicPlace>,
+    passed: Passed<OwnedFd>,
+}
+
+impl AsFd for ExposedSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.passed.socket.as_fd()
+    }
+}
+
 /// Copies of the listening sockets for a successor. They also keep the sockets open; a soft stop closes them too.
 #[derive(Debug, Default)]
 pub(crate) struct Exposed {
-    sockets: Mutex<Vec<(SocketOwner, Passed<OwnedFd>)>>,
-    /// Whether a successor has taken the sockets. If so, it also has the connections in their queues.
+    sockets: Mutex<Vec<ExposedSocket>>,
+    /// Whether a successor has taken them: it then owns the connections in their queues.
     handed_over: AtomicBool,
 }
 
@@ -99,8 +117,9 @@ impl Exposed {
                 socket: one.socket.try_clone()?,
                 namespace: namespace.unwrap_or_default().into(),
                 interface: interface.unwrap_or_default().into(),
+                note: one.quic.map_or([0; 4], |place| place.note()),
             };
-            all.push((one.owner, passed));
+            all.push(ExposedSocket { owner: one.owner, quic: one.quic, passed });
         }
         Ok(Self { sockets: Mutex::new(all), handed_over: AtomicBool::new(false) })
     }
@@ -110,11 +129,12 @@ impl Exposed {
         let copies: Vec<Passed<OwnedFd>> = self
             .lock()
             .iter()
-            .map(|(_, passed)| {
+            .map(|ExposedSocket { passed, .. }| {
                 Ok(Passed {
                     socket: passed.socket.try_clone()?,
                     namespace: passed.namespace.clone(),
                     interface: passed.interface.clone(),
+                    note: passed.note,
                 })
             })
             .collect::<io::Result<_>>()?;
@@ -124,6 +144,7 @@ impl Exposed {
                 socket: passed.socket.as_fd(),
                 namespace: passed.namespace.clone(),
                 interface: passed.interface.clone(),
+                note: passed.note,
             })
             .collect();
         pass::hand_over(connection, &borrowed)?;
@@ -141,9 +162,10 @@ impl Exposed {
     pub(crate) fn turn_away(&self) {
         let all = self.lock();
         let addresses: Vec<_> =
-            all.iter().map(|(_, passed)| SockRef::from(&passed.socket).local_addr().ok()).collect();
-        for ((_, passed), address) in all.iter().zip(&addresses) {
-            if address.as_ref().is_some_and(|address| address.as_socket().is_some()) {
+            all.iter().map(|one| SockRef::from(&one.passed.socket).local_addr().ok()).collect();
+        for (ExposedSocket { passed, quic, .. }, address) in all.iter().zip(&addresses) {
+            // QUIC sockets have their own program, and no queue of connections.
+            if quic.is_none() && address.as_ref().is_some_and(|address| address.as_socket().is_some()) {
                 let own = addresses.iter().filter(|other| *other == address).count();
                 listen::turn_away(passed.socket.as_fd(), own as u32);
             }
@@ -153,15 +175,70 @@ impl Exposed {
     /// Returns copies of the sockets, for the plan that replaces the current one.
     pub(crate) fn copies(&self) -> io::Result<Inherited> {
         let mut all = Vec::new();
-        for (owner, passed) in self.lock().iter() {
+        for ExposedSocket { owner, quic, passed } in self.lock().iter() {
             let copy = Passed {
                 socket: passed.socket.try_clone()?,
                 namespace: passed.namespace.clone(),
                 interface: passed.interface.clone(),
+                note: passed.note,
             };
-            all.extend(taken(copy).map(|taken| InheritedSocket { owner: Some(*owner), ..taken }));
+            all.extend(taken(copy, None).map(|taken| InheritedSocket {
+                owner: Some(*owner),
+                quic: *quic,
+                ..taken
+            }));
         }
         Ok(all)
+    }
+
+    /// Returns the known processes that serve other QUIC sockets at the same addresses; `None` without such sockets.
+    pub(crate) fn predecessors(&self) -> Option<Vec<i32>> {
+        let all = self.lock();
+        let places = || all.iter().filter_map(|one| one.quic);
+        // A position that no copy has belongs to a process that passed no sockets.
+        let has_gap = all.iter().filter_map(|one| Some((one.owner, one.quic?.slot))).any(|(owner, slot)| {
+            slot > 0
+                && !all
+                    .iter()
+                    .any(|one| one.owner == owner && one.quic.is_some_and(|own| own.slot == slot - 1))
+        });
+        if !has_gap && places().all(|place| place.is_own()) {
+            return None;
+        }
+        let mut pids: Vec<i32> = places()
+            .filter_map(|place| match place.role {
+                QuicRole::Elsewhere { pid } => pid,
+                QuicRole::New | QuicRole::Served => None,
+            })
+            .collect();
+        pids.sort_unstable();
+        pids.dedup();
+        Some(pids)
+    }
+
+    /// Closes the copies of QUIC sockets that other processes served, which have ended.
+    pub(crate) fn close_predecessors(&self) {
+        let mut all = self.lock();
+        // A successor has copies too, and takes care of the positions.
+        if self.is_handed_over() {
+            return;
+        }
+        let mut by_owner: Vec<(SocketOwner, Vec<(QuicPlace, ExposedSocket)>)> = Vec::new();
+        for one in all.extract_if(.., |one| one.quic.is_some()) {
+            let Some(place) = one.quic else { continue };
+            match by_owner.iter_mut().find(|(owner, _)| *owner == one.owner) {
+                Some((_, group)) => group.push((place, one)),
+                None => by_owner.push((one.owner, vec![(place, one)])),
+            }
+        }
+        for (_, mut group) in by_owner {
+            quic_listeners::close_predecessors(&mut group);
+            all.extend(group.into_iter().map(|(place, one)| ExposedSocket {
+                quic: Some(place),
+                passed: Passed { note: place.note(), ..one.passed },
+                ..one
+            }));
+        }
     }
 
     /// Replaces the sockets by those of `other`.
@@ -178,10 +255,10 @@ impl Exposed {
 
     /// Closes the sockets of an owner that has stopped on its own.
     pub(crate) fn close_of(&self, owner: SocketOwner) {
-        self.lock().retain(|(own, _)| *own != owner);
+        self.lock().retain(|one| one.owner != owner);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(SocketOwner, Passed<OwnedFd>)>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<ExposedSocket>> {
         self.sockets.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }

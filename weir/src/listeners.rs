@@ -9,7 +9,8 @@ use plan::Plan;
 use plan::bind::{BindAddress, Shards, Transport};
 use plan::{Bind, Global};
 
-use crate::sockets::{Inherited, InheritedSocket, ListeningSocket, SocketOwner};
+use crate::quic_listeners;
+use crate::sockets::{Inherited, InheritedSocket, ListeningSocket, QuicRole, SocketOwner};
 
 /// Binds all sockets, or returns one line for each address that cannot be bound. Unused inherited sockets stay in `inherited`.
 pub(crate) fn bind(
@@ -26,6 +27,7 @@ pub(crate) fn bind(
                 socket,
                 owner: SocketOwner::RuntimeSocket(number),
                 workers: one.workers.as_slice().into(),
+                quic: None,
             }),
             Err(error) => failures.push(failure(&one.place, "frontend GLOBAL", &one.address, &error)),
         }
@@ -42,11 +44,20 @@ pub(crate) fn bind(
                     // A default limit must not result in a short queue.
                     .unwrap_or(if plan.global.maxconn.is_some() { backlog } else { backlog.max(1024) });
             let owner = SocketOwner::Frontend { proxy: index, bind: number };
+            if one.quic.is_some() {
+                match quic_listeners::open(one, owner, &plan.global, inherited) {
+                    Ok(sockets) => bound.extend(sockets),
+                    Err(error) => {
+                        failures.push(failure(&one.place, &owner_name(proxy), &one.address, &error));
+                    }
+                }
+                continue;
+            }
             let shards = shards(one, &plan.global);
             match open_all(one, shards.len(), length, &plan.global, inherited) {
                 Ok(sockets) => bound.extend(sockets.into_iter().enumerate().map(|(at, socket)| {
                     let workers = shards[at % shards.len()].as_slice().into();
-                    ListeningSocket { socket, owner, workers }
+                    ListeningSocket { socket, owner, workers, quic: None }
                 })),
                 Err(error) => failures.push(failure(&one.place, &owner_name(proxy), &one.address, &error)),
             }
@@ -78,6 +89,7 @@ fn bind_datagrams(
                     socket,
                     owner: SocketOwner::Datagrams { proxy: index, bind: number },
                     workers: one.workers.as_slice().into(),
+                    quic: None,
                 }),
                 Err(error) => failures.push(failure(&one.place, &owner_name(proxy), &one.address, &error)),
             }
@@ -161,6 +173,8 @@ fn create(address: &BindAddress, options: &ListenOptions<'_>, rights: Rights) ->
         BindAddress::Udp(address) => listen::udp(*address, options),
         BindAddress::Unix(path) => listen::unix(path, options.backlog, rights),
         BindAddress::Abstract { name, padded } => listen::abstract_unix(name, *padded, options.backlog),
+        // Opened by `quic_listeners`.
+        BindAddress::Quic(_) | BindAddress::InheritedQuic(_) => Err(std::io::ErrorKind::Unsupported.into()),
         BindAddress::Inherited(number) => listen::inherited(*number, options),
         BindAddress::SocketPair(_) => Err(std::io::Error::other("sockpair@ is not supported yet")),
         // Reverse connections are opened, not accepted.
@@ -168,8 +182,8 @@ fn create(address: &BindAddress, options: &ListenOptions<'_>, rights: Rights) ->
     }
 }
 
-/// Returns the workers of each socket of `bind` (`shards`, `thread`). Only for TCP there are several sockets, because the kernel
-/// distributes connections among them; in that case no socket belongs to two groups.
+/// Returns the workers of each stream socket of `bind` (`shards`, `thread`). There are several sockets only for TCP, because the
+/// kernel distributes connections among them; then no socket spans two groups.
 fn shards(bind: &Bind, global: &Global) -> Vec<Vec<usize>> {
     let groups = || -> Vec<Vec<usize>> {
         let of = |group: &Range<usize>| {
@@ -220,6 +234,8 @@ fn failure(place: &str, owner: &str, address: &BindAddress, error: &std::io::Err
         ),
         _ => {
             let protocol = match address {
+                BindAddress::Quic(address) if address.is_ipv6() => "quic6",
+                BindAddress::Quic(_) | BindAddress::InheritedQuic(_) => "quic4",
                 BindAddress::Udp(address) if address.is_ipv6() => "udp6",
                 BindAddress::Udp(_) => "udp4",
                 BindAddress::Ip(address) if address.is_ipv6() => "tcpv6",
@@ -234,10 +250,13 @@ fn failure(place: &str, owner: &str, address: &BindAddress, error: &std::io::Err
 
 fn show(address: &BindAddress) -> String {
     match address {
-        BindAddress::Ip(address) | BindAddress::Udp(address) => address.to_string(),
+        BindAddress::Ip(address) | BindAddress::Udp(address) | BindAddress::Quic(address) => {
+            address.to_string()
+        }
         BindAddress::Unix(path) => path.display().to_string(),
         BindAddress::Abstract { name, .. } => format!("abns@{}", String::from_utf8_lossy(name)),
         BindAddress::Inherited(number) => format!("fd@{number}"),
+        BindAddress::InheritedQuic(number) => format!("quic+fd@{number}"),
         BindAddress::SocketPair(number) => format!("sockpair@{number}"),
         BindAddress::Reverse(_) => "rev".to_owned(),
     }
@@ -246,7 +265,8 @@ fn show(address: &BindAddress) -> String {
 /// Distributes the sockets. Each is assigned to the worker with the fewest sockets so far, among the workers that are allowed.
 pub(crate) fn share(bound: Vec<ListeningSocket>, threads: usize) -> Vec<Vec<ListeningSocket>> {
     let mut shares: Vec<Vec<ListeningSocket>> = (0..threads).map(|_| Vec::new()).collect();
-    for one in bound {
+    // QUIC sockets that are served already stay where they are.
+    for one in bound.into_iter().filter(|one| one.quic.is_none_or(|place| place.role == QuicRole::New)) {
         let watcher = one.workers.iter().copied().min_by_key(|worker| shares[*worker].len());
         shares[watcher.unwrap_or(0)].push(one);
     }

@@ -155,6 +155,8 @@ fn connect(address: &BindAddress, timeout: Duration) -> std::io::Result<Box<dyn 
             Box::new(UnixStream::connect_addr(&address)?)
         }
         BindAddress::Udp(_)
+        | BindAddress::Quic(_)
+        | BindAddress::InheritedQuic(_)
         | BindAddress::Inherited(_)
         | BindAddress::SocketPair(_)
         | BindAddress::Reverse(_) => {

@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use net::steering::SocketPlace;
 use plan::bind::BindAddress;
 
 /// The user of a socket.
@@ -33,6 +34,55 @@ pub(crate) struct ListeningSocket {
     pub(crate) owner: SocketOwner,
     /// The workers that may serve the socket's connections.
     pub(crate) workers: Arc<[usize]>,
+    /// Its place, if it is for QUIC.
+    pub(crate) quic: Option<QuicPlace>,
+}
+
+/// The place of a QUIC socket among those of its address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct QuicPlace {
+    /// Its position in the kernel's order.
+    pub(crate) slot: u8,
+    /// Its index in connection IDs, and those of the same process.
+    pub(crate) position: SocketPlace,
+    /// Its use.
+    pub(crate) role: QuicRole,
+}
+
+/// The use of a QUIC socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum QuicRole {
+    /// A worker is going to serve it.
+    New,
+    /// A worker serves it, from before an in-place reload.
+    Served,
+    /// Another process serves it. It is kept open so that no position changes before that process has ended.
+    Elsewhere {
+        /// The process, if it is known.
+        pid: Option<i32>,
+    },
+}
+
+/// The mark at the beginning of a note about a QUIC socket.
+const MARK: u8 = b'Q';
+
+impl QuicPlace {
+    /// Describes the place to a successor.
+    pub(crate) fn note(&self) -> [u8; 4] {
+        [MARK, self.position.index, self.slot, 0]
+    }
+
+    /// Reads the description of a socket that process `pid` serves.
+    pub(crate) fn from_note(note: [u8; 4], pid: Option<i32>) -> Option<Self> {
+        let [MARK, index, slot, _] = note else { return None };
+        let position = SocketPlace { index, first: index, count: 1 };
+        Some(Self { slot, position, role: QuicRole::Elsewhere { pid } })
+    }
+
+    /// Whether this process serves it.
+    pub(crate) fn is_own(&self) -> bool {
+        !matches!(self.role, QuicRole::Elsewhere { .. })
+    }
 }
 
 /// A socket of an earlier process.
@@ -44,6 +94,10 @@ pub(crate) struct InheritedSocket {
     pub(crate) socket: OwnedFd,
     /// The user of the socket in the current plan, if this process opened it.
     pub(crate) owner: Option<SocketOwner>,
+    /// Its place, if it is for QUIC and known.
+    pub(crate) quic: Option<QuicPlace>,
+    /// The process that passed it, if known.
+    pub(crate) pid: Option<i32>,
 }
 
 /// Sockets of an earlier process.

@@ -124,7 +124,7 @@ fn socket(address: &BindAddress, level: AccessLevel) -> SocketView {
     let address = match address {
         BindAddress::Ip(address) if address.is_ipv4() => format!("ipv4@{address}"),
         BindAddress::Ip(address) => format!("ipv6@{address}"),
-        BindAddress::Udp(_) => address.to_string(),
+        BindAddress::Udp(_) | BindAddress::Quic(_) | BindAddress::InheritedQuic(_) => address.to_string(),
         BindAddress::Unix(path) => format!("unix@{}", path.display()),
         BindAddress::Abstract { name, .. } => format!("abns@{}", String::from_utf8_lossy(name)),
         BindAddress::Inherited(number) => format!("fd@{number}"),

@@ -101,7 +101,11 @@ const SUBJECTS: &[Subject] = &[
             "unpublish backend",
         ],
     ),
-    subject("streams", "Sessions and streams", &["show errors", "show sess", "shutdown session"]),
+    subject(
+        "streams",
+        "Sessions and streams",
+        &["show errors", "show quic", "show sess", "shutdown session"],
+    ),
     subject("tables", "Stick tables", &["clear table", "set table", "show table"]),
     subject(
         "patterns",

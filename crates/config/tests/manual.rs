@@ -297,7 +297,7 @@ fn parameters_without_effect_cause_warnings() {
         config::tables::bind::rows().filter(|row| none(row.support)).map(|row| ("bind :8000", row.name));
     let servers = config::tables::server::rows().filter(|row| none(row.support));
     for (line, name) in bind.chain(servers.map(|row| ("server s 192.0.2.1:80", row.name))) {
-        let warned = ["", " 10s", " 10"].iter().any(|argument| {
+        let warned = ["", " 10s", " 10", " connection"].iter().any(|argument| {
             let text = format!("listen l\n mode tcp\n {line} {name}{argument}\n");
             let loaded = common::load_quietly(&text);
             let says = |message: &&diag::Diagnostic| {

@@ -1,7 +1,7 @@
-//! The static Huffman code (RFC 7541 appendix B): decoding by table, several bits at a time.
+//! The static Huffman code (RFC 7541 appendix B): decoding by table, several bits at a time, and encoding.
 //!
-//! The code is canonical, so the tables are computed from its lengths at compile time. Strings are
-//! never encoded: that would cost more than the bytes it saves.
+//! The code is canonical, so the tables are computed from its lengths at compile time. HPACK never
+//! encodes strings: that would cost more than the bytes it saves. QPACK does so if configured.
 
 use crate::coding::CodingError;
 
@@ -99,6 +99,47 @@ static STEPS: [Step; 1 << WIDTH] = {
     }
     steps
 };
+
+/// The right-aligned code of each byte.
+static CODES: [u32; 256] = {
+    let mut codes = [0; 256];
+    let mut at = 0;
+    while at < 257 {
+        let symbol = CANONICAL.symbols[at] as usize;
+        if symbol < 256 {
+            let length = LENGTHS[symbol] as usize;
+            let offset = at as u32 - CANONICAL.index[length] as u32;
+            codes[symbol] = (CANONICAL.first[length] >> (32 - length)) + offset;
+        }
+        at += 1;
+    }
+    codes
+};
+
+/// The length of the code of `plain` in bytes, with its padding.
+#[must_use]
+pub fn coded_len(plain: &[u8]) -> usize {
+    plain.iter().map(|byte| LENGTHS[*byte as usize] as usize).sum::<usize>().div_ceil(8)
+}
+
+/// Encodes `plain` and appends the result to `out`.
+pub fn encode(plain: &[u8], out: &mut Vec<u8>) {
+    // Unwritten bits, right-aligned, and their number: less than 32 between two bytes.
+    let (mut bits, mut held) = (0u64, 0u32);
+    for byte in plain {
+        let length = u32::from(LENGTHS[*byte as usize]);
+        bits = bits << length | u64::from(CODES[*byte as usize]);
+        held += length;
+        if held >= 32 {
+            held -= 32;
+            out.extend_from_slice(&((bits >> held) as u32).to_be_bytes());
+        }
+    }
+    let padding = held.wrapping_neg() % 8;
+    let rest = (bits << padding | ((1 << padding) - 1)) as u32;
+    let left = ((held + padding) / 8) as usize;
+    out.extend_from_slice(&rest.to_be_bytes()[4 - left..]);
+}
 
 /// Decodes `coded` and appends the result to `out`.
 ///
@@ -210,6 +251,21 @@ mod tests {
         for (coded, text) in cases {
             assert_eq!(plain(coded).as_deref(), Ok(text.as_bytes()), "{text}");
         }
+    }
+
+    #[test]
+    fn strings_round_trip() {
+        let mut random = fastrand::Rng::with_seed(3);
+        for length in 0..300 {
+            let text: Vec<u8> = (0..length).map(|_| random.u8(..) & [0x7f, 0xff][length % 2]).collect();
+            let mut coded = b"before".to_vec();
+            encode(&text, &mut coded);
+            assert_eq!(coded.len() - 6, coded_len(&text));
+            assert_eq!(plain(&coded[6..]), Ok(text));
+        }
+        let mut coded = Vec::new();
+        encode(b"www.example.com", &mut coded);
+        assert_eq!(coded, [0xf1, 0xe3, 0xc2, 0xe5, 0xf2, 0x3a, 0x6b, 0xa0, 0xab, 0x90, 0xf4, 0xff]);
     }
 
     #[test]

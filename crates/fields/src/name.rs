@@ -23,6 +23,17 @@ impl<'a> FieldName<'a> {
             FieldName::Other(bytes) => bytes,
         }
     }
+
+    /// The kind of the name, and the bytes of a name without a number, as tables store them.
+    #[inline(always)]
+    #[must_use]
+    pub fn split(self) -> (NameKind, &'a [u8]) {
+        match self {
+            FieldName::Pseudo(pseudo) => (NameKind::Pseudo(pseudo), b""),
+            FieldName::Known(known) => (NameKind::Known(known), b""),
+            FieldName::Other(name) => (NameKind::Other, name),
+        }
+    }
 }
 
 /// Pseudo-fields (RFC 9113 section 8.3, RFC 8441 section 4).

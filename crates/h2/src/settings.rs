@@ -4,7 +4,7 @@ use crate::fault::Breach;
 use crate::frame::WINDOW_MAX;
 use crate::frame::{FrameHeader, MAX_SIZE_DEFAULT, MAX_SIZE_LIMIT, kind};
 use crate::limits::Config;
-use crate::role::Role;
+use fields::Role;
 
 const HEADER_TABLE_SIZE: u16 = 1;
 const ENABLE_PUSH: u16 = 2;

@@ -14,8 +14,10 @@ pub mod proxy_protocol;
 mod secure;
 pub mod socks4;
 pub mod splice;
+pub mod steering;
 pub mod stream;
 pub mod sys;
+pub mod udp;
 
 pub use dial::{Dial, Target};
 pub use listen::{AcceptedSocket, Listener};

@@ -2,8 +2,8 @@
 //! sockets to its successor (`_getsocks`, `-x`), compatible with HAProxy.
 //!
 //! The successor sends the command. The response is the number of sockets as four bytes in native order, followed by messages with
-//! up to [`BATCH`] sockets each. For each socket, the message has the names of the network namespace and the interface, each
-//! preceded by a length byte, and four zero bytes. Each message is acknowledged with four bytes.
+//! up to [`BATCH`] sockets each. Each socket is accompanied by the names of its network namespace and its interface, both preceded
+//! by a length byte, and four bytes that HAProxy ignores ([`Passed::note`]). Each message is acknowledged with four bytes.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -37,6 +37,8 @@ pub struct Passed<F> {
     pub namespace: String,
     /// The interface to which the socket is bound; empty for none.
     pub interface: String,
+    /// More about it, for a successor of the same program; zero bytes for nothing.
+    pub note: [u8; 4],
 }
 
 /// Sends `bytes` together with `descriptors`, at most [`BATCH`].
@@ -117,7 +119,7 @@ pub fn hand_over(socket: impl AsFd, sockets: &[Passed<BorrowedFd<'_>>]) -> io::R
                 bytes.push(length);
                 bytes.extend_from_slice(name.as_bytes());
             }
-            bytes.extend_from_slice(&[0; 4]);
+            bytes.extend_from_slice(&passed.note);
         }
         let descriptors: Vec<BorrowedFd<'_>> = batch.iter().map(|passed| passed.socket).collect();
         send(&socket, &bytes, &descriptors)?;
@@ -152,8 +154,8 @@ pub fn ask(socket: impl AsFd) -> io::Result<Vec<Passed<OwnedFd>>> {
             let (count, mut received) = receive_some(&socket, &mut room)?;
             bytes.extend_from_slice(&room[..count]);
             sockets.append(&mut received);
-            while let Some((pair, length)) = names_of(&bytes) {
-                names.push(pair);
+            while let Some((described, length)) = names_of(&bytes) {
+                names.push(described);
                 bytes.drain(..length);
             }
             if names.len() > sockets.len() {
@@ -161,10 +163,11 @@ pub fn ask(socket: impl AsFd) -> io::Result<Vec<Passed<OwnedFd>>> {
             }
         }
         let acknowledged = send(&socket, &(sockets.len() as i32).to_ne_bytes(), &[]);
-        all.extend(sockets.into_iter().zip(names).map(|(socket, (namespace, interface))| Passed {
+        all.extend(sockets.into_iter().zip(names).map(|(socket, (namespace, interface, note))| Passed {
             socket,
             namespace,
             interface,
+            note,
         }));
         if all.len() < number as usize {
             acknowledged?;
@@ -174,8 +177,11 @@ pub fn ask(socket: impl AsFd) -> io::Result<Vec<Passed<OwnedFd>>> {
     Ok(all)
 }
 
-/// Parses the names that accompany one socket, and also returns their total length. Returns `None` if the bytes are incomplete.
-fn names_of(bytes: &[u8]) -> Option<((String, String), usize)> {
+/// The names of a socket, and its note.
+type Described = (String, String, [u8; 4]);
+
+/// Parses the names and the note of one socket; also returns their total length. `None` if they are incomplete.
+fn names_of(bytes: &[u8]) -> Option<(Described, usize)> {
     let mut at = 0;
     let mut name = || {
         let length = usize::from(*bytes.get(at)?);
@@ -184,8 +190,8 @@ fn names_of(bytes: &[u8]) -> Option<((String, String), usize)> {
         Some(String::from_utf8_lossy(text).into_owned())
     };
     let (namespace, interface) = (name()?, name()?);
-    let end = at + 4;
-    (bytes.len() >= end).then_some(((namespace, interface), end))
+    let note = bytes.get(at..at + 4)?.try_into().ok()?;
+    Some(((namespace, interface, note), at + 4))
 }
 
 #[cfg(test)]
@@ -211,12 +217,14 @@ mod tests {
                         socket: one.as_fd(),
                         namespace: if number == 1 { "blue".to_owned() } else { String::new() },
                         interface: String::new(),
+                        note: [number as u8; 4],
                     })
                     .collect();
                 hand_over(&old, &passed).unwrap();
             });
             let got = ask(&new).unwrap();
             thread.join().unwrap();
+            assert!(got.iter().enumerate().all(|(number, passed)| passed.note == [number as u8; 4]));
             let names: Vec<&str> = got.iter().map(|passed| passed.namespace.as_str()).collect();
             assert!(names.iter().enumerate().all(|(number, name)| (number == 1) == (*name == "blue")));
             let found: Vec<_> = got

@@ -61,10 +61,17 @@ pub fn kernel_has_tls() -> bool {
 /// counted from 0 in the order in which they were bound. If that socket does not exist, the kernel chooses as before.
 pub fn steer(fd: BorrowedFd<'_>, place: u32) -> io::Result<()> {
     let code = (libc::BPF_RET | libc::BPF_K) as u16;
-    let mut instruction = libc::sock_filter { code, jt: 0, jf: 0, k: place };
-    let program = libc::sock_fprog { len: 1, filter: &raw mut instruction };
-    // SAFETY: the pointer and length describe `program`, which names one instruction; both live
-    // across the call, and the kernel copies them.
+    choose_by(fd, &[libc::sock_filter { code, jt: 0, jf: 0, k: place }])
+}
+
+/// Attaches a classic BPF program to all sockets that share this one's address (`SO_REUSEPORT`). It reads the payload of a packet and
+/// returns the index of the socket that gets it, counted from 0 in the order they were bound. If that does not exist, the kernel
+/// chooses.
+pub(crate) fn choose_by(fd: BorrowedFd<'_>, program: &[libc::sock_filter]) -> io::Result<()> {
+    let len = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
+    // SAFETY: the pointer and length describe `program`, which describes the instructions; both live
+    // across the call, and the kernel only copies them.
     let result = unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
@@ -75,6 +82,27 @@ pub fn steer(fd: BorrowedFd<'_>, place: u32) -> io::Result<()> {
         )
     };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The number of datagrams that the kernel discarded because the socket's receive buffer was full.
+pub(crate) fn drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    /// The fields of `SO_MEMINFO`, and the position of the number in them (linux/sock_diag.h).
+    const FIELDS: usize = 9;
+    const DROPS: usize = 8;
+    let mut fields = [0u32; FIELDS];
+    let mut length = size_of_val(&fields) as libc::socklen_t;
+    // SAFETY: pointer and length describe `fields`, which lives across the call; the kernel writes
+    // no more than that.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            fields.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(fields[DROPS]) }
 }
 
 /// The kernel's metrics of a TCP connection; fails for other sockets and invalid descriptors.
@@ -208,8 +236,16 @@ impl AsRawFd for Plain {
     }
 }
 
-/// Registers a stream socket with the calling worker's reactor for readability, and for writability if `blocks` is set. Returns the
-/// socket if the kernel cannot register it.
+/// Registers a datagram socket with the calling worker's reactor for readability and writability.
+pub(crate) fn watch_datagrams(socket: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an OwnedFd gives the same open descriptor for as long as it lives, and closes it only
+    // when dropped.
+    unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE | Interest::WRITABLE) }
+        .map_err(|error| error.into_parts().1)
+}
+
+/// Registers a stream socket with the calling worker's reactor for readability, and for writability if `blocks` is set; returns the
+/// socket if the kernel has no room for it.
 pub(crate) fn watch(socket: Plain) -> Result<AsyncFd<Plain>, (Plain, io::Error)> {
     let interest = if socket.blocks { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
     // SAFETY: an OwnedFd gives the same open descriptor for as long as it lives, and closes it only

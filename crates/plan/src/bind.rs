@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::quic::QuicBind;
+
 /// How a socket receives data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
@@ -22,6 +24,8 @@ pub enum BindAddress {
     Ip(SocketAddr),
     /// UDP.
     Udp(SocketAddr),
+    /// UDP for QUIC connections.
+    Quic(SocketAddr),
     /// A UNIX stream socket.
     Unix(PathBuf),
     /// A name in Linux's abstract namespace, without the leading NUL; padded to the full length (`abns`) or not.
@@ -33,6 +37,8 @@ pub enum BindAddress {
     },
     /// A listening descriptor inherited under this number (`fd@N`).
     Inherited(i32),
+    /// A UDP descriptor inherited under this number, for QUIC connections (`quic+fd@N`).
+    InheritedQuic(i32),
     /// One end of a socket pair inherited under this number, over which connection descriptors are received (`sockpair@N`).
     SocketPair(i32),
     /// Connections that are opened to a server, which then sends requests over them (`rhttp@`).
@@ -43,7 +49,7 @@ impl BindAddress {
     /// Returns the transport of its socket.
     pub fn transport(&self) -> Transport {
         match self {
-            Self::Udp(_) => Transport::Datagram,
+            Self::Udp(_) | Self::Quic(_) | Self::InheritedQuic(_) => Transport::Datagram,
             Self::Ip(_)
             | Self::Unix(_)
             | Self::Abstract { .. }
@@ -62,12 +68,15 @@ impl fmt::Display for BindAddress {
             Self::Ip(address @ SocketAddr::V6(_)) => write!(f, "ipv6@{address}"),
             Self::Udp(address @ SocketAddr::V4(_)) => write!(f, "udp4@{address}"),
             Self::Udp(address @ SocketAddr::V6(_)) => write!(f, "udp6@{address}"),
+            Self::Quic(address @ SocketAddr::V4(_)) => write!(f, "quic4@{address}"),
+            Self::Quic(address @ SocketAddr::V6(_)) => write!(f, "quic6@{address}"),
             Self::Unix(path) => write!(f, "unix@{}", path.display()),
             Self::Abstract { name, padded } => {
                 let family = if *padded { "abns" } else { "abnsz" };
                 write!(f, "{family}@{}", String::from_utf8_lossy(name))
             }
             Self::Inherited(number) => write!(f, "fd@{number}"),
+            Self::InheritedQuic(number) => write!(f, "quic+fd@{number}"),
             Self::SocketPair(number) => write!(f, "sockpair@{number}"),
             Self::Reverse(_) => f.write_str("rhttp@"),
         }
@@ -160,6 +169,8 @@ pub struct Bind {
     pub severity_output: SeverityOutput,
     /// `ssl` and related options: the TLS settings for clients.
     pub tls: Option<Arc<tls::Acceptor>>,
+    /// The QUIC settings, if clients use QUIC.
+    pub quic: Option<Box<QuicBind>>,
 }
 
 impl Bind {

@@ -12,6 +12,7 @@ use runtime::placement::{Placement, Wishes};
 use crate::bind::{Bind, Shards};
 use crate::compression::CompressionLimits;
 use crate::log::Logger;
+use crate::quic::QuicTune;
 use crate::resolvers::AcceptFamily;
 
 /// The root directory of the process.
@@ -157,6 +158,8 @@ pub struct Global {
     pub preallocates_descriptors: bool,
     /// `h1-accept-payload-with-any-method`.
     pub h1_accept_payload_with_any_method: bool,
+    /// `cluster-secret`: the secret from which QUIC tokens are derived; `None` for a random one.
+    pub cluster_secret: Option<Box<str>>,
     /// `tune.*`.
     pub tune: Tune,
     /// `-d…` on the command line and `no…` in global.
@@ -294,6 +297,8 @@ pub struct Tune {
     pub rcvbuf_server: usize,
     /// `tune.rcvbuf.frontend`: for sockets that receive datagrams.
     pub rcvbuf_frontend: usize,
+    /// `tune.sndbuf.frontend`: for sockets that send datagrams to clients.
+    pub sndbuf_frontend: usize,
     /// `tune.sndbuf.backend`: for sockets that send datagrams.
     pub sndbuf_backend: usize,
     /// `tune.sndbuf.client`: bytes, 0 for the kernel's default.
@@ -312,6 +317,8 @@ pub struct Tune {
     pub glitches: Glitches,
     /// `tune.h2.*`.
     pub h2: Http2,
+    /// `tune.quic.*`.
+    pub quic: QuicTune,
     /// `tune.streams-elasticity`: streams in percent of `maxconn`, 0 for no limit.
     pub streams_elasticity: u32,
     /// `tune.pipesize`, 0 for the kernel's default.
@@ -424,14 +431,8 @@ impl Tune {
     /// `connect_protocol` enables upgrades.
     #[must_use]
     pub fn multiplexing(&self, side: &Http2Side, relaxed: bool, connect_protocol: bool) -> h2::Config {
-        let rules = fields::Rules {
-            max_bytes: self.bufsize.saturating_sub(self.maxrewrite),
-            max_fields: self.max_headers.saturating_sub(1),
-            relaxed,
-            connect_protocol,
-        };
         h2::Config {
-            rules,
+            rules: self.message_rules(relaxed, connect_protocol),
             buffer: u32::try_from(self.bufsize).unwrap_or(u32::MAX),
             header_table_size: self.h2.header_table,
             initial_window: side.initial_window.unwrap_or(self.h2.initial_window),
@@ -442,6 +443,29 @@ impl Tune {
             glitches_threshold: side.glitches,
             max_frames_at_once: side.max_frames_at_once,
             max_resets_at_once: side.max_resets_at_once,
+        }
+    }
+
+    /// Returns the HTTP/3 settings for clients; the arguments are those of [`multiplexing`](Self::multiplexing).
+    #[must_use]
+    pub fn http3(&self, relaxed: bool, connect_protocol: bool) -> h3::Config {
+        let front = &self.quic.front;
+        h3::Config {
+            rules: self.message_rules(relaxed, connect_protocol),
+            window: usize::try_from(front.stream_window(self.bufsize)).unwrap_or(usize::MAX),
+            max_concurrent_streams: front.max_streams,
+            max_total_streams: u32::try_from(front.max_total_streams).unwrap_or(u32::MAX),
+            glitches_threshold: front.glitches,
+            ..h3::Config::default()
+        }
+    }
+
+    fn message_rules(&self, relaxed: bool, connect_protocol: bool) -> fields::Rules {
+        fields::Rules {
+            max_bytes: self.bufsize.saturating_sub(self.maxrewrite),
+            max_fields: self.max_headers.saturating_sub(1),
+            relaxed,
+            connect_protocol,
         }
     }
 }
@@ -465,6 +489,7 @@ impl Default for Tune {
             rcvbuf_client: 0,
             rcvbuf_server: 0,
             rcvbuf_frontend: 0,
+            sndbuf_frontend: 0,
             sndbuf_backend: 0,
             sndbuf_client: 0,
             sndbuf_server: 0,
@@ -474,6 +499,7 @@ impl Default for Tune {
             renice_runtime: None,
             glitches: Glitches::default(),
             h2: Http2::default(),
+            quic: QuicTune::default(),
             streams_elasticity: 0,
             pipesize: 0,
             max_pipes: 0,

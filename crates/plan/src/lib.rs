@@ -21,6 +21,7 @@ pub mod log;
 pub mod mail;
 pub mod peers;
 pub mod proxy;
+pub mod quic;
 pub mod resolvers;
 pub mod ring;
 pub mod server;

@@ -97,6 +97,8 @@ pub struct Proxy {
     /// The settings of a `peers` section.
     pub peers: Option<Box<Peers>>,
 
+    /// `quic-initial`.
+    pub quic_initial: RuleSet,
     /// `tcp-request connection`.
     pub tcp_connection: RuleSet,
     /// `tcp-request session`.
@@ -187,9 +189,10 @@ impl Proxy {
         self.log_forward.is_some() || self.ring.is_some() || self.peers.is_some()
     }
 
-    /// Returns all rule sets of the proxy.
-    pub fn rule_sets(&self) -> [&RuleSet; 8] {
+    /// Returns all its rules.
+    pub fn rule_sets(&self) -> [&RuleSet; 9] {
         [
+            &self.quic_initial,
             &self.tcp_connection,
             &self.tcp_session,
             &self.tcp_request,

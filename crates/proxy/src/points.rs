@@ -5,8 +5,9 @@
 //! others.
 
 use std::fmt::Write;
+use std::net::SocketAddr;
 
-use runtime::trace::{self, Keys, TraceLevel, TraceSource, Verbosity, fcgi, h1, h2, session, spop};
+use runtime::trace::{self, Keys, TraceLevel, TraceSource, Verbosity, fcgi, h1, h2, h3, quic, session, spop};
 use sample::Session;
 
 /// Derives a number from an object's address.
@@ -77,12 +78,14 @@ pub(crate) fn server_connection_over(source: TraceSource, server: &state::Server
 fn server_connection(source: TraceSource, server: &state::Server) {
     let events = match source {
         TraceSource::H2 => h2::CONNECTION_END,
+        TraceSource::H3 => h3::CONNECTION_END,
         TraceSource::Fcgi => fcgi::CONNECTION_END,
         TraceSource::Spop => spop::CONNECTION_END,
         TraceSource::H1 => h1::CONNECTION_END,
         // Sources other than server protocols.
         TraceSource::Acme
         | TraceSource::Ssl
+        | TraceSource::Quic
         | TraceSource::Stream
         | TraceSource::Peers
         | TraceSource::Check
@@ -94,6 +97,38 @@ fn server_connection(source: TraceSource, server: &state::Server) {
             let _ = write!(out, "server={}", server.name);
         }
     });
+}
+
+/// Reports an event of a QUIC connection. `detail` appends further words.
+#[inline]
+#[track_caller]
+pub(crate) fn of_quic(
+    keys: &Keys,
+    (events, level): (u64, TraceLevel),
+    message: &str,
+    detail: &dyn Fn(Verbosity, &mut String),
+) {
+    if trace::is_on(TraceSource::Quic) {
+        trace::report(TraceSource::Quic, events, level, keys, message, detail);
+    }
+}
+
+/// Reports an event of a QUIC listener.
+#[inline]
+#[track_caller]
+pub(crate) fn of_quic_listener(
+    (listener, frontend): (&state::Listener, &state::Proxy),
+    events: u64,
+    message: &str,
+    remote: SocketAddr,
+) {
+    if trace::is_on(TraceSource::Quic) {
+        let keys = Keys { listener: number(listener), frontend: number(frontend), ..Keys::default() };
+        let level = if events == quic::RESET { TraceLevel::Proto } else { TraceLevel::User };
+        trace::report(TraceSource::Quic, events, level, &keys, message, &|_, out| {
+            let _ = write!(out, "frontend={} src={remote}", frontend.name);
+        });
+    }
 }
 
 /// Reports the frames received and sent on a connection, as the connection's owner recorded them.

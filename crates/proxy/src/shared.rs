@@ -109,12 +109,14 @@ pub struct PreparedProxy {
     sees_questions: AtomicBool,
 }
 
-/// The HTTP/2 settings for both sides.
+/// The settings of HTTP/2 for both sides, and of HTTP/3.
 pub(crate) struct Multiplexing {
     /// For clients.
     pub(crate) front: Arc<h2::Config>,
     /// For servers.
     pub(crate) back: Arc<h2::Config>,
+    /// For clients over QUIC.
+    pub(crate) h3: Arc<h3::Config>,
 }
 
 impl Multiplexing {
@@ -123,6 +125,7 @@ impl Multiplexing {
         Self {
             front: Arc::new(tune.multiplexing(&all.front, options.accept_unsafe_request, !all.no_websocket)),
             back: Arc::new(tune.multiplexing(&all.back, options.accept_unsafe_response, false)),
+            h3: Arc::new(tune.http3(options.accept_unsafe_request, !all.no_websocket)),
         }
     }
 }

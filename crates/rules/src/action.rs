@@ -137,6 +137,7 @@ pub(crate) enum Action {
     Redirect(Arc<Redirect>),
     Auth(Box<str>),
     Reject,
+    SendRetry,
     CloseServer,
     SilentDrop {
         rst_ttl: Option<u8>,

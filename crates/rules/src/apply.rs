@@ -97,6 +97,7 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
             }
         }
         Action::Reject => return Applied::Final(Final::Reject),
+        Action::SendRetry => return Applied::Final(Final::SendRetry),
         Action::CloseServer => return Applied::Final(Final::CloseServer),
         Action::SilentDrop { rst_ttl } => return Applied::Final(Final::SilentDrop { rst_ttl: *rst_ttl }),
         Action::StrictMode(on) => return Applied::Strict(*on),

@@ -24,6 +24,7 @@ pub enum Ruleset {
     HttpRequest = 16,
     HttpResponse = 32,
     HttpAfterResponse = 64,
+    QuicInitial = 128,
 }
 
 impl Ruleset {
@@ -37,6 +38,7 @@ impl Ruleset {
             Self::HttpRequest => "http-request",
             Self::HttpResponse => "http-response",
             Self::HttpAfterResponse => "http-after-response",
+            Self::QuicInitial => "quic-initial",
         }
     }
 
@@ -54,11 +56,12 @@ impl Ruleset {
             Self::TcpResponse => Place::TcpResponseContent,
             Self::HttpRequest => Place::HttpRequest,
             Self::HttpResponse | Self::HttpAfterResponse => Place::HttpResponse,
+            Self::QuicInitial => Place::QuicInitial,
         }
     }
 
     /// All rule sets.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::TcpConnection,
         Self::TcpSession,
         Self::TcpRequest,
@@ -66,6 +69,7 @@ impl Ruleset {
         Self::HttpRequest,
         Self::HttpResponse,
         Self::HttpAfterResponse,
+        Self::QuicInitial,
     ];
 }
 

@@ -45,6 +45,10 @@ pub(crate) fn reject(_: &mut Context<'_, '_, '_>) -> Parsed {
     Ok(Action::Reject)
 }
 
+pub(crate) fn send_retry(_: &mut Context<'_, '_, '_>) -> Parsed {
+    Ok(Action::SendRetry)
+}
+
 pub(crate) fn close(_: &mut Context<'_, '_, '_>) -> Parsed {
     Ok(Action::CloseServer)
 }
@@ -86,7 +90,7 @@ pub(crate) fn auth(context: &mut Context<'_, '_, '_>) -> Parsed {
 
 pub(crate) fn silent_drop(context: &mut Context<'_, '_, '_>) -> Parsed {
     let mut rst_ttl = None;
-    if context.words.take("rst-ttl") {
+    if context.set != Ruleset::QuicInitial && context.words.take("rst-ttl") {
         let word = context.need("a TTL")?;
         let ttl = word.text.parse::<u8>().ok().filter(|ttl| *ttl > 0);
         rst_ttl = Some(ttl.ok_or_else(|| {
@@ -446,6 +450,7 @@ pub(crate) fn do_log(context: &mut Context<'_, '_, '_>) -> Parsed {
         Ruleset::HttpRequest => LogOrigin::HttpRequest,
         Ruleset::HttpResponse => LogOrigin::HttpResponse,
         Ruleset::HttpAfterResponse => LogOrigin::HttpAfterResponse,
+        Ruleset::QuicInitial => LogOrigin::QuicInit,
     };
     Ok(Action::DoLog { origin, profile })
 }

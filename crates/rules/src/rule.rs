@@ -6,7 +6,7 @@ use base::keyword_support::Support;
 use diag::Diagnostic;
 use sample::condition::{Condition, Test};
 use sample::transaction::CaptureSlot;
-use sample::{Scope, Words};
+use sample::{Format, Scope, Words};
 
 use crate::action::Action;
 use crate::apply::{Applied, apply, apply_to_variable};
@@ -75,6 +75,15 @@ impl RuleSet {
     pub fn push(&mut self, rule: Rule) {
         self.steps.push(rule.step);
         self.positions.push(rule.position);
+    }
+
+    /// Inserts a first rule that announces HTTP/3 on `port` (RFC 7838, 3), so that the other rules can change the field.
+    pub fn announce_http3(&mut self, port: u16) {
+        let value = Format::constant(format!("h3=\":{port}\"; ma=86400").as_bytes());
+        let name = http::Name::new(b"alt-svc");
+        let action = Action::SetHeader { name, shown: b"alt-svc"[..].into(), value };
+        self.steps.insert(0, RuleStep { condition: None, action });
+        self.positions.insert(0, ("", 0));
     }
 
     /// Whether the set has no rules.

@@ -184,6 +184,8 @@ pub enum Final {
     Reply(Arc<Reply>),
     /// Closed without a response.
     Reject,
+    /// The client must validate its address first (`quic-initial send-retry`).
+    SendRetry,
     /// The connection to the server is closed (`tcp-response content close`).
     CloseServer,
     /// Dropped without notifying the client.

@@ -16,6 +16,7 @@ const RCN: u8 = Ruleset::TcpResponse as u8;
 const REQ: u8 = Ruleset::HttpRequest as u8;
 const RES: u8 = Ruleset::HttpResponse as u8;
 const AFT: u8 = Ruleset::HttpAfterResponse as u8;
+const QIC: u8 = Ruleset::QuicInitial as u8;
 const TCP: u8 = CON | SES | CNT | RCN;
 const HTTP: u8 = REQ | RES | AFT;
 
@@ -40,7 +41,7 @@ impl ActionRow {
 #[rustfmt::skip]
 pub static ACTIONS: &[ActionRow] = &[
     // name arguments sets description
-    row("accept",              "",                                    TCP,               "stops evaluating the rules and accepts", parse::accept),
+    row("accept",              "",                                    TCP | QIC,         "stops evaluating the rules and accepts", parse::accept),
     row("add-acl",             "(<file>) <key fmt>",                  REQ | RES,         "adds an entry to an ACL pattern list", parse::pattern_change),
     row("add-header",          "<name> <fmt>",                        HTTP,              "adds a header", parse::header_format),
     row("add-headers-bin",     "<expr> [prefix <str>]",               HTTP,              "adds headers from a binary value", binary::parse),
@@ -57,8 +58,9 @@ pub static ACTIONS: &[ActionRow] = &[
     row("del-headers-bin",     "<expr> [-m <method>]",                HTTP,              "removes the headers listed in a binary value", binary::parse),
     row("del-map",             "(<file>) <key fmt>",                  HTTP,              "removes entries from a map", parse::pattern_change),
     row("deny",                "[status <code>] [<reply>]",           REQ | RES,         "rejects the request or response", parse::deny),
+    row("dgram-drop",          "",                                    QIC,               "drops the datagram without an answer", parse::silent_drop),
     row("disable-l7-retry",    "",                                    REQ,               "disables retries after the request has been sent", parse::disable_retry),
-    row("do-log",              "[profile <name>]",                    TCP | HTTP,        "logs a message immediately", parse::do_log),
+    row("do-log",              "[profile <name>]",                    TCP | HTTP | QIC,  "logs a message immediately", parse::do_log),
     row("do-resolve",          "(<var>,<resolvers>[,ipv4|ipv6]) <expr>", CNT | REQ,   "resolves a name and stores the address in a variable", parse::do_resolve),
     row("early-hint",          "<name> <fmt>",                        REQ,               "adds a header to a 103 (Early Hints) response", parse::early_hint),
     row("expect-netscaler-cip", "layer4",                             CON,               "expects a NetScaler Client IP header", parse::expect_netscaler),
@@ -68,7 +70,7 @@ pub static ACTIONS: &[ActionRow] = &[
     row("normalize-uri",       "<normalizer>",                        REQ,               "normalizes the URI", parse::normalize_uri),
     row("pause",               "{ <timeout> | <expr> }",              REQ | RES,         "waits", parse::pause),
     row("redirect",            "<rule>",                              REQ | RES,         "redirects", parse::redirect),
-    row("reject",              "",                                    TCP & !RCN | REQ | RCN, "closes the connection", parse::reject),
+    row("reject",              "",                                    TCP | REQ | QIC,   "closes the connection", parse::reject),
     row("replace-header",      "<name> <regex> <fmt>",                HTTP,              "rewrites header values", parse::replace_header),
     row("replace-path",        "<regex> <fmt>",                       REQ,               "rewrites the path", parse::replace_uri_part),
     row("replace-pathq",       "<regex> <fmt>",                       REQ,               "rewrites the path and the query", parse::replace_uri_part),
@@ -81,6 +83,7 @@ pub static ACTIONS: &[ActionRow] = &[
     row("sc-inc-gpc1",         "(<sc-id>)",                           TCP | HTTP,        "increments the second counter of the tracked entry", table::increment_counter),
     row("sc-set-gpt",          "(<idx>,<sc-id>) { <int> | <expr> }",  TCP | HTTP,        "sets a tag of the tracked entry", table::set_tag),
     row("sc-set-gpt0",         "(<sc-id>) { <int> | <expr> }",        TCP | HTTP,        "sets the first tag of the tracked entry", table::set_tag),
+    row("send-retry",          "",                                    QIC,               "requires the client to validate its address", parse::send_retry),
     row("send-spoe-group",     "<engine-name> <group-name>",          CNT | RCN | REQ | RES, "sends a group of messages to an agent and waits for its response", parse::send_spoe_group),
     row("set-bandwidth-limit", "<name> [limit {<expr> | <size>}] [period {<expr> | <time>}]", CNT | RCN | REQ | RES, "limits the bandwidth of this stream with a filter", parse::set_bandwidth_limit),
     row("set-bc-mark",         "{ <mark> | <expr> }",                 CNT | REQ,         "sets the mark of packets to the server", parse::set_server_mark),

@@ -4,6 +4,8 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
 pub enum Place {
+    /// `quic-initial`.
+    QuicInitial,
     /// `tcp-request connection`.
     TcpConnection,
     /// `tcp-request session`.
@@ -32,6 +34,7 @@ impl Place {
     /// The name of the rules at this place; `None` for places without rules.
     pub(crate) fn rules(self) -> Option<&'static str> {
         Some(match self {
+            Self::QuicInitial => "quic-initial",
             Self::TcpConnection => "tcp-request connection",
             Self::TcpSession => "tcp-request session",
             Self::TcpRequestContent => "tcp-request content",

@@ -188,7 +188,7 @@ impl Scope<'_> {
             Columns(if frontend { 1 << front } else { 0 } | if backend { 1 << back } else { 0 })
         };
         match self.place {
-            Place::TcpConnection => Columns(1),
+            Place::QuicInitial | Place::TcpConnection => Columns(1),
             Place::TcpSession => Columns(1 << 1),
             // In HTTP mode, the request head was already received at this place.
             Place::TcpRequestContent if self.mode == Mode::Http => Columns(of(2, 6).0 | of(3, 7).0),

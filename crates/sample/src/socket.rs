@@ -3,7 +3,7 @@
 
 use std::io;
 
-/// The kernel's metrics of a TCP connection (`TCP_INFO` in tcp(7)).
+/// The kernel's metrics of a TCP connection (`TCP_INFO` in tcp(7)), or those of a QUIC connection, which lacks some.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TcpFacts {
     /// The smoothed round trip time, in µs.
@@ -11,15 +11,15 @@ pub struct TcpFacts {
     /// The round trip time's variance, in µs.
     pub rttvar_us: u32,
     /// Segments sent but not acknowledged.
-    pub unacked: u32,
+    pub unacked: Option<u32>,
     /// Segments acknowledged selectively.
-    pub sacked: u32,
+    pub sacked: Option<u32>,
     /// Segments presumed lost.
     pub lost: u32,
     /// Retransmitted segments that are not acknowledged.
-    pub retrans: u32,
+    pub retrans: Option<u32>,
     /// Segments acknowledged forward.
-    pub fackets: u32,
+    pub fackets: Option<u32>,
     /// The reordering distance.
     pub reordering: u32,
 }

@@ -147,13 +147,13 @@ impl CaptureSlot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamFacts {
     /// The stream's number.
-    pub id: u32,
+    pub id: u64,
     /// The number of streams open on its connection.
     pub open: u32,
     /// The negotiated maximum of open streams.
     pub most: u32,
     /// The code of the peer's reset, if any.
-    pub reset: Option<u32>,
+    pub reset: Option<u64>,
 }
 
 /// The outcome of `hedge` for a request.

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use runtime::{Count, Gauge, Latest, Rate, Sharded};
 
+use crate::quic_counters::QuicShard;
+
 /// HTTP responses by status class: 1xx to 5xx, then everything else.
 #[derive(Debug, Default)]
 pub struct Responses(pub [Count; 6]);
@@ -113,7 +115,11 @@ pub struct FrontendCounters {
     pub traffic: Traffic,
     /// HTTP/2 counters.
     pub h2: Multiplexed,
-    /// Log lines of the frontend's streams (`%lc`).
+    /// HTTP/3 connections and streams.
+    pub h3: Multiplexed,
+    /// QUIC and HTTP/3 counters.
+    pub quic: QuicShard,
+    /// Log lines of its streams (`%lc`).
     pub log_lines: Count,
     /// Total number of connections (`conn_tot`).
     pub connections_total: Count,

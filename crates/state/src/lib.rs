@@ -21,6 +21,8 @@ pub mod performance;
 pub mod process;
 pub mod proxy;
 pub mod queue;
+pub mod quic_connections;
+pub mod quic_counters;
 pub mod recent;
 pub mod resolvers;
 pub mod ring;

@@ -141,6 +141,8 @@ pub struct Process {
     pub compression_limit: AtomicU64,
     /// How often a task blocked its worker (`BlockedTrafficWarnings`). Written by the watchdog.
     pub held_up: AtomicU32,
+    /// Whether QUIC listeners are bound (`tune.quic.listen`).
+    pub quic: AtomicBool,
     /// Whether a soft stop has begun (`Stopping`).
     pub stopping: AtomicBool,
     /// Whether connections are being closed: a soft stop is in progress and its grace period is over.

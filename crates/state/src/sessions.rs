@@ -72,10 +72,12 @@ pub struct SessionEntry {
     pub client_fd: Cell<i32>,
     /// The descriptor of the connection to the server, or -1.
     pub server_fd: Cell<i32>,
-    /// The stream ID on the client's connection; 0 if the protocol has no streams.
-    pub client_stream: Cell<u32>,
-    /// The stream ID on the server's connection; 0 if the protocol has no streams.
-    pub server_stream: Cell<u32>,
+    /// The number of its stream on the client's connection, 0 if there are no streams.
+    pub client_stream: Cell<u64>,
+    /// Whether the client's connection is a QUIC connection, which uses the listener's descriptor.
+    pub is_quic: Cell<bool>,
+    /// The same for the server's connection.
+    pub server_stream: Cell<u64>,
     backend: Cell<Option<Local<Proxy>>>,
     server: Cell<Option<Local<Server>>>,
     killed: Cell<Option<Kill>>,
@@ -223,6 +225,7 @@ impl SessionEntry {
             client_fd: self.client_fd.get(),
             server_fd: self.server_fd.get(),
             client_stream: self.client_stream.get(),
+            is_quic: self.is_quic.get(),
             server_stream: self.server_stream.get(),
             activity: self.activity.get(),
             requests: self.requests.get(),
@@ -268,8 +271,9 @@ pub struct Snapshot {
     pub active_ms: u64,
     pub client_fd: i32,
     pub server_fd: i32,
-    pub client_stream: u32,
-    pub server_stream: u32,
+    pub client_stream: u64,
+    pub is_quic: bool,
+    pub server_stream: u64,
     pub activity: Activity,
     pub requests: u32,
     pub bytes_in: u64,
@@ -394,6 +398,7 @@ pub fn register(
             client_fd: Cell::new(-1),
             server_fd: Cell::new(-1),
             client_stream: Cell::default(),
+            is_quic: Cell::default(),
             server_stream: Cell::default(),
             backend: Cell::default(),
             server: Cell::default(),

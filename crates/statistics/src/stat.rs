@@ -7,8 +7,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::now_ms;
 use runtime::{Count, Gauge, Sharded};
-use state::counters::{self, BackendCounters, Cached, Compressed, Multiplexed, Traffic, Unrelayed};
+use state::counters::{
+    self, BackendCounters, Cached, Compressed, FrontendCounters, Multiplexed, Traffic, Unrelayed,
+};
 use state::proxy::Admission;
+use state::quic_counters::{Http3Counters, QuicCounters};
 use state::server::{Operational, ServerAddress};
 use state::{Admin, Listener, Proxy, Server};
 
@@ -173,13 +176,36 @@ fn multiplexed<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> &
     [open, opened, streams]
 }
 
+/// The columns of QUIC and of HTTP/3 frames.
+fn of_quic(row: &mut ObjectRow, shards: &Sharded<FrontendCounters>) {
+    let mut from = C::h3_data as usize;
+    let mut put = |totals: &[u64]| {
+        for total in totals {
+            row.values[from] = (*total).into();
+            from += 1;
+        }
+    };
+    let mut h3 = [0; Http3Counters::COUNT];
+    let mut quic = [0; QuicCounters::COUNT];
+    for shard in shards.all() {
+        let of_shard = &shard.quic;
+        h3.iter_mut().zip(of_shard.h3.all()).for_each(|(total, one)| *total += one.get());
+        quic.iter_mut().zip(of_shard.quic.all()).for_each(|(total, one)| *total += one.get());
+    }
+    put(&h3);
+    let (before, after) = quic.split_at(C::quic_half_open_conn as usize - C::quic_rxbuf_full as usize);
+    put(before);
+    put(&[counters::current(shards, |shard| shard.quic.half_open.get())]);
+    put(after);
+}
+
 /// The HTTP/1 columns of frontends and backends. The counts of open and total connections and of streams include those of HTTP/2,
 /// which are subtracted.
-fn protocols(row: &mut ObjectRow, http: bool, counted: [u64; 3], of_h2: [u64; 3], bytes: (u64, u64)) {
+fn protocols(row: &mut ObjectRow, http: bool, counted: [u64; 3], others: [u64; 3], bytes: (u64, u64)) {
     let [open, opened, streams] = if http { counted } else { [0; 3] };
-    row.put(C::h1_open_connections, open.saturating_sub(of_h2[0]));
-    row.put(C::h1_total_connections, opened.saturating_sub(of_h2[1]));
-    row.put(C::h1_total_streams, streams.saturating_sub(of_h2[2]));
+    row.put(C::h1_open_connections, open.saturating_sub(others[0]));
+    row.put(C::h1_total_connections, opened.saturating_sub(others[1]));
+    row.put(C::h1_total_streams, streams.saturating_sub(others[2]));
     let bytes = if http { bytes } else { (0, 0) };
     row.put(C::h1_bytes_in, bytes.0);
     row.put(C::h1_bytes_out, bytes.1);
@@ -243,9 +269,13 @@ fn frontend_row(view: &ProxyView, show: Show) -> ObjectRow {
         row.put(C::req_rate_max, max.max(rate));
         let requests = sum(shards, |f| f.requests_total.get());
         row.put(C::req_tot, requests);
-        row.put(C::h1req, requests);
-        row.put(C::h1sess, sum(shards, |f| f.traffic.sessions_total.get()));
-        for column in [C::h2sess, C::h3sess, C::sess_other, C::h2req, C::h3req, C::req_other] {
+        let h3_requests = sum(shards, |f| f.h3.streams_total.get());
+        let h3_sessions = sum(shards, |f| f.h3.connections_total.get());
+        row.put(C::h3req, h3_requests);
+        row.put(C::h3sess, h3_sessions);
+        row.put(C::h1req, requests.saturating_sub(h3_requests));
+        row.put(C::h1sess, sum(shards, |f| f.traffic.sessions_total.get()).saturating_sub(h3_sessions));
+        for column in [C::h2sess, C::sess_other, C::h2req, C::req_other] {
             row.put(column, 0u64);
         }
         row.put(C::intercepted, sum(shards, |f| f.intercepted.get()));
@@ -275,8 +305,15 @@ fn frontend_row(view: &ProxyView, show: Show) -> ObjectRow {
     let requests = sum(shards, |f| f.requests_total.get());
     let bytes = (sum(shards, |f| f.traffic.bytes_in.get()), sum(shards, |f| f.traffic.bytes_out.get()));
     let of_h2 = multiplexed(&mut row, shards, |f| &f.h2);
+    let of_h3 = [
+        counters::current(shards, |f| f.h3.connections.get()),
+        sum(shards, |f| f.h3.connections_total.get()),
+        sum(shards, |f| f.h3.streams_total.get()),
+    ];
+    of_quic(&mut row, shards);
+    let others = [0, 1, 2].map(|of| of_h2[of] + of_h3[of]);
     let counted = [current.into(), connections, requests];
-    protocols(&mut row, proxy.mode == state::Mode::Http, counted, of_h2, bytes);
+    protocols(&mut row, proxy.mode == state::Mode::Http, counted, others, bytes);
     spliced(&mut row, shards, |f| &f.traffic);
     row
 }

@@ -18,7 +18,7 @@ use crate::hello::{Hello, numbers};
 use crate::settings::{Limits, Parameters};
 use crate::store::Certificate;
 use crate::tickets::Resumption;
-use crate::{TLS12, TLS13, legacy, rustls_fit, x509};
+use crate::{TLS12, TLS13, legacy, quic_options, rustls_fit, x509};
 
 /// SSL 3.0, which is not supported.
 const SSL3: u16 = 0x0300;
@@ -48,6 +48,8 @@ pub struct Listening {
     pub challenges: Option<Arc<Challenges>>,
     /// Generates certificates for names that match no configured certificate (`generate-certificates`).
     pub generating: Option<Generating>,
+    /// Whether the clients use QUIC.
+    pub is_quic: bool,
 }
 
 /// A `bind` line with TLS. Its certificates may change while it serves connections.
@@ -61,6 +63,7 @@ pub struct Acceptor {
     keep: Keep,
     challenges: Option<Arc<Challenges>>,
     generating: Option<Generating>,
+    is_quic: bool,
     /// Identifies the listener's generated certificates.
     number: u64,
 }
@@ -103,16 +106,27 @@ impl Acceptor {
     /// # Errors
     /// The engine's reason for rejecting the line's options.
     pub fn new(listening: Listening) -> Result<Self, String> {
-        let Listening { entries, strict_sni, resumption, limits, keep, challenges, generating } = listening;
+        let Listening { entries, strict_sni, resumption, limits, keep, challenges, generating, is_quic } =
+            listening;
         let shared = SharedResumption::new(&resumption);
         let current = RwLock::default();
         let number = NEXT.fetch_add(1, Relaxed);
-        let acceptor =
-            Self { current, strict_sni, shared, resumption, limits, keep, challenges, generating, number };
+        let acceptor = Self {
+            current,
+            strict_sni,
+            shared,
+            resumption,
+            limits,
+            keep,
+            challenges,
+            generating,
+            is_quic,
+            number,
+        };
         // Certificates with the same options are checked once.
         let mut tried: Vec<Arc<EntryOptions>> = Vec::new();
         for entry in entries {
-            let prepared = PreparedEntry::new(entry);
+            let prepared = acceptor.prepared(entry);
             let options = &prepared.entry.options;
             // OpenSSL validates each certificate itself.
             if prepared.needs_openssl() || !tried.iter().any(|tried| Arc::ptr_eq(tried, options)) {
@@ -136,9 +150,18 @@ impl Acceptor {
         Ok(self.put_one(self.prepare_one(entry)?))
     }
 
+    /// Returns an entry with the options that the transport requires.
+    fn prepared(&self, entry: CertificateEntry) -> PreparedEntry {
+        let fitted = if self.is_quic { quic_options::fitted(&entry.options) } else { None };
+        PreparedEntry::new(match fitted {
+            Some(options) => CertificateEntry { options: Arc::new(options), ..entry },
+            None => entry,
+        })
+    }
+
     /// Prepares another entry, to be added later.
     pub(crate) fn prepare_one(&self, entry: CertificateEntry) -> Result<PreparedEntry, String> {
-        let prepared = PreparedEntry::new(entry);
+        let prepared = self.prepared(entry);
         self.try_out(&prepared)?;
         Ok(prepared)
     }
@@ -182,7 +205,7 @@ impl Acceptor {
         let mut changed = Vec::new();
         for (place, entry) in self.entries() {
             if let Some(entry) = change(&entry) {
-                let prepared = PreparedEntry::new(entry);
+                let prepared = self.prepared(entry);
                 self.try_out(&prepared)?;
                 changed.push((place, prepared));
             }
@@ -208,6 +231,9 @@ impl Acceptor {
     /// Checks that the engines can use the certificate.
     fn try_out(&self, prepared: &PreparedEntry) -> Result<(), String> {
         if prepared.needs_openssl() {
+            if self.is_quic {
+                return Err("the kind or size of the key is not supported by QUIC listeners".to_owned());
+            }
             let side = self.make_legacy(prepared)?;
             let _ = prepared.legacy.set(Some(side));
         }
@@ -324,7 +350,8 @@ impl Acceptor {
                 Reason::UnsupportedProtocol
             }));
         }
-        let agrees = hello.speaks_any(&options.alpn);
+        // QUIC requires a common protocol (RFC 9001, 8.1): the engine refuses clients without one.
+        let agrees = self.is_quic || hello.speaks_any(&options.alpn);
         let staples = prepared
             .entry
             .certificate

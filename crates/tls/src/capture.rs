@@ -199,6 +199,16 @@ impl CapturedHandshake {
         }
     }
 
+    /// Records the data of a ServerHello at the front of handshake messages without records (QUIC).
+    pub(crate) fn note_server_message(&mut self, messages: &[u8]) {
+        if let Ok(length) = u16::try_from(messages.len())
+            && length > 0
+        {
+            let [high, low] = length.to_be_bytes();
+            self.note_server(&[&[HANDSHAKE, 3, 3, high, low], messages].concat());
+        }
+    }
+
     /// Records new secrets.
     pub(crate) fn note_secrets(&mut self, secrets: Vec<Secret>, keep: Keep) {
         for secret in secrets {

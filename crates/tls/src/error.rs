@@ -181,6 +181,7 @@ reasons! {
     InternalError = 786691, Some(INTERNAL_ERROR), "internal error";
     LengthMismatch = 159, Some(DECODE_ERROR), "length mismatch";
     MissingSigalgsExtension = 112, Some(109), "missing sigalgs extension";
+    NoApplicationProtocol = 235, Some(120), "no application protocol";
     NoCertificateSet = 179, Some(HANDSHAKE_FAILURE), "no certificate set";
     NoCiphersAvailable = 181, Some(HANDSHAKE_FAILURE), "no ciphers available";
     NoProtocolsAvailable = 191, Some(PROTOCOL_VERSION), "no protocols available";

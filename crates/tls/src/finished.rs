@@ -102,6 +102,18 @@ fn find(mut direction: Direction, records: &mut [u8]) -> Option<Box<[u8]>> {
     None
 }
 
+/// Returns the body of the Finished message among handshake messages without records, as in QUIC.
+pub(crate) fn of_messages(mut messages: &[u8]) -> Option<Box<[u8]>> {
+    while let [kind, a, b, c, body @ ..] = messages {
+        let (body, rest) = body.split_at_checked(u32::from_be_bytes([0, *a, *b, *c]) as usize)?;
+        if *kind == FINISHED {
+            return Some(body.into());
+        }
+        messages = rest;
+    }
+    None
+}
+
 struct Length(usize);
 
 impl hkdf::KeyType for Length {

@@ -48,6 +48,8 @@ pub mod pair;
 mod passphrase;
 pub mod pem;
 mod pkcs8;
+pub mod quic;
+mod quic_options;
 pub mod record;
 mod records;
 mod rustls_fit;

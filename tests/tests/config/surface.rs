@@ -35,8 +35,7 @@ fn fate(kind: &str, place: &str, name: &str) -> Option<Fate> {
             let here = row.filter(|row| {
                 rules::Ruleset::ALL.iter().any(|set| set.name() == place && row.sets & *set as u8 != 0)
             });
-            // QUIC has its own actions, which will be added together with it.
-            of(here.is_some(), here.is_some() || place.starts_with("quic"))
+            of(here.is_some(), false)
         }
         _ => return None,
     })

@@ -24,7 +24,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SI
 use crate::args::CommandLineArgs;
 use crate::messages::{self, MessageFormat};
 use crate::signals::Ending;
-use crate::sockets::Inherited;
+use crate::sockets::{Inherited, ListeningSocket};
 use crate::system;
 pub(crate) use children::MasterState;
 use children::{Child, ReloadRequest};
@@ -52,7 +52,7 @@ pub(crate) fn resume() -> Option<MasterState> {
 /// Returns the listening sockets of the worker in service.
 pub(crate) fn sockets(state: &MasterState, messages: MessageFormat) -> Inherited {
     let Some(worker) = state.current() else { return Vec::new() };
-    let taken = worker.connect().and_then(|stream| crate::hand_over::receive_over(&stream));
+    let taken = worker.connect().and_then(|stream| crate::hand_over::receive_over(&stream, Some(worker.pid)));
     taken.unwrap_or_else(|error| {
         let text = format!("Failed to get the sockets from the worker {}: {error}", worker.pid);
         messages.say(Severity::Warning, &text);
@@ -65,6 +65,7 @@ pub(crate) fn split(
     global: &Global,
     args: &CommandLineArgs,
     resumed: Option<MasterState>,
+    bound: &mut Vec<ListeningSocket>,
     messages: MessageFormat,
 ) -> Result<Role, String> {
     let cannot_fork = |error| format!("[haproxy.main()] Cannot fork: {error}.");
@@ -87,10 +88,12 @@ pub(crate) fn split(
         Ok((Forked::Parent(pid), ours, _)) => (pid, ours),
         Err(error) if first => return Err(cannot_fork(error)),
         Err(error) => {
+            close_quic(bound);
             messages.say(Severity::Alert, &cannot_fork(error));
             return Ok(Role::Master(go_on(state, args, messages)));
         }
     };
+    close_quic(bound);
     messages.say(Severity::Notice, &format!("New worker ({pid}) forked"));
     state.children.push(Child {
         pid,
@@ -102,6 +105,11 @@ pub(crate) fn split(
         stopped: Cell::new(false),
     });
     Ok(Role::Master(Master::new(state, args, global.max_reloads.unwrap_or(50), messages).watch()))
+}
+
+/// Closes the master's copies of QUIC sockets: the worker relies on their positions, which change once all copies are closed.
+fn close_quic(bound: &mut Vec<ListeningSocket>) {
+    bound.retain(|one| one.quic.is_none());
 }
 
 /// Continues with the existing workers, because the new configuration could not be used.

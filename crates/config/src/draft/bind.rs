@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use plan::bind::{AccessLevel, SeverityOutput, Shards};
+use plan::quic::Congestion;
 use runtime::placement::ThreadSet;
 use syntax::Word;
 
@@ -51,6 +52,23 @@ pub struct BindDraft<'a> {
     /// The first parameter that listeners of reverse HTTP do not accept.
     pub of_sockets: Option<&'static str>,
     pub severity_output: SeverityOutput,
+    /// `proto quic`.
+    pub speaks_quic: Option<&'a Word>,
+    /// QUIC parameters.
+    pub quic: QuicWords<'a>,
     /// TLS parameters.
     pub tls: BindTls<'a>,
+}
+
+/// The QUIC parameters of a line.
+#[derive(Debug, Clone, Default)]
+pub struct QuicWords<'a> {
+    /// `quic-cc-algo`, with its word.
+    pub congestion: Option<(Congestion, &'a Word)>,
+    /// Its maximum window in bytes.
+    pub max_window: Option<u64>,
+    /// `quic-force-retry`.
+    pub force_retry: bool,
+    /// The first of these parameters.
+    pub first: Option<&'static str>,
 }

@@ -280,6 +280,8 @@ pub struct ProxySettings<'a> {
     pub log: Rc<LogDraft<'a>>,
     /// `log-tag`.
     pub log_tag: Option<&'a str>,
+    /// `option alt-svc`.
+    pub alt_svc: bool,
     /// `email-alert …`.
     pub email: EmailDraft<'a>,
     /// The format of log lines.
@@ -391,6 +393,7 @@ impl<'a> ProxySettings<'a> {
             description: None,
             guid: None,
             options: ProxyOptions::default(),
+            alt_svc: false,
             timeouts: timeouts(section.kind),
             // The default for log forwarders is low (manual, 12.6 `maxconn`).
             maxconn: (section.kind == SectionKind::LogForward).then_some(10),

@@ -12,7 +12,7 @@ use crate::draft::Statement;
 use crate::draft::args::Args;
 use crate::resolve::crt_list::{self, Listed};
 use crate::resolve::tls::{self, LineOwner};
-use crate::resolve::{PendingProxy, ResolveContext, carry_over, lines, reverse};
+use crate::resolve::{PendingProxy, ResolveContext, carry_over, lines, quic, reverse};
 use crate::tables::bind;
 
 /// The sockets of a proxy.
@@ -62,7 +62,7 @@ fn bind_line<'a>(
     };
     args.warn_of_mptcp(address);
     let title = format!("bind {address}");
-    let draft = bind::parse_params(&mut args, &title, section)?;
+    let mut draft = bind::parse_params(&mut args, &title, section)?;
     reverse::finish(&draft, &mut addresses, &title, section, address.span(), context)?;
     if let Some(id) = draft.id
         && let Some((other, line)) = ids.insert(id, (address, statement.line))
@@ -82,6 +82,8 @@ fn bind_line<'a>(
                 "'{title}' in section '{section}' : 'id' can only be used with a single socket"
             )));
     }
+    let line = quic::QuicLine { draft: &mut draft, addresses: &addresses, word: address, title: &title };
+    let quic = quic::settings(line, proxy, context)?;
     let is_http = proxy.settings.mode == Mode::Http;
     if draft.speaks_h2 && !is_http && !proxy.settings.disabled {
         return Err(Diagnostic::alert("`proto h2` is only supported on HTTP frontends")
@@ -92,7 +94,7 @@ fn bind_line<'a>(
                 proxy.settings.name
             )));
     }
-    let owner = LineOwner { frontend: proxy.settings.name, is_http, certificates };
+    let owner = LineOwner { frontend: proxy.settings.name, is_http, is_quic: quic.is_some(), certificates };
     let acceptor = tls::acceptor(&draft.tls, &title, &owner, statement, context)
         .map_err(|error| error.wrap_line(&format!("'{title}' in section '{section}' : "), ""))?;
     let numbered = addresses.into_iter().enumerate();
@@ -101,6 +103,7 @@ fn bind_line<'a>(
         let mut bind = bind::make(&draft, address, shown, id, &unix, &context.placement, acceptor.clone())
             .map_err(|message| Diagnostic::alert(message).at(statement.span))?;
         bind.place = lines::shown(context, statement.span).into();
+        bind.quic = quic.clone().map(Box::new);
         if let Some(prefix) = draft.guid_prefix {
             context.guids.name(format!("{prefix}-{at}"), &bind.listener.guid, prefix, context.diagnostics);
         }
@@ -125,12 +128,14 @@ pub(crate) fn stats_socket(
     let unix = Default::default();
     let addresses = if word.contains([':', '/', '@']) || word.parse::<std::net::Ipv4Addr>().is_ok() {
         args.warn_of_mptcp(word);
-        bind::parse_addresses(word, &args, &unix)?
+        let addresses = bind::parse_addresses(word, &args, &unix)?;
+        quic::refuse(&addresses, word)?;
+        addresses
     } else {
         vec![(BindAddress::Unix(word.as_str().into()), format!("unix@{word}"))]
     };
     let draft = bind::parse_params(&mut args, &format!("stats socket {word}"), "global")?;
-    let owner = LineOwner { frontend: "GLOBAL", is_http: false, certificates: &[] };
+    let owner = LineOwner { frontend: "GLOBAL", is_http: false, is_quic: false, certificates: &[] };
     let acceptor = tls::acceptor(&draft.tls, &format!("stats socket {word}"), &owner, statement, context)?;
     let (address, shown) =
         addresses.into_iter().next().ok_or_else(|| Diagnostic::alert("not an address").at(word.span()))?;

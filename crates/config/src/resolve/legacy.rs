@@ -51,6 +51,8 @@ pub(crate) struct LegacyNeeds<'w, 'a> {
     pub(crate) defaults: &'w TlsDefaults<'a>,
     /// Whether the line is for a listener.
     pub(crate) is_bind: bool,
+    /// Whether it is for QUIC, which OpenSSL never serves.
+    pub(crate) is_quic: bool,
 }
 
 impl LegacyNeeds<'_, '_> {
@@ -73,6 +75,9 @@ pub(crate) fn cause(
     parameters: &Parameters,
     suites: Option<&[u16]>,
 ) -> Option<LegacyCause> {
+    if wanted.is_quic {
+        return None;
+    }
     let speaks_tls12 = (parameters.min..=parameters.max).contains(&TLS12);
     let has_dh_file = wanted.is_bind && wanted.defaults.dh_file.is_some();
     if parameters.min < TLS12 {

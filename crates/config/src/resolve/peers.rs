@@ -19,7 +19,7 @@ use crate::draft::{Section, SectionKind, Statement};
 use crate::resolve::server_line::ServerLine;
 use crate::resolve::tls::{self, LineOwner};
 use crate::resolve::unique::second;
-use crate::resolve::{PendingProxy, ResolveContext, lines};
+use crate::resolve::{PendingProxy, ResolveContext, lines, quic};
 use crate::tables::bind;
 use crate::tables::environment::LOCAL_PEER;
 use crate::tables::server::parse_params;
@@ -138,6 +138,7 @@ fn bind_line(
     let mut args = Args::new(statement, context.diagnostics, context.environment);
     args.warn_of_mptcp(word);
     let addresses = bind::parse_addresses(word, &args, &unix)?;
+    quic::refuse(&addresses, word)?;
     if statement.keyword.name == "bind" {
         args.next();
         bind::parse_more(&mut draft, &mut args, &title, "peers")?;
@@ -147,7 +148,7 @@ fn bind_line(
             "Only one listener per \"peers\" section is authorized. Multiple listening addresses or port range are not supported.",
         )
     })?;
-    let owner = LineOwner { frontend: settings.name, is_http: false, certificates: &[] };
+    let owner = LineOwner { frontend: settings.name, is_http: false, is_quic: false, certificates: &[] };
     let acceptor = tls::acceptor(&draft.tls, &title, &owner, statement, context)
         .map_err(|error| error.wrap_line(&format!("'{title}' in section 'peers' : "), ""))?;
     let mut bind = bind::make(&draft, address, shown, 1, &unix, &context.placement, acceptor)

@@ -35,7 +35,7 @@ use crate::resolve::rules::{check_modes, compile, loops, no_backend};
 use crate::resolve::script_filters::script_filters;
 use crate::resolve::server_settings::server_settings;
 use crate::resolve::servers::{MadeServer, state_file};
-use crate::resolve::{PendingProxy, ResolveContext, fcgi, peers, spoe, warnings};
+use crate::resolve::{PendingProxy, ResolveContext, fcgi, peers, quic, spoe, warnings};
 
 /// Resolves the proxy at index `place` of the plan.
 pub(crate) fn resolve<'a>(
@@ -137,6 +137,11 @@ fn assemble(
     let lengths = |captures: &[Capture]| captures.iter().map(|capture| capture.length).collect();
     let lengths = [lengths(&request_captures), lengths(&response_captures)];
     proxy.state.capture_lengths.store(Some(Arc::new(lengths)));
+    let alt_svc = quic::port(&parts.binds).filter(|_| settings.alt_svc);
+    let mut http_after_response = rules.http_after_response;
+    if let Some(port) = alt_svc {
+        http_after_response.announce_http3(port);
+    }
     let log_tag = settings.log_tag.or(context.global.log_tag.as_deref()).unwrap_or("haproxy");
     Proxy {
         index: place,
@@ -174,6 +179,7 @@ fn assemble(
         log_forward: parts.log_forward,
         ring: parts.ring,
         peers: parts.peers,
+        quic_initial: rules.quic_initial,
         tcp_connection: rules.tcp_connection,
         tcp_session: rules.tcp_session,
         tcp_request: rules.tcp_request,
@@ -183,7 +189,7 @@ fn assemble(
         http_request: rules.http_request,
         redirects: rules.redirects,
         http_response: rules.http_response,
-        http_after_response: rules.http_after_response,
+        http_after_response,
         errors: rules.errors,
         forward_for: settings.forward_for.as_deref().cloned(),
         original_to: settings.original_to.as_deref().cloned(),

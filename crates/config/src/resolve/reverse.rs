@@ -18,7 +18,12 @@ const PREFIX: &str = "rhttp@";
 ///
 /// # Errors
 /// The global section does not allow them.
-fn experimental(what: &str, title: &str, span: Span, context: &ResolveContext<'_>) -> Result<(), Diagnostic> {
+pub(crate) fn experimental(
+    what: &str,
+    title: &str,
+    span: Span,
+    context: &ResolveContext<'_>,
+) -> Result<(), Diagnostic> {
     context.names.experiments.set(true);
     if context.names.experimental || context.around.is_some() {
         return Ok(());

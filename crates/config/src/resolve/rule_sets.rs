@@ -21,6 +21,7 @@ pub(crate) struct CaptureUse {
 #[derive(Default)]
 pub(crate) struct CompiledRules {
     pub(crate) acls: Acls,
+    pub(crate) quic_initial: RuleSet,
     pub(crate) tcp_connection: RuleSet,
     pub(crate) tcp_session: RuleSet,
     pub(crate) tcp_request: RuleSet,

@@ -78,6 +78,7 @@ fn one(
         "http-after-response" => {
             rule(rules, statement, proxy, context, HttpAfterResponse, |r| &mut r.http_after_response)
         }
+        "quic-initial" => rule(rules, statement, proxy, context, QuicInitial, |r| &mut r.quic_initial),
         "tcp-request connection" => {
             rule(rules, statement, proxy, context, TcpConnection, |r| &mut r.tcp_connection)
         }
@@ -123,17 +124,6 @@ fn acl(
     Ok(())
 }
 
-fn place_of(kind: Ruleset) -> Place {
-    match kind {
-        Ruleset::TcpConnection => Place::TcpConnection,
-        Ruleset::TcpSession => Place::TcpSession,
-        Ruleset::TcpRequest => Place::TcpRequestContent,
-        Ruleset::TcpResponse => Place::TcpResponseContent,
-        Ruleset::HttpRequest => Place::HttpRequest,
-        Ruleset::HttpResponse | Ruleset::HttpAfterResponse => Place::HttpResponse,
-    }
-}
-
 fn rule(
     rules: &mut CompiledRules,
     statement: &Statement,
@@ -145,7 +135,7 @@ fn rule(
     let list = arguments(statement);
     let mut words = Words::new(&list, statement.end());
     let compiled = {
-        let scope = scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, place_of(kind));
+        let scope = scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, kind.place());
         rules::compile(kind, &mut words, &scope)?
     };
     if let Some(slot) = compiled.capture_slot() {

@@ -20,11 +20,11 @@ use crate::draft::Statement;
 use crate::draft::tls::{self as draft, BindTls, CertificateSource, TlsDefaults, TlsValue};
 use crate::resolve::ResolveContext;
 use crate::resolve::crt_list::{self, Listed};
-use crate::resolve::ktls;
 use crate::resolve::legacy::{self, LegacyNeeds};
 use crate::resolve::tls_files::{
     certificate, certificates, contradiction, generating, located, protocols, ticket_keys, trust,
 };
+use crate::resolve::{ktls, quic};
 
 /// The frontend of a `bind` line.
 pub(crate) struct LineOwner<'a> {
@@ -32,6 +32,8 @@ pub(crate) struct LineOwner<'a> {
     pub(crate) frontend: &'a str,
     /// Whether the frontend uses HTTP, which determines the default ALPN.
     pub(crate) is_http: bool,
+    /// Whether it is for QUIC.
+    pub(crate) is_quic: bool,
     /// The certificates that the frontend provides for all of its lines (`ssl-f-use`).
     pub(crate) certificates: &'a [Listed<'a>],
 }
@@ -59,7 +61,7 @@ pub(crate) fn acceptor(
         return Ok(None);
     }
     let defaults = context.tls.clone();
-    let options = Arc::new(bind_options(draft, owner.is_http, statement, &defaults, context)?);
+    let options = Arc::new(bind_options(draft, owner, statement, &defaults, context)?);
     let strict_sni = draft.strict_sni.or(defaults.strict_sni).unwrap_or(false);
     let at = BindContext { frontend: owner.frontend, title, statement };
     if options.verify.has_no_trusted_ca() {
@@ -109,7 +111,10 @@ pub(crate) fn acceptor(
         no_certificate(&at, strict_sni, context)?;
     }
     for entry in &entries {
-        check_key(&entry.certificate, statement, &defaults)?;
+        match owner.is_quic {
+            true => quic::check_key(&entry.certificate, statement)?,
+            false => check_key(&entry.certificate, statement, &defaults)?,
+        }
     }
     let tickets = draft.words.tickets.or(defaults.bind.tickets).unwrap_or(true);
     let failed =
@@ -138,7 +143,11 @@ pub(crate) fn acceptor(
         keep: Keep { lists: defaults.capture.unwrap_or(0), secrets: defaults.key_log, ..Keep::default() },
         challenges: context.orders.answer_by_tls().then(|| context.tls_files.all.challenges().clone()),
         generating: generating(draft, owner.frontend, statement, context)?,
+        is_quic: owner.is_quic,
     };
+    if owner.is_quic {
+        quic::warn_of_lines(&listening.entries, &options, statement, context);
+    }
     let acceptor = Arc::new(Acceptor::new(listening).map_err(failed)?);
     let file = context.sources.file(statement.span.file).name();
     let line = BindLine {
@@ -263,8 +272,8 @@ pub(crate) fn server(
         }
     };
     let files = context.tls_files.all.clone();
-    let wanted =
-        LegacyNeeds { own: &own.words, default: &defaults.server, defaults: &defaults, is_bind: false };
+    let (own_words, default) = (&own.words, &defaults.server);
+    let wanted = LegacyNeeds { own: own_words, default, defaults: &defaults, is_bind: false, is_quic: false };
     let parameters = parameters(&wanted, statement, context)?;
     warn_of_early(own.early, &parameters, context);
     let connecting = |alpn: Vec<Box<[u8]>>, certificate: Option<Arc<Certificate>>| -> Result<_, Diagnostic> {
@@ -378,7 +387,7 @@ fn parameters(
     statement: &Statement,
     context: &mut ResolveContext<'_>,
 ) -> Result<Parameters, Diagnostic> {
-    let LegacyNeeds { own, default, defaults, is_bind } = *wanted;
+    let LegacyNeeds { own, default, defaults, is_bind, .. } = *wanted;
     let mut parameters = Parameters {
         prefer_client: own.prefer_client || default.prefer_client,
         compresses: defaults.compresses,
@@ -517,15 +526,16 @@ type NameListRead = fn(&str) -> Result<Vec<u16>, Unsupported>;
 
 fn bind_options(
     draft: &BindTls<'_>,
-    is_http: bool,
+    owner: &LineOwner<'_>,
     statement: &Statement,
     defaults: &TlsDefaults<'_>,
     context: &mut ResolveContext<'_>,
 ) -> Result<EntryOptions, Diagnostic> {
-    let wanted = LegacyNeeds { own: &draft.words, default: &defaults.bind, defaults, is_bind: true };
+    let (own, default, is_quic) = (&draft.words, &defaults.bind, owner.is_quic);
+    let wanted = LegacyNeeds { own, default, defaults, is_bind: true, is_quic };
     let alpn = match draft.words.alpn {
         _ if draft.words.no_alpn => Vec::new(),
-        None if is_http => vec![Box::from(*b"h2"), Box::from(*b"http/1.1")],
+        None if owner.is_http => vec![Box::from(*b"h2"), Box::from(*b"http/1.1")],
         words => protocols(words)?,
     };
     let parameters = parameters(&wanted, statement, context)?;
@@ -534,7 +544,12 @@ fn bind_options(
         parameters,
         alpn,
         verify: client_verify(draft, defaults, context)?,
-        early_data: if draft.early.is_some() { EARLY_DATA } else { 0 },
+        early_data: match draft.early {
+            // The limit of QUIC is that of its streams (RFC 9001, 4.6.1).
+            Some(_) if is_quic => u32::MAX,
+            Some(_) => EARLY_DATA,
+            None => 0,
+        },
         skips_roots: defaults.skips_roots,
     })
 }

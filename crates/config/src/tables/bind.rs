@@ -16,11 +16,10 @@ use crate::draft::args::Args;
 use crate::draft::row::{Lenient, Outcome, not_supported};
 use crate::surface;
 use crate::system::{group_id, resolve_host, user_id};
+use crate::tables::bind_quic;
 use crate::tables::bind_row::{BindKeyword, row};
 use crate::tables::global::octal;
 use crate::tables::threads::thread_set;
-
-const QUIC: &str = "QUIC is not supported yet, and this socket is not for QUIC";
 
 /// The rows.
 #[rustfmt::skip]
@@ -48,10 +47,7 @@ pub static TABLE: &[BindKeyword] = &[
     row("nbconn",           "<nbconn>",      "number of connections that a reverse HTTP listener keeps open", nbconn),
     row("nice",             "<nice>",        "priority of the tasks that serve its connections", |_, a| { let word = a.value()?; a.number(word, -1024, 1024).map(|_| ()) }).without_effect("a worker schedules its tasks round-robin"),
     row("process",          "<sets>",        "removed: use `thread`",                            process),
-    row("proto",            "<name>",        "protocol to speak",                                proto).partial("`quic` and protocols other than HTTP/1 and HTTP/2 are not supported yet"),
-    row("quic-cc-algo",     "<algorithm>[(<args>)]", "QUIC congestion control algorithm",        |_, a| a.value().map(|_| ())).without_effect(QUIC),
-    row("quic-force-retry", "",              "requires QUIC clients to validate their address",  |_, _| Ok(())).without_effect(QUIC),
-    row("quic-socket",      "{ connection | listener }", "whether QUIC connections have their own sockets", |_, a| a.value().map(|_| ())).without_effect(QUIC),
+    row("proto",            "<name>",        "protocol to speak",                                proto).partial("`qmux`, `fcgi` and `spop` are not supported yet"),
     row("severity-output",  "{ none | number | string }", "severity prefix of answers on a command socket", severity_output),
     row("shards",           "{ <number> | by-thread | by-group }", "number of sockets opened for the same address", shards),
     row("tcp-ss",           "{ 1 | 2 }",     "saves the SYN of each connection; 2 includes its Ethernet header", |d, a| { d.save_syn = Some(a.integer("1 or 2", 1, 2)?); Ok(()) }),
@@ -69,9 +65,9 @@ pub static TABLE: &[BindKeyword] = &[
 /// The parameters of reverse HTTP listeners, which have no listening socket.
 const OF_REVERSE: &[&str] = &["guid-prefix", "id", "idle-ping", "label", "name", "nbconn", "thread"];
 
-/// Every parameter: those of this file and those about TLS.
+/// Every parameter: those of this file and those about QUIC and TLS.
 pub fn rows() -> impl Iterator<Item = &'static BindKeyword> {
-    TABLE.iter().chain(super::tls::BIND)
+    TABLE.iter().chain(bind_quic::TABLE).chain(super::tls::BIND)
 }
 
 /// Parses the remaining parameters in `args`; `title` is `bind :80`, for messages.
@@ -271,7 +267,11 @@ fn proto<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
             draft.stays_raw = true;
             Ok(())
         }
-        "quic" | "fcgi" | "spop" | "qmux" => Err(not_supported(&format!("proto {word}")).at(word.span())),
+        "quic" => {
+            draft.speaks_quic = Some(word);
+            Ok(())
+        }
+        "fcgi" | "spop" | "qmux" => Err(not_supported(&format!("proto {word}")).at(word.span())),
         other => Err(args
             .wrong(format!("unknown protocol `{other}`"))
             .haproxy(format!("'proto' :  unknown MUX protocol '{other}'"))),
@@ -306,10 +306,13 @@ fn one_address(
     let accepts = Accepts { port: PortRule::Required, range: true, offset: false };
     let address = args.address_in(word, offset, part, accepts)?;
     let span = word.part(offset, offset + part.len());
-    match address.transport {
-        Transport::Quic => return Err(not_supported("QUIC").at(span)),
+    let is_quic = match address.transport {
         Transport::Datagram => return Err(Diagnostic::alert("`bind` needs a stream socket").at(span)),
-        Transport::Default | Transport::Stream | Transport::Mptcp => {}
+        Transport::Quic => true,
+        Transport::Default | Transport::Stream | Transport::Mptcp => false,
+    };
+    if is_quic && !matches!(address.place, Destination::Ip { .. } | Destination::Fd(_)) {
+        return Err(Diagnostic::alert(format!("QUIC needs an IP address, not `{part}`")).at(span));
     }
     match &address.place {
         Destination::Ip { host, ports } => {
@@ -317,7 +320,8 @@ fn one_address(
                 .map_err(|error| Diagnostic::alert(format!("cannot resolve `{part}`: {error}")).at(span))?;
             for port in ports.iter() {
                 let socket = std::net::SocketAddr::new(ip, port);
-                all.push((BindAddress::Ip(socket), socket.to_string()));
+                let address = if is_quic { BindAddress::Quic(socket) } else { BindAddress::Ip(socket) };
+                all.push((address, socket.to_string()));
             }
         }
         Destination::Unix(path) => {
@@ -332,7 +336,11 @@ fn one_address(
             let name_bytes = name.as_bytes().to_vec();
             all.push((BindAddress::Abstract { name: name_bytes, padded: false }, format!("abnsz@{name}")));
         }
-        Destination::Fd(number) => all.push((BindAddress::Inherited(*number), format!("fd@{number}"))),
+        Destination::Fd(number) => all.push(if is_quic {
+            (BindAddress::InheritedQuic(*number), format!("quic+fd@{number}"))
+        } else {
+            (BindAddress::Inherited(*number), format!("fd@{number}"))
+        }),
         Destination::SockPair(number) => {
             all.push((BindAddress::SocketPair(*number), format!("sockpair@{number}")))
         }
@@ -348,7 +356,7 @@ fn one_address(
 /// # Errors
 /// None of the named threads exists.
 ///
-/// The caller sets [`Bind::place`].
+/// The caller sets [`Bind::place`] and [`Bind::quic`].
 pub fn make(
     draft: &BindDraft<'_>,
     address: BindAddress,
@@ -401,5 +409,6 @@ pub fn make(
         workers,
         severity_output: draft.severity_output,
         tls,
+        quic: None,
     })
 }

@@ -22,7 +22,6 @@ use crate::system::{error_text, group_id, user_id};
 use crate::tables::tls;
 
 const POLLER: &str = "there is only one polling method";
-const QUIC: &str = "QUIC is not supported yet";
 
 /// The rows.
 #[rustfmt::skip]
@@ -103,7 +102,6 @@ pub static TABLE: &[Keyword] = &[
     ineffective("profiling.memory",   G, "memory profiling is not supported"),
     ineffective("force-cfg-parser-pause", G, "debugging aid of HAProxy"),
     ineffective("stress-level",       G, "debugging aid of HAProxy"),
-    ineffective("harden.reject-privileged-ports.quic", G, QUIC),
     global("maxsslconn",              "<number>",              "maximum number of concurrent TLS connections, on both sides", |g, a| number(&mut g.plan.max_tls_connections, a, 0, u32::MAX)).lenient_numbers().partial("if it is not set there is no limit, regardless of `-m`"),
     global("maxsslrate",              "<number>",              "maximum number of new TLS connections per second",       |g, a| number(&mut g.plan.max_tls_rate, a, 0, u32::MAX)).lenient_numbers().once(),
     global("ca-base",            "<directory>",           "base directory of CA files",                             |g, a| base(&mut g.tls.authorities, a)),

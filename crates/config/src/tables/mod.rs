@@ -2,6 +2,7 @@
 
 pub mod acme;
 pub mod bind;
+pub mod bind_quic;
 mod bind_row;
 pub mod cache;
 pub mod check;
@@ -37,6 +38,7 @@ pub mod timeout;
 pub mod tls;
 pub mod tune;
 pub mod tune_h2;
+pub mod tune_quic;
 
 use crate::draft::keyword::Keyword;
 
@@ -47,6 +49,7 @@ static TABLES: &[&[Keyword]] = &[
     threads::TABLE,
     tune::TABLE,
     tune_h2::TABLE,
+    tune_quic::TABLE,
     httpclient::TABLE,
     lua::TABLE,
     proxy::TABLE,

@@ -21,6 +21,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("option accept-unsafe-violations-in-http-response", DLB, "", "accepts responses that violate the HTTP specification",  |s, a| flag(&mut s.options.accept_unsafe_response, a)).negatable(),
     proxy("option accept-invalid-http-request", DFL,  "", "former name of accept-unsafe-violations-in-http-request",             unsafe_request).negatable(),
     proxy("option accept-invalid-http-response", DLB, "", "former name of accept-unsafe-violations-in-http-response",            unsafe_response).negatable(),
+    proxy("option alt-svc",                     DFL,  "", "announces HTTP/3 on the port of the first QUIC listener (Alt-Svc); Weir extension", |s, a| flag(&mut s.alt_svc, a)).negatable(),
     proxy("option allbackups",                  DLB,  "", "balances over all backup servers, instead of using only the first",  |s, a| flag(&mut s.options.allbackups, a)).negatable(),
     proxy("option checkcache",                  DLB,  "", "rejects cacheable responses that set a cookie",                      |s, a| flag(&mut s.options.checkcache, a)).negatable(),
     proxy("option clitcpka",                    DFL,  "", "enables TCP keep-alive on the client side",                          |s, a| flag(&mut s.options.clitcpka, a)).negatable(),

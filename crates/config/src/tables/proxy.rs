@@ -9,7 +9,7 @@ use plan::proxy::{CookieCapture, RetryOn, Reuse, StateFile};
 use state::Mode;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::{Keyword, ineffective, proxy, removed, removed_since};
+use crate::draft::keyword::{Keyword, proxy, removed, removed_since};
 use crate::draft::row::places::{DFL, DFL_FORWARD, DFLB, DLB, FL, FL_FORWARD, FLB, FLB_RING, LB, LB_RING};
 use crate::draft::row::{Outcome, not_supported};
 use crate::draft::settings::{DeclaredCapture, ProxySettings};
@@ -63,7 +63,6 @@ pub static TABLE: &[Keyword] = &[
 
     proxy("stick-table",          FLB,  "type <type> size <size> [expire <expire>] [nopurge] [recv-only] [write-to <wtable>] [srvkey <srvkey>] [store <data_type>]* [brates-factor <factor>] [peers <peersect>]", "table of counters and tags per key", stick_table),
 
-    ineffective("quic-initial",                DFL, "QUIC is not supported yet"),
     removed("appsession",  DLB, "Use 'stick' or 'cookie insert'"),
     removed("block",       DFLB, "Use 'http-request deny'"),
     removed("monitor-net", DFL, "Use 'http-request return' with an ACL"),

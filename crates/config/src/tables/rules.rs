@@ -19,6 +19,7 @@ pub static TABLE: &[Keyword] = &[
     rule("http-request",           DFLB, "<action> [options...] [ { if | unless } <condition> ]", "rule applied to requests"),
     rule("http-response",          DFLB, "<action> [options...] [ { if | unless } <condition> ]", "rule applied to responses"),
     rule("http-after-response",    DFLB, "<action> [options...] [ { if | unless } <condition> ]", "rule applied to all responses, including internal ones"),
+    rule("quic-initial",           DFL,  "<action> [ { if | unless } <condition> ]", "rule applied to the first packet of a QUIC connection"),
     rule("tcp-request connection", DFL,  "<action> [ { if | unless } <condition> ]", "rule applied to new connections"),
     rule("tcp-request session",    DFL,  "<action> [ { if | unless } <condition> ]", "rule applied to connections after the handshake"),
     rule("tcp-request content",    DFLB, "<action> [ { if | unless } <condition> ]", "rule applied to request contents"),

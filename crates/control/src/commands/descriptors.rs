@@ -86,6 +86,8 @@ impl DescriptorFilter {
 enum ListedSocket {
     /// A TCP socket: its addresses, and whether it is listening.
     Tcp { local: SocketAddr, remote: SocketAddr, listens: bool },
+    /// A UDP socket: its addresses. A remote port of 0 means that it is not connected.
+    Udp { local: SocketAddr, remote: SocketAddr },
     /// A UNIX socket: its path, and whether it is listening.
     Unix { path: String, listens: bool },
 }
@@ -96,6 +98,9 @@ fn sockets() -> HashMap<u64, ListedSocket> {
     let mut all = HashMap::new();
     for name in ["tcp", "tcp6"] {
         all.extend(read(name).lines().skip(1).filter_map(tcp));
+    }
+    for name in ["udp", "udp6"] {
+        all.extend(read(name).lines().skip(1).filter_map(udp));
     }
     all.extend(read("unix").lines().skip(1).filter_map(unix));
     all
@@ -108,6 +113,13 @@ fn tcp(line: &str) -> Option<(u64, ListedSocket)> {
     let listens = words.next()? == "0A";
     let inode = words.nth(5)?.parse().ok()?;
     Some((inode, ListedSocket::Tcp { local, remote, listens }))
+}
+
+/// Parses a line of `/proc/net/udp` or `udp6`, which has the same columns.
+fn udp(line: &str) -> Option<(u64, ListedSocket)> {
+    let (inode, socket) = tcp(line)?;
+    let ListedSocket::Tcp { local, remote, .. } = socket else { return None };
+    Some((inode, ListedSocket::Udp { local, remote }))
 }
 
 /// Parses an address in these files: native-endian words in hexadecimal.
@@ -239,6 +251,19 @@ fn describe(
             let owner = owner(view, &local.to_string(), local.port());
             (kind::LISTENER, format!("l.st=RDY {owner} fam={family} lport={}", local.port()))
         }
+        ListedSocket::Udp { local, remote } => {
+            let family = if local.is_ipv4() { "ipv4" } else { "ipv6" };
+            match frontend_at(view, &local.to_string(), local.port()) {
+                Some(owner) => {
+                    let sessions = known.get(&number).map_or("", |_| " mux=QUIC");
+                    (
+                        kind::LISTENER,
+                        format!("l.st=RDY {owner} fam={family} lport={}{sessions}", local.port()),
+                    )
+                }
+                None => (16, format!("fam={family} udp lport={} rport={}", local.port(), remote.port())),
+            }
+        }
         ListedSocket::Unix { path, listens: true } => {
             let owner = owner(view, path, 0);
             (kind::LISTENER, format!("l.st=RDY {owner} fam=unix path={path}"))
@@ -267,8 +292,13 @@ fn of_session(known: &DescriptorFacts, ends: &str) -> (u8, String) {
     (kind, format!("back={} {text} {ends}", u8::from(*is_back)))
 }
 
-/// The proxy that listens on this address.
+/// The proxy that listens on this address; `GLOBAL` for sockets of the process.
 fn owner(view: &ConfigView, address: &str, port: u16) -> String {
+    frontend_at(view, address, port).unwrap_or_else(|| "fe=GLOBAL".to_owned())
+}
+
+/// The proxy that listens on this address, if there is one.
+fn frontend_at(view: &ConfigView, address: &str, port: u16) -> Option<String> {
     for proxy in &view.proxies {
         let listeners = proxy.state.listeners.load();
         let ends = |own: &str| {
@@ -276,10 +306,10 @@ fn owner(view: &ConfigView, address: &str, port: u16) -> String {
             own == address || port > 0 && any == Some(&format!(":{port}"))
         };
         if listeners.iter().any(|listener| ends(&listener.address)) {
-            return format!("fe={}", proxy.state.name);
+            return Some(format!("fe={}", proxy.state.name));
         }
     }
-    "fe=GLOBAL".to_owned()
+    None
 }
 
 /// The server at an address: an idle connection to it.
@@ -365,11 +395,14 @@ mod tests {
         let line = "   1: 00000000000000000000000001000000:0050 0000000000000000FFFF00000100007F:0016 01 0:0 0:0 0 0 0 7 1";
         let (local, remote) = ("[::1]:80".parse().unwrap(), "127.0.0.1:22".parse().unwrap());
         assert_eq!(tcp(line), Some((7, ListedSocket::Tcp { local, remote, listens: false })));
+        let line = "  2: 0100007F:01BB 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 4712 2 0 0";
+        let (local, remote) = ("127.0.0.1:443".parse().unwrap(), "0.0.0.0:0".parse().unwrap());
+        assert_eq!(udp(line), Some((4712, ListedSocket::Udp { local, remote })));
         let line = "0000000000000000: 00000002 00000000 00010000 0001 01 99 /run/a b.sock";
         let path = "/run/a b.sock".to_owned();
         assert_eq!(unix(line), Some((99, ListedSocket::Unix { path, listens: true })));
         for line in ["", "x", "0: 1:2", "0: 0100007F:1F90 00:0 0A a b c d e"] {
-            assert_eq!((tcp(line), unix(line)), (None, None), "{line}");
+            assert_eq!((tcp(line), udp(line), unix(line)), (None, None, None), "{line}");
         }
     }
 }

@@ -19,6 +19,8 @@ pub(crate) mod overviews;
 pub(crate) mod patterns;
 pub(crate) mod peers;
 pub(crate) mod profiling;
+pub(crate) mod quic;
+mod quic_parameters;
 pub(crate) mod rare;
 pub(crate) mod reloads;
 pub(crate) mod server_address;

@@ -100,7 +100,13 @@ impl<'a> StreamSummary<'a> {
         if self.entry.frontend.mode == Mode::Spop {
             return "proto=?".into();
         }
-        format!("proto={} {key}={}", protocol(self.entry.source), self.address(self.entry.source))
+        let source = self.entry.source;
+        let protocol = match source {
+            Some(SocketAddr::V4(_)) if self.entry.is_quic => "quic4",
+            Some(SocketAddr::V6(_)) if self.entry.is_quic => "quic6",
+            _ => protocol(source),
+        };
+        format!("proto={protocol} {key}={}", self.address(source))
     }
 
     /// Formats the stream as one line.

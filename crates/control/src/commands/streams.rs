@@ -264,6 +264,7 @@ mod tests {
             client_fd: 1,
             server_fd: -1,
             client_stream: 0,
+            is_quic: false,
             server_stream: 0,
             activity,
             requests: 1,

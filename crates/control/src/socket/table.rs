@@ -9,8 +9,8 @@ use runtime::watchdog;
 use crate::access::AccessLevel;
 use crate::commands::{
     anonymized, authorities, backends, caches, captured, certificates, clearing, debug, descriptors, dev,
-    events, handshakes, http_client, lists, orders, overviews, patterns, peers, profiling, rare, reloads,
-    servers, sets, show, streams, tables, traces, variables,
+    events, handshakes, http_client, lists, orders, overviews, patterns, peers, profiling, quic, rare,
+    reloads, servers, sets, show, streams, tables, traces, variables,
 };
 use crate::invocation::{Call, CommandReply, ConnectionSettings, denied, error, info};
 use crate::process::Runtime;
@@ -37,9 +37,6 @@ pub(crate) struct Command {
     support: Support,
 }
 
-/// The support of commands that are known but refused.
-const LATER: Support = Support::None("not supported yet");
-
 impl Command {
     const fn partial(self, reason: &'static str) -> Self {
         Self { support: Support::Partial(reason), ..self }
@@ -54,10 +51,6 @@ const fn row(
     run: CommandFn,
 ) -> Command {
     Command { words, usage, text, level, mode: CommandMode::Normal, run: Some(run), support: Support::Full }
-}
-
-const fn later(words: &'static str, usage: &'static str, level: AccessLevel, text: &'static str) -> Command {
-    Command { words, usage, text, level, mode: CommandMode::Normal, run: None, support: LATER }
 }
 
 /// A developer command, which requires expert mode.
@@ -218,7 +211,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show peers",               "[dict|-] [section]",               User,     "dump some information about all the peers or this peers section", peers::show),
     row  ("show pools",               "[by*] [match <pfx>] [nb]",         User,     "report information about the memory pools usage", profiling::show_pools),
     row  ("show profiling",           "[<what>|<#lines>|<opts>]*",        Admin,    "show profiling state (all,status,tasks,memory)", profiling::show_profiling).partial("`memory` is not supported; function addresses are not shown"),
-    later("show quic",                "",                                 User,     "display quic connections status"),
+    row  ("show quic",                "[help|<format>] [<filter>]",       Operator, "display quic connections status",                                                   quic::show).partial("connection IDs are those of the handshake, `expire` is the next timer of the connection, and offsets of streams are not shown; there are no QUIC connections to servers"),
     row  ("show resolvers",           "[id]",                             User,     "dumps counters from all resolvers section and associated name servers",             overviews::resolvers),
     row  ("show retry-budget",        "[<backend>]",                      User,     "show the retry budget (all or for a backend)",                                        overviews::retry_budget),
     row  ("show schema json",         "",                                 User,     "report schema used for stats",                                                    show::schema),
@@ -245,7 +238,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("shutdown frontend",        "<frontend>",                       Admin,    "stop a specific frontend",                                                        sets::shutdown_frontend),
     row  ("shutdown session",         "[id]",                             Admin,    "kill a specific session",                                                         streams::shutdown_session),
     row  ("shutdown sessions server", "<bk>/<srv>",                       Admin,    "kill sessions on a server",                                                       streams::shutdown_sessions_server),
-    row  ("trace",                    "[<module>|0] [cmd [args...]]",     Operator, "manage live tracing (empty to list, 0 to stop all)", traces::trace).partial("sources: h2, fcgi, spop, acme, ssl, h1, stream, peers, check, session; no `applet`, `pt`, `haterm`; events that cannot occur are rejected"),
+    row  ("trace",                    "[<module>|0] [cmd [args...]]",     Operator, "manage live tracing (empty to list, 0 to stop all)", traces::trace).partial("sources: h2, fcgi, spop, acme, ssl, h3, quic, h1, stream, peers, check, session; no `qcm`, `applet`, `pt`, `haterm`; events that cannot occur are rejected"),
     row  ("unpublish backend",        "<bk>",                             Admin,    "mark a backend as not ready for traffic",                                         sets::unpublish_backend),
     row  ("update ssl ocsp-response", "<certfile>",                       Admin,    "send ocsp request and update stored ocsp response", handshakes::update_ocsp_response),
     row  ("user",                     "",                                 User,     "lower the level of the current CLI session to user",                              sets::user),

@@ -7,9 +7,9 @@ use crate::fault::{Breach, Closed, Reason};
 use crate::frame::WINDOW_MAX;
 use crate::frame::kind;
 use crate::limits;
-use crate::role::Role;
 use crate::stream::{LOCAL_ENDED, RESET, RESET_BY_US, TURN, WAITING};
 use crate::{Code, StreamKey};
+use fields::Role;
 
 impl<B: AsRef<[u8]>> Connection<B> {
     /// Resets a stream in both directions. The stream causes no further events, but must still be released. No effect if the stream

@@ -29,12 +29,12 @@ use crate::hpack::{Decoder, Encoder};
 use crate::limits::{self, Config, UsedLimits};
 use crate::output::FrameOutput;
 use crate::priority::{Early, SendQueues};
-use crate::role::Role;
 use crate::settings::{self, PeerSettings, TABLE_DEFAULT, WINDOW_DEFAULT};
 use crate::stream::Streams;
 use crate::watch::{FrameWatch, WatchedFrame};
 use crate::window::Pool;
 use blocks::Gathering;
+use fields::Role;
 use receive::ReadState;
 
 /// The phases of a shutdown (RFC 9113 section 6.8).

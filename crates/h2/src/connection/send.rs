@@ -14,8 +14,8 @@ use crate::StreamKey;
 use crate::frame::WINDOW_MAX;
 use crate::frame::{HEADER, MAX_SIZE_DEFAULT};
 use crate::limits;
-use crate::role::Role;
 use crate::stream::{CONNECT, HEAD_METHOD, LOCAL_ENDED, QUEUED, SEQUENTIAL, TURN, WAITING};
+use fields::Role;
 
 impl<B: AsRef<[u8]>> Connection<B> {
     /// The maximum size of a sent frame.

@@ -2,11 +2,10 @@
 
 use fields::integer::take;
 use fields::string::{self, Text};
-use fields::{CodingError, Field, FieldSource, Memo, NameKind};
+use fields::{CodingError, DynamicTable, Field, FieldSource, Memo, NameKind};
 use http::Version;
 
 use super::DecodeError;
-use super::dynamic::DynamicTable;
 use super::known::{self, COUNT};
 
 /// The state of one direction of a connection. Memory is allocated when it is first needed.

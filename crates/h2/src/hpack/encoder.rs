@@ -4,10 +4,8 @@
 //! table when it occurs a second time and was not displaced by other fields in between. Repeated fields (`server`, `content-type`,
 //! `user-agent`) then take one or two bytes, and others only cost a lookup in a small table.
 
-use fields::{FieldName, FieldSink, NameKind, Pseudo, integer, string};
-use http::KnownName;
+use fields::{DynamicTable, FieldName, FieldSink, Indexing, fingerprint, integer, string};
 
-use super::dynamic::DynamicTable;
 use super::known::{self, COUNT};
 
 /// The initial table size on both sides (RFC 9113 section 6.5.2).
@@ -15,8 +13,6 @@ const INITIAL: usize = 4096;
 /// The initial and maximum number of slots for recently seen fields, powers of two.
 const SEEN_FIRST: usize = 8;
 const SEEN_MOST: usize = 64;
-/// For shorter cookies, an observer of message sizes could guess the value byte by byte (RFC 7541 section 7.1.3).
-const SHORT_COOKIE: usize = 20;
 /// Not inserted yet.
 const NEVER: u32 = u32::MAX;
 
@@ -41,14 +37,6 @@ impl Default for Encoder {
     fn default() -> Encoder {
         Encoder::new()
     }
-}
-
-/// The representation of a field that is in no table: the first byte, and the number of index bits in it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum LiteralForm {
-    Inserted,
-    Plain,
-    Never,
 }
 
 impl Encoder {
@@ -105,17 +93,17 @@ impl Encoder {
                 return integer::put(whole, 0x7f, 0x80, out);
             }
         }
-        let form = if secret { LiteralForm::Never } else { form_of(name, value) };
-        if form != LiteralForm::Inserted {
+        let form = if secret { Indexing::Never } else { Indexing::of(name, value) };
+        if form != Indexing::Insert {
             return literal(form, index, name, value, out);
         }
         match self.look_up(name, value) {
             TableMatch::Entry(age) => integer::put(COUNT + 1 + age, 0x7f, 0x80, out),
             TableMatch::Twice => {
-                literal(LiteralForm::Inserted, index, name, value, out);
+                literal(Indexing::Insert, index, name, value, out);
                 self.insert(name, value);
             }
-            TableMatch::Nothing => literal(LiteralForm::Plain, index, name, value, out),
+            TableMatch::Nothing => literal(Indexing::Plain, index, name, value, out),
         }
     }
 
@@ -135,7 +123,7 @@ impl Encoder {
         if value.len() + name.bytes().len() > self.table.limit() / 4 {
             return TableMatch::Nothing;
         }
-        let hash = hash(name, value);
+        let hash = fingerprint(name, value);
         let at = self.place_of(hash);
         let place = &mut self.seen[at];
         if place.hash != hash {
@@ -150,7 +138,7 @@ impl Encoder {
             place.number = self.table.inserted();
             return TableMatch::Twice;
         };
-        let (kind, own) = kind_of(name);
+        let (kind, own) = name.split();
         if self.table.is(age, kind, own, value) { TableMatch::Entry(age) } else { TableMatch::Nothing }
     }
 
@@ -183,7 +171,7 @@ impl Encoder {
     }
 
     fn insert(&mut self, name: FieldName<'_>, value: &[u8]) {
-        let (kind, own) = kind_of(name);
+        let (kind, own) = name.split();
         if own.iter().any(u8::is_ascii_uppercase) {
             self.table.insert(kind, &own.to_ascii_lowercase(), value, true);
         } else {
@@ -218,46 +206,13 @@ enum TableMatch {
     Nothing,
 }
 
-fn kind_of(name: FieldName<'_>) -> (NameKind, &[u8]) {
-    match name {
-        FieldName::Pseudo(pseudo) => (NameKind::Pseudo(pseudo), b""),
-        FieldName::Known(known) => (NameKind::Known(known), b""),
-        FieldName::Other(name) => (NameKind::Other, name),
-    }
-}
-
-/// Chooses the representation. Secrets and fields with values that always change are not inserted.
-#[inline(always)]
-fn form_of(name: FieldName<'_>, value: &[u8]) -> LiteralForm {
-    match name {
-        FieldName::Known(KnownName::Authorization | KnownName::ProxyAuthorization | KnownName::SetCookie) => {
-            LiteralForm::Never
-        }
-        FieldName::Known(KnownName::Cookie) if value.len() < SHORT_COOKIE => LiteralForm::Never,
-        FieldName::Known(
-            KnownName::Cookie
-            | KnownName::ContentLength
-            | KnownName::ContentRange
-            | KnownName::Etag
-            | KnownName::IfModifiedSince
-            | KnownName::IfNoneMatch
-            | KnownName::LastModified
-            | KnownName::Location
-            | KnownName::XRequestId
-            | KnownName::XUniqueId,
-        )
-        | FieldName::Pseudo(Pseudo::Path) => LiteralForm::Plain,
-        _ => LiteralForm::Inserted,
-    }
-}
-
-/// Writes a field with a literal value, and a literal name unless `index` refers to the name.
+/// Writes a field with its value, and its name unless `index` refers to it.
 #[inline]
-fn literal(form: LiteralForm, index: usize, name: FieldName<'_>, value: &[u8], out: &mut Vec<u8>) {
+fn literal(form: Indexing, index: usize, name: FieldName<'_>, value: &[u8], out: &mut Vec<u8>) {
     let (first, mask) = match form {
-        LiteralForm::Inserted => (0x40, 0x3f),
-        LiteralForm::Plain => (0x00, 0x0f),
-        LiteralForm::Never => (0x10, 0x0f),
+        Indexing::Insert => (0x40, 0x3f),
+        Indexing::Plain => (0x00, 0x0f),
+        Indexing::Never => (0x10, 0x0f),
     };
     integer::put(index, mask, first, out);
     if index == 0 {
@@ -269,27 +224,4 @@ fn literal(form: LiteralForm, index: usize, name: FieldName<'_>, value: &[u8], o
         }
     }
     string::put(value, 0x7f, 0, out);
-}
-
-/// A hash of the lengths and the first and last bytes of name and value. Fields with equal hashes are compared.
-#[inline(always)]
-fn hash(name: FieldName<'_>, value: &[u8]) -> u32 {
-    const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
-    let named = match name {
-        FieldName::Pseudo(pseudo) => 0x100 + pseudo as u64,
-        FieldName::Known(known) => known as u64,
-        FieldName::Other(name) => ends(name) | 0x2020_2020_2020_2020,
-    };
-    let mixed = (named.wrapping_mul(MIX) ^ ends(value)).wrapping_add(value.len() as u64).wrapping_mul(MIX);
-    // Zero marks an empty slot.
-    ((mixed >> 32) as u32).max(1)
-}
-
-/// The first and last eight bytes, mixed.
-#[inline(always)]
-fn ends(bytes: &[u8]) -> u64 {
-    match (bytes.first_chunk(), bytes.last_chunk()) {
-        (Some(first), Some(last)) => u64::from_le_bytes(*first) ^ u64::from_le_bytes(*last).rotate_left(29),
-        _ => bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
-    }
 }

@@ -4,7 +4,6 @@
 //! one [`Decoder`] and one [`Encoder`].
 
 mod decoder;
-mod dynamic;
 mod encoder;
 mod known;
 

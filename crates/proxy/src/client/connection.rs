@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::rc::{Rc, Weak};
 
-use net::Stream;
 use runtime::Boxed;
 use runtime::timer::Timer;
 use runtime::worker::ConnectionGuard;
@@ -18,9 +17,9 @@ use crate::worker::Worker;
 
 /// A client's connection: link, deadline, register entry, and socket.
 ///
-/// It is a [`Client`] in the same box, with the socket as its side. Serving a request therefore lends the box
-/// ([`into_client`](Self::into_client)) instead of moving its content, and rules see the connection in the same way as the client
-/// of a request.
+/// It is a [`Client`] with the socket or the QUIC connection as its side, in the same box. Serving a request therefore lends the box
+/// ([`into_client`](Self::into_client)) instead of moving its content, and rules see the connection the same way they see the
+/// client of a request.
 pub(crate) struct ClientConnection(Boxed<Client>);
 
 impl ClientConnection {
@@ -28,7 +27,7 @@ impl ClientConnection {
     pub(crate) fn new(
         worker: Rc<Worker>,
         frontend: Rc<LocalProxy>,
-        stream: Stream,
+        side: Downstream,
         session: Session,
         entry: RegisteredSession,
         load: ConnectionGuard,
@@ -38,7 +37,7 @@ impl ClientConnection {
             timer: Timer::new(),
             idle_from: session.accepted_us,
             entry,
-            side: Downstream::Socket(Socket::new(stream)),
+            side,
             tls_place,
             link: Rc::new(Link {
                 session,
@@ -60,7 +59,7 @@ impl ClientConnection {
     /// Takes the connection back from such a request.
     #[inline]
     pub(crate) fn of_client(client: Boxed<Client>) -> Self {
-        debug_assert!(matches!(client.side, Downstream::Socket(_)), "a stream is not a connection");
+        debug_assert!(!matches!(client.side, Downstream::Stream(_)), "a stream is not a connection");
         Self(client)
     }
 
@@ -68,7 +67,9 @@ impl ClientConnection {
     pub(crate) fn socket(&mut self) -> &mut Socket {
         match &mut self.0.side {
             Downstream::Socket(socket) => socket,
-            Downstream::Stream(_) => unreachable!("a connection is made of a socket"),
+            Downstream::Stream(_) | Downstream::Quic(_) => {
+                unreachable!("only connections with a socket are asked for it")
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -13,7 +14,11 @@ use sample::StreamFacts;
 use super::h1::Framed;
 use super::{h1, h2};
 use crate::flow::{Beginning, Coding, Flow, FlowError, Path, Sink, Socket, Source};
+use crate::stream::h3::H3Connection;
 use crate::stream::{self, WireProtocol};
+
+/// Why a QUIC connection is neither the source nor the sink of a flow.
+const NO_MESSAGE: &str = "messages flow through the streams of a QUIC connection";
 
 /// The client's side of a request.
 pub(crate) enum Downstream {
@@ -21,6 +26,8 @@ pub(crate) enum Downstream {
     Socket(Socket),
     /// One stream of a multiplexed connection.
     Stream(stream::AnyStream),
+    /// A QUIC connection, before its first stream and between streams. It carries no message itself.
+    Quic(Rc<H3Connection>),
 }
 
 impl Downstream {
@@ -30,6 +37,7 @@ impl Downstream {
         match self {
             Self::Socket(socket) => socket.received(),
             Self::Stream(stream) => stream.received(),
+            Self::Quic(_) => &[],
         }
     }
 
@@ -46,6 +54,7 @@ impl Downstream {
         match self {
             Self::Socket(socket) => socket.is_drained(),
             Self::Stream(stream) => stream.is_drained(),
+            Self::Quic(_) => true,
         }
     }
 
@@ -58,6 +67,7 @@ impl Downstream {
         match self {
             Self::Socket(socket) => socket.poll_fill(context),
             Self::Stream(stream) => stream.poll_fill(context),
+            Self::Quic(_) => Poll::Ready(Ok(0)),
         }
     }
 
@@ -69,6 +79,7 @@ impl Downstream {
         match self {
             Self::Socket(socket) => socket.poll_rest(context),
             Self::Stream(stream) => stream.poll_fill(context),
+            Self::Quic(_) => Poll::Ready(Ok(0)),
         }
     }
 
@@ -78,19 +89,21 @@ impl Downstream {
         match self {
             Self::Socket(socket) => socket.stream.poll_read_ready(context),
             Self::Stream(_) => Poll::Ready(Ok(())),
+            Self::Quic(_) => Poll::Ready(Ok(())),
         }
     }
 
     /// Whether there is room for more data from the client.
     pub(crate) fn has_room(&mut self) -> bool {
-        self.input().has_room()
+        self.input().is_some_and(|input| input.has_room())
     }
 
     /// Returns the receive buffer, allocating a small one if there is none.
-    fn input(&mut self) -> &mut Buffer {
+    fn input(&mut self) -> Option<&mut Buffer> {
         match self {
-            Self::Socket(socket) => socket.input(),
-            Self::Stream(stream) => stream.input(),
+            Self::Socket(socket) => Some(socket.input()),
+            Self::Stream(stream) => Some(stream.input()),
+            Self::Quic(_) => None,
         }
     }
 
@@ -100,6 +113,7 @@ impl Downstream {
         match self {
             Self::Socket(_) => false,
             Self::Stream(stream) => stream.is_reset(),
+            Self::Quic(_) => false,
         }
     }
 
@@ -109,6 +123,7 @@ impl Downstream {
         match self {
             Self::Socket(socket) => socket.release(),
             Self::Stream(stream) => stream.release(),
+            Self::Quic(_) => {}
         }
     }
 
@@ -125,6 +140,7 @@ impl Downstream {
         match self {
             Self::Socket(socket) => h1::read_head(socket, head, options),
             Self::Stream(_) => Ok(Some(0)),
+            Self::Quic(_) => Ok(None),
         }
     }
 
@@ -134,6 +150,7 @@ impl Downstream {
         match self {
             Self::Socket(socket) => socket.input().consume(length),
             Self::Stream(_) => {}
+            Self::Quic(_) => {}
         }
     }
 
@@ -146,6 +163,7 @@ impl Downstream {
         match self {
             Self::Socket(socket) => h1::body_length(socket, head),
             Self::Stream(stream) => Ok(h2::body_length(stream, head)),
+            Self::Quic(_) => Ok(BodyLength::None),
         }
     }
 
@@ -156,6 +174,7 @@ impl Downstream {
         match self {
             Self::Socket(_) => h1::clean_request(head),
             Self::Stream(_) => h2::clean_request(head),
+            Self::Quic(_) => false,
         }
     }
 
@@ -172,6 +191,7 @@ impl Downstream {
         match self {
             Self::Socket(_) => h1::frame_response(head, framed, kept, may),
             Self::Stream(_) => (h2::frame_response(head, framed), true),
+            Self::Quic(_) => (Path::Verbatim, false),
         }
     }
 
@@ -181,7 +201,7 @@ impl Downstream {
         match (self, length) {
             (Self::Socket(_), _) => length,
             (Self::Stream(_), BodyLength::Chunked) => BodyLength::UntilClose,
-            (Self::Stream(_), BodyLength::None | BodyLength::Length(_) | BodyLength::UntilClose) => length,
+            (Self::Stream(_) | Self::Quic(_), _) => length,
         }
     }
 
@@ -196,6 +216,7 @@ impl Downstream {
             _ if bare => Path::Payload(Coding::Bare),
             Self::Socket(_) => Path::Verbatim,
             Self::Stream(_) => Path::Payload(Coding::Chunked),
+            Self::Quic(_) => Path::Verbatim,
         }
     }
 
@@ -211,6 +232,7 @@ impl Downstream {
                 stream.send_head(head, flow.is_finished() || flow.sends_no_body());
                 head.written_len() as u64
             }
+            Self::Quic(_) => 0,
         }
     }
 
@@ -219,6 +241,7 @@ impl Downstream {
         match self {
             Self::Socket(_) => WireProtocol::Http1,
             Self::Stream(stream) => stream.protocol(),
+            Self::Quic(_) => WireProtocol::Http3,
         }
     }
 
@@ -228,6 +251,7 @@ impl Downstream {
         match self {
             Self::Socket(_) => None,
             Self::Stream(stream) => Some(stream.facts()),
+            Self::Quic(_) => None,
         }
     }
 
@@ -237,6 +261,7 @@ impl Downstream {
         match self {
             Self::Socket(_) => false,
             Self::Stream(_) => true,
+            Self::Quic(_) => true,
         }
     }
 
@@ -245,6 +270,7 @@ impl Downstream {
         match self {
             Self::Socket(_) => true,
             Self::Stream(_) => false,
+            Self::Quic(_) => false,
         }
     }
 
@@ -253,13 +279,14 @@ impl Downstream {
         let is_all = match self {
             Self::Socket(_) => None,
             Self::Stream(stream) => Some(stream.is_ended()),
+            Self::Quic(_) => Some(true),
         };
         Beginning { bytes: self.received(), is_all }
     }
 
     /// Enlarges the buffer to at least `bytes`. Returns whether this was possible.
     pub(crate) fn enlarge(&mut self, bytes: usize) -> bool {
-        self.input().enlarge(bytes)
+        self.input().is_some_and(|input| input.enlarge(bytes))
     }
 
     /// Copies the received part of an unread body to `out`, so that [`put_back`](Self::put_back) can replay it.
@@ -267,6 +294,7 @@ impl Downstream {
         match self {
             Self::Socket(socket) => h1::keep(socket, length, out),
             Self::Stream(stream) => out.extend_from_slice(stream.received()),
+            Self::Quic(_) => {}
         }
     }
 
@@ -275,6 +303,7 @@ impl Downstream {
         match self {
             Self::Socket(socket) => h1::put_back(&mut socket.input, kept, flow),
             Self::Stream(stream) => h1::put_back(stream.input_slot(), kept, flow),
+            Self::Quic(_) => {}
         }
     }
 
@@ -283,6 +312,7 @@ impl Downstream {
         match self {
             Self::Socket(socket) => h1::skip_body(socket, flow),
             Self::Stream(stream) => h2::skip_body(stream, flow),
+            Self::Quic(_) => true,
         }
     }
 
@@ -302,6 +332,7 @@ impl Downstream {
                 stream.release();
                 Ok(taken || stream.is_ended())
             }
+            Self::Quic(_) => Ok(true),
         }
     }
 
@@ -314,6 +345,7 @@ impl Downstream {
         match self {
             Self::Socket(socket) => socket.input.as_mut().map_or(Ok(()), |input| flow.admit(input)),
             Self::Stream(stream) => stream.input_slot().as_mut().map_or(Ok(()), |input| flow.admit(input)),
+            Self::Quic(_) => Ok(()),
         }
     }
 
@@ -323,6 +355,7 @@ impl Downstream {
         match self {
             Self::Socket(socket) => Source::Socket(socket),
             Self::Stream(stream) => Source::Stream(stream),
+            Self::Quic(_) => unreachable!("{NO_MESSAGE}"),
         }
     }
 
@@ -332,6 +365,7 @@ impl Downstream {
         match self {
             Self::Socket(socket) => Sink::Socket(&mut socket.stream),
             Self::Stream(stream) => Sink::Stream(stream),
+            Self::Quic(_) => unreachable!("{NO_MESSAGE}"),
         }
     }
 
@@ -360,8 +394,8 @@ impl Downstream {
         match self {
             Self::Socket(socket) if early => socket.stream.poll_early_handshake(context),
             Self::Socket(socket) => socket.stream.poll_handshake(context),
-            // The connection of the stream has completed its handshake.
-            Self::Stream(_) => Poll::Ready(Ok(())),
+            Self::Stream(stream) => stream.poll_handshake(context),
+            Self::Quic(_) => Poll::Ready(Ok(())),
         }
     }
 
@@ -370,8 +404,17 @@ impl Downstream {
     pub(crate) fn is_early(&self) -> bool {
         match self {
             Self::Socket(socket) => socket.stream.is_early(),
-            // Streams are served only after the handshake (`serve::multiplexed`).
-            Self::Stream(_) => false,
+            Self::Stream(stream) => stream.is_early(),
+            Self::Quic(_) => false,
+        }
+    }
+
+    /// Returns the numbers of the QUIC connection, if it is one.
+    pub(crate) fn quic_stats(&self) -> Option<quic::Stats> {
+        match self {
+            Self::Socket(_) => None,
+            Self::Stream(stream) => stream.quic_stats(),
+            Self::Quic(connection) => Some(connection.engine.borrow().quic.0.stats()),
         }
     }
 
@@ -380,6 +423,7 @@ impl Downstream {
         match self {
             Self::Socket(socket) => socket.stream.tls(),
             Self::Stream(_) => None,
+            Self::Quic(_) => None,
         }
     }
 
@@ -393,6 +437,7 @@ impl Downstream {
                 socket.stream.shutdown_write();
             }
             Self::Stream(stream) => stream.end(),
+            Self::Quic(_) => {}
         }
     }
 
@@ -401,6 +446,7 @@ impl Downstream {
         match self {
             Self::Socket(socket) => socket.stream.reset_on_close(),
             Self::Stream(stream) => stream.set_reset(stream::Reset::Internal),
+            Self::Quic(connection) => connection.close(Some(stream::Reset::Internal)),
         }
     }
 
@@ -409,6 +455,7 @@ impl Downstream {
         match self {
             Self::Socket(socket) => socket.stream.vanish(rst_ttl),
             Self::Stream(stream) => stream.want(|wish| wish.vanish = Some(rst_ttl)),
+            Self::Quic(connection) => connection.want(|wish| wish.vanish = Some(rst_ttl)),
         }
     }
 
@@ -417,6 +464,7 @@ impl Downstream {
         match self {
             Self::Socket(socket) => socket.stream.set_tos(tos),
             Self::Stream(stream) => stream.want(|wish| wish.tos = Some(tos)),
+            Self::Quic(connection) => connection.want(|wish| wish.tos = Some(tos)),
         }
     }
 
@@ -425,6 +473,7 @@ impl Downstream {
         match self {
             Self::Socket(socket) => socket.stream.set_mark(mark),
             Self::Stream(stream) => stream.want(|wish| wish.mark = Some(mark)),
+            Self::Quic(connection) => connection.want(|wish| wish.mark = Some(mark)),
         }
     }
 
@@ -433,6 +482,7 @@ impl Downstream {
         match self {
             Self::Socket(socket) => socket.received().len() + socket.stream.discard_received(),
             Self::Stream(_) => 0,
+            Self::Quic(_) => 0,
         }
     }
 
@@ -442,6 +492,7 @@ impl Downstream {
         match self {
             Self::Socket(socket) => socket.stream.as_fd().as_raw_fd(),
             Self::Stream(stream) => stream.descriptor(),
+            Self::Quic(connection) => connection.descriptor,
         }
     }
 }

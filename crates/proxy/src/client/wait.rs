@@ -47,6 +47,7 @@ impl Client {
                 Some(_) => Presence::Broken,
                 None => Presence::Here,
             },
+            Downstream::Quic(_) => Presence::Here,
         }
     }
 
@@ -108,7 +109,7 @@ impl Client {
         let watch = Watch { leaving: false, late: Fault::ClientTimeout };
         let room = |client: &mut Self, context: &mut Context<'_>| match &client.side {
             Downstream::Stream(stream) => stream.poll_head_room(context),
-            Downstream::Socket(_) => Poll::Ready(Ok(())),
+            Downstream::Socket(_) | Downstream::Quic(_) => Poll::Ready(Ok(())),
         };
         self.wait(watch, room).await?.map_err(|_| Fault::ClientAborted)?;
         bytes.clear();
@@ -118,7 +119,7 @@ impl Client {
                 stream.send_head(head, false);
                 Ok(())
             }
-            Downstream::Socket(_) => self.send_bytes(bytes).await,
+            Downstream::Socket(_) | Downstream::Quic(_) => self.send_bytes(bytes).await,
         }
     }
 
@@ -131,14 +132,14 @@ impl Client {
         while !left.is_empty() {
             let write = |client: &mut Self, context: &mut Context<'_>| match &mut client.side {
                 Downstream::Socket(socket) => socket.stream.poll_write(context, left),
-                Downstream::Stream(_) => Poll::Ready(Ok(left.len())),
+                Downstream::Stream(_) | Downstream::Quic(_) => Poll::Ready(Ok(left.len())),
             };
             let written = self.wait(watch, write).await?.map_err(|_| Fault::ClientAborted)?;
             left = &left[written..];
         }
         let flush = |client: &mut Self, context: &mut Context<'_>| match &mut client.side {
             Downstream::Socket(socket) => socket.stream.poll_flush(context),
-            Downstream::Stream(_) => Poll::Ready(Ok(())),
+            Downstream::Stream(_) | Downstream::Quic(_) => Poll::Ready(Ok(())),
         };
         self.wait(watch, flush).await?.map_err(|_| Fault::ClientAborted)
     }
@@ -149,8 +150,8 @@ impl Client {
         self.side.finish();
         match self.side {
             Downstream::Socket(_) => {}
-            // The connection stays open after its stream.
-            Downstream::Stream(_) => return,
+            // The connection outlives its stream, and QUIC repeats its last packets by itself.
+            Downstream::Stream(_) | Downstream::Quic(_) => return,
         }
         let deadline = self.frontend.timeouts.client_fin.unwrap_or(LINGER).min(LINGER);
         self.timer.set_after(timer::now_ms(), Some(deadline));

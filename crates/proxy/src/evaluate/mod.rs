@@ -5,6 +5,7 @@
 mod driver;
 mod hold;
 pub(crate) mod lua;
+pub(crate) mod quic_initial;
 mod resolve;
 mod rule_context;
 pub(crate) mod spoe;

@@ -129,7 +129,9 @@ pub(super) async fn conclude(
             Stop::Script
         }
         Final::Service(Service::PrometheusExporter) => service::metrics(client, x).await,
-        Final::Internal | Final::SwitchMode(_) | Final::CloseServer => Stop::Fault(Fault::Internal),
+        Final::Internal | Final::SwitchMode(_) | Final::CloseServer | Final::SendRetry => {
+            Stop::Fault(Fault::Internal)
+        }
     }
 }
 

@@ -92,13 +92,24 @@ fn facts(number: RawFd) -> Option<TcpFacts> {
     Some(TcpFacts {
         rtt_us: info.tcpi_rtt,
         rttvar_us: info.tcpi_rttvar,
-        unacked: info.tcpi_unacked,
-        sacked: info.tcpi_sacked,
+        unacked: Some(info.tcpi_unacked),
+        sacked: Some(info.tcpi_sacked),
         lost: info.tcpi_lost,
-        retrans: info.tcpi_retrans,
-        fackets: info.tcpi_fackets,
+        retrans: Some(info.tcpi_retrans),
+        fackets: Some(info.tcpi_fackets),
         reordering: info.tcpi_reordering,
     })
+}
+
+/// Returns the facts of a QUIC connection. Packets that arrive out of order at the client are not counted.
+fn of_quic(stats: &quic::Stats) -> TcpFacts {
+    let us = |time: std::time::Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
+    TcpFacts {
+        rtt_us: us(stats.rtt),
+        rttvar_us: us(stats.rtt_variation),
+        lost: u32::try_from(stats.packets_lost).unwrap_or(u32::MAX),
+        ..TcpFacts::default()
+    }
 }
 
 impl sample::Sockets for StreamSockets<'_> {
@@ -107,7 +118,8 @@ impl sample::Sockets for StreamSockets<'_> {
     }
 
     fn client_tcp(&self) -> Option<TcpFacts> {
-        facts(self.client()?)
+        let number = self.client()?;
+        self.client.side.quic_stats().map_or_else(|| facts(number), |stats| Some(of_quic(&stats)))
     }
 
     fn server_tcp(&self) -> Option<TcpFacts> {

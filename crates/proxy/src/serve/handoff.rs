@@ -10,9 +10,11 @@ use net::Stream;
 use runtime::datagrams::Receiver;
 use runtime::worker::ConnectionGuard;
 
+use super::quic_socket::QuicSocket;
 use super::reverse_quota::OpenPermit;
 use crate::stream::ReceivedBytes;
 use crate::stream::h2::H2Connection;
+use crate::stream::h3::H3Connection;
 use crate::worker::{self, Worker};
 
 /// Starts to serve incoming traffic, as a worker of the plan that the indexes in [`Incoming`] belong to.
@@ -36,6 +38,7 @@ pub(super) fn start(incoming: Incoming) {
     let generation = match &incoming {
         Incoming::Socket(newcomer) => newcomer.generation,
         Incoming::Dialled(dialled) => dialled.generation,
+        Incoming::Quic(newcomer) => newcomer.generation,
         Incoming::Datagrams(datagrams) => datagrams.generation,
     };
     if let Some(worker) = worker::of_plan(generation) {
@@ -58,6 +61,8 @@ pub(crate) enum Incoming {
     Socket(AcceptedConnection),
     /// A connection that this process opened (`bind rhttp@`).
     Dialled(Box<Dialled>),
+    /// A QUIC connection that a client has begun.
+    Quic(Box<QuicNewcomer>),
     /// The worker's share of a datagram socket.
     Datagrams(Datagrams),
 }
@@ -88,7 +93,21 @@ pub(crate) struct Dialled {
     pub(crate) slot: OpenPermit,
 }
 
-/// The datagrams that a worker gets from the one that reads the socket.
+/// A QUIC connection whose handshake is in progress.
+pub(crate) struct QuicNewcomer {
+    pub(crate) listener: Rc<QuicSocket>,
+    pub(crate) connection: Rc<H3Connection>,
+    pub(crate) handle: quic::ConnectionHandle,
+    /// The client's address, and the one that it sends to.
+    pub(crate) ends: [Option<SocketAddr>; 2],
+    pub(crate) generation: u64,
+    pub(crate) frontend: usize,
+    pub(crate) bind: usize,
+    pub(crate) load: ConnectionGuard,
+    pub(crate) accepted_us: u64,
+}
+
+/// The datagrams that a worker gets from the worker that reads their socket.
 pub(crate) struct Datagrams {
     pub(crate) receiver: Receiver<SocketAddr>,
     /// The plan of `frontend`.

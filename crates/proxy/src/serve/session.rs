@@ -5,12 +5,10 @@
 //! reused box (`boxes`).
 
 use std::future::poll_fn;
-use std::os::fd::{AsFd, AsRawFd};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
-use base::clock::WallTime;
 use net::Stream;
 use plan::bind::{Bind, BindAddress};
 use rules::Spoken;
@@ -20,22 +18,24 @@ use runtime::shared::Shared as _;
 use runtime::timer::now_us;
 use runtime::usage::Measured;
 use runtime::watchdog;
-use runtime::worker::ConnectionGuard;
-use sample::track::{self, Trackers};
-use sample::{Accepted, Endpoint, Ends, Session};
 use state::Mode;
-use state::sessions::{self, Activity};
+use state::sessions::Activity;
 use tokio::task::coop;
 
-use crate::client::{Client, ClientConnection, handshake};
+use crate::client::{Client, ClientConnection, Downstream, handshake};
 use crate::evaluate::{self, Attach};
 use crate::exchange::{Arrival, Next, Upgrade, trace};
+use crate::flow::Socket;
 use crate::serve::cache::revalidate;
 use crate::serve::exchange_pool::{Exchanges, ServeExchange, task_of};
 use crate::serve::handoff::{AcceptedConnection, Dialled, Incoming, ServeFn};
 use crate::serve::log::forward;
+use crate::serve::opening::{
+    ConnectionRefused, accept_session, count_connection, count_refused_connection, count_session,
+    follow_rules, is_plain, new_connection,
+};
 use crate::serve::reverse::accept;
-use crate::serve::{datagrams, multiplexed, peer, preface};
+use crate::serve::{datagrams, multiplexed, peer, preface, quic};
 use crate::worker::Worker;
 
 /// Returns the function with which this worker starts to serve each new connection.
@@ -68,6 +68,9 @@ pub(crate) fn starter() -> ServeFn {
             Incoming::Dialled(dialled) => {
                 tokio::task::spawn_local(reversed(worker, dialled, exchanges));
             }
+            Incoming::Quic(newcomer) => {
+                tokio::task::spawn_local(quic::run(worker, newcomer, exchanges));
+            }
             Incoming::Datagrams(datagrams) => {
                 tokio::task::spawn_local(datagrams::process(worker, datagrams));
             }
@@ -91,25 +94,8 @@ fn begin(worker: Rc<Worker>, newcomer: AcceptedConnection) -> ClientConnection {
     set_options(&stream, &frontend, is_tcp);
     let ends = [newcomer.peer, destination];
     let of = (newcomer.frontend, newcomer.bind);
-    connection(worker, of, stream, ends, newcomer.accepted_us, newcomer.load, newcomer.tls_place)
-}
-
-/// Counts a new connection.
-fn count_connection(worker: &Worker, frontend: &plan::Proxy, bind: &Bind, now_ms: u64) {
-    let counters = frontend.state.frontend.mine();
-    counters.traffic.sessions.up();
-    if let Some(of_listener) = bind.listener.mine() {
-        of_listener.traffic.sessions.up();
-    }
-    counters.connections_total.add(1);
-    counters.connection_rate.tick(now_ms);
-    let of_process = worker.shared.process.counters.mine();
-    of_process.connections.add(1);
-    of_process.connection_rate.tick(now_ms);
-    if bind.tls.is_some() {
-        // Counted before the handshake, because the limit protects against too many handshakes.
-        of_process.tls_rate.tick(now_ms);
-    }
+    let side = Downstream::Socket(Socket::new(stream));
+    new_connection(worker, of, side, ends, newcomer.accepted_us, newcomer.load, newcomer.tls_place)
 }
 
 /// Applies the frontend's options to a client's socket.
@@ -126,33 +112,6 @@ fn set_options(stream: &Stream, frontend: &plan::Proxy, is_tcp: bool) {
     if options.nolinger_frontend {
         stream.reset_on_close();
     }
-}
-
-/// Creates the state of a connection between `ends`, the client's endpoint and the local one.
-fn connection(
-    worker: Rc<Worker>,
-    (frontend, bind): (usize, usize),
-    stream: Stream,
-    ends: [Option<std::net::SocketAddr>; 2],
-    us: u64,
-    load: ConnectionGuard,
-    tls_place: Option<tls::ConnectionPermit>,
-) -> ClientConnection {
-    let frontend = worker.local(frontend);
-    let [source, destination] = ends.map(|address| address.map_or(Endpoint::Local, Endpoint::Ip));
-    let wall = WallTime::now();
-    let id = worker.session_id();
-    let session = Session::new(Accepted {
-        ends: Ends { source, destination },
-        wall_us: wall.since_1970_us(),
-        us,
-        frontend: frontend.held.clone(),
-        listener: frontend.listener(bind),
-        id,
-    });
-    let entry = sessions::register(&frontend.held, ends[0], destination.address(), us / 1000);
-    entry.client_fd.set(stream.as_fd().as_raw_fd());
-    ClientConnection::new(worker, frontend, stream, session, entry, load, tls_place)
 }
 
 /// Serves a connection that this process opened to receive requests (`bind rhttp@`).
@@ -175,7 +134,8 @@ async fn reversed<S: ServeExchange>(worker: Rc<Worker>, dialled: Box<Dialled>, e
     set_options(&socket, &proxy, socket.peer().is_some());
     let ends = [socket.peer(), socket.local()];
     let details = socket.tls().map(|session| session.details().clone());
-    let mut root = self::connection(worker, (frontend, bind), socket, ends, now_us, load, None);
+    let side = Downstream::Socket(Socket::new(socket));
+    let mut root = new_connection(worker, (frontend, bind), side, ends, now_us, load, None);
     if let Some(details) = details {
         root.session.set_tls(details);
     }
@@ -183,15 +143,6 @@ async fn reversed<S: ServeExchange>(worker: Rc<Worker>, dialled: Box<Dialled>, e
         count_session(&root);
         Box::pin(multiplexed::go_on(root, exchanges, connection, reader)).await;
     }
-}
-
-/// Runs the connection and session rules; `false` if the connection is refused.
-async fn follow_rules(client: &mut ClientConnection) -> bool {
-    let refused = evaluate::tcp_connection(client).await.is_err();
-    if refused {
-        count_refused_connection(client);
-    }
-    !refused && accept_session(client).await.is_ok()
 }
 
 /// Serves a connection until its end.
@@ -355,21 +306,6 @@ fn speaks_h2(connection: &ClientConnection) -> bool {
             || handshake::bind(connection).is_some_and(is_spoken))
 }
 
-/// Whether the frontend has no rules to run before the first byte.
-fn is_plain(connection: &ClientConnection) -> bool {
-    connection.frontend.tcp_connection.is_empty() && connection.frontend.tcp_session.is_empty()
-}
-
-fn count_session(connection: &ClientConnection) {
-    let now_ms = connection.session.ready_us.get() / 1000;
-    connection.count(|traffic| {
-        traffic.sessions_total.add(1);
-        traffic.session_rate.tick(now_ms);
-    });
-    connection.worker.shared.process.counters.mine().session_rate.tick(now_ms);
-    track::note(&connection.session, &Trackers::default(), track::CountedEvent::Session, now_ms);
-}
-
 /// Waits for the first byte of the next request without holding a buffer. Returns `None` if the connection must end.
 fn wait_for_request(connection: &mut ClientConnection) -> impl Future<Output = Option<Arrival>> {
     connection.follow_plan();
@@ -409,9 +345,6 @@ fn wait_for_request(connection: &mut ClientConnection) -> impl Future<Output = O
     })
 }
 
-/// The connection was refused.
-struct ConnectionRefused;
-
 /// Performs the steps before any request: `tcp-request connection` rules, headers of proxies, `tcp-request session` rules. Returns
 /// the server to attach the connection to, if a rule requests this.
 async fn open(connection: &mut ClientConnection) -> Result<Option<Box<Attach>>, ConnectionRefused> {
@@ -437,22 +370,4 @@ async fn open(connection: &mut ClientConnection) -> Result<Option<Box<Attach>>, 
     connection.session.ready_us.set(now_us());
     connection.idle_from = connection.session.ready_us.get();
     accept_session(connection).await
-}
-
-/// `tcp-request session` rules.
-async fn accept_session(connection: &mut ClientConnection) -> Result<Option<Box<Attach>>, ConnectionRefused> {
-    evaluate::tcp_session(connection).await.map_err(|_| {
-        connection.frontend.state.frontend.mine().denied_sessions.add(1);
-        if let Some(of_listener) = connection.session.listener.mine() {
-            of_listener.denied_sessions.add(1);
-        }
-        ConnectionRefused
-    })
-}
-
-fn count_refused_connection(connection: &ClientConnection) {
-    connection.frontend.state.frontend.mine().denied_connections.add(1);
-    if let Some(of_listener) = connection.session.listener.mine() {
-        of_listener.denied_connections.add(1);
-    }
 }

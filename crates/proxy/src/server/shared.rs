@@ -20,7 +20,7 @@ use super::open_count::Open;
 use super::per_worker::LocalServer;
 use super::pool::PoolQuery;
 use crate::flow::{Flow, FlowError, Sink, Source};
-use crate::stream::{AnyStream, EngineConnection, Protocol};
+use crate::stream::{AnyStream, EngineConnection, Protocol, SocketOutput};
 
 /// A newly opened connection.
 pub(crate) struct OpenedConnection {
@@ -288,8 +288,8 @@ impl<E: Protocol, X, S> Drop for Share<E, X, S> {
 /// Sends the `preamble`, then as much of the output as the socket accepts.
 ///
 /// # Errors
-/// The errors of [`Protocol::send`].
-pub(super) fn send<E: Protocol>(
+/// As [`Protocol::send`].
+pub(super) fn send<E: SocketOutput>(
     connection: &EngineConnection<E>,
     socket: &mut Socket,
     preamble: &mut Vec<u8>,
@@ -341,8 +341,8 @@ impl Idle {
         }
     }
 
-    /// Called while the connection is idle. Ready if the connection is no longer needed.
-    pub(super) fn poll<E: Protocol, X: ProtocolState>(
+    /// The connection is idle; ready if it is no longer needed.
+    pub(super) fn poll<E: SocketOutput, X: ProtocolState>(
         &mut self,
         carrier: &Carrier<E, X>,
         all: &ConnectionList<E, X>,

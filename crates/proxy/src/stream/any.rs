@@ -9,7 +9,7 @@ use http::Head;
 use runtime::Buffer;
 use sample::StreamFacts;
 
-use super::{NoHead, Reset, Wish, fastcgi, h2};
+use super::{NoHead, Reset, Wish, fastcgi, h2, h3};
 
 /// The protocol of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,18 +17,21 @@ pub(crate) enum WireProtocol {
     /// HTTP/1, or no HTTP at all.
     Http1,
     Http2,
+    Http3,
     FastCgi,
 }
 
 /// A stream of a multiplexed connection.
 pub(crate) enum AnyStream {
     H2(h2::H2Stream),
+    H3(h3::H3Stream),
     Fcgi(fastcgi::FastcgiStream),
 }
 
 /// The incoming half of a stream.
 pub(crate) enum AnyIncoming<'a> {
     H2(&'a mut h2::H2Incoming),
+    H3(&'a mut h3::H3Incoming),
     Fcgi(&'a mut fastcgi::FastcgiIncoming),
 }
 
@@ -37,6 +40,7 @@ macro_rules! each {
     ($any:expr, $stream:ident => $call:expr) => {
         match $any {
             Self::H2($stream) => $call,
+            Self::H3($stream) => $call,
             Self::Fcgi($stream) => $call,
         }
     };
@@ -47,6 +51,7 @@ impl AnyStream {
     pub(crate) fn protocol(&self) -> WireProtocol {
         match self {
             Self::H2(_) => WireProtocol::Http2,
+            Self::H3(_) => WireProtocol::Http3,
             Self::Fcgi(_) => WireProtocol::FastCgi,
         }
     }
@@ -102,6 +107,10 @@ impl AnyStream {
             Self::H2(stream) => {
                 let (incoming, input) = stream.halves();
                 (AnyIncoming::H2(incoming), input)
+            }
+            Self::H3(stream) => {
+                let (incoming, input) = stream.halves();
+                (AnyIncoming::H3(incoming), input)
             }
             Self::Fcgi(stream) => {
                 let (incoming, input) = stream.halves();
@@ -207,6 +216,34 @@ impl AnyStream {
         each!(self, stream => stream.end());
     }
 
+    /// Whether the request is early data. Over TCP, streams are served only after the handshake (`serve::multiplexed`).
+    #[inline]
+    pub(crate) fn is_early(&self) -> bool {
+        match self {
+            Self::H3(stream) => stream.connection().engine.borrow().is_early(),
+            Self::H2(_) | Self::Fcgi(_) => false,
+        }
+    }
+
+    /// Ready once the handshake of the connection is complete.
+    ///
+    /// # Errors
+    /// The handshake has failed.
+    pub(crate) fn poll_handshake(&self, context: &Context<'_>) -> Poll<Result<(), tls::Error>> {
+        match self {
+            Self::H3(stream) => stream.connection().engine.borrow_mut().poll_handshake(context),
+            Self::H2(_) | Self::Fcgi(_) => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Returns the numbers of the QUIC connection, if it is one.
+    pub(crate) fn quic_stats(&self) -> Option<quic::Stats> {
+        match self {
+            Self::H3(stream) => Some(stream.connection().engine.borrow().quic.0.stats()),
+            Self::H2(_) | Self::Fcgi(_) => None,
+        }
+    }
+
     /// Requests a change to the socket of the connection.
     pub(crate) fn want(&self, change: impl FnOnce(&mut Wish)) {
         each!(self, stream => stream.connection().want(change));
@@ -260,5 +297,11 @@ impl From<h2::H2Stream> for AnyStream {
 impl From<fastcgi::FastcgiStream> for AnyStream {
     fn from(stream: fastcgi::FastcgiStream) -> Self {
         Self::Fcgi(stream)
+    }
+}
+
+impl From<h3::H3Stream> for AnyStream {
+    fn from(stream: h3::H3Stream) -> Self {
+        Self::H3(stream)
     }
 }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use sample::StreamFacts;
 
-use super::{Protocol, Reset};
+use super::{Protocol, Reset, SocketOutput};
 
 /// `$id` converts a key to its number, `$open` returns the number of streams; `$more` contains methods that are specific to the
 /// engine.
@@ -30,13 +30,17 @@ macro_rules! without_codes {
             fn facts(&self, key: $key, _: Option<Reset>) -> StreamFacts {
                 let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
                 let (open, most) = (number(self.$open()), number(self.most()));
-                StreamFacts { id: key.$id(), open, most, reset: None }
+                StreamFacts { id: key.$id().into(), open, most, reset: None }
             }
 
             fn shrink(&mut self) {
                 self.shrink();
             }
 
+            $($more)*
+        }
+
+        impl SocketOutput for $engine {
             fn send(&mut self, socket: &mut net::Stream, context: &mut Context<'_>) -> io::Result<bool> {
                 let mut wrote = false;
                 while !self.output().is_empty() {
@@ -59,8 +63,6 @@ macro_rules! without_codes {
                     Poll::Pending => Ok(wrote),
                 }
             }
-
-            $($more)*
         }
     };
 }

@@ -1,7 +1,6 @@
 //! The HTTP/2 engine behind the traits of [`stream`](super): reset codes, counters, and output in several pieces.
 
 use std::io::{self, IoSlice};
-use std::ops::Range;
 use std::task::{Context, Poll};
 
 use h2::{Code, Counts, Phase, StreamKey};
@@ -10,7 +9,8 @@ use runtime::Buffer;
 use sample::StreamFacts;
 use state::counters::Multiplexed;
 
-use super::{Lifecycle, Messages, Protocol, Reset};
+use super::protocol::unsent;
+use super::{Lifecycle, Messages, Protocol, Reset, SocketOutput};
 
 /// The maximum number of output pieces per call: four frames of 16 KiB, and the frame headers between them.
 const PARTS: usize = 16;
@@ -76,14 +76,16 @@ impl Protocol for H2Engine {
 
     fn facts(&self, key: StreamKey, reset: Option<Reset>) -> StreamFacts {
         let open = u32::try_from(self.streams()).unwrap_or(u32::MAX);
-        let reset = reset.map(|reset| Code::from(reset).number());
-        StreamFacts { id: key.id(), open, most: self.most_streams(), reset }
+        let reset = reset.map(|reset| Code::from(reset).number().into());
+        StreamFacts { id: key.id().into(), open, most: self.most_streams(), reset }
     }
 
     fn shrink(&mut self) {
         self.shrink();
     }
+}
 
+impl SocketOutput for H2Engine {
     fn send(&mut self, socket: &mut net::Stream, context: &mut Context<'_>) -> io::Result<bool> {
         let mut wrote = false;
         loop {
@@ -127,14 +129,9 @@ impl Messages for H2Engine {
     }
 
     #[inline]
-    fn send_owned(
-        &mut self,
-        key: StreamKey,
-        buffer: Buffer,
-        range: Range<usize>,
-        ends: bool,
-    ) -> Result<(), (Buffer, Range<usize>)> {
-        self.send_owned(key, buffer, range, ends)
+    fn send_owned(&mut self, key: StreamKey, buffer: Buffer, ends: bool) -> Result<(), (Buffer, usize)> {
+        let range = 0..buffer.len();
+        self.send_owned(key, buffer, range, ends).or_else(|(buffer, rest)| unsent(buffer, rest.start))
     }
 
     fn send_trailers(&mut self, key: StreamKey, trailers: &Head) {
@@ -163,6 +160,22 @@ impl Lifecycle for H2Engine {
 
     fn close(&mut self, reset: Option<Reset>) {
         self.close(reset.map_or(Code::NoError, Code::from));
+    }
+
+    fn glitches(&self) -> u32 {
+        self.glitches()
+    }
+
+    fn is_within_head(&self) -> bool {
+        self.is_within_head()
+    }
+
+    fn pending(&self) -> usize {
+        self.pending()
+    }
+
+    fn is_ours_to_close(&self) -> bool {
+        self.is_ours_to_close()
     }
 
     fn count(&mut self, counters: &Multiplexed) {

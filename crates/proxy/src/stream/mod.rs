@@ -10,6 +10,7 @@ mod driver;
 mod engines;
 pub(crate) mod fastcgi;
 pub(crate) mod h2;
+pub(crate) mod h3;
 mod ping;
 mod place;
 mod protocol;
@@ -34,7 +35,7 @@ pub(crate) use driver::{ConnectionEvent, Driver, DriverFailure, Notice, Received
 pub(crate) use ping::Ping;
 pub(crate) use place::NoHead;
 use place::{Piece, StreamMailbox};
-pub(crate) use protocol::{Lifecycle, Messages, Protocol};
+pub(crate) use protocol::{Lifecycle, Messages, Protocol, SocketOutput};
 pub(crate) use reader::ReceivedBytes;
 pub(crate) use reset::Reset;
 pub(crate) use wish::Wish;
@@ -205,8 +206,8 @@ impl<E: Protocol> EngineConnection<E> {
         self.wish.take()
     }
 
-    /// Marks the stream as ended before its message; `why` is the error for a request that waits for a head.
-    fn put_reset(&self, key: E::Key, reset: Reset, why: NoHead) {
+    /// The stream ended before its message; `why` is the error for a request waiting for a head.
+    pub(crate) fn put_reset(&self, key: E::Key, reset: Reset, why: NoHead) {
         self.with_place(key, |place| {
             if let NoHead::Malformed(_) = why {
                 // No part of a malformed message is of use.
@@ -216,18 +217,20 @@ impl<E: Protocol> EngineConnection<E> {
         });
     }
 
-    /// Writes as much of the output as the socket accepts; returns whether any was written.
+    /// Ends every stream, since the connection has ended.
+    pub(crate) fn put_end_of_all(&self) {
+        let reset = |place: &mut StreamMailbox| place.put_reset(Reset::Internal, NoHead::Cut);
+        self.places.borrow_mut().iter_mut().for_each(reset);
+    }
+}
+
+impl<E: SocketOutput> EngineConnection<E> {
+    /// Writes as much of the output as the socket takes; returns whether any was written.
     ///
     /// # Errors
     /// The errors of the socket.
     pub(crate) fn send(&self, socket: &mut net::Stream, context: &mut Context<'_>) -> io::Result<bool> {
         self.engine.borrow_mut().send(socket, context)
-    }
-
-    /// Ends every stream, because the connection has ended.
-    pub(crate) fn put_end_of_all(&self) {
-        let reset = |place: &mut StreamMailbox| place.put_reset(Reset::Internal, NoHead::Cut);
-        self.places.borrow_mut().iter_mut().for_each(reset);
     }
 }
 
@@ -483,13 +486,12 @@ impl<E: Messages> EngineStream<E> {
         let IncomingHalf { connection, key, .. } = &self.incoming;
         let length = buffer.len();
         let whole = std::mem::replace(buffer, Buffer::none());
-        let sent = connection.engine.borrow_mut().send_owned(*key, whole, 0..length, is_last);
+        let sent = connection.engine.borrow_mut().send_owned(*key, whole, is_last);
         let taken = match sent {
             Ok(()) => length,
-            Err((left, range)) => {
+            Err((left, taken)) => {
                 *buffer = left;
-                buffer.consume(range.start);
-                range.start
+                taken
             }
         };
         if taken == 0 {

@@ -1,9 +1,7 @@
-//! The traits of engines that connections and streams use: [`Protocol`] for every engine, [`Messages`]
-//! for HTTP messages, [`Lifecycle`] for the connection itself. Implemented by the engines in [`h2`](super::h2) and
-//! [`engines`](super::engines).
+//! The traits of engines that connections and streams use: [`Protocol`] for every engine, [`SocketOutput`] for those
+//! on a socket, [`Messages`] for HTTP messages, [`Lifecycle`] for the connection itself. Implemented by the engines in [`h2`](super::h2) and [`engines`](super::engines).
 
 use std::io;
-use std::ops::Range;
 use std::task::Context;
 
 use http::Head;
@@ -38,8 +36,11 @@ pub(crate) trait Protocol {
 
     /// Frees memory that an idle connection does not need.
     fn shrink(&mut self);
+}
 
-    /// Writes as much of the output as the socket accepts; returns whether any was written.
+/// An engine whose output is a sequence of bytes on a socket.
+pub(crate) trait SocketOutput: Protocol {
+    /// Writes as much of the output as the socket takes; returns whether any was written.
     ///
     /// # Errors
     /// The errors of the socket. An engine may instead drop output that cannot be written; the error is then returned by the next
@@ -63,19 +64,13 @@ pub(crate) trait Messages: Protocol {
     /// Queues payload to be sent; returns how much was accepted. With `ends`, nothing follows it.
     fn send_data(&mut self, key: Self::Key, data: &[u8], ends: bool) -> usize;
 
-    /// Queues the `range` of `buffer` to be sent without a copy; with `ends` nothing follows it.
+    /// Queues the content of `buffer` to be sent without a copy; with `ends` nothing follows it.
     ///
     /// # Errors
-    /// The buffer and the range that was not accepted.
-    fn send_owned(
-        &mut self,
-        key: Self::Key,
-        buffer: Buffer,
-        range: Range<usize>,
-        ends: bool,
-    ) -> Result<(), (Buffer, Range<usize>)> {
-        let taken = self.send_data(key, &buffer.filled()[range.clone()], ends);
-        if taken == range.len() { Ok(()) } else { Err((buffer, range.start + taken..range.end)) }
+    /// A buffer with the rest that was not accepted, and how many bytes were.
+    fn send_owned(&mut self, key: Self::Key, buffer: Buffer, ends: bool) -> Result<(), (Buffer, usize)> {
+        let taken = self.send_data(key, buffer.filled(), ends);
+        unsent(buffer, taken)
     }
 
     /// Sends trailers, which end the message. A protocol without trailers only sends the end.
@@ -91,6 +86,15 @@ pub(crate) trait Messages: Protocol {
     fn takes_heads(&self) -> bool;
 }
 
+/// The result of [`Messages::send_owned`] if the first `taken` bytes of `buffer` were accepted.
+pub(crate) fn unsent(mut buffer: Buffer, taken: usize) -> Result<(), (Buffer, usize)> {
+    if taken == buffer.len() {
+        return Ok(());
+    }
+    buffer.consume(taken);
+    Err((buffer, taken))
+}
+
 /// An engine that pings its peer, announces the end of its connection, and counts events.
 pub(crate) trait Lifecycle: Messages {
     /// Sends a ping.
@@ -101,6 +105,18 @@ pub(crate) trait Lifecycle: Messages {
 
     /// Ends the connection at once, without an error if `reset` is `None`.
     fn close(&mut self, reset: Option<Reset>);
+
+    /// Returns the number of protocol violations that were tolerated.
+    fn glitches(&self) -> u32;
+
+    /// Whether a header block has been received in part.
+    fn is_within_head(&self) -> bool;
+
+    /// Returns the number of bytes of output that wait for the transport.
+    fn pending(&self) -> usize;
+
+    /// Whether both sides have announced the end, and it is up to us to close the connection.
+    fn is_ours_to_close(&self) -> bool;
 
     /// Adds the counts since the last call to `counters`.
     fn count(&mut self, counters: &Multiplexed);

@@ -131,10 +131,12 @@ fn own_locks(source: TraceSource) -> &'static [(Lock, &'static str, &'static str
     match source {
         TraceSource::H1 => &[(Lock::Stream, "h1s", "the HTTP/1 request")],
         TraceSource::H2 => &[(Lock::Stream, "h2s", "the HTTP/2 stream")],
+        TraceSource::H3 => &[(Lock::Stream, "h3s", "the HTTP/3 stream")],
         TraceSource::Fcgi => &[(Lock::Stream, "fstrm", "the FastCGI request")],
         TraceSource::Spop => &[(Lock::Stream, "spop_strm", "the SPOP request")],
         TraceSource::Stream => &[(Lock::Stream, "stream", "the stream")],
         TraceSource::Peers => &[(Lock::Own, "peer", "the peer"), (Lock::Group, "peers", "the section")],
+        TraceSource::Quic => &[(Lock::Connection, "qconn", "the QUIC connection")],
         TraceSource::Acme => &[(Lock::Own, "acme_ctx", "the ACME order")],
         TraceSource::Ssl | TraceSource::Check | TraceSource::Session => &[],
     }

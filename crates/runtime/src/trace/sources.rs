@@ -13,6 +13,10 @@ pub enum TraceSource {
     Acme,
     /// TLS, on either side.
     Ssl,
+    /// Client connections that carry HTTP/3.
+    H3,
+    /// Client connections over QUIC, and the datagrams of their listeners.
+    Quic,
     /// Connections that carry HTTP/1, on either side.
     H1,
     /// Requests and TCP streams, step by step.
@@ -72,6 +76,70 @@ pub mod h1 {
         event(STREAM_NEW, "h1s_new", "request started"),
         event(STREAM_END, "h1s_end", "request ended"),
         event(STREAM_ERROR, "h1s_err", "request failed"),
+    ];
+}
+
+/// Events of [`TraceSource::H3`].
+pub mod h3 {
+    use super::{TraceEvent, event};
+    /// A connection begins.
+    pub const CONNECTION_NEW: u64 = 1;
+    /// A connection is over.
+    pub const CONNECTION_END: u64 = 1 << 1;
+    /// A protocol violation.
+    pub const PROTOCOL_ERROR: u64 = 1 << 2;
+    /// A stream begins.
+    pub const STREAM_NEW: u64 = 1 << 3;
+    /// A stream is over.
+    pub const STREAM_END: u64 = 1 << 4;
+    /// A header section was received.
+    pub const RX_HEADERS: u64 = 1 << 5;
+    /// A header section was sent.
+    pub const TX_HEADERS: u64 = 1 << 6;
+
+    pub(super) const EVENTS: &[TraceEvent] = &[
+        event(CONNECTION_NEW, "h3c_new", "connection opened"),
+        event(CONNECTION_END, "h3c_end", "connection closed"),
+        event(PROTOCOL_ERROR, "proto_err", "protocol violation"),
+        event(STREAM_NEW, "h3s_new", "stream started"),
+        event(STREAM_END, "h3s_end", "stream ended"),
+        event(RX_HEADERS, "rx_hdr", "header section received"),
+        event(TX_HEADERS, "tx_hdr", "header section sent"),
+    ];
+}
+
+/// Events of [`TraceSource::Quic`].
+pub mod quic {
+    use super::{TraceEvent, event};
+    /// A connection begins.
+    pub const NEW: u64 = 1;
+    /// A client sent a first datagram.
+    pub const LISTENER_PACKET: u64 = 1 << 1;
+    /// The handshake is complete.
+    pub const PARAMETERS: u64 = 1 << 2;
+    /// Datagrams were received.
+    pub const RX: u64 = 1 << 3;
+    /// Datagrams were sent.
+    pub const TX: u64 = 1 << 4;
+    /// Packets were declared lost.
+    pub const LOSS: u64 = 1 << 5;
+    /// A connection was closed by either side.
+    pub const CLOSE: u64 = 1 << 6;
+    /// A connection is over, and its memory is released.
+    pub const END: u64 = 1 << 7;
+    /// A stateless reset was sent.
+    pub const RESET: u64 = 1 << 8;
+
+    pub(super) const EVENTS: &[TraceEvent] = &[
+        event(NEW, "new_conn", "connection opened"),
+        event(LISTENER_PACKET, "lstnr_packet", "first datagram of a client received"),
+        event(TX, "tx_pkt", "datagrams sent"),
+        event(RX, "rx_pkt", "datagrams received"),
+        event(LOSS, "pktloss", "packets lost"),
+        event(END, "conn_freed", "connection released"),
+        event(CLOSE, "conn_close", "connection closed by either side"),
+        event(RESET, "stateless_reset", "stateless reset sent"),
+        event(PARAMETERS, "transport_params", "handshake complete, transport parameters known"),
     ];
 }
 
@@ -323,12 +391,14 @@ pub mod spop {
 
 impl TraceSource {
     /// All sources, in HAProxy's order, which is also the order of their numbers.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::H2,
         Self::Fcgi,
         Self::Spop,
         Self::Acme,
         Self::Ssl,
+        Self::H3,
+        Self::Quic,
         Self::H1,
         Self::Stream,
         Self::Peers,
@@ -360,6 +430,8 @@ impl TraceSource {
     fn row(self) -> (&'static str, &'static str, &'static [TraceEvent]) {
         match self {
             Self::H2 => ("h2", "HTTP/2", h2::EVENTS),
+            Self::H3 => ("h3", "HTTP/3", h3::EVENTS),
+            Self::Quic => ("quic", "QUIC connections", quic::EVENTS),
             Self::Fcgi => ("fcgi", "FastCGI", fcgi::EVENTS),
             Self::Acme => ("acme", "ACME orders", acme::EVENTS),
             Self::Ssl => ("ssl", "TLS handshakes", ssl::EVENTS),
@@ -378,7 +450,6 @@ pub const ABSENT: &[(&str, &str)] = &[
     ("applet", "Weir has no applets: use `stream`"),
     ("haterm", "Weir has no `haterm`"),
     ("pt", "Weir has no pass-through multiplexer: use `stream` for TCP streams"),
-    ("qmux", "QUIC is not supported yet"),
-    ("quic", "QUIC is not supported yet"),
-    ("h3", "QUIC is not supported yet"),
+    ("qcm", "Weir has no separate multiplexer for QUIC: use `h3` for streams and `quic` for connections"),
+    ("qmux", "QMux is not supported yet"),
 ];

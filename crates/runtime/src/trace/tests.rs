@@ -220,6 +220,13 @@ fn lists_show_choices_and_selections() {
 }
 
 #[test]
+fn sources_are_numbered_in_the_order_of_their_list() {
+    for (number, source) in TraceSource::ALL.into_iter().enumerate() {
+        assert_eq!(source as usize, number, "{}", source.name());
+    }
+}
+
+#[test]
 fn event_bits_are_unique_per_source() {
     for source in TraceSource::ALL {
         let mut seen = 0;

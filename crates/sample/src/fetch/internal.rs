@@ -69,8 +69,8 @@ fn pid<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     Some(Value::Int(i64::from(std::process::id())))
 }
 
-fn quic_enabled<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    Some(Value::Bool(false))
+fn quic_enabled<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Bool(env.process.quic.load(Relaxed)))
 }
 
 fn stopping<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

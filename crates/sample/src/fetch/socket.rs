@@ -82,19 +82,19 @@ fn bc_rttvar<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Val
 }
 
 fn fc_unacked<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    int(client(env)?.unacked)
+    int(client(env)?.unacked?)
 }
 
 fn fc_sacked<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    int(client(env)?.sacked)
+    int(client(env)?.sacked?)
 }
 
 fn fc_retrans<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    int(client(env)?.retrans)
+    int(client(env)?.retrans?)
 }
 
 fn fc_fackets<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    int(client(env)?.fackets)
+    int(client(env)?.fackets?)
 }
 
 fn fc_lost<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

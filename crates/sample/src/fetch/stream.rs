@@ -46,7 +46,7 @@ fn bs_aborted<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value
 /// TCP.
 fn fs_id<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     if let Some(stream) = env.transaction?.client_stream {
-        return Some(Value::Int(stream.id.into()));
+        return Some(Value::Int(stream.id.cast_signed()));
     }
     Some(Value::Int(i64::from(connection(env)?.requests.get().saturating_sub(1))))
 }
@@ -55,17 +55,17 @@ fn bs_id<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>>
     let transaction = env.transaction?;
     transaction.server_ends?;
     if let Some(stream) = transaction.server_stream {
-        return Some(Value::Int(stream.id.into()));
+        return Some(Value::Int(stream.id.cast_signed()));
     }
     Some(Value::Int(i64::from(transaction.server_uses.saturating_sub(1))))
 }
 
 fn fs_rst_code<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    Some(Value::Int(env.transaction?.client_stream?.reset?.into()))
+    Some(Value::Int(env.transaction?.client_stream?.reset?.cast_signed()))
 }
 
 fn bs_rst_code<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    Some(Value::Int(env.transaction?.server_stream?.reset?.into()))
+    Some(Value::Int(env.transaction?.server_stream?.reset?.cast_signed()))
 }
 
 /// Describes one side in `name=value` words, from the stream down to the socket.

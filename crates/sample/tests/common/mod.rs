@@ -33,11 +33,11 @@ impl sample::Sockets for Kernel {
         Some(sample::TcpFacts {
             rtt_us: 12_345,
             rttvar_us: 2_345,
-            unacked: 1,
-            sacked: 2,
+            unacked: Some(1),
+            sacked: Some(2),
             lost: 3,
-            retrans: 4,
-            fackets: 5,
+            retrans: Some(4),
+            fackets: Some(5),
             reordering: 6,
         })
     }

@@ -34,6 +34,7 @@ fn reason_of(error: &Engine) -> Reason {
         }
         Engine::InvalidCertificate(_) => Reason::CertificateVerifyFailed,
         Engine::NoCertificatesPresented => Reason::PeerDidNotReturnACertificate,
+        Engine::NoApplicationProtocol => Reason::NoApplicationProtocol,
         Engine::DecryptError => Reason::DecryptionFailed,
         Engine::PeerSentOversizedRecord => Reason::PacketLengthTooLong,
         Engine::PeerIncompatible(why) => incompatible(why),

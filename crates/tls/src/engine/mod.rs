@@ -8,6 +8,7 @@ mod error;
 pub(crate) mod key;
 pub(crate) mod key_log;
 pub(crate) mod provider;
+pub(crate) mod quic;
 pub(crate) mod session_extras;
 pub(crate) mod side;
 pub(crate) mod tickets;

@@ -37,7 +37,7 @@ pub(super) fn group() -> u16 {
     GROUP.get()
 }
 
-pub(super) fn set_group(group: u16) {
+pub(crate) fn set_group(group: u16) {
     GROUP.set(group);
 }
 

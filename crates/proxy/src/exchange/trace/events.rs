@@ -6,7 +6,9 @@
 use std::cell::RefCell;
 use std::fmt::Write;
 
-use runtime::trace::{self, Keys, TraceLevel, TraceSource, Verbosity, fcgi, h1, h2, session, ssl, stream};
+use runtime::trace::{
+    self, Keys, TraceLevel, TraceSource, Verbosity, fcgi, h1, h2, h3, session, ssl, stream,
+};
 use sample::{ConnectionError, Endpoint};
 
 use crate::client::Client;
@@ -106,6 +108,15 @@ impl Points {
                 response: h2::frame(1, false),
                 error: h2::STREAM_ERROR,
             },
+            WireProtocol::Http3 => Self {
+                source: TraceSource::H3,
+                request: h3::RX_HEADERS | h3::STREAM_NEW,
+                answer: h3::TX_HEADERS,
+                connection: h3::CONNECTION_NEW,
+                sent: h3::STREAM_NEW,
+                response: h3::RX_HEADERS,
+                error: h3::STREAM_END,
+            },
             WireProtocol::FastCgi => Self {
                 source: TraceSource::Fcgi,
                 request: fcgi::STREAM_NEW,
@@ -198,12 +209,41 @@ pub(crate) fn speaks_h1(client: &Client) {
     }
 }
 
-/// A client's connection speaks HTTP/2.
+/// The trace source of a multiplexed protocol, with its events for connections.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ConnectionPoints {
+    source: TraceSource,
+    begin: u64,
+    end: u64,
+    /// Added to `end` if the connection failed.
+    error: u64,
+    /// The client violated the protocol.
+    broken: u64,
+}
+
+impl ConnectionPoints {
+    pub(crate) const HTTP2: Self = Self {
+        source: TraceSource::H2,
+        begin: h2::CONNECTION_NEW,
+        end: h2::CONNECTION_END,
+        error: h2::CONNECTION_ERROR,
+        broken: h2::PROTOCOL_ERROR | h2::CONNECTION_ERROR,
+    };
+    pub(crate) const HTTP3: Self = Self {
+        source: TraceSource::H3,
+        begin: h3::CONNECTION_NEW,
+        end: h3::CONNECTION_END,
+        error: 0,
+        broken: h3::PROTOCOL_ERROR,
+    };
+}
+
+/// A client's connection is multiplexed from now on.
 #[inline]
 #[track_caller]
-pub(crate) fn speaks_h2(client: &Client) {
-    if trace::is_on(TraceSource::H2) {
-        begins_connection(client, TraceSource::H2, h2::CONNECTION_NEW);
+pub(crate) fn multiplexed_begins(client: &Client, points: ConnectionPoints) {
+    if trace::is_on(points.source) {
+        begins_connection(client, points.source, points.begin);
     }
 }
 
@@ -221,14 +261,19 @@ fn begins_connection(client: &Client, source: TraceSource, events: u64) {
 /// A multiplexed client connection has ended, for the reason `why`.
 #[inline]
 #[track_caller]
-pub(crate) fn h2_ends(client: &Client, why: &dyn std::fmt::Debug, is_error: bool) {
-    if trace::is_on(TraceSource::H2) {
+pub(crate) fn multiplexed_ends(
+    client: &Client,
+    points: ConnectionPoints,
+    why: &dyn std::fmt::Debug,
+    is_error: bool,
+) {
+    if trace::is_on(points.source) {
         let (events, level) = match is_error {
-            true => (h2::CONNECTION_END | h2::CONNECTION_ERROR, TraceLevel::Error),
-            false => (h2::CONNECTION_END, TraceLevel::State),
+            true => (points.end | points.error, TraceLevel::Error),
+            false => (points.end, TraceLevel::State),
         };
         let keys = of_session(&client.session);
-        trace::report(TraceSource::H2, events, level, &keys, "connection closed", &|verbosity, out| {
+        trace::report(points.source, events, level, &keys, "connection closed", &|verbosity, out| {
             let _ = write!(out, "{why:?}");
             if verbosity.names_owner() {
                 out.push(' ');
@@ -456,7 +501,9 @@ pub(crate) fn stopped(client: &Client, x: &Exchange, stop: Stop) {
     if x.txn.is_http {
         let message = match client.side.protocol() {
             WireProtocol::Http1 if is_request => "no request",
-            WireProtocol::Http1 | WireProtocol::Http2 | WireProtocol::FastCgi => "request failed",
+            WireProtocol::Http1 | WireProtocol::Http2 | WireProtocol::Http3 | WireProtocol::FastCgi => {
+                "request failed"
+            }
         };
         let points = Points::front(client);
         report(client, x, (points.source, points.error, TraceLevel::Error), message, None);
@@ -494,6 +541,7 @@ fn is_over(client: &Client, x: &Exchange) {
     };
     if x.txn.is_http {
         match client.side.protocol() {
+            WireProtocol::Http3 => report(TraceSource::H3, h3::STREAM_END, TraceLevel::State, "stream ended"),
             WireProtocol::Http2 => report(TraceSource::H2, h2::STREAM_END, TraceLevel::State, "stream ended"),
             WireProtocol::FastCgi => {
                 report(TraceSource::Fcgi, fcgi::STREAM_END, TraceLevel::State, "stream ended")
@@ -529,11 +577,10 @@ pub(crate) fn frames_of_client(client: &Client, engine: &RefCell<H2Engine>) {
 /// The client violated the protocol.
 #[inline]
 #[track_caller]
-pub(crate) fn protocol_broken(client: &Client, why: &dyn std::fmt::Debug) {
-    if trace::is_on(TraceSource::H2) {
+pub(crate) fn protocol_broken(client: &Client, points: ConnectionPoints, why: &dyn std::fmt::Debug) {
+    if trace::is_on(points.source) {
         let keys = of_session(&client.session);
-        let events = h2::PROTOCOL_ERROR | h2::CONNECTION_ERROR;
-        trace::report(TraceSource::H2, events, TraceLevel::Error, &keys, "protocol error", &|_, out| {
+        trace::report(points.source, points.broken, TraceLevel::Error, &keys, "protocol error", &|_, out| {
             let _ = write!(out, "{why:?}");
         });
     }

@@ -3,14 +3,14 @@
 //!
 //! | point | `trace` | `filter trace` |
 //! | --- | --- | --- |
-//! | connection | [`events::session_begins`], [`events::client_tls`], [`events::speaks_h1`], [`events::speaks_h2`] | |
+//! | connection | [`events::session_begins`], [`events::client_tls`], [`events::speaks_h1`], [`events::multiplexed_begins`] | |
 //! | begin | [`events::request`], [`events::tcp_begins`] | [`filter::begin`] |
 //! | request head | | [`filter::received`], [`filter::backend`]; [`filter::enter`] and [`filter::leave`] around each rule set |
 //! | before connect | | [`filter::forwards_request`] |
 //! | server | [`events::server_tls`], [`events::reached`], [`events::attempt_failed`] | |
 //! | response head | [`events::response`], [`events::answer`] | [`filter::response`], [`filter::process_response`], [`filter::forwards_response`] |
 //! | body | [`events::frames_of_client`] | `flow::Tracer` |
-//! | end | [`events::stopped`], [`events::over`], [`events::h2_ends`] | [`filter::end`] |
+//! | end | [`events::stopped`], [`events::over`], [`events::multiplexed_ends`] | [`filter::end`] |
 //!
 //! Modules below this one use the trace points in [`points`](crate::points), and `flow::Trace` writes the lines of `filter trace`.
 

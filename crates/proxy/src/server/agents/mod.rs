@@ -32,8 +32,8 @@ pub(crate) struct Question {
     share: Share<SpopEngine, (), SpopStream>,
     /// Whether the connection was idle before, and may have been closed unnoticed.
     is_reused: bool,
-    /// The number of the query's stream; 0 before the query is sent.
-    number: u32,
+    /// The number of its stream; 0 before it is sent.
+    number: u64,
 }
 
 impl Agents {
@@ -139,6 +139,6 @@ impl Drop for Question {
 /// Traces an event of a connection, or of the query with that number if it is not 0.
 #[inline]
 #[track_caller]
-fn trace(shared: &Rc<AgentConnection>, number: u32, what: (u64, TraceLevel), message: &str) {
-    points::agent(&shared.open.server.state, (points::number(&**shared), number.into()), what, message);
+fn trace(shared: &Rc<AgentConnection>, number: u64, what: (u64, TraceLevel), message: &str) {
+    points::agent(&shared.open.server.state, (points::number(&**shared), number), what, message);
 }

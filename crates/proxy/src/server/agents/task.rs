@@ -118,7 +118,7 @@ fn take_in(shared: &Rc<AgentConnection>, mut bytes: &[u8]) -> Result<(), AgentEn
             None => return Ok(()),
             Some(Event::Ready) => trace(shared, 0, (spop::RX_HELLO, TraceLevel::Proto), "agent ready"),
             Some(Event::Ack { key }) => {
-                trace(shared, key.stream(), (spop::RX_ACK, TraceLevel::Proto), "response received");
+                trace(shared, key.stream().into(), (spop::RX_ACK, TraceLevel::Proto), "response received");
                 connection.put(key, connection.engine.borrow().payload(), true);
             }
             Some(Event::TooBig { key }) => connection.put_refused(key),

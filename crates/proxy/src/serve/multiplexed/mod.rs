@@ -1,8 +1,11 @@
-//! A client's multiplexed connection (HTTP/2): one task for all its requests.
+//! A client's multiplexed connection (HTTP/2, HTTP/3): one task for all its requests.
 //!
-//! A turn reads once, decodes the frames, polls the streams that were woken, and writes their output once. The streams' futures
-//! live in the boxes of [`Exchanges`], each with its own waker ([`stream_wakers`](super::stream_wakers)), so that a turn polls only
-//! woken streams.
+//! A turn reads once from the [`ClientCarrier`], decodes the frames, polls the streams that were woken, and writes their output once. The
+//! streams' futures live in the boxes of [`Exchanges`], each with its own waker ([`stream_wakers`](super::stream_wakers)), so that a
+//! turn polls only woken streams.
+
+pub(super) mod carrier;
+mod socket;
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -11,7 +14,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use base::clock::WallTime;
-use h2::{Role, StreamKey};
+use h2::Role;
 use plan::global::LogErrors;
 use runtime::{timer, turns};
 use sample::track::{self, Trackers};
@@ -19,6 +22,7 @@ use sample::{Cause, ConnectionError, Endpoint};
 use state::counters::Multiplexed;
 use state::sessions::{self, Activity};
 
+use self::carrier::{ClientCarrier, KeyOf};
 use super::connection_deadline::{ConnectionDeadline, DeadlineState};
 use super::exchange_pool::{Exchanges, RunningRequest, ServeExchange};
 use super::shutdown_wakers::{self, ShutdownWaker};
@@ -26,8 +30,10 @@ use super::stream_quota::{StreamQuota, moderate};
 use super::stream_wakers::{StreamWaker, WakeQueue};
 use crate::client::{self, Client, handshake};
 use crate::exchange::{Arrival, Exchange, report, trace};
-use crate::stream::h2::{H2Connection, H2Engine, H2Stream};
-use crate::stream::{Driver as _, Notice, Ping, Received, ReceivedBytes, Wish};
+use crate::stream::h2::{H2Connection, H2Engine};
+use crate::stream::{
+    EngineConnection, Lifecycle as _, Messages as _, Notice, Ping, Protocol as _, Received, ReceivedBytes,
+};
 use crate::violation;
 
 /// Maximum number of streams polled before their output is sent.
@@ -45,7 +51,7 @@ const REST: Duration = Duration::from_millis(50);
 
 /// Why a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FrontEnd {
+pub(super) enum FrontEnd {
     /// By agreement: GOAWAY, or the client's close.
     Agreed,
     /// The client violated the protocol and was notified.
@@ -61,12 +67,12 @@ enum FrontEnd {
 }
 
 /// A connection and its streams.
-struct Front<S: ServeExchange> {
+struct Front<S: ServeExchange, C: ClientCarrier> {
     /// The client's connection, with its socket.
     root: client::ClientConnection,
-    connection: Rc<H2Connection>,
+    connection: Rc<EngineConnection<C::Engine>>,
     exchanges: Rc<Exchanges<S>>,
-    reader: ReceivedBytes,
+    carrier: C,
     /// Indexed by the stream's key.
     streams: Vec<StreamSeat<S::Exchange>>,
     ready: Arc<WakeQueue>,
@@ -121,20 +127,20 @@ pub(crate) fn serve<S: ServeExchange>(
     }
 }
 
-/// The same for a connection in progress. Its arguments are moved into the future once: each further copy would cost memory for
-/// every idle connection.
-pub(super) fn go_on<S: ServeExchange>(
+/// The same for a connection in progress; returns its carrier at its end. Its arguments are moved into the future once: each further
+/// copy would cost memory for every idle connection.
+pub(super) fn go_on<S: ServeExchange, C: ClientCarrier>(
     client: client::ClientConnection,
     exchanges: Rc<Exchanges<S>>,
-    connection: Rc<H2Connection>,
-    reader: ReceivedBytes,
-) -> impl Future<Output = ()> {
+    connection: Rc<EngineConnection<C::Engine>>,
+    carrier: C,
+) -> impl Future<Output = C> {
     let ping = handshake::bind(&client).and_then(|bind| bind.idle_ping);
     let front = Front {
         root: client,
         connection,
         exchanges,
-        reader,
+        carrier,
         streams: Vec::new(),
         ready: Arc::new(WakeQueue::default()),
         open: 0,
@@ -149,21 +155,23 @@ pub(super) fn go_on<S: ServeExchange>(
     front.run()
 }
 
-impl<S: ServeExchange> Front<S> {
+impl<S: ServeExchange, C: ClientCarrier> Front<S, C> {
     #[allow(clippy::manual_async_fn, reason = "it would hold itself twice")]
-    fn run(mut self) -> impl Future<Output = ()> {
+    fn run(mut self) -> impl Future<Output = C> {
         async move {
-            self.root.session.http_major.set(2);
+            self.root.session.http_major.set(C::HTTP_MAJOR);
             self.counters().connections.up();
             self.counters().connections_total.add(1);
             self.root.entry.activity.set(Activity::Waiting);
             self.arm(false, false);
-            trace::events::speaks_h2(&self.root);
-            trace::events::frames_of_client(&self.root, &self.connection.engine);
+            trace::events::multiplexed_begins(&self.root, C::POINTS);
+            self.carrier.trace(&self.root, &self.connection);
             let end = poll_fn(|context| self.poll(context)).await;
             self.conclude(end).await;
-            trace::events::h2_ends(&self.root, &end, matches!(end, FrontEnd::Broken | FrontEnd::Failed));
+            let is_error = matches!(end, FrontEnd::Broken | FrontEnd::Failed);
+            trace::events::multiplexed_ends(&self.root, C::POINTS, &end, is_error);
             self.counters().connections.down();
+            self.carrier
         }
     }
 
@@ -188,9 +196,9 @@ impl<S: ServeExchange> Front<S> {
         for turn in 1.. {
             let received = self.receive(context)?;
             polled |= self.poll_streams();
-            self.apply_socket_changes()?;
+            self.carrier.apply_changes(&mut self.root, &self.connection)?;
             wrote |= self.send(context)?;
-            trace::events::frames_of_client(&self.root, &self.connection.engine);
+            self.carrier.trace(&self.root, &self.connection);
             // Sending made room for waiting streams.
             self.connection.wake_writable();
             heard |= received;
@@ -198,7 +206,7 @@ impl<S: ServeExchange> Front<S> {
                 break;
             }
             // Yields to other tasks of the worker.
-            if turn == TURNS || self.reader.is_fresh() || (turn > 1 && is_over(&mut since)) {
+            if turn == TURNS || self.carrier.is_fresh() || (turn > 1 && is_over(&mut since)) {
                 turns::yield_turn(context);
                 break;
             }
@@ -210,7 +218,7 @@ impl<S: ServeExchange> Front<S> {
     }
 
     fn counters(&self) -> &Multiplexed {
-        &self.root.frontend.state.frontend.mine().h2
+        C::counters(self.root.frontend.state.frontend.mine())
     }
 
     /// Reads once, and dispatches the received frames; returns whether there were any.
@@ -220,8 +228,8 @@ impl<S: ServeExchange> Front<S> {
         }
         let busy_from = self.root.worker.shared.plan.global.tune.glitches.cpu_usage;
         let connection = self.connection.clone();
-        let socket = &mut self.root.socket().stream;
-        match self.reader.receive(&connection, socket, context, || violation::is_busy(busy_from)) {
+        let busy = || violation::is_busy(busy_from);
+        match self.carrier.receive(&mut self.root, &connection, context, busy) {
             Ok(Received::Nothing) => return Ok(false),
             Ok(Received::Bytes) => {}
             Ok(Received::End) => {
@@ -235,11 +243,11 @@ impl<S: ServeExchange> Front<S> {
             }
         }
         let outcome = loop {
-            match self.reader.advance(&connection) {
+            match self.carrier.advance(&connection) {
                 Ok(Some(notice)) => self.heed(notice),
                 Ok(None) => break Ok(true),
                 Err(why) => {
-                    trace::events::protocol_broken(&self.root, &why);
+                    trace::events::protocol_broken(&self.root, C::POINTS, &why);
                     count_invalid_request(&self.root, LogErrors::Connection);
                     break Err(FrontEnd::Broken);
                 }
@@ -260,7 +268,7 @@ impl<S: ServeExchange> Front<S> {
         }
     }
 
-    fn heed(&mut self, notice: Notice<StreamKey>) {
+    fn heed(&mut self, notice: Notice<KeyOf<C>>) {
         match notice {
             Notice::Head { key, end } => self.start(key, end),
             Notice::Refused => count_invalid_request(&self.root, LogErrors::Stream),
@@ -270,13 +278,13 @@ impl<S: ServeExchange> Front<S> {
     }
 
     /// Starts serving a stream.
-    fn start(&mut self, key: StreamKey, is_whole: bool) {
+    fn start(&mut self, key: KeyOf<C>, is_whole: bool) {
         self.root.follow_plan();
         // The client must reconnect, since this connection is never idle.
         self.is_outdated |= self.root.worker.is_old();
         let mut x = Exchange::take();
         std::mem::swap(&mut x.txn.request, self.connection.engine.borrow_mut().head_mut());
-        let stream = H2Stream::new(self.connection.clone(), key);
+        let stream = C::stream(&self.connection, key);
         if is_whole {
             self.connection.put_end(key, None);
         }
@@ -285,10 +293,11 @@ impl<S: ServeExchange> Front<S> {
         let entry = sessions::register(&link.frontend.held, ends[0], ends[1], timer::now_ms());
         entry.client_fd.set(self.connection.descriptor);
         entry.activity.set(Activity::Request);
-        entry.client_stream.set(key.id());
+        entry.client_stream.set(C::stream_number(key));
+        entry.is_quic.set(self.root.entry.is_quic.get());
         let mut client = Client::of_stream(link.clone(), stream, entry);
         client.idle_from = self.root.idle_from;
-        let index = key.index();
+        let index = C::Engine::place(key);
         if self.streams.is_empty() {
             // Most connections have one stream at a time: a vector would first grow to four.
             self.streams.reserve_exact(1);
@@ -322,28 +331,6 @@ impl<S: ServeExchange> Front<S> {
         true
     }
 
-    /// Applies the socket changes that streams' rules asked for.
-    fn apply_socket_changes(&mut self) -> Result<(), FrontEnd> {
-        let wish = self.connection.take_wish();
-        if wish == Wish::default() {
-            return Ok(());
-        }
-        let socket = &mut self.root.socket().stream;
-        if let Some(tos) = wish.tos {
-            socket.set_tos(tos);
-        }
-        if let Some(mark) = wish.mark {
-            socket.set_mark(mark);
-        }
-        match wish.vanish {
-            Some(rst_ttl) => {
-                socket.vanish(rst_ttl);
-                Err(FrontEnd::Vanished)
-            }
-            None => Ok(()),
-        }
-    }
-
     /// Writes as much of the output as the socket takes. Returns whether any was written.
     fn send(&mut self, context: &mut Context<'_>) -> Result<bool, FrontEnd> {
         let may_stay = !self.is_outdated && self.root.may_stay();
@@ -352,7 +339,7 @@ impl<S: ServeExchange> Front<S> {
             self.connection.shutdown();
         }
         let connection = self.connection.clone();
-        connection.send(&mut self.root.socket().stream, context).map_err(|_| FrontEnd::Failed)
+        self.carrier.send(&mut self.root, &connection, context).map_err(|_| FrontEnd::Failed)
     }
 
     /// Sets the connection's deadline after a turn.
@@ -366,7 +353,7 @@ impl<S: ServeExchange> Front<S> {
             received,
             // A stream's payload may pause anywhere, even within the header of its next frame.
             is_within_head: engine.is_within_head()
-                || !(has_streams || self.reader.is_empty() || self.reader.is_fresh()),
+                || !(has_streams || self.carrier.is_empty() || self.carrier.is_fresh()),
             has_output: engine.pending() > 0,
             wrote,
         };
@@ -439,11 +426,14 @@ impl<S: ServeExchange> Front<S> {
         })
         .await;
         match end {
-            // A reset must not overtake the last message to the client.
-            FrontEnd::Broken | FrontEnd::Late | FrontEnd::Killed => self.root.linger().await,
-            FrontEnd::Agreed if !self.is_ended => self.root.linger().await,
+            FrontEnd::Broken | FrontEnd::Late | FrontEnd::Killed => self.finish(end).await,
+            FrontEnd::Agreed if !self.is_ended => self.finish(end).await,
             FrontEnd::Agreed | FrontEnd::Failed | FrontEnd::Vanished => {}
         }
+    }
+
+    async fn finish(&mut self, end: FrontEnd) {
+        self.carrier.finish(&mut self.root, &self.connection, end).await;
     }
 }
 

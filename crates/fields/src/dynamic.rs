@@ -1,12 +1,11 @@
-//! The dynamic table (RFC 7541 section 2.3.2): a queue of entries over a ring buffer.
+//! The dynamic table (RFC 7541 section 2.3.2, RFC 9204 section 3.2): a queue of entries over a ring buffer.
 //!
-//! An entry stores its name as a number, so that names are looked up only once. The ring holds the values, and names without a
-//! number. Both directions use this table. Memory is allocated with the first entry and never exceeds the table size as defined by
-//! the RFC.
+//! An entry stores its name as a number, so that names are looked up only once; the ring holds values, and names without a number.
+//! Used by both directions; memory is allocated with the first entry and never exceeds the table size as defined by the RFCs.
 
 use std::collections::VecDeque;
 
-use fields::NameKind;
+use crate::NameKind;
 
 /// The size overhead of an entry (RFC 7541 section 4.1).
 const OVERHEAD: usize = 32;
@@ -26,13 +25,16 @@ struct DynamicEntry {
 }
 
 /// A view of an entry.
-pub(crate) struct EntryView<'a> {
-    pub(crate) kind: NameKind,
-    /// The bytes of the name, if it has no number.
-    pub(crate) name: &'a [u8],
-    pub(crate) value: &'a [u8],
+#[derive(Debug)]
+pub struct EntryView<'a> {
+    /// The kind of its name.
+    pub kind: NameKind,
+    /// The bytes of a name without a number.
+    pub name: &'a [u8],
+    /// Its value.
+    pub value: &'a [u8],
     /// Whether the value is free of CR, LF and NUL.
-    pub(crate) sound: bool,
+    pub sound: bool,
 }
 
 impl DynamicEntry {
@@ -47,7 +49,7 @@ impl DynamicEntry {
 
 /// A table of fields, the newest first.
 #[derive(Debug, Default)]
-pub(crate) struct DynamicTable {
+pub struct DynamicTable {
     /// Oldest first.
     entries: VecDeque<DynamicEntry>,
     ring: Vec<u8>,
@@ -62,28 +64,33 @@ pub(crate) struct DynamicTable {
 }
 
 impl DynamicTable {
-    pub(crate) fn new(limit: usize) -> DynamicTable {
+    /// Creates a table with this maximum size.
+    #[must_use]
+    pub fn new(limit: usize) -> DynamicTable {
         DynamicTable { limit: limit as u32, ..DynamicTable::default() }
     }
 
     /// The maximum size.
-    pub(crate) fn limit(&self) -> usize {
+    #[must_use]
+    pub fn limit(&self) -> usize {
         self.limit as usize
     }
 
     /// The number of entries inserted so far, which is the number of the next one.
-    pub(crate) fn inserted(&self) -> u32 {
+    #[must_use]
+    pub fn inserted(&self) -> u32 {
         self.inserted
     }
 
     /// The age of the entry with this number, if it is still present.
-    pub(crate) fn age(&self, number: u32) -> Option<usize> {
+    #[must_use]
+    pub fn age(&self, number: u32) -> Option<usize> {
         let age = self.inserted.wrapping_sub(number).wrapping_sub(1) as usize;
         (age < self.entries.len()).then_some(age)
     }
 
     /// Sets the maximum size, evicting entries beyond it (RFC 7541 section 4.3).
-    pub(crate) fn set_limit(&mut self, limit: usize) {
+    pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit as u32;
         self.evict(0);
         if self.entries.is_empty() && self.ring.len() > limit {
@@ -101,9 +108,41 @@ impl DynamicTable {
         }
     }
 
-    /// Inserts a field. A field larger than the table empties it (RFC 7541 section 4.4). `name` has the bytes of a name without a
-    /// number, and is empty otherwise.
-    pub(crate) fn insert(&mut self, kind: NameKind, name: &[u8], value: &[u8], sound: bool) {
+    /// The number of entries.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether the table has no entry.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The number of entries, the oldest ones, that the insertion of a field would evict.
+    #[must_use]
+    pub fn evictions(&self, kind: NameKind, name: &[u8], value: &[u8]) -> usize {
+        let needed = OVERHEAD + kind.text().len() + name.len() + value.len();
+        let (mut size, mut count) = (self.size as usize, 0);
+        while size + needed > self.limit()
+            && let Some(entry) = self.entries.get(count)
+        {
+            size -= entry.size();
+            count += 1;
+        }
+        count
+    }
+
+    /// Whether the table can hold the field at all, after the eviction of all entries.
+    #[must_use]
+    pub fn may_hold(&self, kind: NameKind, name: &[u8], value: &[u8]) -> bool {
+        OVERHEAD + kind.text().len() + name.len() + value.len() <= self.limit()
+    }
+
+    /// Inserts a field; one larger than the table empties it (RFC 7541 section 4.4). `name` has the bytes of a name without a
+    /// number, otherwise it is empty.
+    pub fn insert(&mut self, kind: NameKind, name: &[u8], value: &[u8], sound: bool) {
         let entry = DynamicEntry { at: 0, name: name.len() as u32, value: value.len() as u32, kind, sound };
         self.evict(entry.size());
         if entry.size() > self.limit() {
@@ -154,7 +193,7 @@ impl DynamicTable {
     }
 
     /// Frees memory that the entries do not need.
-    pub(crate) fn shrink(&mut self) {
+    pub fn shrink(&mut self) {
         if self.ring.len() > self.used as usize {
             self.lay_out(self.used as usize);
             self.entries.shrink_to_fit();
@@ -178,7 +217,7 @@ impl DynamicTable {
 
     /// The entry of age `age`; 0 is the newest. If the entry wraps around the ring's end, it is copied to `scratch`.
     #[inline(always)]
-    pub(crate) fn get<'a>(&'a self, age: usize, scratch: &'a mut Vec<u8>) -> Option<EntryView<'a>> {
+    pub fn get<'a>(&'a self, age: usize, scratch: &'a mut Vec<u8>) -> Option<EntryView<'a>> {
         let entry = self.entries.get(self.entries.len().checked_sub(age + 1)?)?;
         let (at, held) = (entry.at as usize, entry.held());
         let bytes = match self.ring.get(at..at + held) {
@@ -195,12 +234,13 @@ impl DynamicTable {
     }
 
     /// Whether an entry of that age exists.
-    pub(crate) fn has(&self, age: usize) -> bool {
+    #[must_use]
+    pub fn has(&self, age: usize) -> bool {
         age < self.entries.len()
     }
 
     /// The kind of the name of the entry at `age`. The stored bytes of the name are appended to `out`.
-    pub(crate) fn name(&self, age: usize, out: &mut Vec<u8>) -> Option<NameKind> {
+    pub fn name(&self, age: usize, out: &mut Vec<u8>) -> Option<NameKind> {
         let entry = self.entries.get(self.entries.len().checked_sub(age + 1)?)?;
         let (at, length) = (entry.at as usize, entry.name as usize);
         let before = length.min(self.ring.len() - at);
@@ -209,8 +249,9 @@ impl DynamicTable {
         Some(entry.kind)
     }
 
-    /// Whether the entry of that age has this value and this name. Names without a number are compared case-insensitively.
-    pub(crate) fn is(&self, age: usize, kind: NameKind, name: &[u8], value: &[u8]) -> bool {
+    /// Whether the entry of that age has this value, and this name, compared case-insensitively if it has no number.
+    #[must_use]
+    pub fn is(&self, age: usize, kind: NameKind, name: &[u8], value: &[u8]) -> bool {
         let Some(index) = self.entries.len().checked_sub(age + 1) else { return false };
         let Some(entry) = self.entries.get(index) else { return false };
         let (at, name_len) = (entry.at as usize, entry.name as usize);
@@ -228,7 +269,7 @@ impl DynamicTable {
 
     /// The memory of the table in bytes.
     #[cfg(test)]
-    pub(crate) fn memory(&self) -> usize {
+    fn memory(&self) -> usize {
         self.ring.capacity() + self.entries.capacity() * size_of::<DynamicEntry>()
     }
 }

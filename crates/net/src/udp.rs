@@ -1,0 +1,411 @@
+//! UDP sockets of QUIC: groups of sockets at one address, datagrams received and sent in batches.
+//!
+//! One call receives several datagrams of several senders, and the kernel joins datagrams of one sender (GRO). One call also sends
+//! several datagrams to one receiver (GSO). The sockets report the address that a datagram was sent to, its ECN bits, and never
+//! fragment.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker, ready};
+
+use quinn_udp::{EcnCodepoint, RecvMeta, UdpSocketState};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::io::unix::AsyncFd;
+
+use crate::dial::in_namespace;
+use crate::listen::ListenOptions;
+use crate::sys;
+
+/// Binds `count` sockets to one address, in the order that [`steering`](crate::steering) counts them. With port 0 all get the port
+/// that the kernel chooses for the first.
+pub fn bind_group(
+    address: SocketAddr,
+    options: &ListenOptions<'_>,
+    count: usize,
+) -> io::Result<Vec<OwnedFd>> {
+    match options.namespace {
+        Some(namespace) => in_namespace(namespace, || bind_group_here(address, options, count)),
+        None => bind_group_here(address, options, count),
+    }
+}
+
+fn bind_group_here(
+    mut address: SocketAddr,
+    options: &ListenOptions<'_>,
+    count: usize,
+) -> io::Result<Vec<OwnedFd>> {
+    let mut all = Vec::with_capacity(count);
+    for _ in 0..count {
+        let socket = bind(address, options)?;
+        if address.port() == 0 {
+            address = socket.local_addr()?.as_socket().unwrap_or(address);
+        }
+        all.push(socket.into());
+    }
+    Ok(all)
+}
+
+fn bind(address: SocketAddr, options: &ListenOptions<'_>) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+    // Not SO_REUSEADDR: another program that sets it too could take over the address.
+    if options.reuse_port {
+        socket.set_reuse_port(true)?;
+    }
+    if address.is_ipv6() {
+        socket.set_only_v6(options.v6only.unwrap_or(true))?;
+    }
+    if let Some(interface) = options.interface {
+        socket.bind_device(Some(interface.as_bytes()))?;
+    }
+    if options.transparent {
+        sys::set_transparent(socket.as_fd(), address.ip())?;
+    }
+    set_buffers(&socket, options)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// The number of sockets that other processes have bound to this address, before any of this process. They precede its own in the
+/// kernel's order.
+pub fn bound_elsewhere(address: SocketAddr, namespace: Option<&str>) -> usize {
+    let table = if address.is_ipv4() { "/proc/thread-self/net/udp" } else { "/proc/thread-self/net/udp6" };
+    let read = || std::fs::read_to_string(table);
+    let text = match namespace {
+        Some(namespace) => in_namespace(namespace, read),
+        None => read(),
+    };
+    text.map_or(0, |text| bound_in(&text, address))
+}
+
+/// Counts the unconnected sockets at `address` in the kernel's table.
+fn bound_in(table: &str, address: SocketAddr) -> usize {
+    let words = |bytes: &[u8]| -> String {
+        let words =
+            bytes.chunks_exact(4).map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
+        words.map(|word| format!("{word:08X}")).collect()
+    };
+    let (shown, any) = match address.ip() {
+        IpAddr::V4(ip) => (words(&ip.octets()), "00000000"),
+        IpAddr::V6(ip) => (words(&ip.octets()), "00000000000000000000000000000000"),
+    };
+    let (local, remote) = (format!("{shown}:{:04X}", address.port()), format!("{any}:0000"));
+    let is_there = |line: &&str| {
+        let mut fields = line.split_whitespace().skip(1);
+        fields.next() == Some(&*local) && fields.next() == Some(&*remote)
+    };
+    table.lines().filter(is_there).count()
+}
+
+/// Takes over a UDP socket inherited from the parent process (`quic+fd@N`). It is duplicated, so that the same number can be used by
+/// several binds.
+///
+/// # Errors
+/// It is not a UDP socket.
+pub fn inherited(number: i32, options: &ListenOptions<'_>) -> io::Result<OwnedFd> {
+    let socket = Socket::from(sys::duplicate_inherited(number)?);
+    if socket.r#type()? != Type::DGRAM || socket.local_addr()?.as_socket().is_none() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the inherited descriptor is not a UDP socket",
+        ));
+    }
+    set_buffers(&socket, options)?;
+    Ok(socket.into())
+}
+
+fn set_buffers(socket: &Socket, options: &ListenOptions<'_>) -> io::Result<()> {
+    if options.buffers.0 > 0 {
+        socket.set_recv_buffer_size(options.buffers.0)?;
+    }
+    if options.buffers.1 > 0 {
+        socket.set_send_buffer_size(options.buffers.1)?;
+    }
+    Ok(())
+}
+
+/// A UDP socket in the calling worker's reactor.
+pub struct UdpSocket {
+    socket: AsyncFd<OwnedFd>,
+    local: SocketAddr,
+    /// Replaced when the library disables more than is needed.
+    state: RefCell<UdpSocketState>,
+    /// The maximum number of segments in a [`Transmit`].
+    most_segments: Cell<usize>,
+    /// Tasks that wait until the socket can send. The reactor remembers only one.
+    senders: Arc<Senders>,
+    waker: Waker,
+}
+
+/// Datagrams to send to one receiver.
+#[derive(Debug, Clone, Copy)]
+pub struct Transmit<'a> {
+    /// The receiver.
+    pub destination: SocketAddr,
+    /// The address to send from; `None` for the kernel's choice.
+    pub source: Option<IpAddr>,
+    /// The ECN bits of the IP header.
+    pub ecn: u8,
+    /// The size of each datagram in `bytes`, except that the last may be shorter; `None` for a single datagram.
+    pub segment_size: Option<usize>,
+    /// The datagrams.
+    pub bytes: &'a [u8],
+}
+
+impl UdpSocket {
+    /// Registers a bound socket with the calling worker's reactor.
+    pub fn new(socket: OwnedFd) -> io::Result<Self> {
+        let local = SockRef::from(&socket).local_addr()?;
+        let local = local.as_socket().ok_or(io::ErrorKind::InvalidInput)?;
+        let state = prepare(&socket)?;
+        let senders = Arc::<Senders>::default();
+        Ok(Self {
+            local,
+            most_segments: Cell::new(state.max_gso_segments()),
+            state: RefCell::new(state),
+            waker: senders.clone().into(),
+            senders,
+            socket: sys::watch_datagrams(socket)?,
+        })
+    }
+
+    /// The address that the socket is bound to.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Receives datagrams into `batch`, with one system call. Ready only with at least one datagram.
+    ///
+    /// # Errors
+    /// Those of recvmmsg(2). An error may belong to one datagram; the next call can succeed.
+    pub fn poll_recv(&self, context: &mut Context<'_>, batch: &mut Batch) -> Poll<io::Result<()>> {
+        loop {
+            let mut guard = ready!(self.socket.poll_read_ready(context))?;
+            if let Ok(received) = guard.try_io(|_| self.try_recv(batch)) {
+                return Poll::Ready(received);
+            }
+        }
+    }
+
+    /// Receives datagrams into `batch`, without waiting.
+    ///
+    /// # Errors
+    /// `WouldBlock` if nothing has arrived, and those of recvmmsg(2).
+    pub fn try_recv(&self, batch: &mut Batch) -> io::Result<()> {
+        batch.filled = 0;
+        let mut buffers = batch.buffers.each_mut().map(|buffer| IoSliceMut::new(buffer));
+        batch.filled = self.state.borrow().recv((&self.socket).into(), &mut buffers, &mut batch.received)?;
+        Ok(())
+    }
+
+    /// Sends datagrams. If the network device cannot segment, they are sent one by one, and [`most_segments`](Self::most_segments)
+    /// is 1 from then on.
+    ///
+    /// # Errors
+    /// Those of sendmsg(2). The datagrams are lost; later ones may be sent.
+    pub fn poll_send(&self, context: &mut Context<'_>, transmit: &Transmit<'_>) -> Poll<io::Result<()>> {
+        match self.try_send(transmit) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            sent => return Poll::Ready(sent),
+        }
+        self.senders.add(context.waker());
+        // Several tasks send, so all of them are woken.
+        let mut context = Context::from_waker(&self.waker);
+        loop {
+            let mut guard = ready!(self.socket.poll_write_ready(&mut context))?;
+            if let Ok(sent) = guard.try_io(|_| self.try_send(transmit)) {
+                return Poll::Ready(sent);
+            }
+        }
+    }
+
+    /// Sends datagrams without waiting.
+    ///
+    /// # Errors
+    /// `WouldBlock` if the socket's buffer is full, and those of sendmsg(2).
+    pub fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+        let segments = transmit.segment_size.map_or(1, |size| transmit.bytes.len().div_ceil(size.max(1)));
+        if segments <= 1 || segments <= self.most_segments.get() {
+            match self.send_at_once(transmit) {
+                Err(error) if segments > 1 && is_of_segmentation(&error) => {}
+                sent => return sent,
+            }
+        }
+        self.send_singly(transmit, segments > self.most_segments.get())
+    }
+
+    fn send_at_once(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+        let transmit = quinn_udp::Transmit {
+            destination: transmit.destination,
+            ecn: EcnCodepoint::from_bits(transmit.ecn),
+            contents: transmit.bytes,
+            segment_size: transmit.segment_size,
+            src_ip: transmit.source,
+        };
+        self.state.borrow().try_send((&self.socket).into(), &transmit)
+    }
+
+    /// Sends each datagram by itself. If the socket's buffer is full after the first one, the rest is lost.
+    fn send_singly(&self, transmit: &Transmit<'_>, is_expected: bool) -> io::Result<()> {
+        if !is_expected {
+            // After such an error the library also omits the ECN bits.
+            *self.state.borrow_mut() = prepare(self.socket.get_ref())?;
+        }
+        let size = transmit.segment_size.unwrap_or(transmit.bytes.len()).max(1);
+        let mut first_error = None;
+        let mut sent = 0;
+        for bytes in transmit.bytes.chunks(size) {
+            match self.send_at_once(&Transmit { bytes, segment_size: None, ..*transmit }) {
+                Ok(()) => sent += 1,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if sent == 0 {
+                        return Err(error);
+                    }
+                    break;
+                }
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
+        }
+        match first_error {
+            // Segmentation was not the cause, such as for datagrams that are too large for the path.
+            Some(error) if sent == 0 => Err(error),
+            _ => {
+                self.most_segments.set(1);
+                Ok(())
+            }
+        }
+    }
+
+    /// The maximum number of datagrams in a [`Transmit`]; 1 if the kernel or a network device cannot segment.
+    pub fn most_segments(&self) -> usize {
+        self.most_segments.get()
+    }
+
+    /// Sends every datagram by itself from now on (`tune.quic.fe.tx.udp-gso off`).
+    pub fn disable_segmentation(&self) {
+        self.most_segments.set(1);
+    }
+
+    /// The number of datagrams that the kernel discarded because the socket's receive buffer was full. It wraps.
+    pub fn drops(&self) -> io::Result<u32> {
+        sys::drops(self.as_fd())
+    }
+}
+
+impl AsFd for UdpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.get_ref().as_fd()
+    }
+}
+
+impl fmt::Debug for UdpSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UdpSocket").field("local", &self.local).finish_non_exhaustive()
+    }
+}
+
+/// Enables GRO, packet information and ECN bits, and disables fragmentation and path MTU discovery by the kernel.
+fn prepare(socket: &OwnedFd) -> io::Result<UdpSocketState> {
+    let state = UdpSocketState::new(socket.into())?;
+    // The library enables timestamps, which nothing reads.
+    let _ = sys::set_int_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 0);
+    Ok(state)
+}
+
+/// Whether an error can mean that the network device does not segment.
+fn is_of_segmentation(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL))
+}
+
+/// Tasks that wait until a socket can send.
+#[derive(Debug, Default)]
+struct Senders(Mutex<Vec<Waker>>);
+
+impl Senders {
+    fn add(&self, waker: &Waker) {
+        let mut all = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if !all.iter().any(|other| other.will_wake(waker)) {
+            all.push(waker.clone());
+        }
+    }
+}
+
+impl Wake for Senders {
+    fn wake(self: Arc<Self>) {
+        let all = std::mem::take(&mut *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+        all.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// The number of buffers of a [`Batch`].
+const BUFFERS: usize = 8;
+
+/// The size of each: the largest datagram, and the largest number of bytes that the kernel joins.
+const BUFFER: usize = 65_536;
+
+/// Received datagrams, in buffers that are reused. Memory that was never filled is not used.
+pub struct Batch {
+    buffers: [Box<[u8]>; BUFFERS],
+    received: [RecvMeta; BUFFERS],
+    filled: usize,
+}
+
+/// Datagrams that one sender sent to one address, received together.
+#[derive(Debug)]
+pub struct Received<'a> {
+    /// The sender.
+    pub source: SocketAddr,
+    /// The address that they were sent to, if the kernel reports it.
+    pub destination: Option<IpAddr>,
+    /// The ECN bits of the IP header.
+    pub ecn: u8,
+    /// The size of each datagram in `bytes`, except that the last may be shorter.
+    pub segment_size: usize,
+    /// The datagrams.
+    pub bytes: &'a mut [u8],
+}
+
+impl<'a> Received<'a> {
+    /// Returns the datagrams one by one.
+    pub fn datagrams(self) -> impl Iterator<Item = &'a mut [u8]> {
+        self.bytes.chunks_mut(self.segment_size.max(1))
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        let buffers = std::array::from_fn(|_| vec![0; BUFFER].into_boxed_slice());
+        Self { buffers, received: [RecvMeta::default(); BUFFERS], filled: 0 }
+    }
+}
+
+impl Batch {
+    /// Returns the datagrams received by the last call. Empty ones are omitted.
+    pub fn received(&mut self) -> impl Iterator<Item = Received<'_>> {
+        let filled = self.buffers.iter_mut().zip(&self.received).take(self.filled);
+        filled.filter(|(_, meta)| meta.len > 0).map(|(buffer, meta)| Received {
+            source: meta.addr,
+            destination: meta.dst_ip,
+            ecn: meta.ecn.map_or(0, |ecn| ecn as u8),
+            segment_size: meta.stride,
+            bytes: &mut buffer[..meta.len],
+        })
+    }
+
+    /// Whether all buffers were used, so that more datagrams may be waiting.
+    pub fn is_full(&self) -> bool {
+        self.filled == BUFFERS
+    }
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch").field("filled", &self.filled).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+//! The UDP socket of a bind line and worker, with its QUIC connections.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::task::Waker;
+
+use ::quic::{ConnectionHandle, ConnectionInput, Ecn, Endpoint};
+use net::udp::UdpSocket;
+use runtime::timer;
+
+use crate::serve::reply_budget::ReplyBudget;
+use crate::stream::h3::{H3Connection, H3Engine};
+
+/// A socket with its connections.
+pub(crate) struct QuicSocket {
+    pub(super) socket: UdpSocket,
+    pub(super) endpoint: RefCell<Endpoint>,
+    /// By handle.
+    connections: RefCell<Vec<Option<Rc<H3Connection>>>>,
+    /// Datagrams being assembled.
+    pub(super) output: RefCell<Vec<u8>>,
+    /// Limits replies without a connection.
+    pub(super) replies: RefCell<ReplyBudget>,
+    /// Wakes the task of the socket.
+    pub(super) task: RefCell<Option<Waker>>,
+}
+
+impl QuicSocket {
+    /// Creates the state of a socket without connections.
+    pub(super) fn new(socket: UdpSocket, endpoint: Endpoint) -> Rc<Self> {
+        Rc::new(Self {
+            socket,
+            endpoint: RefCell::new(endpoint),
+            connections: RefCell::default(),
+            output: RefCell::default(),
+            replies: RefCell::new(ReplyBudget::new(timer::now_ms())),
+            task: RefCell::default(),
+        })
+    }
+
+    /// Passes input to a connection and wakes its task.
+    pub(super) fn pass(&self, handle: ConnectionHandle, input: ConnectionInput) {
+        let connection = self.connections.borrow().get(handle.0).cloned().flatten();
+        if let Some(connection) = connection {
+            connection.engine.borrow_mut().quic.0.handle(input);
+            connection.touch();
+        }
+    }
+
+    /// Sends datagrams that no connection keeps. They are lost if the socket takes none.
+    pub(super) fn send(&self, transmit: &::quic::Transmit, bytes: &[u8]) {
+        let _ = self.socket.try_send(&of_engine(transmit, bytes));
+    }
+
+    pub(super) fn register(&self, handle: ConnectionHandle, connection: Rc<H3Connection>) {
+        let mut all = self.connections.borrow_mut();
+        if all.len() <= handle.0 {
+            all.resize_with(handle.0 + 1, || None);
+        }
+        all[handle.0] = Some(connection);
+    }
+
+    /// Passes the input of a connection to the endpoint and back.
+    pub(super) fn exchange(&self, handle: ConnectionHandle, engine: &mut H3Engine) {
+        while let Some(input) = engine.quic.0.endpoint_input() {
+            let is_end = input.is_end();
+            let back = self.endpoint.borrow_mut().handle(handle, input);
+            if is_end {
+                self.forget(handle);
+            }
+            if let Some(input) = back {
+                engine.quic.0.handle(input);
+            }
+        }
+    }
+
+    fn forget(&self, handle: ConnectionHandle) {
+        if let Some(place) = self.connections.borrow_mut().get_mut(handle.0) {
+            *place = None;
+        }
+        // A socket that is to be closed waits for its last connection.
+        if let Some(task) = self.task.take() {
+            task.wake();
+        }
+    }
+}
+
+/// Converts the engine's datagrams to the socket's.
+pub(super) fn of_engine<'a>(transmit: &::quic::Transmit, bytes: &'a [u8]) -> net::udp::Transmit<'a> {
+    net::udp::Transmit {
+        destination: transmit.destination,
+        source: transmit.source,
+        ecn: transmit.ecn.map_or(0, Ecn::bits),
+        segment_size: transmit.segment,
+        bytes: &bytes[..transmit.length],
+    }
+}

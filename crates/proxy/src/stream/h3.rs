@@ -1,0 +1,412 @@
+//! The HTTP/3 engine behind the traits of [`stream`](super): messages over the streams of a QUIC connection.
+
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use h3::{Code, RequestKey, StreamChunk};
+use http::Head;
+use quic::StreamDirection;
+use runtime::{Buffer, timer};
+use sample::StreamFacts;
+use state::counters::Multiplexed;
+use state::quic_counters::Http3Counters;
+
+use super::protocol::unsent;
+use super::{ConnectionEvent, Lifecycle, Messages, NoHead, Protocol, Reset};
+
+/// HTTP/3 and the QUIC connection beneath it.
+pub(crate) struct H3Engine {
+    h3: h3::Connection,
+    pub(crate) quic: QuicStreams,
+    /// Whether HTTP/3 has streams to look at.
+    has_work: bool,
+    /// Frames and codes counted so far.
+    counts: h3::Counts,
+    /// Transport frames without data received so far.
+    control_frames: u64,
+    /// Whether the client or the network ended the connection.
+    is_lost: bool,
+    /// Wakers of requests that wait for the end of the handshake.
+    waiting: Vec<Waker>,
+    /// Whether large payloads are sent from their buffers (`tune.quic.zero-copy-fwd-send`).
+    owns: bool,
+}
+
+/// A QUIC connection as the transport of HTTP/3, and the number of bytes written to its streams.
+pub(crate) struct QuicStreams(pub(crate) quic::QuicConnection, u64);
+
+/// The number of transport frames without data that a client may send in each turn. A few of them are part of every connection, and
+/// a client that cancels all its requests at once sends two for each.
+const CONTROL_FRAMES: u64 = 32;
+
+/// The number of connection IDs that wait to be sent. The engine issues an ID for each one that the client retires, whether or not
+/// the client has acknowledged the earlier ones.
+const IDS_TO_SEND: u64 = 64;
+
+/// The streams of one connection.
+pub(crate) type H3Connection = super::EngineConnection<H3Engine>;
+/// The incoming half of a stream.
+pub(crate) type H3Incoming = super::IncomingHalf<H3Engine>;
+/// A request. Dropping it resets the stream unless it is over.
+pub(crate) type H3Stream = super::EngineStream<H3Engine>;
+
+/// The codes of RFC 9114, 8.1.
+impl From<Code> for Reset {
+    fn from(code: Code) -> Self {
+        match code {
+            Code::RequestCancelled => Self::Cancelled,
+            Code::RequestRejected => Self::Refused,
+            Code::InternalError => Self::Internal,
+            other => Self::Code(other.number()),
+        }
+    }
+}
+
+impl From<Reset> for Code {
+    fn from(reset: Reset) -> Self {
+        match reset {
+            Reset::Cancelled => Self::RequestCancelled,
+            Reset::Refused => Self::RequestRejected,
+            Reset::Internal => Self::InternalError,
+            Reset::Code(number) => Self::from_number(number),
+        }
+    }
+}
+
+impl h3::Streams for QuicStreams {
+    fn open_uni(&mut self) -> Option<u64> {
+        self.0.open(StreamDirection::One)
+    }
+
+    fn open_bi(&mut self) -> Option<u64> {
+        self.0.open(StreamDirection::Both)
+    }
+
+    fn read(&mut self, id: u64, max: usize) -> StreamChunk {
+        match self.0.read(id, max) {
+            quic::StreamRead::Bytes(bytes) => StreamChunk::Bytes(bytes),
+            quic::StreamRead::Blocked => StreamChunk::Blocked,
+            quic::StreamRead::Finished => StreamChunk::Finished,
+            quic::StreamRead::Reset(code) => StreamChunk::Reset(code),
+        }
+    }
+
+    fn write(&mut self, id: u64, data: &[u8]) -> Result<usize, h3::Stopped> {
+        let written = self.0.write(id, data).map_err(|quic::Stopped(code)| h3::Stopped(code))?;
+        self.1 += written as u64;
+        Ok(written)
+    }
+
+    fn write_bytes(&mut self, id: u64, data: Bytes) -> Result<usize, h3::Stopped> {
+        let written = self.0.write_bytes(id, data).map_err(|quic::Stopped(code)| h3::Stopped(code))?;
+        self.1 += written as u64;
+        Ok(written)
+    }
+
+    fn finish(&mut self, id: u64) {
+        self.0.finish(id);
+    }
+
+    fn reset(&mut self, id: u64, code: u64) {
+        self.0.reset(id, code);
+    }
+
+    fn stop(&mut self, id: u64, code: u64) {
+        self.0.stop(id, code);
+    }
+
+    fn set_priority(&mut self, id: u64, priority: i32) {
+        self.0.set_priority(id, priority);
+    }
+}
+
+impl H3Engine {
+    /// Creates the server's side over a connection whose handshake may be in progress. Large payloads are copied unless `owns` is set.
+    pub(crate) fn new(quic: quic::QuicConnection, config: &std::sync::Arc<h3::Config>, owns: bool) -> Self {
+        Self {
+            h3: h3::Connection::new(h3::Role::Server, config),
+            quic: QuicStreams(quic, 0),
+            has_work: false,
+            counts: h3::Counts::default(),
+            control_frames: 0,
+            is_lost: false,
+            waiting: Vec::new(),
+            owns,
+        }
+    }
+
+    /// Whether requests are early data, which could be replays by an attacker (RFC 8470, 3).
+    #[inline]
+    pub(crate) fn is_early(&self) -> bool {
+        self.quic.0.is_handshaking()
+    }
+
+    /// Ready once the handshake is complete.
+    ///
+    /// # Errors
+    /// The handshake has failed.
+    pub(crate) fn poll_handshake(&mut self, context: &Context<'_>) -> Poll<Result<(), tls::Error>> {
+        if !self.is_early() {
+            return Poll::Ready(Ok(()));
+        }
+        if self.quic.0.is_closed() {
+            let failure = self.quic.0.details().failure;
+            let cut = tls::Reason::UnexpectedEof;
+            let cut = tls::Error { kind: tls::FailureKind::Handshake, reason: cut, verify: 0 };
+            return Poll::Ready(Err(failure.unwrap_or(cut)));
+        }
+        if !self.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+            self.waiting.push(context.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// Takes the wakers of the requests that wait for the end of the handshake.
+    pub(crate) fn take_waiting(&mut self) -> Vec<Waker> {
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Whether the client or the network ended the connection.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    /// Returns the state of the open requests, the oldest first.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = h3::RequestState> {
+        self.h3.request_states()
+    }
+
+    /// Begins with the negotiated protocol, once the connection can send: for HTTP/3, opens the control stream and sends SETTINGS.
+    pub(crate) fn start(&mut self) {
+        if self.quic.0.details().alpn.as_deref() == Some(b"hq-interop") {
+            self.h3.use_hq();
+        }
+        self.h3.start(&mut self.quic);
+    }
+
+    /// Passes an event of the QUIC connection to HTTP/3.
+    pub(crate) fn note(&mut self, event: &quic::QuicEvent) {
+        self.has_work = true;
+        if let quic::QuicEvent::Lost(reason) = event {
+            self.is_lost = *reason != quic::LostReason::Local;
+        }
+        match *event {
+            quic::QuicEvent::Opened(direction) => {
+                while let Some(id) = self.quic.0.accept(direction) {
+                    self.h3.opened(id);
+                }
+            }
+            quic::QuicEvent::Readable(id) => self.h3.readable(id),
+            quic::QuicEvent::Writable(id) => self.h3.writable(id),
+            quic::QuicEvent::Stopped(id, code) => self.h3.stopped(id, code),
+            quic::QuicEvent::Available(_) => self.h3.available(),
+            quic::QuicEvent::Lost(quic::LostReason::Application(code)) => self.h3.closed_with(code),
+            quic::QuicEvent::Finished(_)
+            | quic::QuicEvent::HandshakeData
+            | quic::QuicEvent::Connected
+            | quic::QuicEvent::Lost(_) => {}
+        }
+    }
+
+    /// Returns the next event; the payload of a DATA frame is in `payload`.
+    ///
+    /// # Errors
+    /// The connection is to be closed with the code of the breach.
+    pub(crate) fn next(
+        &mut self,
+        payload: &mut Bytes,
+    ) -> Result<Option<ConnectionEvent<RequestKey>>, h3::Violation> {
+        let Some(event) = self.h3.next(&mut self.quic)? else {
+            self.has_work = false;
+            return Ok(None);
+        };
+        Ok(Some(match event {
+            h3::H3Event::Head { key, end, .. } => ConnectionEvent::Head { key, end },
+            h3::H3Event::Data { key, bytes, end } => {
+                let range = 0..bytes.len();
+                *payload = bytes;
+                ConnectionEvent::Data { key, range, end }
+            }
+            h3::H3Event::Trailers { key } => ConnectionEvent::Trailers { key },
+            h3::H3Event::End { key } => ConnectionEvent::End { key },
+            h3::H3Event::Reset { key, code, by } => {
+                let why = if by.is_unprocessed(code) { NoHead::Refused } else { NoHead::Cut };
+                ConnectionEvent::Reset { key, reset: code.into(), why }
+            }
+            h3::H3Event::Refused { .. } => ConnectionEvent::Refused,
+            h3::H3Event::Goaway { .. } => ConnectionEvent::GoingAway,
+            h3::H3Event::Settings => ConnectionEvent::Settings,
+        }))
+    }
+
+    /// Adds the frames and error codes of a connection that is over to `counters`.
+    pub(crate) fn count_frames(&mut self, counters: &Http3Counters) {
+        self.counts.add(&self.h3.take_counts());
+        let counts = &self.counts;
+        let frames = [
+            counts.data,
+            counts.headers,
+            counts.cancel_push,
+            counts.push_promise,
+            counts.max_push_id,
+            counts.goaway,
+            counts.settings,
+        ];
+        for (counter, count) in counters.all().into_iter().zip(frames.iter().chain(&counts.codes)) {
+            if *count > 0 {
+                counter.add((*count).into());
+            }
+        }
+    }
+
+    /// Starts a turn; returns whether there is anything to look at. If the worker is `busy`, a connection with too many glitches ends.
+    pub(crate) fn begin_turn(&mut self, busy: bool) -> bool {
+        let stats = self.quic.0.stats();
+        let control_frames =
+            stats.control_frames - std::mem::replace(&mut self.control_frames, stats.control_frames);
+        let is_excessive = control_frames > CONTROL_FRAMES || stats.ids_to_send > IDS_TO_SEND;
+        self.has_work |= is_excessive;
+        if self.has_work {
+            self.h3.begin_turn(busy);
+        }
+        if stats.ids_to_send > IDS_TO_SEND {
+            self.h3.end_flood();
+        } else if is_excessive {
+            self.h3.overhead(u32::try_from(control_frames - CONTROL_FRAMES).unwrap_or(u32::MAX));
+        }
+        self.has_work
+    }
+
+    /// The number of bytes that the transport has accepted, which the client's flow control limits.
+    pub(crate) fn written(&self) -> u64 {
+        self.quic.1
+    }
+}
+
+impl Protocol for H3Engine {
+    type Key = RequestKey;
+
+    #[inline]
+    fn place(key: RequestKey) -> usize {
+        key.index()
+    }
+
+    fn free(&self) -> usize {
+        self.h3.free()
+    }
+
+    #[inline]
+    fn consume(&mut self, key: RequestKey, count: usize) {
+        self.h3.consume(key, count);
+        self.has_work = true;
+    }
+
+    fn release(&mut self, key: RequestKey, reset: Option<Reset>) {
+        self.h3.release(&mut self.quic, key, reset.map(Code::from));
+        self.has_work = true;
+    }
+
+    fn facts(&self, key: RequestKey, reset: Option<Reset>) -> StreamFacts {
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        StreamFacts {
+            id: key.id(),
+            open: number(self.h3.streams()),
+            most: self.h3.most_streams(),
+            reset: reset.map(|reset| Code::from(reset).number()),
+        }
+    }
+
+    fn shrink(&mut self) {
+        self.h3.shrink();
+    }
+}
+
+impl Messages for H3Engine {
+    const SENDS_OWNED: bool = true;
+
+    #[inline]
+    fn head_mut(&mut self) -> &mut Head {
+        self.h3.head_mut()
+    }
+
+    fn send_head(&mut self, key: RequestKey, head: &Head, ends: bool) {
+        self.h3.send_head(&mut self.quic, key, head, ends);
+    }
+
+    fn send_data(&mut self, key: RequestKey, data: &[u8], ends: bool) -> usize {
+        self.h3.send_data(&mut self.quic, key, data, ends)
+    }
+
+    fn send_owned(&mut self, key: RequestKey, buffer: Buffer, ends: bool) -> Result<(), (Buffer, usize)> {
+        // Small pieces are cheaper to copy than to own.
+        const OWNED_MIN: usize = 2048;
+        let length = buffer.len();
+        if length < OWNED_MIN || !self.owns {
+            let taken = self.send_data(key, buffer.filled(), ends);
+            return unsent(buffer, taken);
+        }
+        let data = Bytes::from_owner(buffer);
+        let Some(rest) = self.h3.send_bytes(&mut self.quic, key, data, ends) else { return Ok(()) };
+        // The beginning is in the original buffer until it is acknowledged.
+        let mut buffer = Buffer::holding(rest.len());
+        let copied = buffer.push(&rest);
+        debug_assert_eq!(copied, rest.len(), "a piece fits into a buffer");
+        Err((buffer, length - copied))
+    }
+
+    fn send_trailers(&mut self, key: RequestKey, trailers: &Head) {
+        self.h3.send_trailers(&mut self.quic, key, trailers);
+    }
+
+    fn next_writable(&mut self) -> Option<RequestKey> {
+        self.h3.next_writable()
+    }
+
+    fn takes_heads(&self) -> bool {
+        self.h3.takes_heads()
+    }
+}
+
+impl Lifecycle for H3Engine {
+    fn ping(&mut self) {
+        self.quic.0.ping();
+    }
+
+    fn shutdown(&mut self) {
+        self.h3.shutdown(&mut self.quic);
+    }
+
+    fn close(&mut self, reset: Option<Reset>) {
+        let code = reset.map_or(Code::NoError, Code::from);
+        self.quic.0.close(now(), code.number(), b"");
+    }
+
+    fn glitches(&self) -> u32 {
+        self.h3.glitches()
+    }
+
+    fn is_within_head(&self) -> bool {
+        self.h3.is_within_head()
+    }
+
+    fn pending(&self) -> usize {
+        self.h3.pending()
+    }
+
+    fn is_ours_to_close(&self) -> bool {
+        self.h3.is_ours_to_close()
+    }
+
+    fn count(&mut self, counters: &Multiplexed) {
+        let counts = self.h3.take_counts();
+        if counts != h3::Counts::default() {
+            counters.streams_total.add(counts.streams.into());
+            self.counts.add(&counts);
+        }
+    }
+}
+
+/// The time for QUIC, as precise as the worker's clock.
+pub(crate) fn now() -> std::time::Instant {
+    timer::epoch() + std::time::Duration::from_micros(timer::now_us())
+}
