@@ -171,14 +171,12 @@ fn windows_are_shares_of_the_receive_buffer() {
 fn global_settings_out_of_range_are_refused() {
     let cases = [
         ("tune.quic.fe.cc.cubic-min-losses 0", "out of range"),
-        ("tune.quic.fe.cc.max-frame-loss 0", "out of range"),
         ("tune.quic.fe.cc.max-win-size 9k", "must be between 10k and 4g"),
         ("tune.quic.fe.cc.max-win-size 5g", "must be between 10k and 4g"),
-        ("tune.quic.fe.cc.reorder-ratio 101", "out of range"),
         ("tune.quic.fe.stream.data-ratio 0", "out of range"),
         ("tune.quic.fe.stream.data-ratio 101", "out of range"),
         ("tune.quic.fe.stream.max-concurrent 0", "out of range"),
-        ("tune.quic.fe.tx.pacing maybe", "must be `on` or `off`"),
+        ("tune.quic.fe.tx.udp-gso maybe", "must be `on` or `off`"),
         ("tune.quic.listen", "expects 'on' or 'off'"),
         ("cluster-secret", "expects a secret"),
         ("cluster-secret a b", "unexpected argument `b`"),
@@ -238,7 +236,9 @@ fn alt_svc_announces_the_first_quic_port() {
     let port = |binds: &str, option: &str| {
         let plan = plan(&format!("frontend web\n mode http\n {binds}\n {option}\n"));
         let rules = format!("{:?}", plan.proxies[0].http_after_response);
-        [8443, 9443].into_iter().find(|port| rules.contains(&format!(":{port}")))
+        // The value of the field is printed as numbers.
+        let bytes = |port: &u16| format!("{:?}", format!(":{port}").as_bytes());
+        [8443, 9443].into_iter().find(|port| rules.contains(bytes(port).trim_matches(['[', ']'])))
     };
     let both = "bind :443 ssl strict-sni\n bind quic4@:8443 ssl strict-sni\n bind quic6@:9443 ssl strict-sni";
     assert_eq!(port(both, "option alt-svc"), Some(8443));

@@ -144,14 +144,14 @@ mod tests {
     #[test]
     fn parameters_are_parsed_up_to_the_first_malformed_one() {
         let bytes = [
-            &[0x01, 2, 0x75, 0x30][..],   // 30,000 ms as a two-byte number
-            &[0x04, 4, 0x80, 0x19, 0, 0], // 1,638,400 bytes
-            &[0x08, 2, 0x40, 0x64],       // 100 streams
-            &[0x0c, 0],                   // no migration
-            &[0x0f, 3, 0xab, 0xcd, 0xef], // a connection ID
-            &[0x11, 4, 0, 0, 0, 1],       // version 1
-            &[0x71, 0x27, 1, 9],          // unknown
-            &[0x09, 9, 3],                // cut off
+            &[0x01, 4, 0x80, 0, 0x75, 0x30][..], // 30,000 ms as a four-byte number
+            &[0x04, 4, 0x80, 0x19, 0, 0],        // 1,638,400 bytes
+            &[0x08, 2, 0x40, 0x64],              // 100 streams
+            &[0x0c, 0],                          // no migration
+            &[0x0f, 3, 0xab, 0xcd, 0xef],        // a connection ID
+            &[0x11, 4, 0, 0, 0, 1],              // version 1
+            &[0x71, 0x27, 1, 9],                 // unknown
+            &[0x09, 9, 3],                       // cut off
         ]
         .concat();
         let all = TransportParameters::parse(&bytes);
