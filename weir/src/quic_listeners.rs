@@ -180,6 +180,7 @@ pub(crate) fn close_predecessors<T: AsFd>(all: &mut Vec<(QuicPlace, T)>) {
 mod tests {
     use std::net::UdpSocket;
     use std::os::unix::net::UnixStream;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
     use std::time::Duration;
 
     use config::{Boot, load_text};
@@ -235,6 +236,13 @@ mod tests {
         load_text("t.cfg", &text, &Boot::default()).plan.expect("it is valid")
     }
 
+    /// Lets one test run at a time: they share the descriptors of this process, and a socket keeps its place in the kernel while any
+    /// copy is open.
+    fn turn() -> MutexGuard<'static, ()> {
+        static TURN: Mutex<()> = Mutex::new(());
+        TURN.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn free_port() -> u16 {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         socket.local_addr().expect("it is bound").port()
@@ -276,6 +284,7 @@ mod tests {
 
     #[test]
     fn connections_keep_their_sockets_while_processes_replace_each_other() {
+        let _turn = turn();
         let port = free_port();
         let plan = plan(port);
         let mut old = Process::start(&plan, Vec::new());
@@ -298,6 +307,7 @@ mod tests {
 
     #[test]
     fn a_third_process_keeps_the_connections_of_the_first_two() {
+        let _turn = turn();
         let port = free_port();
         let plan = plan(port);
         let first = Process::start(&plan, Vec::new());
@@ -314,6 +324,7 @@ mod tests {
 
     #[test]
     fn a_process_finds_the_sockets_of_one_that_passed_none() {
+        let _turn = turn();
         let port = free_port();
         let plan = plan(port);
         let old = Process::start(&plan, Vec::new());
@@ -327,6 +338,7 @@ mod tests {
 
     #[test]
     fn an_in_place_reload_keeps_the_sockets() {
+        let _turn = turn();
         let port = free_port();
         let plan = plan(port);
         let process = Process::start(&plan, Vec::new());
@@ -342,6 +354,7 @@ mod tests {
 
     #[test]
     fn listeners_can_be_switched_off() {
+        let _turn = turn();
         let port = free_port();
         let mut plan = plan(port);
         plan.global.no_reuseport = true;
