@@ -99,7 +99,7 @@ fn typed_output_matches_haproxy() {
         "B.3.0.35.rate_max.1:MGPV:u32:",
         "F.2.0.132.ssl_sess.1:MCPV:u64:0",
         "S.3.1.136.ssl_failed_ocsp_staple.1:MCPV:u64:0",
-        "B.3.0.138.h1_open_streams.1:MGPV:u64:0",
+        "B.3.0.206.h1_open_streams.1:MGPV:u64:0",
     ] {
         assert!(stat.contains(&format!("\n{line}")), "{line} {stat}");
     }
