@@ -48,8 +48,8 @@ fn normalized(word: &str) -> String {
     let mut out = String::new();
     let mut before = ' ';
     for c in word.chars() {
-        // A digit after a letter belongs to a name, as in `s1`.
-        let is_number = c.is_ascii_digit() && !before.is_alphabetic();
+        // A digit after a letter belongs to a name, as in `s1`, but not in `2026-11-28T20:16:09`.
+        let is_number = c.is_ascii_digit() && (!before.is_alphabetic() || out.ends_with("NT"));
         if is_number {
             if out.ends_with('-') && out[..out.len() - 1].ends_with(['/', ' ']) {
                 out.pop();
@@ -92,6 +92,7 @@ mod tests {
             log.replace("4711", "50000").replace("13:00:00.123", "09:12:59.1").replace("-1/3", "2/30");
         assert!(like(log, &other));
         assert!(!like(log, &log.replace("503", "502")));
+        assert!(like("2026-11-28T15:22:43Z", "2026-12-01T20:16:08Z"));
         assert!(!like(log, &log.replace("s1", "s2")));
         assert!(like("in 12ms, done", "in 7ms, done") && !like("took 12", "took 7"));
     }
