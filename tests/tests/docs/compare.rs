@@ -49,7 +49,8 @@ fn normalized(word: &str) -> String {
     let mut before = ' ';
     for c in word.chars() {
         // A digit after a letter belongs to a name, as in `s1`, but not in `2026-11-28T20:16:09`.
-        let is_number = c.is_ascii_digit() && (!before.is_alphabetic() || out.ends_with("NT"));
+        let is_in_time = out.ends_with("NT") || out.ends_with("NTN");
+        let is_number = c.is_ascii_digit() && (!before.is_alphabetic() || is_in_time);
         if is_number {
             if out.ends_with('-') && out[..out.len() - 1].ends_with(['/', ' ']) {
                 out.pop();
