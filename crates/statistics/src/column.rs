@@ -204,7 +204,7 @@ columns! {
     quic_retry_sent      "MCPV" "Total number of sent Retry packets"
     quic_retry_validated "MCPV" "Total number of validated Retry tokens"
     quic_retry_error     "MCPV" "Total number of invalid Retry tokens"
-    quic_half_open_conn  "MGPV" "Current number of connections whose handshake is in progress"
+    quic_half_open_conn  "MGPV" "Current number of handshakes in progress"
     quic_hdshk_fail      "MCPV" "Total number of failed handshakes"
     quic_stless_rst_sent "MCPV" "Total number of sent stateless resets"
     quic_conn_migration_done "MCPV" "Total number of completed connection migrations"
