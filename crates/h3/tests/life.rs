@@ -304,6 +304,33 @@ fn a_server_that_shuts_down_serves_what_it_has_and_rejects_the_rest() {
 }
 
 #[test]
+fn requests_on_their_way_are_served_after_the_announcement_of_a_shutdown() {
+    let mut script = Script::server();
+    script.open(&get());
+    script.run();
+    script.announce_shutdown();
+    script.announce_shutdown();
+    assert_eq!(script.frames(script.own_control())[1..], [(kind::GOAWAY, number((1 << 62) - 4))]);
+    assert!(script.engine.is_ending() && !script.engine.is_finished());
+    let key = script.head();
+    script.respond(key, 200, true);
+    script.release(key, None);
+    assert!(!script.engine.is_finished(), "more may arrive");
+    script.ask(&get());
+    script.run();
+    let key = script.head();
+    assert_eq!(key.id(), 4);
+    script.shutdown();
+    assert_eq!(script.frames(script.own_control())[2..], [(kind::GOAWAY, number(8))]);
+    let late = script.ask(&get());
+    script.run();
+    assert_eq!(script.sent_reset(late), Some(Code::RequestRejected));
+    script.respond(key, 200, true);
+    script.release(key, None);
+    assert!(script.engine.is_finished() && script.engine.is_ours_to_close());
+}
+
+#[test]
 fn a_client_learns_which_requests_were_not_processed() {
     let mut script = Script::client();
     let keys: Vec<_> = (0..3).map(|_| script.send_request(b"GET", true)).collect();

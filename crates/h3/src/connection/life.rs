@@ -14,6 +14,9 @@ use crate::stream::{
 use crate::transport::Streams;
 use crate::{Code, RequestKey, varint};
 
+/// The largest ID of a request.
+const LAST_REQUEST: u64 = (1 << 62) - 4;
+
 impl Connection {
     /// Ends a stream in both directions; it causes no further events, but must still be released. No effect if the stream is over.
     pub fn reset(&mut self, streams: &mut impl Streams, key: RequestKey, code: Code) {
@@ -214,6 +217,18 @@ impl Connection {
         violation
     }
 
+    /// Announces a shutdown with a GOAWAY that excludes no request, as some may be on their way (RFC 9114, 5.2). The caller calls
+    /// [`shutdown`](Self::shutdown) once the peer has had time to receive it. Connections without GOAWAY shut down at once.
+    pub fn announce_shutdown(&mut self, streams: &mut impl Streams) {
+        if self.role == Role::Client || self.is_hq {
+            return self.shutdown(streams);
+        }
+        if !self.is_ending() {
+            self.is_announced = true;
+            self.send_goaway(LAST_REQUEST, streams);
+        }
+    }
+
     /// Starts a shutdown with GOAWAY: open requests continue, and later ones are rejected with H3_REQUEST_REJECTED, so that the peer
     /// may repeat them elsewhere.
     pub fn shutdown(&mut self, streams: &mut impl Streams) {
@@ -227,9 +242,12 @@ impl Connection {
             Role::Client => 0,
         };
         self.going = Some(id);
-        if self.is_hq {
-            return;
+        if !self.is_hq {
+            self.send_goaway(id, streams);
         }
+    }
+
+    fn send_goaway(&mut self, id: u64, streams: &mut impl Streams) {
         let out = &mut self.own.control.output;
         FrameHeader { kind: kind::GOAWAY, length: varint::size(id) as u64 }.put(out);
         varint::put(id, out);
@@ -242,7 +260,7 @@ impl Connection {
     /// Whether the connection is closed or shutting down: no requests may be opened on it.
     #[must_use]
     pub fn is_ending(&self) -> bool {
-        self.closed.is_some() || self.going.is_some() || self.peer_going.is_some()
+        self.closed.is_some() || self.is_announced || self.going.is_some() || self.peer_going.is_some()
     }
 
     /// Whether a shutdown is complete, so that the caller may close the transport with H3_NO_ERROR.

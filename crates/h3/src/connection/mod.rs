@@ -101,6 +101,8 @@ pub struct Connection {
     total: u32,
     /// The lowest ID that no request of the peer has reached yet.
     next_id: u64,
+    /// Whether a GOAWAY that excludes no request was sent.
+    is_announced: bool,
     /// The ID in our GOAWAY: requests from this one on are rejected.
     going: Option<u64>,
     /// The ID in the peer's GOAWAY.
@@ -148,6 +150,7 @@ impl Connection {
             blocked: 0,
             total: 0,
             next_id: 0,
+            is_announced: false,
             going: None,
             peer_going: None,
             cut: None,

@@ -226,6 +226,10 @@ impl Script {
         self.engine.send_data(&mut self.wire.side(self.me), key, bytes, ends)
     }
 
+    pub(crate) fn announce_shutdown(&mut self) {
+        self.engine.announce_shutdown(&mut self.wire.side(self.me));
+    }
+
     pub(crate) fn shutdown(&mut self) {
         self.engine.shutdown(&mut self.wire.side(self.me));
     }

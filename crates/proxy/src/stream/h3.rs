@@ -1,6 +1,7 @@
 //! The HTTP/3 engine behind the traits of [`stream`](super): messages over the streams of a QUIC connection.
 
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use h3::{Code, RequestKey, StreamChunk};
@@ -30,10 +31,41 @@ pub(crate) struct H3Engine {
     waiting: Vec<Waker>,
     /// Whether large payloads are sent from their buffers (`tune.quic.zero-copy-fwd-send`).
     owns: bool,
+    /// When an announced shutdown begins.
+    shutdown_at: Option<Instant>,
+    /// The number of datagrams received, and when the last one was noticed.
+    heard: (u64, Instant),
 }
 
-/// A QUIC connection as the transport of HTTP/3, and the number of bytes written to its streams.
-pub(crate) struct QuicStreams(pub(crate) quic::QuicConnection, u64);
+/// A QUIC connection as the transport of HTTP/3, and its output.
+pub(crate) struct QuicStreams(pub(crate) quic::QuicConnection, QuicOutput);
+
+/// The output of a connection's streams.
+#[derive(Debug, Default)]
+struct QuicOutput {
+    /// The number of bytes that the transport has accepted, and of responses that the client has received.
+    progress: u64,
+    /// The finished streams, as long as the client has not acknowledged all their bytes. Closing the connection would discard these.
+    unacknowledged: Vec<u64>,
+}
+
+impl QuicOutput {
+    /// Forgets a stream that was acknowledged or aborted.
+    fn forget(&mut self, id: u64) {
+        if let Some(at) = self.unacknowledged.iter().position(|own| *own == id) {
+            self.unacknowledged.swap_remove(at);
+            self.progress += 1;
+        }
+    }
+}
+
+/// The time between the announcement of a shutdown and the shutdown, in addition to three round trips, and its maximum: requests that
+/// were sent before the client has processed the announcement.
+const GOAWAY_MIN: Duration = Duration::from_secs(1);
+const GOAWAY_MAX: Duration = Duration::from_secs(3);
+
+/// How long acknowledgements are awaited while the client is silent. It has to answer the packets that are repeated.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 /// The number of transport frames without data that a client may send in each turn. A few of them are part of every connection, and
 /// a client that cancels all its requests at once sends two for each.
@@ -93,21 +125,26 @@ impl h3::Streams for QuicStreams {
 
     fn write(&mut self, id: u64, data: &[u8]) -> Result<usize, h3::Stopped> {
         let written = self.0.write(id, data).map_err(|quic::Stopped(code)| h3::Stopped(code))?;
-        self.1 += written as u64;
+        self.1.progress += written as u64;
         Ok(written)
     }
 
     fn write_bytes(&mut self, id: u64, data: Bytes) -> Result<usize, h3::Stopped> {
         let written = self.0.write_bytes(id, data).map_err(|quic::Stopped(code)| h3::Stopped(code))?;
-        self.1 += written as u64;
+        self.1.progress += written as u64;
         Ok(written)
     }
 
     fn finish(&mut self, id: u64) {
+        // No acknowledgement is reported for a stream that the client has stopped.
+        if self.0.write(id, b"").is_ok() {
+            self.1.unacknowledged.push(id);
+        }
         self.0.finish(id);
     }
 
     fn reset(&mut self, id: u64, code: u64) {
+        self.1.forget(id);
         self.0.reset(id, code);
     }
 
@@ -125,13 +162,15 @@ impl H3Engine {
     pub(crate) fn new(quic: quic::QuicConnection, config: &std::sync::Arc<h3::Config>, owns: bool) -> Self {
         Self {
             h3: h3::Connection::new(h3::Role::Server, config),
-            quic: QuicStreams(quic, 0),
+            quic: QuicStreams(quic, QuicOutput::default()),
             has_work: false,
             counts: h3::Counts::default(),
             control_frames: 0,
             is_lost: false,
             waiting: Vec::new(),
             owns,
+            shutdown_at: None,
+            heard: (0, now()),
         }
     }
 
@@ -189,6 +228,7 @@ impl H3Engine {
         self.has_work = true;
         if let quic::QuicEvent::Lost(reason) = event {
             self.is_lost = *reason != quic::LostReason::Local;
+            self.quic.1.unacknowledged.clear();
         }
         match *event {
             quic::QuicEvent::Opened(direction) => {
@@ -198,13 +238,14 @@ impl H3Engine {
             }
             quic::QuicEvent::Readable(id) => self.h3.readable(id),
             quic::QuicEvent::Writable(id) => self.h3.writable(id),
-            quic::QuicEvent::Stopped(id, code) => self.h3.stopped(id, code),
+            quic::QuicEvent::Stopped(id, code) => {
+                self.quic.1.forget(id);
+                self.h3.stopped(id, code);
+            }
+            quic::QuicEvent::Finished(id) => self.quic.1.forget(id),
             quic::QuicEvent::Available(_) => self.h3.available(),
             quic::QuicEvent::Lost(quic::LostReason::Application(code)) => self.h3.closed_with(code),
-            quic::QuicEvent::Finished(_)
-            | quic::QuicEvent::HandshakeData
-            | quic::QuicEvent::Connected
-            | quic::QuicEvent::Lost(_) => {}
+            quic::QuicEvent::HandshakeData | quic::QuicEvent::Connected | quic::QuicEvent::Lost(_) => {}
         }
     }
 
@@ -264,6 +305,11 @@ impl H3Engine {
         let stats = self.quic.0.stats();
         let control_frames =
             stats.control_frames - std::mem::replace(&mut self.control_frames, stats.control_frames);
+        if stats.datagrams_received != self.heard.0 {
+            self.heard = (stats.datagrams_received, now());
+        } else if !self.quic.1.unacknowledged.is_empty() && now() > self.heard.1 + SILENCE_MAX {
+            self.quic.1.unacknowledged.clear();
+        }
         let is_excessive = control_frames > CONTROL_FRAMES || stats.ids_to_send > IDS_TO_SEND;
         self.has_work |= is_excessive;
         if self.has_work {
@@ -277,9 +323,24 @@ impl H3Engine {
         self.has_work
     }
 
-    /// The number of bytes that the transport has accepted, which the client's flow control limits.
-    pub(crate) fn written(&self) -> u64 {
-        self.quic.1
+    /// A number that grows while the client reads: with the bytes that the transport accepts, which the client's flow control
+    /// limits, and with the responses that the client has received.
+    pub(crate) fn progress(&self) -> u64 {
+        self.quic.1.progress
+    }
+
+    /// Begins a shutdown whose announcement is old enough.
+    pub(crate) fn follow_announcement(&mut self, now: Instant) {
+        if self.shutdown_at.is_some_and(|at| now >= at) {
+            self.shutdown_at = None;
+            self.h3.shutdown(&mut self.quic);
+            self.has_work = true;
+        }
+    }
+
+    /// Returns when [`follow_announcement`](Self::follow_announcement) is to be called.
+    pub(crate) fn shutdown_at(&self) -> Option<Instant> {
+        self.shutdown_at
     }
 }
 
@@ -318,6 +379,7 @@ impl Protocol for H3Engine {
 
     fn shrink(&mut self) {
         self.h3.shrink();
+        self.quic.1.unacknowledged.shrink_to_fit();
     }
 }
 
@@ -373,10 +435,13 @@ impl Lifecycle for H3Engine {
     }
 
     fn shutdown(&mut self) {
-        self.h3.shutdown(&mut self.quic);
+        self.h3.announce_shutdown(&mut self.quic);
+        let grace = self.quic.0.stats().rtt.saturating_mul(3).saturating_add(GOAWAY_MIN).min(GOAWAY_MAX);
+        self.shutdown_at = Some(now() + grace);
     }
 
     fn close(&mut self, reset: Option<Reset>) {
+        self.shutdown_at = None;
         let code = reset.map_or(Code::NoError, Code::from);
         self.quic.0.close(now(), code.number(), b"");
     }
@@ -390,7 +455,7 @@ impl Lifecycle for H3Engine {
     }
 
     fn pending(&self) -> usize {
-        self.h3.pending()
+        self.h3.pending() + self.quic.1.unacknowledged.len()
     }
 
     fn is_ours_to_close(&self) -> bool {
@@ -407,6 +472,6 @@ impl Lifecycle for H3Engine {
 }
 
 /// The time for QUIC, as precise as the worker's clock.
-pub(crate) fn now() -> std::time::Instant {
-    timer::epoch() + std::time::Duration::from_micros(timer::now_us())
+pub(crate) fn now() -> Instant {
+    timer::epoch() + Duration::from_micros(timer::now_us())
 }

@@ -112,7 +112,8 @@ pub(crate) trait Lifecycle: Messages {
     /// Whether a header block has been received in part.
     fn is_within_head(&self) -> bool;
 
-    /// Returns the number of bytes of output that wait for the transport.
+    /// Returns how much output the peer has yet to take: bytes that wait for the transport, and messages that the transport would
+    /// discard if the connection were closed.
     fn pending(&self) -> usize;
 
     /// Whether both sides have announced the end, and it is up to us to close the connection.

@@ -370,7 +370,8 @@ impl<S: ServeExchange, C: ClientCarrier> Front<S, C> {
         let entry = &self.root.entry;
         entry.requests.set(self.root.session.requests.get());
         entry.active_ms.set(now);
-        entry.activity.set(if self.open > 0 { Activity::Data } else { Activity::Waiting });
+        let is_busy = has_streams || turn.has_output;
+        entry.activity.set(if is_busy { Activity::Data } else { Activity::Waiting });
     }
 
     /// Whether the connection has reached its end.

@@ -36,8 +36,8 @@ pub(super) struct QuicCarrier {
     /// The payload of the last event.
     payload: Bytes,
     progress: HandshakeProgress,
-    /// The number of bytes that the transport had accepted at the last turn.
-    written: u64,
+    /// The progress of the output at the last turn.
+    progress_of_output: u64,
     /// The client's address, as last seen.
     remote: SocketAddr,
     state: Arc<state::Proxy>,
@@ -70,7 +70,7 @@ impl QuicCarrier {
             unsent: None,
             payload: Bytes::new(),
             progress: HandshakeProgress::Begun,
-            written: 0,
+            progress_of_output: 0,
             remote,
             state,
             tracer,
@@ -92,6 +92,7 @@ impl QuicCarrier {
         let mut engine = connection.engine.borrow_mut();
         if self.timer.poll_expired(context).is_ready() {
             engine.quic.0.handle_timeout(engine::now());
+            engine.follow_announcement(engine::now());
         }
         let mut waiting = Vec::new();
         while let Some(event) = engine.quic.0.poll() {
@@ -136,7 +137,8 @@ impl QuicCarrier {
         self.transmit(&mut engine, context);
         self.tracer.turn(&engine);
         self.listener.exchange(self.handle, &mut engine);
-        let at = engine.quic.0.timeout().map_or(NEVER, |at| {
+        let next = engine.quic.0.timeout().into_iter().chain(engine.shutdown_at()).min();
+        let at = next.map_or(NEVER, |at| {
             let after = at.saturating_duration_since(timer::epoch());
             u64::try_from(after.as_micros().div_ceil(1000)).unwrap_or(NEVER)
         });
@@ -289,8 +291,8 @@ impl ClientCarrier for QuicCarrier {
     ) -> io::Result<bool> {
         self.flush(connection, context);
         // Acknowledgements and repeated packets are no sign of a client that reads.
-        let written = connection.engine.borrow().written();
-        Ok(std::mem::replace(&mut self.written, written) != written)
+        let progress = connection.engine.borrow().progress();
+        Ok(std::mem::replace(&mut self.progress_of_output, progress) != progress)
     }
 
     fn apply_changes(&mut self, _: &mut ClientConnection, connection: &H3Connection) -> Result<(), FrontEnd> {
