@@ -5,7 +5,9 @@
 //! first packets are random; these are spread.
 //!
 //! A process that replaces another binds its own sockets behind the old ones. While both generations are open, packets of the old
-//! connections reach the old sockets, and new connections reach the new ones.
+//! connections reach the old sockets, and new connections reach the new ones. A client may still send Initial packets after it has
+//! learned the server's connection ID, for example after a Retry or if a part of its ClientHello was lost. The IDs that a server
+//! issues contain a check ([`is_issued`]), so that such packets also reach the old sockets.
 //!
 //! The kernel knows sockets by their position. It appends new sockets, and moves the last socket to the position of one that is
 //! closed. Therefore [`steer`] must be called again after any socket of the address is opened or closed; a socket is only closed
@@ -30,6 +32,15 @@ pub fn index_of(id: [u8; ID_LENGTH]) -> u8 {
     id[0] ^ id[1]
 }
 
+/// The check in issued connection IDs: bytes 2 and 3 are bytes 4 and 5, combined with this value. A random ID has it by chance once in
+/// 65,536 times.
+pub const CHECK: u16 = 0x9d3b;
+
+/// Returns whether a server issued this connection ID, as far as the check shows.
+pub fn is_issued(id: [u8; ID_LENGTH]) -> bool {
+    u16::from_be_bytes([id[2], id[3]]) ^ u16::from_be_bytes([id[4], id[5]]) == CHECK
+}
+
 /// The sockets of one process at an address, and one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SocketPlace {
@@ -52,6 +63,17 @@ impl SocketPlace {
         let value = index_of(id);
         let own = value.wrapping_sub(self.first);
         usize::from(if own < self.count { own } else { value % self.count.max(1) })
+    }
+
+    /// Returns the socket that gets this datagram, as a number below `count`; `None` if its connection ID has no index of this
+    /// process. This is the choice that [`steer`] makes the kernel take.
+    pub fn share_of_datagram(&self, datagram: &[u8]) -> Option<usize> {
+        let is_long = datagram.first()? & LONG_HEADER != 0;
+        let offset = if is_long { LONG_HEADER_ID } else { SHORT_HEADER_ID } as usize;
+        let id: [u8; ID_LENGTH] = datagram.get(offset..offset + ID_LENGTH)?.try_into().ok()?;
+        let own = index_of(id).wrapping_sub(self.first);
+        let begins = is_long && !is_later(datagram);
+        (own < self.count || begins).then(|| self.share_of(id))
     }
 }
 
@@ -116,9 +138,9 @@ impl Group {
         let (types, handshake) = if old.is_empty() {
             (Vec::new(), Vec::new())
         } else {
-            (by_type().to_vec(), index_at(LONG_HEADER_ID, INDEX_CODE).to_vec())
+            ([&by_type()[..], &by_check()].concat(), index_at(LONG_HEADER_ID, INDEX_CODE).to_vec())
         };
-        let mut code = vec![load(libc::BPF_B, 0), jump(libc::BPF_JSET, 0x80, INDEX_CODE, 0)];
+        let mut code = vec![load(libc::BPF_B, 0), jump(libc::BPF_JSET, LONG_HEADER.into(), INDEX_CODE, 0)];
         // A known index is looked up in the old runs first; others fall through.
         code.extend(index_at(SHORT_HEADER_ID, (types.len() + handshake.len()) as u32 + INDEX_CODE));
         code.extend(types);
@@ -152,6 +174,9 @@ impl Group {
 pub fn steer(socket: BorrowedFd<'_>, group: &Group) -> io::Result<()> {
     sys::choose_by(socket, &group.program())
 }
+
+/// The bit in the first byte that long headers have.
+const LONG_HEADER: u8 = 0x80;
 
 /// The offset of the destination connection ID after a short header's first byte, and in a long header (RFC 8999, 5).
 const SHORT_HEADER_ID: u32 = 1;
@@ -214,8 +239,13 @@ fn index_at(offset: u32, skipped: u32) -> [sock_filter; INDEX_CODE as usize] {
     ]
 }
 
-/// Skips an [`index_at`] if a packet with a long header can be the first of a connection: Initial and 0-RTT packets, and all
-/// versions that are not known.
+/// Whether a packet with a long header cannot be the first of a connection: Handshake and Retry packets.
+fn is_later(datagram: &[u8]) -> bool {
+    let kind = datagram[0] & 0x30;
+    if datagram.get(1..5) == Some(&VERSION_2.to_be_bytes()) { kind == 0x30 } else { kind >= 0x20 }
+}
+
+/// Skips a [`by_check`] if a packet with a long header cannot be the first of a connection, as in [`is_later`].
 fn by_type() -> [sock_filter; 8] {
     let kind = [load(libc::BPF_B, 0), instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0x30)];
     [
@@ -224,11 +254,27 @@ fn by_type() -> [sock_filter; 8] {
         kind[0],
         kind[1],
         // Initial 0x00, 0-RTT 0x10, Handshake 0x20.
-        jump(libc::BPF_JGE, 0x20, 3, 3 + INDEX_CODE),
+        jump(libc::BPF_JGE, 0x20, 3 + CHECK_CODE, 3),
         kind[0],
         kind[1],
         // Initial 0x10, 0-RTT 0x20, Handshake 0x30.
-        jump(libc::BPF_JEQ, 0x30, 0, INDEX_CODE),
+        jump(libc::BPF_JEQ, 0x30, CHECK_CODE, 0),
+    ]
+}
+
+/// The number of instructions of [`by_check`].
+const CHECK_CODE: u32 = 7;
+
+/// Skips an [`index_at`] unless the connection ID of a long header was issued by a server, as in [`is_issued`].
+fn by_check() -> [sock_filter; CHECK_CODE as usize] {
+    [
+        load(libc::BPF_B, LONG_HEADER_ID - 1),
+        jump(libc::BPF_JEQ, ID_LENGTH as u32, 0, 5 + INDEX_CODE),
+        load(libc::BPF_H, LONG_HEADER_ID + 2),
+        instruction(libc::BPF_MISC | libc::BPF_TAX, 0),
+        load(libc::BPF_H, LONG_HEADER_ID + 4),
+        instruction(libc::BPF_ALU | libc::BPF_XOR | libc::BPF_X, 0),
+        jump(libc::BPF_JEQ, CHECK.into(), 0, INDEX_CODE),
     ]
 }
 

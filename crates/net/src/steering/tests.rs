@@ -72,6 +72,21 @@ fn id(index: u8) -> [u8; ID_LENGTH] {
     id
 }
 
+/// An ID that a server issued.
+fn issued(index: u8) -> [u8; ID_LENGTH] {
+    let mut id = id(index);
+    let check = u16::from_be_bytes([id[4], id[5]]) ^ CHECK;
+    id[2..4].copy_from_slice(&check.to_be_bytes());
+    id
+}
+
+/// One that a client chose.
+fn chosen(index: u8) -> [u8; ID_LENGTH] {
+    let mut id = issued(index);
+    id[2] ^= 1 << fastrand::u8(..8);
+    id
+}
+
 fn short(id: [u8; ID_LENGTH]) -> Vec<u8> {
     [&[0x40 | fastrand::u8(..0x40)], &id[..], &[0; 30]].concat()
 }
@@ -125,6 +140,10 @@ fn a_successor_gets_new_connections_and_the_predecessor_keeps_its_own() {
                     assert_eq!(sockets.receiver_of(&short(id(index))), index);
                     assert_eq!(sockets.receiver_of(&long(HANDSHAKE, VERSION_1, id(index))), index);
                     assert_eq!(sockets.receiver_of(&long(3, VERSION_2, id(index))), index);
+                    // Initial packets that follow an answer.
+                    assert_eq!(sockets.receiver_of(&long(INITIAL, VERSION_1, issued(index))), index);
+                    assert_eq!(sockets.receiver_of(&long(EARLY, VERSION_1, issued(index))), index);
+                    assert_eq!(sockets.receiver_of(&long(1, VERSION_2, issued(index))), index);
                 }
             }
         };
@@ -133,7 +152,7 @@ fn a_successor_gets_new_connections_and_the_predecessor_keeps_its_own() {
                 let kinds =
                     [(VERSION_1, [INITIAL, EARLY]), (0xabad_cafe, [INITIAL, EARLY]), (VERSION_2, [1, 2])];
                 for (version, kinds) in kinds {
-                    let id = id(value);
+                    let id = chosen(value);
                     let receivers = kinds.map(|kind| sockets.receiver_of(&long(kind, version, id)));
                     assert_eq!(receivers[0], receivers[1], "{value} {version:x}");
                     assert!(indexes.contains(&receivers[0]), "{value} went to {}", receivers[0]);
@@ -144,6 +163,10 @@ fn a_successor_gets_new_connections_and_the_predecessor_keeps_its_own() {
         starts(&sockets);
         // Unknown connections get an answer from the successor.
         assert!(indexes.contains(&sockets.receiver_of(&short(id(200)))));
+        // IDs of other lengths are the client's.
+        let mut longer = long(INITIAL, VERSION_1, issued(0));
+        longer[5] = 9;
+        assert!(indexes.contains(&sockets.receiver_of(&longer)));
         // In an order that permutes the others as much as possible.
         for index in 0..old {
             sockets.close(index);
@@ -168,6 +191,35 @@ fn generations_that_follow_each_other_use_free_indexes() {
             assert_eq!(sockets.receiver_of(&short(id(index))), index);
         }
     }
+}
+
+#[test]
+fn the_process_chooses_as_the_kernel() {
+    let mut sockets = Sockets::first("127.0.0.1:0", 3);
+    let check = |sockets: &Sockets, first: u8| {
+        let place = SocketPlace { index: first, first, count: 3 };
+        for index in first..first + 6 {
+            for datagram in [
+                short(id(index)),
+                long(INITIAL, VERSION_1, id(index)),
+                long(EARLY, VERSION_1, id(index)),
+                long(HANDSHAKE, VERSION_1, id(index)),
+                long(2, VERSION_2, id(index)),
+                long(3, VERSION_2, id(index)),
+            ] {
+                let Some(share) = place.share_of_datagram(&datagram) else {
+                    assert!(index >= first + 3, "{index}");
+                    continue;
+                };
+                assert_eq!(usize::from(sockets.receiver_of(&datagram) - first), share, "{index}");
+            }
+        }
+    };
+    check(&sockets, 0);
+    sockets.succeed(3);
+    check(&sockets, 3);
+    assert_eq!(SocketPlace::alone().share_of_datagram(&[0x40; 8]), None, "too short");
+    assert_eq!(SocketPlace::alone().share_of_datagram(&[]), None);
 }
 
 #[test]
