@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use arc_swap::ArcSwap;
 use diag::Severity;
-use net::steering::SocketPlace;
 use net::udp::UdpSocket;
 use plan::Plan;
 use plan::bind::BindAddress;
+use proxy::serve::quic::QuicPort;
 use proxy::{Shared, Worker};
 use tokio::task::AbortHandle;
 
@@ -19,7 +19,7 @@ use crate::emails::Emails;
 use crate::messages::MessageFormat;
 use crate::process_context::Common;
 use crate::services;
-use crate::sockets::{ListeningSocket, SocketOwner};
+use crate::sockets::{ListeningSocket, QuicPlace, QuicRole, SocketOwner};
 use crate::{caches, checks};
 
 /// The running state of a plan.
@@ -177,7 +177,7 @@ impl Generation {
             return Some(task.abort_handle());
         }
         if let (Some(place), SocketOwner::Frontend { proxy, bind }) = (bound.quic, bound.owner) {
-            self.serve_quic(worker, bound, place.position, (proxy, bind), common);
+            self.serve_quic(worker, bound, place, (proxy, bind), common);
             return None;
         }
         let listener = match net::Listener::from_fd(bound.socket) {
@@ -216,11 +216,13 @@ impl Generation {
         &self,
         worker: &Rc<Worker>,
         bound: ListeningSocket,
-        position: SocketPlace,
+        place: QuicPlace,
         (frontend, bind): (usize, usize),
         common: &Arc<Common>,
     ) {
-        let socket = match UdpSocket::new(bound.socket) {
+        let Some(queue) = bound.queue else { return };
+        let receives = place.role == QuicRole::New;
+        let socket = match UdpSocket::new(bound.socket, receives) {
             Ok(socket) => socket,
             Err(error) => {
                 common.messages.say(Severity::Alert, &format!("cannot watch a QUIC socket: {error}"));
@@ -230,7 +232,8 @@ impl Generation {
         if !self.shared.plan.global.tune.quic.front.segmentation {
             socket.disable_segmentation();
         }
-        tokio::task::spawn_local(proxy::serve::quic::serve(worker.clone(), socket, position, frontend, bind));
+        let port = QuicPort { socket, receives, place: place.position, queue };
+        tokio::task::spawn_local(proxy::serve::quic::serve(worker.clone(), port, frontend, bind));
     }
 }
 

@@ -100,7 +100,8 @@ impl Exposed {
     /// Copies all bound sockets.
     pub(crate) fn of(plan: &Plan, bound: &[ListeningSocket]) -> io::Result<Self> {
         let mut all = Vec::with_capacity(bound.len());
-        for one in bound {
+        // A copy is the same socket.
+        for one in bound.iter().filter(|one| one.quic.is_none_or(|place| place.role != QuicRole::Copy)) {
             let of_bind = |bind: &Bind| (bind.namespace.clone(), bind.interface.clone());
             let (namespace, interface) = match one.owner {
                 SocketOwner::Frontend { proxy, bind } => of_bind(&plan.proxies[proxy].binds[bind]),
@@ -208,7 +209,7 @@ impl Exposed {
         let mut pids: Vec<i32> = places()
             .filter_map(|place| match place.role {
                 QuicRole::Elsewhere { pid } => pid,
-                QuicRole::New | QuicRole::Served => None,
+                QuicRole::New | QuicRole::Copy | QuicRole::Served => None,
             })
             .collect();
         pids.sort_unstable();

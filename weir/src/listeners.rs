@@ -10,7 +10,7 @@ use plan::bind::{BindAddress, Shards, Transport};
 use plan::{Bind, Global};
 
 use crate::quic_listeners;
-use crate::sockets::{Inherited, InheritedSocket, ListeningSocket, QuicRole, SocketOwner};
+use crate::sockets::{Inherited, InheritedSocket, ListeningSocket, SocketOwner};
 
 /// Binds all sockets, or returns one line for each address that cannot be bound. Unused inherited sockets stay in `inherited`.
 pub(crate) fn bind(
@@ -28,6 +28,7 @@ pub(crate) fn bind(
                 owner: SocketOwner::RuntimeSocket(number),
                 workers: one.workers.as_slice().into(),
                 quic: None,
+                queue: None,
             }),
             Err(error) => failures.push(failure(&one.place, "frontend GLOBAL", &one.address, &error)),
         }
@@ -57,7 +58,7 @@ pub(crate) fn bind(
             match open_all(one, shards.len(), length, &plan.global, inherited) {
                 Ok(sockets) => bound.extend(sockets.into_iter().enumerate().map(|(at, socket)| {
                     let workers = shards[at % shards.len()].as_slice().into();
-                    ListeningSocket { socket, owner, workers, quic: None }
+                    ListeningSocket { socket, owner, workers, quic: None, queue: None }
                 })),
                 Err(error) => failures.push(failure(&one.place, &owner_name(proxy), &one.address, &error)),
             }
@@ -90,6 +91,7 @@ fn bind_datagrams(
                     owner: SocketOwner::Datagrams { proxy: index, bind: number },
                     workers: one.workers.as_slice().into(),
                     quic: None,
+                    queue: None,
                 }),
                 Err(error) => failures.push(failure(&one.place, &owner_name(proxy), &one.address, &error)),
             }
@@ -266,7 +268,7 @@ fn show(address: &BindAddress) -> String {
 pub(crate) fn share(bound: Vec<ListeningSocket>, threads: usize) -> Vec<Vec<ListeningSocket>> {
     let mut shares: Vec<Vec<ListeningSocket>> = (0..threads).map(|_| Vec::new()).collect();
     // QUIC sockets that are served already stay where they are.
-    for one in bound.into_iter().filter(|one| one.quic.is_none_or(|place| place.role == QuicRole::New)) {
+    for one in bound.into_iter().filter(|one| one.quic.is_none_or(|place| place.is_new())) {
         let watcher = one.workers.iter().copied().min_by_key(|worker| shares[*worker].len());
         shares[watcher.unwrap_or(0)].push(one);
     }

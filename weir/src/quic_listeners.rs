@@ -13,6 +13,7 @@ use net::steering::{self, Group, MOST_SOCKETS, SocketPlace};
 use net::udp;
 use plan::bind::BindAddress;
 use plan::{Bind, Global};
+use proxy::serve::quic::DatagramQueue;
 use socket2::SockRef;
 
 use crate::sockets::{Inherited, InheritedSocket, ListeningSocket, QuicPlace, QuicRole, SocketOwner};
@@ -41,14 +42,14 @@ pub(crate) fn open(
         ..ListenOptions::default()
     };
     match bind.address {
-        BindAddress::InheritedQuic(number) => Ok(alone(udp::inherited(number, &options)?, bind, owner)),
+        BindAddress::InheritedQuic(number) => alone(udp::inherited(number, &options)?, bind, owner),
         // Only one socket can have the address.
         BindAddress::Quic(address) if global.no_reuseport => {
             let socket = match others.into_iter().next() {
                 Some(taken) => taken.socket,
                 None => udp::bind_group(address, &options, 1)?.remove(0),
             };
-            Ok(alone(socket, bind, owner))
+            alone(socket, bind, owner)
         }
         BindAddress::Quic(address) => bind_all(address, &options, bind, owner, others),
         _ => Err(io::ErrorKind::Unsupported.into()),
@@ -78,23 +79,31 @@ fn bind_all(
             return Err(error);
         }
         // Without steering, only a single socket receives all datagrams of a connection that changes its address.
-        return Ok(alone(sockets.swap_remove(0), bind, owner));
+        return alone(sockets.swap_remove(0), bind, owner);
     }
     let placed = sockets.into_iter().zip(&bind.workers).zip(indexes.clone());
-    all.extend(placed.enumerate().map(|(at, ((socket, worker), index))| {
+    let placed = placed.zip(DatagramQueue::between(count));
+    all.extend(placed.enumerate().map(|(at, (((socket, worker), index), queue))| {
         let position = SocketPlace { index, first: indexes.start, count: count as u8 };
         let slot = (first_slot + at) as u8;
         let quic = Some(QuicPlace { slot, position, role: QuicRole::New });
-        ListeningSocket { socket, owner, workers: [*worker].into(), quic }
+        ListeningSocket { socket, owner, workers: [*worker].into(), quic, queue: Some(queue) }
     }));
     Ok(all)
 }
 
-/// The only socket of an address, which one worker serves.
-fn alone(socket: OwnedFd, bind: &Bind, owner: SocketOwner) -> Vec<ListeningSocket> {
-    let quic = Some(QuicPlace { slot: 0, position: SocketPlace::alone(), role: QuicRole::New });
-    let workers = bind.workers.iter().copied().take(1).collect();
-    vec![ListeningSocket { socket, owner, workers, quic }]
+/// The only socket of an address. One worker receives from it, and forwards the datagrams of connections that others serve.
+fn alone(socket: OwnedFd, bind: &Bind, owner: SocketOwner) -> io::Result<Vec<ListeningSocket>> {
+    let count = bind.workers.len().min(MOST_SOCKETS);
+    let copies = (1..count).map(|_| socket.try_clone()).collect::<io::Result<Vec<_>>>()?;
+    let sockets = [socket].into_iter().chain(copies).zip(&bind.workers).zip(DatagramQueue::between(count));
+    let placed = sockets.zip(0..).map(|(((socket, worker), queue), index)| {
+        let position = SocketPlace { index, first: 0, count: count as u8 };
+        let role = if index == 0 { QuicRole::New } else { QuicRole::Copy };
+        let quic = Some(QuicPlace { slot: 0, position, role });
+        ListeningSocket { socket, owner, workers: [*worker].into(), quic, queue: Some(queue) }
+    });
+    Ok(placed.collect())
 }
 
 /// Takes the sockets at the address of the bind line: those of the plan before an in-place reload, or of another process.
@@ -119,9 +128,9 @@ fn take(bind: &Bind, inherited: &mut Inherited) -> Vec<InheritedSocket> {
 fn keep(taken: InheritedSocket, owner: SocketOwner) -> ListeningSocket {
     let quic = taken.quic.map(|place| match place.role {
         QuicRole::New => QuicPlace { role: QuicRole::Served, ..place },
-        QuicRole::Served | QuicRole::Elsewhere { .. } => place,
+        QuicRole::Copy | QuicRole::Served | QuicRole::Elsewhere { .. } => place,
     });
-    ListeningSocket { socket: taken.socket, owner, workers: [].into(), quic }
+    ListeningSocket { socket: taken.socket, owner, workers: [].into(), quic, queue: None }
 }
 
 /// The sockets of another process. Those of other programs have unknown indexes, and are assumed to be in order.
@@ -135,7 +144,7 @@ fn predecessors(others: Vec<InheritedSocket>, owner: SocketOwner) -> Vec<Listeni
             role: QuicRole::Elsewhere { pid: taken.pid },
         };
         let quic = Some(taken.quic.filter(|_| is_known).unwrap_or(unknown));
-        ListeningSocket { socket: taken.socket, owner, workers: [].into(), quic }
+        ListeningSocket { socket: taken.socket, owner, workers: [].into(), quic, queue: None }
     });
     all.collect()
 }
@@ -359,9 +368,12 @@ mod tests {
         let mut plan = plan(port);
         plan.global.no_reuseport = true;
         let one = listeners::bind(&plan, &mut Vec::new(), 100).expect("the address is free");
-        assert!(
-            matches!(&*one, [one] if one.quic.is_some_and(|place| place.position == SocketPlace::alone()))
-        );
+        let roles: Vec<_> = one.iter().filter_map(|one| Some(one.quic?.role)).collect();
+        assert_eq!(roles, [QuicRole::New, QuicRole::Copy, QuicRole::Copy]);
+        let exposed = Exposed::of(&plan, &one).expect("enough descriptors");
+        assert_eq!(exposed.copies().expect("enough descriptors").len(), 1, "it is one socket");
+        assert_eq!(exposed.predecessors(), None);
+        drop((one, exposed));
         plan.global.tune.quic.listen = false;
         assert!(listeners::bind(&plan, &mut Vec::new(), 100).expect("nothing is bound").is_empty());
     }

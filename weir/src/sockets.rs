@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use net::steering::SocketPlace;
 use plan::bind::BindAddress;
+use proxy::serve::quic::DatagramQueue;
 
 /// The user of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub(crate) struct ListeningSocket {
     pub(crate) workers: Arc<[usize]>,
     /// Its place, if it is for QUIC.
     pub(crate) quic: Option<QuicPlace>,
+    /// Its worker's end of the queues between the workers of a QUIC bind line.
+    pub(crate) queue: Option<DatagramQueue>,
 }
 
 /// The place of a QUIC socket among those of its address.
@@ -54,6 +57,8 @@ pub(crate) struct QuicPlace {
 pub(crate) enum QuicRole {
     /// A worker is going to serve it.
     New,
+    /// A worker is going to send through this copy of a socket. Another worker receives, and forwards datagrams.
+    Copy,
     /// A worker serves it, from before an in-place reload.
     Served,
     /// Another process serves it. It is kept open so that no position changes before that process has ended.
@@ -77,6 +82,11 @@ impl QuicPlace {
         let [MARK, index, slot, _] = note else { return None };
         let position = SocketPlace { index, first: index, count: 1 };
         Some(Self { slot, position, role: QuicRole::Elsewhere { pid } })
+    }
+
+    /// Whether a worker is going to serve it.
+    pub(crate) fn is_new(&self) -> bool {
+        matches!(self.role, QuicRole::New | QuicRole::Copy)
     }
 
     /// Whether this process serves it.

@@ -43,7 +43,7 @@ pub(crate) struct SoftStop {
 /// The state of a soft stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopProgress {
-    /// The process waits for connections, unprocessed datagrams, peers that receive entries, or the grace time.
+    /// The process waits for connections, clients after a Retry, unprocessed datagrams, peers that receive entries, or the grace time.
     Waiting,
     /// All connections have ended.
     Over,
@@ -92,7 +92,8 @@ impl SoftStop {
             caches::let_go(&shared.plan, None);
             peers.stop();
         }
-        if shared.process.connections.load(Relaxed) == 0 && !proxy::serve::datagrams::is_active() {
+        let is_expecting = proxy::serve::datagrams::is_active() || proxy::serve::quic::is_expecting();
+        if shared.process.connections.load(Relaxed) == 0 && !is_expecting {
             peers.drained();
             if peers.have_stopped() {
                 return StopProgress::Over;

@@ -236,12 +236,12 @@ impl AsRawFd for Plain {
     }
 }
 
-/// Registers a datagram socket with the calling worker's reactor for readability and writability.
-pub(crate) fn watch_datagrams(socket: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+/// Registers a datagram socket with the calling worker's reactor for writability, and for readability if `receives` is set.
+pub(crate) fn watch_datagrams(socket: OwnedFd, receives: bool) -> io::Result<AsyncFd<OwnedFd>> {
+    let interest = if receives { Interest::READABLE | Interest::WRITABLE } else { Interest::WRITABLE };
     // SAFETY: an OwnedFd gives the same open descriptor for as long as it lives, and closes it only
     // when dropped.
-    unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE | Interest::WRITABLE) }
-        .map_err(|error| error.into_parts().1)
+    unsafe { AsyncFd::register_with_interest(socket, interest) }.map_err(|error| error.into_parts().1)
 }
 
 /// Registers a stream socket with the calling worker's reactor for readability, and for writability if `blocks` is set; returns the

@@ -156,8 +156,9 @@ pub struct Transmit<'a> {
 }
 
 impl UdpSocket {
-    /// Registers a bound socket with the calling worker's reactor.
-    pub fn new(socket: OwnedFd) -> io::Result<Self> {
+    /// Registers a bound socket with the calling worker's reactor. Unless `receives` is set, only for sending: if workers share a
+    /// socket, only one of them is woken for datagrams.
+    pub fn new(socket: OwnedFd, receives: bool) -> io::Result<Self> {
         let local = SockRef::from(&socket).local_addr()?;
         let local = local.as_socket().ok_or(io::ErrorKind::InvalidInput)?;
         let state = prepare(&socket)?;
@@ -168,7 +169,7 @@ impl UdpSocket {
             state: RefCell::new(state),
             waker: senders.clone().into(),
             senders,
-            socket: sys::watch_datagrams(socket)?,
+            socket: sys::watch_datagrams(socket, receives)?,
         })
     }
 

@@ -16,7 +16,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
 fn bind_one(address: &str) -> UdpSocket {
     let address = address.parse().expect("an address");
     let mut all = bind_group(address, &ListenOptions::default(), 1).expect("a socket");
-    UdpSocket::new(all.remove(0)).expect("it is bound")
+    UdpSocket::new(all.remove(0), true).expect("it is bound")
 }
 
 /// A datagram of a [`Batch`].
@@ -168,7 +168,7 @@ fn all_tasks_that_wait_to_send_are_woken() {
         let receiver = bind_one("127.0.0.1:0");
         let options = ListenOptions { buffers: (0, 1), ..ListenOptions::default() };
         let mut all = bind_group("127.0.0.1:0".parse().expect("an address"), &options, 1).expect("a socket");
-        let sender = std::rc::Rc::new(UdpSocket::new(all.remove(0)).expect("it is bound"));
+        let sender = std::rc::Rc::new(UdpSocket::new(all.remove(0), true).expect("it is bound"));
         let tasks: Vec<_> = (0..8)
             .map(|_| {
                 let (sender, destination) = (sender.clone(), receiver.local_addr());
@@ -190,7 +190,7 @@ fn datagrams_without_room_are_counted() {
     run(async {
         let options = ListenOptions { buffers: (4096, 0), ..ListenOptions::default() };
         let mut all = bind_group("127.0.0.1:0".parse().expect("an address"), &options, 1).expect("a socket");
-        let receiver = UdpSocket::new(all.remove(0)).expect("it is bound");
+        let receiver = UdpSocket::new(all.remove(0), true).expect("it is bound");
         assert_eq!(receiver.drops().expect("the kernel counts"), 0);
         let sender = bind_one("127.0.0.1:0");
         for _ in 0..100 {

@@ -6,7 +6,7 @@ use std::task::Waker;
 
 use ::quic::{ConnectionHandle, ConnectionInput, Ecn, Endpoint};
 use net::udp::UdpSocket;
-use runtime::timer;
+use runtime::timer::{self, Timer};
 
 use crate::serve::reply_budget::ReplyBudget;
 use crate::stream::h3::{H3Connection, H3Engine};
@@ -23,6 +23,8 @@ pub(crate) struct QuicSocket {
     pub(super) replies: RefCell<ReplyBudget>,
     /// Wakes the task of the socket.
     pub(super) task: RefCell<Option<Waker>>,
+    /// Wakes it when a stopping socket no longer waits for clients.
+    pub(super) timer: Timer,
 }
 
 impl QuicSocket {
@@ -35,6 +37,7 @@ impl QuicSocket {
             output: RefCell::default(),
             replies: RefCell::new(ReplyBudget::new(timer::now_ms())),
             task: RefCell::default(),
+            timer: Timer::new(),
         })
     }
 

@@ -13,6 +13,7 @@ use runtime::worker::ConnectionGuard;
 use state::quic_counters::QuicCounters;
 
 use super::listener::BindPlace;
+use super::retries;
 use crate::evaluate::quic_initial::{InitialVerdict, quic_initial};
 use crate::serve::gate::Gate;
 use crate::serve::handoff::{self, Incoming, QuicNewcomer};
@@ -59,6 +60,7 @@ impl QuicSocket {
                 let reply = self.endpoint.borrow_mut().retry(client, &mut output);
                 if let Some(reply) = reply {
                     counters.retry_sent.add(1);
+                    retries::note();
                     self.send(&reply, &output);
                 }
             }
@@ -135,7 +137,9 @@ impl QuicSocket {
 fn decide(place: &BindPlace, client: &NewClient, local: std::net::SocketAddr) -> Admission {
     let (worker, proxy, line) = (&place.worker, &place.proxy, place.bind());
     let gate = Gate { worker, proxy, listener: &line.listener, is_tls: true };
-    if !place.is_open() || base::memory::is_short() || !gate.has_room() || gate.is_held() {
+    // A client that proves its address was sent here by a Retry.
+    let may_begin = place.is_open() || (place.is_over() && client.is_validated());
+    if !may_begin || base::memory::is_short() || !gate.has_room() || gate.is_held() {
         return Admission::Drop;
     }
     // Only this worker's share of the handshakes is known without asking the others.

@@ -5,16 +5,19 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::OnceLock;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use ::quic::{Congestion, CongestionAlgorithm, Ecn, Endpoint, Settings, SharedKeys, SocketIndex};
 use net::steering::SocketPlace;
 use net::udp::{Batch, UdpSocket};
 use plan::bind::Bind;
 use plan::quic::QuicTune;
-use runtime::timer;
 use runtime::trace::quic;
+use runtime::{datagrams, timer};
 use state::proxy::Admission;
 
+use super::forwarding::{DatagramInfo, DatagramQueue, Forwarder};
+use super::retries;
 use crate::points;
 use crate::serve::quic_socket::QuicSocket;
 use crate::server::per_worker::LocalProxy;
@@ -59,33 +62,63 @@ fn settings(bind: &Bind, tune: &QuicTune, bufsize: usize) -> Settings {
     }
 }
 
-/// Serves the QUIC connections that arrive at `socket`, a socket of bind line number `bind` of frontend number `frontend`.
-/// `position` is its place among the sockets of the bind line.
+/// A worker's access to the QUIC datagrams of a bind line.
+pub struct QuicPort {
+    /// The socket.
+    pub socket: UdpSocket,
+    /// Whether this worker receives from it. Otherwise another worker does, and forwards the datagrams.
+    pub receives: bool,
+    /// The place of the socket, or of the worker among those that share the socket.
+    pub place: SocketPlace,
+    /// The datagrams that other workers forward.
+    pub queue: DatagramQueue,
+}
+
+/// Serves the QUIC connections that arrive at `port`, which belongs to bind line number `bind` of frontend number `frontend`.
 ///
 /// An in-place reload keeps the task and its socket if the new plan has the bind line too.
-pub async fn serve(
-    worker: Rc<Worker>,
-    socket: UdpSocket,
-    position: SocketPlace,
-    frontend: usize,
-    bind: usize,
-) {
+pub async fn serve(worker: Rc<Worker>, port: QuicPort, frontend: usize, bind: usize) {
     let proxy = worker.local(frontend);
     let global = &worker.shared.plan.global;
     let line = &proxy.binds[bind];
     let Some(acceptor) = &line.tls else { return };
+    let QuicPort { socket, receives, place: position, queue } = port;
     let keys = shared_keys(global.cluster_secret.as_deref());
     let settings = settings(line, &global.tune.quic, global.tune.bufsize);
     let endpoint = Endpoint::new(keys, SocketIndex(position.index), &settings, acceptor);
     let listener = QuicSocket::new(socket, endpoint);
     let mut place = BindPlace { worker, proxy, bind };
-    let mut batch = Batch::default();
-    while poll_fn(|context| listener.poll_receive(context, &mut place, &mut batch)).await {
+    let mut input = Input {
+        received: receives.then(Batch::default),
+        forwarder: Forwarder::new(position, &queue),
+        forwarded: datagrams::Batch::default(),
+        queue,
+    };
+    while let Some(source) = poll_fn(|context| listener.poll_receive(context, &mut place, &mut input)).await {
         place.follow_plan();
-        listener.process(&place, &mut batch);
+        match source {
+            Source::Socket => listener.process(&place, &mut input),
+            Source::Queue => listener.process_forwarded(&place, &input.forwarded),
+        }
         // The connections that got datagrams run before the next ones are received.
         tokio::task::yield_now().await;
     }
+}
+
+/// The datagrams of a turn.
+struct Input {
+    /// Those from the socket, if this worker receives from it.
+    received: Option<Batch>,
+    forwarder: Forwarder,
+    /// Those that another worker received.
+    forwarded: datagrams::Batch<DatagramInfo>,
+    queue: DatagramQueue,
+}
+
+/// Where datagrams have arrived.
+enum Source {
+    Socket,
+    Queue,
 }
 
 /// The bind line in the current plan.
@@ -121,73 +154,103 @@ impl BindPlace {
     }
 
     /// Whether the socket is to be closed once its connections have ended.
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.worker.is_old() || self.proxy.state.admission() == Admission::Stopped
     }
 }
 
 impl QuicSocket {
-    /// Ready with `true` if datagrams have arrived, and with `false` if the socket is not needed any more.
+    /// Ready once datagrams have arrived, and with `None` if the socket is not needed any more.
     fn poll_receive(
         &self,
         context: &mut Context<'_>,
         place: &mut BindPlace,
-        batch: &mut Batch,
-    ) -> Poll<bool> {
+        input: &mut Input,
+    ) -> Poll<Option<Source>> {
         place.follow_plan();
         if place.is_over() && self.endpoint.borrow().connections() == 0 {
-            return Poll::Ready(false);
+            let Some(until) = retries::expected_until() else { return Poll::Ready(None) };
+            self.timer.set(until);
+            if self.timer.poll_expired(context).is_ready() {
+                return Poll::Ready(None);
+            }
+        }
+        if input.queue.poll_receive(context, &mut input.forwarded) == Poll::Ready(true) {
+            return Poll::Ready(Some(Source::Queue));
         }
         // An error belongs to one datagram, such as an ICMP message about an earlier one.
-        if let Poll::Ready(Ok(())) = self.socket.poll_recv(context, batch) {
-            return Poll::Ready(true);
+        if let Some(batch) = &mut input.received
+            && let Poll::Ready(Ok(())) = self.socket.poll_recv(context, batch)
+        {
+            return Poll::Ready(Some(Source::Socket));
         }
         self.task.replace(Some(context.waker().clone()));
         place.bind().listener.wait(context.waker().clone());
         Poll::Pending
     }
 
-    /// Passes received datagrams to their connections.
-    fn process(self: &Rc<Self>, place: &BindPlace, batch: &mut Batch) {
+    /// Passes received datagrams to their connections, and forwards those of other workers.
+    fn process(self: &Rc<Self>, place: &BindPlace, input: &mut Input) {
         let now = h3::now();
         let counters = &place.proxy.state.frontend.mine().quic.quic;
         let rejects_privileged = place.worker.shared.plan.global.tune.quic.reject_privileged_ports;
-        for received in batch.received() {
+        for received in input.received.iter_mut().flat_map(Batch::received) {
             let source = received.source;
             let is_rejected = source.port() == 0 || (rejects_privileged && source.port() < 1024);
             if is_rejected || self.is_own(source, received.destination) {
                 counters.dropped_pkt.add(received.datagrams().count() as u64);
                 continue;
             }
-            let (destination, ecn) = (received.destination, Ecn::from_bits(received.ecn));
+            let info = DatagramInfo { source, destination: received.destination, ecn: received.ecn };
             for datagram in received.datagrams() {
-                let mut output = self.output.borrow_mut();
-                output.clear();
-                let bytes = (&*datagram).into();
-                let taken =
-                    self.endpoint.borrow_mut().receive(now, source, destination, ecn, bytes, &mut output);
-                match taken {
-                    ::quic::Demultiplexed::Nothing => counters.dropped_pkt.add(1),
-                    ::quic::Demultiplexed::ForConnection(handle, input) => {
-                        drop(output);
-                        self.pass(handle, input);
-                    }
-                    ::quic::Demultiplexed::NewClient(client) => {
-                        drop(output);
-                        self.admit(place, client);
-                    }
-                    ::quic::Demultiplexed::Reply(reply) => {
-                        if !self.may_reply() {
-                            counters.dropped_pkt.add(1);
-                            continue;
-                        }
-                        if output.first().is_some_and(|first| first & LONG_HEADER == 0) {
-                            counters.stless_rst_sent.add(1);
-                            self.trace(place, quic::RESET, "stateless reset", source);
-                        }
-                        self.send(&reply, &output);
-                    }
+                if !input.forwarder.take(info, datagram) {
+                    self.process_one(place, now, info, datagram);
                 }
+            }
+        }
+        let dropped = input.forwarder.finish();
+        if dropped > 0 {
+            counters.rxbuf_full.add(dropped as u64);
+        }
+    }
+
+    /// Passes datagrams that another worker has received to their connections.
+    fn process_forwarded(self: &Rc<Self>, place: &BindPlace, batch: &datagrams::Batch<DatagramInfo>) {
+        let now = h3::now();
+        for (info, datagram) in batch.iter() {
+            self.process_one(place, now, *info, datagram);
+        }
+    }
+
+    fn process_one(self: &Rc<Self>, place: &BindPlace, now: Instant, info: DatagramInfo, datagram: &[u8]) {
+        let counters = &place.proxy.state.frontend.mine().quic.quic;
+        let DatagramInfo { source, destination, ecn } = info;
+        let mut output = self.output.borrow_mut();
+        output.clear();
+        let mut endpoint = self.endpoint.borrow_mut();
+        let ecn = Ecn::from_bits(ecn);
+        let taken = endpoint.receive(now, source, destination, ecn, datagram.into(), &mut output);
+        drop(endpoint);
+        match taken {
+            ::quic::Demultiplexed::Nothing => counters.dropped_pkt.add(1),
+            ::quic::Demultiplexed::ForConnection(handle, input) => {
+                drop(output);
+                self.pass(handle, input);
+            }
+            ::quic::Demultiplexed::NewClient(client) => {
+                drop(output);
+                self.admit(place, client);
+            }
+            ::quic::Demultiplexed::Reply(reply) => {
+                if !self.may_reply() {
+                    counters.dropped_pkt.add(1);
+                    return;
+                }
+                if output.first().is_some_and(|first| first & LONG_HEADER == 0) {
+                    counters.stless_rst_sent.add(1);
+                    self.trace(place, quic::RESET, "stateless reset", source);
+                }
+                self.send(&reply, &output);
             }
         }
     }

@@ -2,15 +2,19 @@
 //!
 //! A worker has a socket of its own for each bind line. The [`listener`] task receives datagrams in batches and passes each to its
 //! connection without waking it for every one; the [`connection`] tasks then run once for the whole batch, so that acknowledgements
-//! and responses leave together. Streams are served by `multiplexed`, as those of HTTP/2, over the [`carrier`].
+//! and responses leave together. Datagrams that arrive at the wrong worker are [forwarded](forwarding). Streams are served by `multiplexed`, as those of HTTP/2, over the [`carrier`].
 
 mod admission;
 mod carrier;
 mod connection;
 mod entry;
+mod forwarding;
 mod listener;
+mod retries;
 mod tracing;
 
-pub use listener::serve;
+pub use forwarding::DatagramQueue;
+pub use listener::{QuicPort, serve};
+pub use retries::is_expecting;
 
 pub(super) use connection::run;
