@@ -4,9 +4,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 
 use net::listen;
 use net::pass::{self, Passed};
@@ -16,7 +16,9 @@ use plan::bind::BindAddress;
 use socket2::{SockRef, Type};
 
 use crate::quic_listeners;
-use crate::sockets::{Inherited, InheritedSocket, ListeningSocket, QuicPlace, QuicRole, SocketOwner};
+use crate::sockets::{
+    Inherited, InheritedSocket, ListeningSocket, QuicPlace, QuicRole, QuicUsers, SocketOwner,
+};
 
 /// Requests the listening sockets from the process behind the runtime socket at `path`; `/dev/null` yields none.
 pub(crate) fn receive(path: &Path) -> io::Result<Inherited> {
@@ -52,8 +54,25 @@ fn taken(passed: Passed<OwnedFd>, pid: Option<i32>) -> Option<InheritedSocket> {
     } else {
         abstract_name(address.as_abstract_namespace()?)
     };
+    let (interface, owner) = without_pid(interface);
+    let pid = owner.or(pid);
     let quic = if is_datagram { QuicPlace::from_note(note, pid) } else { None };
-    Some(InheritedSocket { address, namespace, interface, socket, owner: None, quic, pid })
+    Some(InheritedSocket { address, namespace, interface, socket, owner: None, quic, users: None, pid })
+}
+
+/// Appends the process that serves a QUIC socket to the name of its interface, unless it is the process that passes the socket. A
+/// successor has to know when all of them have ended.
+fn with_pid(interface: &str, quic: Option<QuicPlace>) -> String {
+    match quic.map(|place| place.role) {
+        Some(QuicRole::Elsewhere { pid: Some(pid) }) => format!("{interface}/{pid}"),
+        _ => interface.to_owned(),
+    }
+}
+
+/// Reverses [`with_pid`]. The name of an interface has no slash.
+fn without_pid(interface: String) -> (String, Option<i32>) {
+    let split = interface.rsplit_once('/').and_then(|(name, pid)| Some((name.to_owned(), pid.parse().ok()?)));
+    split.map_or((interface, None), |(name, pid)| (name, Some(pid)))
 }
 
 /// Removes the suffix `.PID.tmp`. Sockets are bound under that name and then renamed, which their own address does not show.
@@ -79,6 +98,7 @@ fn abstract_name(name: &[u8]) -> BindAddress {
 struct ExposedSocket {
     owner: SocketOwner,
     quic: Option<QuicPlace>,
+    users: Option<Arc<QuicUsers>>,
     passed: Passed<OwnedFd>,
 }
 
@@ -120,7 +140,7 @@ impl Exposed {
                 interface: interface.unwrap_or_default().into(),
                 note: one.quic.map_or([0; 4], |place| place.note()),
             };
-            all.push(ExposedSocket { owner: one.owner, quic: one.quic, passed });
+            all.push(ExposedSocket { owner: one.owner, quic: one.quic, users: one.users.clone(), passed });
         }
         Ok(Self { sockets: Mutex::new(all), handed_over: AtomicBool::new(false) })
     }
@@ -130,11 +150,11 @@ impl Exposed {
         let copies: Vec<Passed<OwnedFd>> = self
             .lock()
             .iter()
-            .map(|ExposedSocket { passed, .. }| {
+            .map(|ExposedSocket { passed, quic, .. }| {
                 Ok(Passed {
                     socket: passed.socket.try_clone()?,
                     namespace: passed.namespace.clone(),
-                    interface: passed.interface.clone(),
+                    interface: with_pid(&passed.interface, *quic),
                     note: passed.note,
                 })
             })
@@ -176,7 +196,7 @@ impl Exposed {
     /// Returns copies of the sockets, for the plan that replaces the current one.
     pub(crate) fn copies(&self) -> io::Result<Inherited> {
         let mut all = Vec::new();
-        for ExposedSocket { owner, quic, passed } in self.lock().iter() {
+        for ExposedSocket { owner, quic, users, passed } in self.lock().iter() {
             let copy = Passed {
                 socket: passed.socket.try_clone()?,
                 namespace: passed.namespace.clone(),
@@ -186,6 +206,7 @@ impl Exposed {
             all.extend(taken(copy, None).map(|taken| InheritedSocket {
                 owner: Some(*owner),
                 quic: *quic,
+                users: users.clone(),
                 ..taken
             }));
         }
@@ -209,7 +230,7 @@ impl Exposed {
         let mut pids: Vec<i32> = places()
             .filter_map(|place| match place.role {
                 QuicRole::Elsewhere { pid } => pid,
-                QuicRole::New | QuicRole::Copy | QuicRole::Served => None,
+                QuicRole::New | QuicRole::Copy | QuicRole::Served | QuicRole::Retired => None,
             })
             .collect();
         pids.sort_unstable();
@@ -245,6 +266,11 @@ impl Exposed {
     /// Replaces the sockets by those of `other`.
     pub(crate) fn replace(&self, other: Self) {
         let other = std::mem::take(&mut *other.lock());
+        for one in &other {
+            if let (Some(QuicPlace { role: QuicRole::Retired, .. }), Some(users)) = (one.quic, &one.users) {
+                users.retirement.begin();
+            }
+        }
         *self.lock() = other;
         self.handed_over.store(false, Relaxed);
     }
@@ -278,6 +304,18 @@ mod tests {
         ] {
             assert_eq!(final_path(Path::new(bound)), Path::new(wanted));
         }
+    }
+
+    #[test]
+    fn the_process_of_a_quic_socket_is_passed_with_its_interface() {
+        let position = net::steering::SocketPlace::alone();
+        let place = |role| Some(QuicPlace { slot: 0, position, role });
+        for (interface, pid) in [("", Some(12)), ("eth0", Some(3)), ("eth0", None)] {
+            let passed = with_pid(interface, place(QuicRole::Elsewhere { pid }));
+            assert_eq!(without_pid(passed), (interface.to_owned(), pid));
+        }
+        assert_eq!(with_pid("eth0", place(QuicRole::Served)), "eth0");
+        assert_eq!(with_pid("eth0", None), "eth0");
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub(crate) fn bind(
                 workers: one.workers.as_slice().into(),
                 quic: None,
                 queue: None,
+                users: None,
             }),
             Err(error) => failures.push(failure(&one.place, "frontend GLOBAL", &one.address, &error)),
         }
@@ -58,7 +59,7 @@ pub(crate) fn bind(
             match open_all(one, shards.len(), length, &plan.global, inherited) {
                 Ok(sockets) => bound.extend(sockets.into_iter().enumerate().map(|(at, socket)| {
                     let workers = shards[at % shards.len()].as_slice().into();
-                    ListeningSocket { socket, owner, workers, quic: None, queue: None }
+                    ListeningSocket { socket, owner, workers, quic: None, queue: None, users: None }
                 })),
                 Err(error) => failures.push(failure(&one.place, &owner_name(proxy), &one.address, &error)),
             }
@@ -92,6 +93,7 @@ fn bind_datagrams(
                     workers: one.workers.as_slice().into(),
                     quic: None,
                     queue: None,
+                    users: None,
                 }),
                 Err(error) => failures.push(failure(&one.place, &owner_name(proxy), &one.address, &error)),
             }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use net::listen::ListenOptions;
 use net::steering::{self, Group, MOST_SOCKETS, SocketPlace};
@@ -16,7 +17,9 @@ use plan::{Bind, Global};
 use proxy::serve::quic::DatagramQueue;
 use socket2::SockRef;
 
-use crate::sockets::{Inherited, InheritedSocket, ListeningSocket, QuicPlace, QuicRole, SocketOwner};
+use crate::sockets::{
+    Inherited, InheritedSocket, ListeningSocket, QuicPlace, QuicRole, QuicUsers, SocketOwner,
+};
 
 /// Opens the sockets of a QUIC bind line; none with `tune.quic.listen off`.
 pub(crate) fn open(
@@ -28,9 +31,14 @@ pub(crate) fn open(
     if !global.tune.quic.listen {
         return Ok(Vec::new());
     }
-    let others = take(bind, inherited);
+    let mut others = take(bind, inherited);
     if others.iter().any(|taken| taken.owner.is_some()) {
-        return Ok(others.into_iter().map(|taken| keep(taken, owner)).collect());
+        // A single socket cannot have other users while its connections last.
+        let is_single = global.no_reuseport || matches!(bind.address, BindAddress::InheritedQuic(_));
+        if is_single || have_workers(&others, &bind.workers) {
+            return Ok(others.into_iter().map(|taken| keep(taken, owner)).collect());
+        }
+        others.iter_mut().filter_map(|taken| taken.quic.as_mut()).for_each(QuicPlace::retire);
     }
     let options = ListenOptions {
         v6only: bind.v6only,
@@ -54,6 +62,15 @@ pub(crate) fn open(
         BindAddress::Quic(address) => bind_all(address, &options, bind, owner, others),
         _ => Err(io::ErrorKind::Unsupported.into()),
     }
+}
+
+/// Whether these workers serve the sockets.
+fn have_workers(sockets: &[InheritedSocket], workers: &[usize]) -> bool {
+    let is_current = |taken: &&InheritedSocket| {
+        matches!(taken.quic, Some(QuicPlace { role: QuicRole::New | QuicRole::Served, .. }))
+    };
+    let current = sockets.iter().filter(is_current).find_map(|taken| taken.users.as_ref());
+    current.is_none_or(|users| users.workers == workers)
 }
 
 /// Binds a socket for each worker, behind the sockets of `others`.
@@ -82,12 +99,20 @@ fn bind_all(
         return alone(sockets.swap_remove(0), bind, owner);
     }
     let placed = sockets.into_iter().zip(&bind.workers).zip(indexes.clone());
-    let placed = placed.zip(DatagramQueue::between(count));
-    all.extend(placed.enumerate().map(|(at, (((socket, worker), index), queue))| {
+    let queues = DatagramQueue::between(count);
+    let users = users_of(&queues, bind);
+    all.extend(placed.zip(queues).enumerate().map(|(at, (((socket, worker), index), queue))| {
         let position = SocketPlace { index, first: indexes.start, count: count as u8 };
         let slot = (first_slot + at) as u8;
         let quic = Some(QuicPlace { slot, position, role: QuicRole::New });
-        ListeningSocket { socket, owner, workers: [*worker].into(), quic, queue: Some(queue) }
+        ListeningSocket {
+            socket,
+            owner,
+            workers: [*worker].into(),
+            quic,
+            queue: Some(queue),
+            users: users.clone(),
+        }
     }));
     Ok(all)
 }
@@ -96,14 +121,28 @@ fn bind_all(
 fn alone(socket: OwnedFd, bind: &Bind, owner: SocketOwner) -> io::Result<Vec<ListeningSocket>> {
     let count = bind.workers.len().min(MOST_SOCKETS);
     let copies = (1..count).map(|_| socket.try_clone()).collect::<io::Result<Vec<_>>>()?;
-    let sockets = [socket].into_iter().chain(copies).zip(&bind.workers).zip(DatagramQueue::between(count));
+    let queues = DatagramQueue::between(count);
+    let users = users_of(&queues, bind);
+    let sockets = [socket].into_iter().chain(copies).zip(&bind.workers).zip(queues);
     let placed = sockets.zip(0..).map(|(((socket, worker), queue), index)| {
         let position = SocketPlace { index, first: 0, count: count as u8 };
         let role = if index == 0 { QuicRole::New } else { QuicRole::Copy };
         let quic = Some(QuicPlace { slot: 0, position, role });
-        ListeningSocket { socket, owner, workers: [*worker].into(), quic, queue: Some(queue) }
+        ListeningSocket {
+            socket,
+            owner,
+            workers: [*worker].into(),
+            quic,
+            queue: Some(queue),
+            users: users.clone(),
+        }
     });
     Ok(placed.collect())
+}
+
+fn users_of(queues: &[DatagramQueue], bind: &Bind) -> Option<Arc<QuicUsers>> {
+    let retirement = queues.first()?.retirement();
+    Some(Arc::new(QuicUsers { workers: bind.workers.clone(), retirement }))
 }
 
 /// Takes the sockets at the address of the bind line: those of the plan before an in-place reload, or of another process.
@@ -128,12 +167,12 @@ fn take(bind: &Bind, inherited: &mut Inherited) -> Vec<InheritedSocket> {
 fn keep(taken: InheritedSocket, owner: SocketOwner) -> ListeningSocket {
     let quic = taken.quic.map(|place| match place.role {
         QuicRole::New => QuicPlace { role: QuicRole::Served, ..place },
-        QuicRole::Copy | QuicRole::Served | QuicRole::Elsewhere { .. } => place,
+        QuicRole::Copy | QuicRole::Served | QuicRole::Retired | QuicRole::Elsewhere { .. } => place,
     });
-    ListeningSocket { socket: taken.socket, owner, workers: [].into(), quic, queue: None }
+    ListeningSocket { socket: taken.socket, owner, workers: [].into(), quic, queue: None, users: taken.users }
 }
 
-/// The sockets of another process. Those of other programs have unknown indexes, and are assumed to be in order.
+/// The sockets of another process, and of this one if others replace them. Those of other programs have unknown indexes, and are assumed to be in order.
 fn predecessors(others: Vec<InheritedSocket>, owner: SocketOwner) -> Vec<ListeningSocket> {
     let is_known = others.iter().all(|taken| taken.quic.is_some());
     let all = others.into_iter().zip(0..).map(|(taken, at): (_, u8)| {
@@ -144,7 +183,14 @@ fn predecessors(others: Vec<InheritedSocket>, owner: SocketOwner) -> Vec<Listeni
             role: QuicRole::Elsewhere { pid: taken.pid },
         };
         let quic = Some(taken.quic.filter(|_| is_known).unwrap_or(unknown));
-        ListeningSocket { socket: taken.socket, owner, workers: [].into(), quic, queue: None }
+        ListeningSocket {
+            socket: taken.socket,
+            owner,
+            workers: [].into(),
+            quic,
+            queue: None,
+            users: taken.users,
+        }
     });
     all.collect()
 }
@@ -156,7 +202,8 @@ fn group_of(places: &[QuicPlace], present: usize) -> Group {
     let known = slots.last_key_value().map_or(0, |(slot, _)| usize::from(*slot) + 1);
     let total = known.max(present).min(usize::from(u8::MAX)) as u8;
     let indexes = (0..total).map(|slot| slots.get(&slot).copied().unwrap_or(slot));
-    let own = places.iter().find(|place| place.is_own()).map(|place| place.position);
+    let is_current = |place: &&QuicPlace| place.is_own() && place.role != QuicRole::Retired;
+    let own = places.iter().find(is_current).map(|place| place.position);
     Group::of(indexes.collect(), own.map_or(0..0, |own| own.first..own.first + own.count))
 }
 
@@ -221,11 +268,11 @@ mod tests {
             Self { served: served.collect(), exposed }
         }
 
-        /// Passes its sockets to a successor.
-        fn hand_over(&self) -> Inherited {
+        /// Passes its sockets to a successor, as process number `pid`.
+        fn hand_over(&self, pid: i32) -> Inherited {
             let (ours, theirs) = UnixStream::pair().expect("a socket pair");
             std::thread::scope(|scope| {
-                let asking = scope.spawn(move || hand_over::receive_over(&theirs, Some(1)));
+                let asking = scope.spawn(move || hand_over::receive_over(&theirs, Some(pid)));
                 // The command.
                 io::Read::read_exact(&mut &ours, &mut [0; 10]).expect("it asks");
                 self.exposed.hand_over(&ours).expect("it passes them");
@@ -239,8 +286,12 @@ mod tests {
     }
 
     fn plan(port: u16) -> Plan {
+        plan_of(port, "")
+    }
+
+    fn plan_of(port: u16, parameters: &str) -> Plan {
         let text = format!(
-            "global\n nbthread {WORKERS}\ndefaults\n mode http\n timeout client 1s\nfrontend f\n bind quic4@127.0.0.1:{port} ssl strict-sni\n"
+            "global\n nbthread {WORKERS}\ndefaults\n mode http\n timeout client 1s\nfrontend f\n bind quic4@127.0.0.1:{port} ssl strict-sni {parameters}\n"
         );
         load_text("t.cfg", &text, &Boot::default()).plan.expect("it is valid")
     }
@@ -300,7 +351,7 @@ mod tests {
         check(&[&old], port);
         assert_eq!(old.exposed.predecessors(), None);
         for _ in 0..4 {
-            let new = Process::start(&plan, old.hand_over());
+            let new = Process::start(&plan, old.hand_over(1));
             assert_eq!(new.exposed.predecessors(), Some(vec![1]));
             check(&[&old, &new], port);
             // The old process has a successor, which takes care of the positions.
@@ -319,16 +370,21 @@ mod tests {
         let _turn = turn();
         let port = free_port();
         let plan = plan(port);
-        let first = Process::start(&plan, Vec::new());
-        let second = Process::start(&plan, first.hand_over());
-        let third = Process::start(&plan, second.hand_over());
-        check(&[&first, &second, &third], port);
-        drop(first);
-        second.exposed.close_predecessors();
-        check(&[&second, &third], port);
-        drop(second);
-        third.exposed.close_predecessors();
-        check(&[&third], port);
+        for ends_in_order in [true, false] {
+            let first = Process::start(&plan, Vec::new());
+            let second = Process::start(&plan, first.hand_over(1));
+            let third = Process::start(&plan, second.hand_over(2));
+            assert_eq!(third.exposed.predecessors(), Some(vec![1, 2]));
+            check(&[&first, &second, &third], port);
+            // The second has a successor, which takes care of the positions.
+            second.exposed.close_predecessors();
+            let (ended, left) = if ends_in_order { (first, second) } else { (second, first) };
+            drop(ended);
+            check(&[&left, &third], port);
+            drop(left);
+            third.exposed.close_predecessors();
+            check(&[&third], port);
+        }
     }
 
     #[test]
@@ -359,6 +415,36 @@ mod tests {
         assert!(listeners::share(bound, WORKERS).iter().all(Vec::is_empty));
         check(&[&process], port);
         assert_eq!(process.exposed.predecessors(), None);
+    }
+
+    #[test]
+    fn other_workers_get_other_sockets() {
+        let _turn = turn();
+        let port = free_port();
+        let process = Process::start(&plan(port), Vec::new());
+        let mut copies = process.exposed.copies().expect("enough descriptors");
+        let changed = plan_of(port, "thread 1-2");
+        let bound = listeners::bind(&changed, &mut copies, 100).expect("they are bound");
+        assert!(copies.is_empty());
+        let roles =
+            |role| bound.iter().filter(|one| one.quic.is_some_and(|place| place.role == role)).count();
+        assert_eq!((roles(QuicRole::Retired), roles(QuicRole::New)), (WORKERS, 2));
+        let exposed = Exposed::of(&changed, &bound).expect("enough descriptors");
+        let served = listeners::share(bound, WORKERS).into_iter().flatten().map(|one| {
+            let place = one.quic.expect("a QUIC socket");
+            (place.position.index, UdpSocket::from(one.socket))
+        });
+        let new = Process { served: served.collect(), exposed };
+        check(&[&process, &new], port);
+        assert_eq!(new.exposed.predecessors(), None);
+        new.exposed.close_predecessors();
+        check(&[&process, &new], port);
+        // Another reload keeps all of them.
+        let mut copies = new.exposed.copies().expect("enough descriptors");
+        let bound = listeners::bind(&changed, &mut copies, 100).expect("they are kept");
+        assert_eq!(bound.len(), WORKERS + 2);
+        assert!(listeners::share(bound, WORKERS).iter().all(Vec::is_empty));
+        check(&[&process, &new], port);
     }
 
     #[test]

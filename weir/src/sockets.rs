@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use net::steering::SocketPlace;
 use plan::bind::BindAddress;
-use proxy::serve::quic::DatagramQueue;
+use proxy::serve::quic::{DatagramQueue, Retirement};
 
 /// The user of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +39,15 @@ pub(crate) struct ListeningSocket {
     pub(crate) quic: Option<QuicPlace>,
     /// Its worker's end of the queues between the workers of a QUIC bind line.
     pub(crate) queue: Option<DatagramQueue>,
+    /// The users of it and the other QUIC sockets of the bind line.
+    pub(crate) users: Option<Arc<QuicUsers>>,
+}
+
+/// The workers that serve the QUIC sockets of a bind line.
+#[derive(Debug)]
+pub(crate) struct QuicUsers {
+    pub(crate) workers: Vec<usize>,
+    pub(crate) retirement: Retirement,
 }
 
 /// The place of a QUIC socket among those of its address.
@@ -61,6 +70,8 @@ pub(crate) enum QuicRole {
     Copy,
     /// A worker serves it, from before an in-place reload.
     Served,
+    /// A worker serves its connections, and new ones belong to other sockets since an in-place reload changed the workers.
+    Retired,
     /// Another process serves it. It is kept open so that no position changes before that process has ended.
     Elsewhere {
         /// The process, if it is known.
@@ -89,6 +100,13 @@ impl QuicPlace {
         matches!(self.role, QuicRole::New | QuicRole::Copy)
     }
 
+    /// Lets other sockets have the new connections, if this process serves it.
+    pub(crate) fn retire(&mut self) {
+        if self.is_own() {
+            self.role = QuicRole::Retired;
+        }
+    }
+
     /// Whether this process serves it.
     pub(crate) fn is_own(&self) -> bool {
         !matches!(self.role, QuicRole::Elsewhere { .. })
@@ -106,6 +124,8 @@ pub(crate) struct InheritedSocket {
     pub(crate) owner: Option<SocketOwner>,
     /// Its place, if it is for QUIC and known.
     pub(crate) quic: Option<QuicPlace>,
+    /// Its users, if this process opened it.
+    pub(crate) users: Option<Arc<QuicUsers>>,
     /// The process that passed it, if known.
     pub(crate) pid: Option<i32>,
 }

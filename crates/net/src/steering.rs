@@ -36,7 +36,7 @@ pub fn index_of(id: [u8; ID_LENGTH]) -> u8 {
 /// 65,536 times.
 pub const CHECK: u16 = 0x9d3b;
 
-/// Returns whether a server issued this connection ID, as far as the check shows.
+/// Returns whether a connection ID has the check of those that servers issue.
 pub fn is_issued(id: [u8; ID_LENGTH]) -> bool {
     u16::from_be_bytes([id[2], id[3]]) ^ u16::from_be_bytes([id[4], id[5]]) == CHECK
 }

@@ -329,7 +329,7 @@ impl H3Engine {
         self.quic.1.progress
     }
 
-    /// Begins a shutdown whose announcement is old enough.
+    /// Begins an announced shutdown when it is due.
     pub(crate) fn follow_announcement(&mut self, now: Instant) {
         if self.shutdown_at.is_some_and(|at| now >= at) {
             self.shutdown_at = None;

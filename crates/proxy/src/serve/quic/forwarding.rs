@@ -6,6 +6,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
 use net::steering::SocketPlace;
@@ -24,20 +25,50 @@ pub(super) struct DatagramInfo {
     pub(super) ecn: u8,
 }
 
+/// The shared state of the workers of a bind line.
+#[derive(Debug)]
+struct Colleagues {
+    /// The queue of each worker, in the order of their indexes.
+    senders: Box<[Sender<DatagramInfo>]>,
+    /// Whether other sockets get the new connections. Set once, by a reload.
+    is_retired: AtomicBool,
+}
+
 /// A worker's end of the queues between the workers of a bind line.
 #[derive(Debug)]
 pub struct DatagramQueue {
     receiver: Receiver<DatagramInfo>,
-    /// The queue of each worker, in the order of their indexes.
-    senders: Arc<[Sender<DatagramInfo>]>,
+    colleagues: Arc<Colleagues>,
+}
+
+/// Retires the sockets of a bind line when others replace them.
+#[derive(Debug, Clone)]
+pub struct Retirement(Arc<Colleagues>);
+
+impl Retirement {
+    /// From now on, the workers accept no connections, and each closes its socket after the last one. They notice it when their tasks
+    /// run.
+    pub fn begin(&self) {
+        self.0.is_retired.store(true, Relaxed);
+    }
+
+    /// Whether it has begun.
+    pub(super) fn has_begun(&self) -> bool {
+        self.0.is_retired.load(Relaxed)
+    }
 }
 
 impl DatagramQueue {
     /// Creates the queues of `count` workers.
     pub fn between(count: usize) -> Vec<Self> {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| channel(WAITING)).unzip();
-        let senders: Arc<[_]> = senders.into();
-        receivers.into_iter().map(|receiver| Self { receiver, senders: senders.clone() }).collect()
+        let colleagues = Arc::new(Colleagues { senders: senders.into(), is_retired: AtomicBool::new(false) });
+        receivers.into_iter().map(|receiver| Self { receiver, colleagues: colleagues.clone() }).collect()
+    }
+
+    /// Returns the value that retires the workers of these queues.
+    pub fn retirement(&self) -> Retirement {
+        Retirement(self.colleagues.clone())
     }
 
     /// Replaces the contents of `batch` with the forwarded datagrams. Pending without any.
@@ -53,24 +84,24 @@ impl DatagramQueue {
 /// The datagrams that a worker forwards, until the end of its turn.
 pub(super) struct Forwarder {
     place: SocketPlace,
-    senders: Arc<[Sender<DatagramInfo>]>,
+    colleagues: Arc<Colleagues>,
     /// The datagrams for each worker; empty until there are any.
     batches: Vec<Batch<DatagramInfo>>,
 }
 
 impl Forwarder {
     pub(super) fn new(place: SocketPlace, queue: &DatagramQueue) -> Self {
-        Self { place, senders: queue.senders.clone(), batches: Vec::new() }
+        Self { place, colleagues: queue.colleagues.clone(), batches: Vec::new() }
     }
 
     /// Takes a datagram that belongs to another worker. Returns whether it does.
     pub(super) fn take(&mut self, info: DatagramInfo, datagram: &[u8]) -> bool {
         let own = usize::from(self.place.index.wrapping_sub(self.place.first));
         let share = self.place.share_of_datagram(datagram).unwrap_or(own);
-        if share == own || share >= self.senders.len() {
+        if share == own || share >= self.colleagues.senders.len() {
             return false;
         }
-        self.batches.resize_with(self.senders.len(), Batch::default);
+        self.batches.resize_with(self.colleagues.senders.len(), Batch::default);
         self.batches[share].push(info, datagram);
         true
     }
@@ -79,7 +110,7 @@ impl Forwarder {
     pub(super) fn finish(&mut self) -> usize {
         let mut dropped = 0;
         for (batch, sender) in
-            self.batches.iter_mut().zip(&*self.senders).filter(|(batch, _)| !batch.is_empty())
+            self.batches.iter_mut().zip(&*self.colleagues.senders).filter(|(batch, _)| !batch.is_empty())
         {
             sender.send(batch);
             dropped += batch.len();

@@ -16,7 +16,7 @@ use runtime::trace::quic;
 use runtime::{datagrams, timer};
 use state::proxy::Admission;
 
-use super::forwarding::{DatagramInfo, DatagramQueue, Forwarder};
+use super::forwarding::{DatagramInfo, DatagramQueue, Forwarder, Retirement};
 use super::retries;
 use crate::points;
 use crate::serve::quic_socket::QuicSocket;
@@ -87,11 +87,12 @@ pub async fn serve(worker: Rc<Worker>, port: QuicPort, frontend: usize, bind: us
     let settings = settings(line, &global.tune.quic, global.tune.bufsize);
     let endpoint = Endpoint::new(keys, SocketIndex(position.index), &settings, acceptor);
     let listener = QuicSocket::new(socket, endpoint);
-    let mut place = BindPlace { worker, proxy, bind };
+    let mut place = BindPlace { worker, proxy, bind, retirement: queue.retirement() };
     let mut input = Input {
         received: receives.then(Batch::default),
         forwarder: Forwarder::new(position, &queue),
         forwarded: datagrams::Batch::default(),
+        drops: listener.socket.drops().unwrap_or(0),
         queue,
     };
     while let Some(source) = poll_fn(|context| listener.poll_receive(context, &mut place, &mut input)).await {
@@ -113,6 +114,20 @@ struct Input {
     /// Those that another worker received.
     forwarded: datagrams::Batch<DatagramInfo>,
     queue: DatagramQueue,
+    /// The number of datagrams discarded by the kernel, as last seen.
+    drops: u32,
+}
+
+impl Input {
+    /// Returns how many datagrams the kernel has discarded since the last call because the receive buffer was full. An overflow
+    /// leaves full batches in the buffer, so the kernel is asked only after these.
+    fn dropped_by_kernel(&mut self, socket: &UdpSocket) -> u32 {
+        if !self.received.as_ref().is_some_and(Batch::is_full) {
+            return 0;
+        }
+        let now = socket.drops().unwrap_or(self.drops);
+        now.wrapping_sub(std::mem::replace(&mut self.drops, now))
+    }
 }
 
 /// Where datagrams have arrived.
@@ -126,6 +141,8 @@ pub(super) struct BindPlace {
     pub(super) worker: Rc<Worker>,
     pub(super) proxy: Rc<LocalProxy>,
     pub(super) bind: usize,
+    /// Whether other sockets of the bind line get its new connections.
+    retirement: Retirement,
 }
 
 impl BindPlace {
@@ -150,12 +167,16 @@ impl BindPlace {
 
     /// Whether clients may still begin connections.
     pub(super) fn is_open(&self) -> bool {
-        !self.worker.is_old() && self.proxy.state.admission() == Admission::Open
+        !self.worker.is_old()
+            && self.proxy.state.admission() == Admission::Open
+            && !self.retirement.has_begun()
     }
 
     /// Whether the socket is to be closed once its connections have ended.
     pub(super) fn is_over(&self) -> bool {
-        self.worker.is_old() || self.proxy.state.admission() == Admission::Stopped
+        self.worker.is_old()
+            || self.proxy.state.admission() == Admission::Stopped
+            || self.retirement.has_begun()
     }
 }
 
@@ -208,9 +229,9 @@ impl QuicSocket {
                 }
             }
         }
-        let dropped = input.forwarder.finish();
+        let dropped = input.forwarder.finish() as u64 + u64::from(input.dropped_by_kernel(&self.socket));
         if dropped > 0 {
-            counters.rxbuf_full.add(dropped as u64);
+            counters.rxbuf_full.add(dropped);
         }
     }
 

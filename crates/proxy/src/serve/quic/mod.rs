@@ -13,7 +13,7 @@ mod listener;
 mod retries;
 mod tracing;
 
-pub use forwarding::DatagramQueue;
+pub use forwarding::{DatagramQueue, Retirement};
 pub use listener::{QuicPort, serve};
 pub use retries::is_expecting;
 
