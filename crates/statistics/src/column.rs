@@ -191,7 +191,7 @@ columns! {
     pack_decompression_failed "MCPV" "Total number of QPACK_DECOMPRESSION_FAILED codes sent or received"
     qpack_encoder_stream_error "MCPV" "Total number of QPACK_ENCODER_STREAM_ERROR codes sent or received"
     qpack_decoder_stream_error "MCPV" "Total number of QPACK_DECODER_STREAM_ERROR codes sent or received"
-    quic_rxbuf_full      "MCPV" "Total number of datagrams dropped by the kernel because a receive buffer was full"
+    quic_rxbuf_full      "MCPV" "Total number of datagrams dropped because a receive buffer or queue was full"
     quic_dropped_pkt     "MCPV" "Total number of dropped packets"
     quic_dropped_pkt_bufoverrun "MCPV" "Total number of packets dropped for lack of buffer space"
     quic_dropped_parsing_pkt "MCPV" "Total number of packets dropped because they could not be parsed"
