@@ -119,6 +119,8 @@ impl QuicSocket {
         let engine = H3Engine::new(quic, &proxy.prepared().h2.h3, owns);
         let connection = H3Connection::new(engine, self.socket.as_fd().as_raw_fd(), false);
         self.register(handle, connection.clone());
+        // Counted here, because its task runs only after the other datagrams of the turn.
+        proxy.state.frontend.mine().quic.half_open.up();
         let newcomer = QuicNewcomer {
             listener: self.clone(),
             connection,

@@ -84,7 +84,6 @@ async fn open(root: &mut ClientConnection, carrier: &mut QuicCarrier, connection
     root.timer.set_after(timer::now_ms(), allowed);
     let counters = &root.frontend.state.clone();
     let counters = &counters.frontend.mine().quic;
-    counters.half_open.up();
     let outcome = poll_fn(|context: &mut Context<'_>| {
         carrier.turn(connection, context);
         carrier.flush(connection, context);
