@@ -292,6 +292,11 @@ impl Http3Client {
         })
     }
 
+    /// Whether a request failed because the server had announced the end of the connection before the request was sent.
+    pub fn is_closing(&self, error: &str) -> bool {
+        error.starts_with(CLOSING)
+    }
+
     /// Sends all requests at once, and returns their responses in the same order.
     pub fn exchange_all(&mut self, requests: &[Http3Request]) -> Vec<Result<Http3Response, String>> {
         let sender = self.sender.clone();
@@ -348,6 +353,9 @@ impl Http3Client {
     }
 }
 
+/// The beginning of errors that [`Http3Client::is_closing`] recognises.
+const CLOSING: &str = "not sent";
+
 async fn exchange(
     mut sender: SendRequest<h3_quinn::OpenStreams, Bytes>,
     request: &Http3Request,
@@ -359,7 +367,13 @@ async fn exchange(
         head = head.header(*name, value);
     }
     let head = head.body(()).map_err(|error| error.to_string())?;
-    let mut stream = sender.send_request(head).await.map_err(text)?;
+    let mut stream = match sender.send_request(head).await {
+        Err(error @ h3_client::error::StreamError::RemoteClosing { .. }) => {
+            return Err(format!("{CLOSING}: {error}"));
+        }
+        Err(error) if error.is_h3_no_error() => return Err(format!("{CLOSING}: {error}")),
+        stream => stream.map_err(text)?,
+    };
     for piece in &request.body {
         stream.send_data(piece.clone()).await.map_err(text)?;
     }

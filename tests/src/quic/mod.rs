@@ -7,7 +7,7 @@ pub mod packet;
 pub mod relay;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -103,6 +103,9 @@ pub struct RawQuic {
     pub socket: UdpSocket,
     /// Whether received packets are acknowledged.
     pub acknowledges: bool,
+    /// If set, acknowledgements report ECN counts as if every packet had been sent with ECT(0), and this share of them, in percent,
+    /// had arrived with CE.
+    pub congestion: Option<u64>,
     /// Whether the handshake is complete.
     pub is_connected: bool,
     /// The server's connection ID.
@@ -152,7 +155,9 @@ impl RawQuic {
 
     /// Prepares a connection; nothing is sent yet.
     pub fn prepare(server: SocketAddr, parameters: &Parameters) -> Self {
-        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a free port");
+        let any =
+            if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
+        let socket = UdpSocket::bind((any, 0)).expect("a free port");
         socket.connect(server).expect("an address");
         Self::over(socket, parameters)
     }
@@ -174,6 +179,7 @@ impl RawQuic {
         let mut raw = Self {
             socket,
             acknowledges: true,
+            congestion: None,
             is_connected: false,
             server_id,
             own_id,
@@ -379,7 +385,14 @@ impl RawQuic {
         }
         for space in [Space::Initial, Space::Handshake, Space::OneRtt] {
             if needs_ack[space as usize] && self.acknowledges {
-                let ack = frame::ack(&self.spaces[space as usize].received);
+                let ranges = &self.spaces[space as usize].received;
+                let mut ack = frame::ack(ranges);
+                if let Some(percent) = self.congestion {
+                    let received: u64 = ranges.iter().map(|(low, high)| high - low + 1).sum();
+                    let marked = received * percent / 100;
+                    ack[0] = 0x03;
+                    ack.extend(frame::ints(&[received - marked, 0, marked]));
+                }
                 self.send_in(space, &ack);
             }
         }

@@ -19,6 +19,8 @@ pub struct Faults {
     pub corruption: u32,
     /// The number of the client's datagrams after which the server sees another address; 0 for never.
     pub address_change: u64,
+    /// The number after which it sees another port of the same address; 0 for never.
+    pub port_change: u64,
 }
 
 /// A running relay. It stops when the value is dropped.
@@ -83,7 +85,8 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// Passes on the datagrams of the client.
 fn forward(shared: &Arc<Shared>) {
-    let mut far = open_far(shared);
+    let mut host = 1;
+    let mut far = open_far(shared, host);
     let (mut count, mut lane) = (0, Lane::new(1));
     shared.near.set_read_timeout(Some(TICK)).expect("a socket");
     let mut bytes = [0; 2048];
@@ -92,9 +95,12 @@ fn forward(shared: &Arc<Shared>) {
             Ok((length, client)) => {
                 *shared.client.lock().expect("no panic") = Some(client);
                 count += 1;
-                let every = shared.faults.address_change;
-                if every > 0 && count % every == 0 {
-                    far = open_far(shared);
+                let is_due = |every: u64| every > 0 && count % every == 0;
+                if is_due(shared.faults.address_change) {
+                    host = host % 200 + 1;
+                }
+                if is_due(shared.faults.address_change) || is_due(shared.faults.port_change) {
+                    far = open_far(shared, host);
                 }
                 lane.pass(shared, &mut bytes[..length], |bytes| far.send(bytes));
             }
@@ -103,10 +109,10 @@ fn forward(shared: &Arc<Shared>) {
     }
 }
 
-/// Opens a socket towards the server, at another address than the last, and forwards the datagrams that arrive there.
-fn open_far(shared: &Arc<Shared>) -> Arc<UdpSocket> {
+/// Opens a socket towards the server, at a new port of this host of 127.0.0.0/24, and forwards the datagrams that arrive there.
+fn open_far(shared: &Arc<Shared>, host: u8) -> Arc<UdpSocket> {
     let number = shared.addresses.fetch_add(1, Ordering::Relaxed);
-    let address = Ipv4Addr::new(127, 0, 0, 1 + (number % 200) as u8);
+    let address = Ipv4Addr::new(127, 0, 0, host);
     let far = UdpSocket::bind((address, 0)).expect("a free port");
     far.connect(shared.server).expect("an address");
     far.set_read_timeout(Some(TICK)).expect("a socket");

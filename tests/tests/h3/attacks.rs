@@ -1,5 +1,6 @@
 //! Attacks: each is bounded in memory and CPU time, and another client is served in the meantime.
 
+mod floods;
 mod handshakes;
 mod slow;
 

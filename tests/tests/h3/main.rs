@@ -8,6 +8,7 @@ mod early;
 mod exchanges;
 mod packets;
 mod relay;
+mod reloads;
 mod rules;
 mod settings;
 

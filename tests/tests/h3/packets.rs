@@ -4,10 +4,10 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use weir_tests::quic::packet::{Protected, Space, split};
-use weir_tests::quic::{Close, INITIAL_SIZE, Parameters, RawQuic};
-use weir_tests::{Authority, Weir, free_port};
+use weir_tests::quic::{Close, Frame, INITIAL_SIZE, Parameters, RawQuic};
+use weir_tests::{Authority, Weir, eventually, free_port};
 
-use super::{DEFAULTS, Scene, start};
+use super::{DEFAULTS, Scene, start, start_with};
 
 const LOCAL: &str = " http-request return status 200";
 
@@ -227,4 +227,59 @@ fn keys_are_updated_by_the_client() {
         let request = weir_tests::http3::Http3Request::get("/");
         assert_eq!(client.exchange(&request).status, 200);
     }
+}
+
+#[test]
+fn congestion_that_the_network_marks_reduces_the_window() {
+    let body = vec![b'x'; 1 << 20];
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+    let origin = weir_tests::Origin::start(move |_, _| [head.as_bytes(), &body].concat());
+    let backend = format!("backend b\n server s 127.0.0.1:{}", origin.port());
+    // The socket of the test has room for this window.
+    let scene = start_with("quic-cc-algo cubic(60k)", "", " default_backend b", &backend);
+    let window = |percent: u64| -> u64 {
+        let mut raw = RawQuic::prepare(at(scene.port), &Parameters::default());
+        raw.congestion = Some(percent);
+        raw.handshake();
+        raw.write(0, &weir_tests::quic::frame::request("GET"), true);
+        let end =
+            raw.await_frame(|frame| matches!(frame, Frame::Stream { id: 0, fin: true, .. }).then_some(()));
+        assert!(end.is_some(), "{percent} %: the whole response, {:?}", raw.closed);
+        let text = scene.weir.ask("show quic cc");
+        assert!(text.contains("lostpkts=0 ") || text.contains("lostpkts=0\n"), "{text}");
+        let window = text.split("cwnd=").nth(1).and_then(|rest| rest.split_whitespace().next());
+        raw.send(&weir_tests::quic::frame::ints(&[0x1c, 0, 0, 0]));
+        assert!(eventually(|| scene.weir.stat("f,FRONTEND", "scur") == "0"));
+        window.and_then(|window| window.parse().ok()).expect("a window")
+    };
+    let [clean, marked] = [0, 20].map(window);
+    assert!(clean > 50_000 && marked < 30_000, "{clean} bytes without marks, {marked} bytes with marks");
+}
+
+#[test]
+fn clients_with_ipv6_are_served() {
+    let authority = Authority::new();
+    let certificate = authority.issue(&["localhost"]);
+    let port = free_port();
+    let shown = certificate.display();
+    let text = format!(
+        "global\n stats socket runtime level admin\n{DEFAULTS}frontend f\n bind quic6@[::1]:{port} ssl crt {shown}\n \
+         bind 127.0.0.1:{port} ssl crt {shown} alpn h2\n http-request return status 200 hdr x-from %[src]\n"
+    );
+    let weir = Weir::start(&text, &[port]);
+    let server = SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, port));
+    for _ in 0..5 {
+        let mut raw = RawQuic::prepare(server, &Parameters::default());
+        raw.handshake();
+        raw.write(0, &weir_tests::quic::frame::request("GET"), true);
+        assert!(raw.await_success(0), "{:?}", raw.closed);
+        // The next request comes from another port.
+        raw.socket = UdpSocket::bind((std::net::Ipv6Addr::LOCALHOST, 0)).expect("a free port");
+        raw.socket.connect(server).expect("an address");
+        raw.write(4, &weir_tests::quic::frame::request("GET"), true);
+        assert!(raw.await_success(4), "{:?}", raw.closed);
+        raw.send(&weir_tests::quic::frame::ints(&[0x1c, 0, 0, 0]));
+    }
+    let migrations = || weir.stat("f,FRONTEND", "quic_conn_migration_done");
+    assert!(eventually(|| migrations() == "5"), "{}", migrations());
 }

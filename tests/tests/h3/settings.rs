@@ -147,6 +147,28 @@ fn windows_and_stream_limits_are_announced_and_kept() {
 }
 
 #[test]
+fn workers_share_a_socket_without_reuseport() {
+    let origin = large();
+    let rules = " http-request return status 200 content-type text/plain lf-string %[thread] if { path /thread }\n \
+                 default_backend b";
+    let backend = format!("backend b\n server s 127.0.0.1:{}", origin.port());
+    let mut scene = start(" noreuseport\n nbthread 3", rules, &backend);
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..30 {
+        let mut client = Http3Client::connect(scene.port);
+        let thread = client.exchange(&Http3Request::get("/thread")).body;
+        client.change_port();
+        assert_eq!(client.exchange(&Http3Request::get("/thread")).body, thread, "the same worker");
+        assert_eq!(client.exchange(&Http3Request::post("/", &[b'a'; 500_000])).body.len(), 1_000_000);
+        seen.insert(thread);
+        client.close();
+    }
+    assert_eq!(seen.len(), 3, "every worker has connections: {seen:?}");
+    scene.weir.signal("USR1");
+    assert_eq!(scene.weir.await_end(), Some(0));
+}
+
+#[test]
 fn silent_connections_end_with_the_transport_timeout() {
     let scene = start(" tune.quic.fe.max-idle-timeout 300ms", " http-request return status 200", "");
     let mut client = Http3Client::connect(scene.port);
