@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use net::listen;
 use net::pass::{self, Passed};
@@ -112,6 +112,9 @@ impl AsFd for ExposedSocket {
 #[derive(Debug, Default)]
 pub(crate) struct Exposed {
     sockets: Mutex<Vec<ExposedSocket>>,
+    /// QUIC sockets at addresses that the plan does not have any more, while other processes serve some of them: as long as they are
+    /// open, these keep their positions.
+    left: Mutex<Vec<ExposedSocket>>,
     /// Whether a successor has taken them: it then owns the connections in their queues.
     handed_over: AtomicBool,
 }
@@ -142,7 +145,7 @@ impl Exposed {
             };
             all.push(ExposedSocket { owner: one.owner, quic: one.quic, users: one.users.clone(), passed });
         }
-        Ok(Self { sockets: Mutex::new(all), handed_over: AtomicBool::new(false) })
+        Ok(Self { sockets: Mutex::new(all), ..Self::default() })
     }
 
     /// Answers a successor over its connection. Blocks, so it must not run on a worker.
@@ -196,20 +199,20 @@ impl Exposed {
     /// Returns copies of the sockets, for the plan that replaces the current one.
     pub(crate) fn copies(&self) -> io::Result<Inherited> {
         let mut all = Vec::new();
-        for ExposedSocket { owner, quic, users, passed } in self.lock().iter() {
+        let mut add = |one: &ExposedSocket, owner| {
             let copy = Passed {
-                socket: passed.socket.try_clone()?,
-                namespace: passed.namespace.clone(),
-                interface: passed.interface.clone(),
-                note: passed.note,
+                socket: one.passed.socket.try_clone()?,
+                namespace: one.passed.namespace.clone(),
+                interface: one.passed.interface.clone(),
+                note: one.passed.note,
             };
-            all.extend(taken(copy, None).map(|taken| InheritedSocket {
-                owner: Some(*owner),
-                quic: *quic,
-                users: users.clone(),
-                ..taken
-            }));
-        }
+            let quic = one.quic;
+            let users = one.users.clone();
+            all.extend(taken(copy, None).map(|taken| InheritedSocket { owner, quic, users, ..taken }));
+            Ok::<_, io::Error>(())
+        };
+        self.lock().iter().try_for_each(|one| add(one, Some(one.owner)))?;
+        lock(&self.left).iter().try_for_each(|one| add(one, None))?;
         Ok(all)
     }
 
@@ -245,6 +248,7 @@ impl Exposed {
         if self.is_handed_over() {
             return;
         }
+        lock(&self.left).clear();
         let mut by_owner: Vec<(SocketOwner, Vec<(QuicPlace, ExposedSocket)>)> = Vec::new();
         for one in all.extract_if(.., |one| one.quic.is_some()) {
             let Some(place) = one.quic else { continue };
@@ -271,13 +275,28 @@ impl Exposed {
                 users.retirement.begin();
             }
         }
-        *self.lock() = other;
+        let address = |one: &ExposedSocket| SockRef::from(&one.passed.socket).local_addr().ok();
+        let is_kept = |one: &ExposedSocket| other.iter().any(|new| address(new) == address(one));
+        let mut all = self.lock();
+        let has_others =
+            |owner| all.iter().any(|one| one.owner == owner && one.quic.is_some_and(|place| !place.is_own()));
+        let is_left: Vec<bool> =
+            all.iter().map(|one| one.quic.is_some() && !is_kept(one) && has_others(one.owner)).collect();
+        let mut all_left = lock(&self.left);
+        all_left.retain(|one| !is_kept(one));
+        let before = std::mem::replace(&mut *all, other);
+        let left = before.into_iter().zip(is_left).filter_map(|(one, is_left)| is_left.then_some(one));
+        all_left.extend(left.map(|mut one| {
+            one.quic.iter_mut().for_each(QuicPlace::retire);
+            one
+        }));
         self.handed_over.store(false, Relaxed);
     }
 
     /// Closes the sockets.
     pub(crate) fn close(&self) {
         self.lock().clear();
+        lock(&self.left).clear();
     }
 
     /// Closes the sockets of an owner that has stopped on its own.
@@ -285,9 +304,13 @@ impl Exposed {
         self.lock().retain(|one| one.owner != owner);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<ExposedSocket>> {
-        self.sockets.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn lock(&self) -> MutexGuard<'_, Vec<ExposedSocket>> {
+        lock(&self.sockets)
     }
+}
+
+fn lock(sockets: &Mutex<Vec<ExposedSocket>>) -> MutexGuard<'_, Vec<ExposedSocket>> {
+    sockets.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ pub(crate) fn open(
     if others.iter().any(|taken| taken.owner.is_some()) {
         // A single socket cannot have other users while its connections last.
         let is_single = global.no_reuseport || matches!(bind.address, BindAddress::InheritedQuic(_));
-        if is_single || have_workers(&others, &bind.workers) {
+        if is_single || are_served_as(&others, bind) {
             return Ok(others.into_iter().map(|taken| keep(taken, owner)).collect());
         }
         others.iter_mut().filter_map(|taken| taken.quic.as_mut()).for_each(QuicPlace::retire);
@@ -64,13 +64,13 @@ pub(crate) fn open(
     }
 }
 
-/// Whether these workers serve the sockets.
-fn have_workers(sockets: &[InheritedSocket], workers: &[usize]) -> bool {
+/// Whether the sockets are served by the workers and with the transport settings of the bind line.
+fn are_served_as(sockets: &[InheritedSocket], bind: &Bind) -> bool {
     let is_current = |taken: &&InheritedSocket| {
         matches!(taken.quic, Some(QuicPlace { role: QuicRole::New | QuicRole::Served, .. }))
     };
     let current = sockets.iter().filter(is_current).find_map(|taken| taken.users.as_ref());
-    current.is_none_or(|users| users.workers == workers)
+    current.is_none_or(|users| users.workers == bind.workers && users.settings == bind.quic)
 }
 
 /// Binds a socket for each worker, behind the sockets of `others`.
@@ -142,7 +142,7 @@ fn alone(socket: OwnedFd, bind: &Bind, owner: SocketOwner) -> io::Result<Vec<Lis
 
 fn users_of(queues: &[DatagramQueue], bind: &Bind) -> Option<Arc<QuicUsers>> {
     let retirement = queues.first()?.retirement();
-    Some(Arc::new(QuicUsers { workers: bind.workers.clone(), retirement }))
+    Some(Arc::new(QuicUsers { workers: bind.workers.clone(), settings: bind.quic.clone(), retirement }))
 }
 
 /// Takes the sockets at the address of the bind line: those of the plan before an in-place reload, or of another process.
@@ -445,6 +445,27 @@ mod tests {
         assert_eq!(bound.len(), WORKERS + 2);
         assert!(listeners::share(bound, WORKERS).iter().all(Vec::is_empty));
         check(&[&process, &new], port);
+    }
+
+    #[test]
+    fn removed_listeners_keep_the_positions_of_predecessors() {
+        let _turn = turn();
+        let port = free_port();
+        let plan = plan(port);
+        let first = Process::start(&plan, Vec::new());
+        let mut second = Process::start(&plan, first.hand_over(1));
+        second.exposed.replace(Exposed::default());
+        // The connections of one worker have ended.
+        second.served.remove(0);
+        for index in first.indexes().into_iter().chain(second.indexes()) {
+            assert_eq!(receiver_of(&[&first, &second], port, &short(index)), index);
+        }
+        // The listener comes back.
+        let third = Process::start(&plan, second.exposed.copies().expect("enough descriptors"));
+        check(&[&first, &second, &third], port);
+        drop(first);
+        second.exposed.close_predecessors();
+        assert!(second.exposed.copies().expect("enough descriptors").is_empty());
     }
 
     #[test]

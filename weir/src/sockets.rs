@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use net::steering::SocketPlace;
 use plan::bind::BindAddress;
+use plan::quic::QuicBind;
 use proxy::serve::quic::{DatagramQueue, Retirement};
 
 /// The user of a socket.
@@ -47,6 +48,8 @@ pub(crate) struct ListeningSocket {
 #[derive(Debug)]
 pub(crate) struct QuicUsers {
     pub(crate) workers: Vec<usize>,
+    /// The settings with which the workers started.
+    pub(crate) settings: Option<Box<QuicBind>>,
     pub(crate) retirement: Retirement,
 }
 
