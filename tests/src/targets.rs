@@ -13,6 +13,7 @@ mod h3;
 mod h3_connection;
 mod payload;
 mod peers;
+mod quic;
 mod spop;
 mod tls;
 
@@ -36,6 +37,7 @@ pub use self::h3::{h3_request, qpack};
 pub use self::h3_connection::h3_connection;
 pub use self::payload::{encoded, first_bytes, payload};
 pub use self::peers::peers_session;
+pub use self::quic::{quic_frames, quic_parameters};
 pub use self::spop::spop_frames;
 pub use self::tls::{ciphers, client_hello, crt_list, ocsp, pem, x509};
 pub use expressions::{cookies, expression, json, jwt, url};
@@ -70,6 +72,8 @@ pub const TARGETS: &[Target] = &[
     ("h3_connection", h3_connection),
     ("qpack", qpack),
     ("h3_request", h3_request),
+    ("quic_frames", quic_frames),
+    ("quic_parameters", quic_parameters),
     ("peers_session", peers_session),
     ("fcgi_records", fcgi_records),
     ("spop_frames", spop_frames),

@@ -150,8 +150,8 @@ impl Exposed {
 
     /// Answers a successor over its connection. Blocks, so it must not run on a worker.
     pub(crate) fn hand_over(&self, connection: impl AsFd) -> io::Result<()> {
-        let copies: Vec<Passed<OwnedFd>> = self
-            .lock()
+        let all = self.lock();
+        let copies: Vec<Passed<OwnedFd>> = all
             .iter()
             .map(|ExposedSocket { passed, quic, .. }| {
                 Ok(Passed {
@@ -162,6 +162,9 @@ impl Exposed {
                 })
             })
             .collect::<io::Result<_>>()?;
+        // From here on, the successor takes care of the positions of QUIC sockets.
+        self.handed_over.store(true, Relaxed);
+        drop(all);
         let borrowed: Vec<_> = copies
             .iter()
             .map(|passed| Passed {
@@ -171,9 +174,7 @@ impl Exposed {
                 note: passed.note,
             })
             .collect();
-        pass::hand_over(connection, &borrowed)?;
-        self.handed_over.store(true, Relaxed);
-        Ok(())
+        pass::hand_over(connection, &borrowed).inspect_err(|_| self.handed_over.store(false, Relaxed))
     }
 
     /// Returns whether a successor has received the sockets.

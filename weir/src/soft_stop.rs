@@ -92,8 +92,8 @@ impl SoftStop {
             caches::let_go(&shared.plan, None);
             peers.stop();
         }
-        let is_expecting = proxy::serve::datagrams::is_active() || proxy::serve::quic::is_expecting();
-        if shared.process.connections.load(Relaxed) == 0 && !is_expecting {
+        let is_active = proxy::serve::datagrams::is_active() || proxy::serve::quic::is_active();
+        if shared.process.connections.load(Relaxed) == 0 && !is_active {
             peers.drained();
             if peers.have_stopped() {
                 return StopProgress::Over;

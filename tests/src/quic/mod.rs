@@ -41,11 +41,20 @@ pub struct Parameters {
     pub own_id: Option<Vec<u8>>,
     /// The application protocol.
     pub protocol: &'static str,
+    /// Encoded parameters, and whether they follow the others instead of replacing them.
+    pub encoded: Option<(bool, Vec<u8>)>,
 }
 
 impl Default for Parameters {
     fn default() -> Self {
-        Self { window: 1 << 30, uni_streams: 100, more: Vec::new(), own_id: None, protocol: "h3" }
+        Self {
+            window: 1 << 30,
+            uni_streams: 100,
+            more: Vec::new(),
+            own_id: None,
+            protocol: "h3",
+            encoded: None,
+        }
     }
 }
 
@@ -62,7 +71,11 @@ impl Parameters {
             out.extend(frame::ints(&[number, value.len() as u64]));
             out.extend_from_slice(&value);
         }
-        out
+        match &self.encoded {
+            Some((true, more)) => [&out[..], more].concat(),
+            Some((false, own)) => own.clone(),
+            None => out,
+        }
     }
 }
 

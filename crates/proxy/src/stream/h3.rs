@@ -61,8 +61,8 @@ impl QuicOutput {
 
 /// The time between the announcement of a shutdown and the shutdown, in addition to three round trips, and its maximum: requests that
 /// were sent before the client has processed the announcement.
-const GOAWAY_MIN: Duration = Duration::from_secs(1);
-const GOAWAY_MAX: Duration = Duration::from_secs(3);
+const GOAWAY_MIN: Duration = Duration::from_secs(2);
+const GOAWAY_MAX: Duration = Duration::from_secs(5);
 
 /// How long acknowledgements are awaited while the client is silent. It has to answer the packets that are repeated.
 const SILENCE_MAX: Duration = Duration::from_secs(2);

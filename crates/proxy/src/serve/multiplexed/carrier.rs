@@ -25,6 +25,8 @@ pub(in crate::serve) trait ClientCarrier {
 
     /// The major version of HTTP.
     const HTTP_MAJOR: u8;
+    /// Whether a connection that was announced to end does so within a few seconds.
+    const ENDS_BY_ITSELF: bool;
 
     /// The trace source, and its events for connections.
     const POINTS: ConnectionPoints;

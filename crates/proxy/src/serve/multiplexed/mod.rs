@@ -370,7 +370,8 @@ impl<S: ServeExchange, C: ClientCarrier> Front<S, C> {
         let entry = &self.root.entry;
         entry.requests.set(self.root.session.requests.get());
         entry.active_ms.set(now);
-        let is_busy = has_streams || turn.has_output;
+        // A client that has been told to leave may have sent another request.
+        let is_busy = has_streams || turn.has_output || (self.is_leaving && C::ENDS_BY_ITSELF);
         entry.activity.set(if is_busy { Activity::Data } else { Activity::Waiting });
     }
 

@@ -20,6 +20,7 @@ impl ClientCarrier for ReceivedBytes {
     type Broken = <Self as Driver>::Broken;
 
     const HTTP_MAJOR: u8 = 2;
+    const ENDS_BY_ITSELF: bool = false;
     const POINTS: ConnectionPoints = ConnectionPoints::HTTP2;
 
     fn counters(counters: &FrontendCounters) -> &Multiplexed {

@@ -198,6 +198,7 @@ impl ClientCarrier for QuicCarrier {
     type Broken = Violation;
 
     const HTTP_MAJOR: u8 = 3;
+    const ENDS_BY_ITSELF: bool = true;
     const POINTS: ConnectionPoints = ConnectionPoints::HTTP3;
 
     fn counters(counters: &FrontendCounters) -> &Multiplexed {

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
 use runtime::timer;
@@ -16,10 +17,38 @@ use crate::client::{ClientConnection, Downstream, handshake};
 use crate::exchange::trace;
 use crate::serve::exchange_pool::{Exchanges, ServeExchange};
 use crate::serve::handoff::QuicNewcomer;
-use crate::serve::{multiplexed, opening};
+use crate::serve::{multiplexed, opening, shutdown_wakers};
 use crate::stream::Lifecycle as _;
 use crate::stream::h3::H3Connection;
 use crate::worker::Worker;
+
+/// How long a handshake may continue once the process stops, in ms. The client repeats lost packets within this time.
+const STOPPING_MS: u64 = 10_000;
+
+/// The number of connections, including those that only answer late packets with their close. Changed by the workers for each
+/// connection.
+static SERVED: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether there are connections. A stopping process waits until this is false.
+pub(super) fn is_serving() -> bool {
+    SERVED.load(Relaxed) > 0
+}
+
+/// Counts a connection.
+struct Served;
+
+impl Served {
+    fn begin() -> Self {
+        SERVED.fetch_add(1, Relaxed);
+        Self
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        SERVED.fetch_sub(1, Relaxed);
+    }
+}
 
 /// Serves a connection until its end.
 pub(in crate::serve) async fn run<S: ServeExchange>(
@@ -29,6 +58,7 @@ pub(in crate::serve) async fn run<S: ServeExchange>(
 ) {
     let QuicNewcomer { listener, connection, handle, ends, frontend, bind, load, accepted_us, .. } =
         *newcomer;
+    let _served = Served::begin();
     let proxy = worker.local(frontend);
     opening::count_connection(&worker, &proxy, &proxy.binds[bind], accepted_us / 1000);
     let side = Downstream::Quic(connection.clone());
@@ -84,6 +114,7 @@ async fn open(root: &mut ClientConnection, carrier: &mut QuicCarrier, connection
     root.timer.set_after(timer::now_ms(), allowed);
     let counters = &root.frontend.state.clone();
     let counters = &counters.frontend.mine().quic;
+    let (mut shutdown_waker, mut is_stopping) = (None, false);
     let outcome = poll_fn(|context: &mut Context<'_>| {
         carrier.turn(connection, context);
         carrier.flush(connection, context);
@@ -95,6 +126,11 @@ async fn open(root: &mut ClientConnection, carrier: &mut QuicCarrier, connection
         }
         if root.poll_killed(context).is_ready() {
             return Poll::Ready(Err(ConnectionError::TLS_ABORT));
+        }
+        // The client may go on with the successor, which has received the rest of its ClientHello.
+        shutdown_waker.get_or_insert_with(|| shutdown_wakers::register(context.waker()));
+        if root.worker.shared.process.closing.load(Relaxed) && !std::mem::replace(&mut is_stopping, true) {
+            root.timer.set((timer::now_ms() + STOPPING_MS).min(root.timer.deadline()));
         }
         root.timer.poll_expired(context).map(|()| Err(ConnectionError::TLS_TIMEOUT))
     })

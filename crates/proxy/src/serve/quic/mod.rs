@@ -15,6 +15,11 @@ mod tracing;
 
 pub use forwarding::{DatagramQueue, Retirement};
 pub use listener::{QuicPort, serve};
-pub use retries::is_expecting;
 
 pub(super) use connection::run;
+
+/// Whether the process has QUIC connections, or expects clients that it has sent a Retry. A stopping process waits until this is
+/// false.
+pub fn is_active() -> bool {
+    connection::is_serving() || retries::expected_until().is_some()
+}

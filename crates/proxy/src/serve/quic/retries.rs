@@ -27,8 +27,3 @@ pub(super) fn note() {
 pub(super) fn expected_until() -> Option<u64> {
     Some(UNTIL.load(Relaxed)).filter(|until| *until > clock::now_ms())
 }
-
-/// Whether the process expects clients that it has sent a Retry. A stopping process waits until this is false.
-pub fn is_expecting() -> bool {
-    expected_until().is_some()
-}
