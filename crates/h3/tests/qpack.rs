@@ -288,6 +288,22 @@ fn our_dynamic_table_is_that_of_another_decoder() {
 }
 
 #[test]
+fn entries_that_are_larger_than_the_table_are_not_inserted() {
+    let fields: [Pair; 2] = [(b"x-a".into(), b"b".into()), (b"x-c".into(), b"".into())];
+    for capacity in 1..100 {
+        let (mut encoder, mut decoder) = (QpackEncoder::new(false), QpackDecoder::new(capacity));
+        let mut instructions = Vec::new();
+        encoder.set_capacity(capacity.into(), capacity, &mut instructions);
+        for stream in 0..3 {
+            let section = encode(&mut encoder, stream * 4, &fields, &mut instructions);
+            assert_eq!(decoder.instructions(&instructions), Ok(instructions.len()), "{capacity}");
+            instructions.clear();
+            assert_eq!(decode(&mut decoder, &section).as_deref(), Ok(&fields[..]), "{capacity}");
+        }
+    }
+}
+
+#[test]
 fn another_encoders_dynamic_table_is_ours() {
     let mut rng = fastrand::Rng::with_seed(7);
     let (mut ours, mut theirs) = (QpackDecoder::new(4096), other::DynamicEncoder::new());

@@ -170,10 +170,13 @@ impl QpackEncoder {
         None
     }
 
-    /// Inserts a field, unless that would evict an entry that is in use. `in_use` is the oldest entry that the current section
-    /// refers to.
+    /// Inserts a field, unless it is larger than the table or would evict an entry that is in use. `in_use` is the oldest entry that
+    /// the current section refers to.
     fn insert(&mut self, name: FieldName<'_>, value: &[u8], in_use: u64, instructions: &mut Vec<u8>) -> bool {
         let (kind, own) = name.split();
+        if !self.table.may_hold(kind, own, value) {
+            return false;
+        }
         let oldest = self.inserted - self.table.len() as u64;
         let used = self.sections.iter().map(|section| section.oldest).min().unwrap_or(u64::MAX);
         let evicted = self.table.evictions(kind, own, value) as u64;
