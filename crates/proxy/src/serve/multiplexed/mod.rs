@@ -10,6 +10,7 @@ mod socket;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -331,12 +332,18 @@ impl<S: ServeExchange, C: ClientCarrier> Front<S, C> {
         true
     }
 
+    /// Announces the end of the connection.
+    fn leave(&mut self) {
+        if !std::mem::replace(&mut self.is_leaving, true) {
+            self.connection.shutdown();
+        }
+    }
+
     /// Writes as much of the output as the socket takes. Returns whether any was written.
     fn send(&mut self, context: &mut Context<'_>) -> Result<bool, FrontEnd> {
         let may_stay = !self.is_outdated && self.root.may_stay();
-        if !may_stay && !self.is_leaving {
-            self.is_leaving = true;
-            self.connection.shutdown();
+        if !may_stay {
+            self.leave();
         }
         let connection = self.connection.clone();
         self.carrier.send(&mut self.root, &connection, context).map_err(|_| FrontEnd::Failed)
@@ -384,7 +391,14 @@ impl<S: ServeExchange, C: ClientCarrier> Front<S, C> {
         }
         drop(engine);
         if self.root.poll_killed(context).is_ready() {
-            return Poll::Ready(FrontEnd::Killed);
+            if !C::ENDS_BY_ITSELF || !self.root.worker.shared.process.closing.load(Relaxed) {
+                return Poll::Ready(FrontEnd::Killed);
+            }
+            // A soft stop ends connections that seem to be idle, but a request may be on its way.
+            self.leave();
+            if let Err(end) = self.send(context) {
+                return Poll::Ready(end);
+            }
         }
         if self.open == 0
             && let Some(ping) = &mut self.ping
