@@ -29,7 +29,7 @@ fn acceptor() -> &'static Arc<Acceptor> {
     })
 }
 
-/// A server and a client, with sockets whose datagrams arrive at once.
+/// A server and a client over the loopback interface, on which datagrams arrive at once.
 struct Pair {
     endpoint: Endpoint,
     socket: UdpSocket,
