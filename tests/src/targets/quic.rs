@@ -44,6 +44,8 @@ impl Pair {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         socket.set_nonblocking(true).expect("a socket");
         let client = RawQuic::prepare(socket.local_addr().expect("it is bound"), parameters);
+        // Nothing is awaited.
+        client.socket.set_nonblocking(true).expect("a socket");
         let endpoint = Endpoint::new(&keys, SocketIndex(0), &Settings::default(), acceptor());
         Self { endpoint, socket, connection: None, now: Instant::now(), client }
     }
