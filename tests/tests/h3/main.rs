@@ -9,6 +9,7 @@ mod exchanges;
 mod packets;
 mod relay;
 mod rules;
+mod servers;
 mod settings;
 
 use weir_tests::{Authority, Weir, free_port};

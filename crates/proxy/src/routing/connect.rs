@@ -30,7 +30,7 @@ use crate::routing::assign::Lease;
 use crate::routing::connect_wait::reach;
 use crate::routing::send_proxy::proxy_header;
 use crate::routing::takeover::{has_idle_elsewhere, take_over};
-use crate::routing::{connect_error, server_tls};
+use crate::routing::{connect_error, connect_quic, server_tls};
 use crate::server::h1::Connection;
 use crate::server::per_worker::LocalServer;
 use crate::server::pool::PoolQuery;
@@ -65,6 +65,9 @@ pub(crate) fn idle(client: &Client, x: &mut Exchange, backend: &Proxy, lease: &L
     let ask = ask(client, backend, settings, &key);
     let mut upstream = match client.worker.carriers.share(settings, ask) {
         Some(request) => Upstream::Stream(SharedRequest::H2(request)),
+        None if settings.quic.is_some() => {
+            Upstream::Stream(SharedRequest::H3(client.worker.quic_carriers.share(settings, ask)?))
+        }
         None if settings.speaks_fcgi => {
             Upstream::Stream(SharedRequest::Fcgi(client.worker.applications.share(settings, ask)?))
         }
@@ -83,7 +86,7 @@ pub(crate) async fn establish(
 ) -> Result<Upstream, Fault> {
     let settings = lease.server();
     let key = pool_key(client, x, settings);
-    if may_reuse(x, settings) && !settings.speaks_fcgi {
+    if may_reuse(x, settings) && !settings.speaks_fcgi && settings.quic.is_none() {
         let ask = ask(client, backend, settings, &key);
         if has_idle_elsewhere(&client.worker, settings, ask)
             && let Some(mut upstream) = take_over(&client.worker, settings, ask, true).await
@@ -94,6 +97,9 @@ pub(crate) async fn establish(
     }
     if settings.is_reverse {
         return Err(Fault::NoConnection);
+    }
+    if settings.quic.is_some() {
+        return connect_quic::open(client, x, backend, settings, key).await;
     }
     open(client, x, backend, settings, key).await
 }
@@ -374,7 +380,7 @@ pub(crate) fn set_options(stream: &Stream, backend: &Proxy) {
 
 /// Counts the connection that is about to be opened. If descriptors run short (`tune.pool-high-fd-ratio`), or the server is at its
 /// `maxconn` (`strict-maxconn`), an idle connection is closed to make room.
-async fn place(client: &Client, server: &Rc<LocalServer>) -> Result<Open, Fault> {
+pub(super) async fn place(client: &Client, server: &Rc<LocalServer>) -> Result<Open, Fault> {
     let worker = &client.worker;
     let process = &worker.shared.process;
     if base::memory::is_short() {
@@ -452,14 +458,8 @@ async fn dial(
     watch: bool,
 ) -> Result<Stream, Fault> {
     let worker = client.worker.clone();
-    let mut dial = dial::to_server(settings, (&worker.shared.plan.global.tune).into(), target);
-    if settings.source.as_ref().is_some_and(|source| source.transparent != UseSource::No) {
-        dial.source = foreign_address(client, x, settings).or(dial.source);
-        dial.transparent = true;
-    }
+    let mut dial = socket_options(client, x, &worker, settings, target);
     dial.fast_open = settings.tfo;
-    dial.tos = x.txn.server_tos.or(settings.tos);
-    dial.mark = x.txn.server_mark;
     dial.late_ack = late_ack;
     dial.late_nodelay = may_wait(x, settings);
     x.choice.connect_by = allowed.map_or(NEVER, |allowed| now_ms() + allowed.as_millis() as u64);
@@ -471,6 +471,24 @@ async fn dial(
     reach(client, x, watch, step).await
 }
 
+/// Returns the socket options of a connection for this request.
+pub(super) fn socket_options<'a>(
+    client: &Client,
+    x: &Exchange,
+    worker: &Worker,
+    settings: &'a ServerSettings,
+    target: &Target,
+) -> net::Dial<'a> {
+    let mut dial = dial::to_server(settings, (&worker.shared.plan.global.tune).into(), target);
+    if settings.source.as_ref().is_some_and(|source| source.transparent != UseSource::No) {
+        dial.source = foreign_address(client, x, settings).or(dial.source);
+        dial.transparent = true;
+    }
+    dial.tos = x.txn.server_tos.or(settings.tos);
+    dial.mark = x.txn.server_mark;
+    dial
+}
+
 /// Whether a small write may wait for acknowledgements until a second one follows: most requests are a single write, and most
 /// clients that open a connection per request use it only once.
 fn may_wait(x: &Exchange, settings: &ServerSettings) -> bool {
@@ -479,7 +497,7 @@ fn may_wait(x: &Exchange, settings: &ServerSettings) -> bool {
 
 /// Returns the address to connect to: the server's address, with the client's port if it has no port, or the address set by
 /// `set-dst`.
-fn target(client: &Client, x: &Exchange, settings: &ServerSettings) -> Option<Target> {
+pub(super) fn target(client: &Client, x: &Exchange, settings: &ServerSettings) -> Option<Target> {
     if let Some(address) = x.choice.address {
         return Some(Target::Ip(address));
     }

@@ -4,12 +4,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::task::Waker;
 
-use ::quic::{ConnectionHandle, ConnectionInput, Ecn, Endpoint};
+use ::quic::{ConnectionHandle, ConnectionInput, Endpoint};
 use net::udp::UdpSocket;
 use runtime::timer;
 
 use crate::serve::reply_budget::ReplyBudget;
 use crate::stream::h3::{H3Connection, H3Engine};
+use crate::stream::quic::of_engine;
 
 /// A socket with its connections.
 pub(crate) struct QuicSocket {
@@ -82,16 +83,5 @@ impl QuicSocket {
         if let Some(task) = self.task.take() {
             task.wake();
         }
-    }
-}
-
-/// Converts the engine's datagrams to the socket's.
-pub(super) fn of_engine<'a>(transmit: &::quic::Transmit, bytes: &'a [u8]) -> net::udp::Transmit<'a> {
-    net::udp::Transmit {
-        destination: transmit.destination,
-        source: transmit.source,
-        ecn: transmit.ecn.map_or(0, Ecn::bits),
-        segment_size: transmit.segment,
-        bytes: &bytes[..transmit.length],
     }
 }

@@ -8,6 +8,8 @@ pub(crate) mod fcgi;
 pub(crate) mod h1;
 pub(crate) mod h2;
 pub(crate) mod h2_pool;
+pub(crate) mod h3;
+pub(crate) mod http_request;
 mod idle_waker;
 mod open_count;
 pub(crate) mod per_worker;
@@ -166,6 +168,11 @@ impl Upstream {
 
     /// Whether the server rejected the early data without processing it.
     pub(crate) fn refused_early(&self) -> bool {
+        if let Self::Stream(request) = self
+            && request.refused_early()
+        {
+            return true;
+        }
         self.tls()
             .and_then(|details| details.failure)
             .is_some_and(|error| error.kind == tls::FailureKind::EarlyData)

@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll};
 
+use fields::Scheme;
 use h2::{Code, Counts, Phase, StreamKey};
 use http::Head;
 use runtime::Buffer;
@@ -10,7 +11,7 @@ use sample::StreamFacts;
 use state::counters::Multiplexed;
 
 use super::protocol::unsent;
-use super::{Lifecycle, Messages, Protocol, Reset, SocketOutput};
+use super::{Lifecycle, Messages, Protocol, RequestEngine, Reset, SocketOutput};
 
 /// The maximum number of output pieces per call: four frames of 16 KiB, and the frame headers between them.
 const PARTS: usize = 16;
@@ -146,6 +147,20 @@ impl Messages for H2Engine {
     #[inline]
     fn takes_heads(&self) -> bool {
         self.takes_heads()
+    }
+}
+
+impl RequestEngine for H2Engine {
+    fn open(&mut self, head: &Head, scheme: Scheme, ends: bool) -> Option<StreamKey> {
+        self.open(head, scheme, ends).ok()
+    }
+
+    fn takes_upgrades(&self) -> bool {
+        self.peer().connect_protocol
+    }
+
+    fn streams(&self) -> usize {
+        self.streams()
     }
 }
 

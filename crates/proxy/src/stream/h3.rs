@@ -1,9 +1,11 @@
 //! The HTTP/3 engine behind the traits of [`stream`](super): messages over the streams of a QUIC connection.
 
+use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use h3::{Code, RequestKey, StreamChunk};
+use fields::Scheme;
+use h3::{Code, RequestKey, StreamChunk, Violation};
 use http::Head;
 use quic::StreamDirection;
 use runtime::{Buffer, timer};
@@ -12,11 +14,12 @@ use state::counters::Multiplexed;
 use state::quic_counters::Http3Counters;
 
 use super::protocol::unsent;
-use super::{ConnectionEvent, Lifecycle, Messages, NoHead, Protocol, Reset};
+use super::{ConnectionEvent, Lifecycle, Messages, NoHead, Notice, Protocol, RequestEngine, Reset};
 
 /// HTTP/3 and the QUIC connection beneath it.
 pub(crate) struct H3Engine {
     h3: h3::Connection,
+    role: h3::Role,
     pub(crate) quic: QuicStreams,
     /// Whether HTTP/3 has streams to look at.
     has_work: bool,
@@ -24,7 +27,7 @@ pub(crate) struct H3Engine {
     counts: h3::Counts,
     /// Transport frames without data received so far.
     control_frames: u64,
-    /// Whether the client or the network ended the connection.
+    /// Whether the peer or the network ended the connection.
     is_lost: bool,
     /// Wakers of requests that wait for the end of the handshake.
     waiting: Vec<Waker>,
@@ -32,8 +35,12 @@ pub(crate) struct H3Engine {
     owns: bool,
 }
 
-/// A QUIC connection as the transport of HTTP/3, and the number of bytes written to its streams.
-pub(crate) struct QuicStreams(pub(crate) quic::QuicConnection, u64);
+/// A QUIC connection as the transport of HTTP/3, the number of bytes written to its streams, and streams opened in advance for
+/// requests: only opening one shows whether the server allows it.
+pub(crate) struct QuicStreams(pub(crate) quic::QuicConnection, u64, VecDeque<u64>);
+
+/// The number of streams opened in advance. Requests take turns, so that few of them are about to begin at a time.
+const STREAMS_AHEAD: usize = 8;
 
 /// The number of transport frames without data that a client may send in each turn. A few of them are part of every connection, and
 /// a client that cancels all its requests at once sends two for each.
@@ -79,7 +86,7 @@ impl h3::Streams for QuicStreams {
     }
 
     fn open_bi(&mut self) -> Option<u64> {
-        self.0.open(StreamDirection::Both)
+        self.2.pop_front().or_else(|| self.0.open(StreamDirection::Both))
     }
 
     fn read(&mut self, id: u64, max: usize) -> StreamChunk {
@@ -123,9 +130,28 @@ impl h3::Streams for QuicStreams {
 impl H3Engine {
     /// Creates the server's side over a connection whose handshake may be in progress. Large payloads are copied unless `owns` is set.
     pub(crate) fn new(quic: quic::QuicConnection, config: &std::sync::Arc<h3::Config>, owns: bool) -> Self {
+        Self::of_role(h3::Role::Server, quic, config, owns)
+    }
+
+    /// Creates the client's side. The arguments are those of [`new`](Self::new).
+    pub(crate) fn to_server(
+        quic: quic::QuicConnection,
+        config: &std::sync::Arc<h3::Config>,
+        owns: bool,
+    ) -> Self {
+        Self::of_role(h3::Role::Client, quic, config, owns)
+    }
+
+    fn of_role(
+        role: h3::Role,
+        quic: quic::QuicConnection,
+        config: &std::sync::Arc<h3::Config>,
+        owns: bool,
+    ) -> Self {
         Self {
-            h3: h3::Connection::new(h3::Role::Server, config),
-            quic: QuicStreams(quic, 0),
+            h3: h3::Connection::new(role, config),
+            role,
+            quic: QuicStreams(quic, 0, VecDeque::new()),
             has_work: false,
             counts: h3::Counts::default(),
             control_frames: 0,
@@ -182,6 +208,18 @@ impl H3Engine {
             self.h3.use_hq();
         }
         self.h3.start(&mut self.quic);
+        self.open_ahead();
+    }
+
+    /// Opens streams for the next requests to a server, as far as the server allows.
+    fn open_ahead(&mut self) {
+        let QuicStreams(connection, _, ahead) = &mut self.quic;
+        while self.role == h3::Role::Client
+            && ahead.len() < STREAMS_AHEAD
+            && let Some(id) = connection.open(StreamDirection::Both)
+        {
+            ahead.push_back(id);
+        }
     }
 
     /// Passes an event of the QUIC connection to HTTP/3.
@@ -199,7 +237,10 @@ impl H3Engine {
             quic::QuicEvent::Readable(id) => self.h3.readable(id),
             quic::QuicEvent::Writable(id) => self.h3.writable(id),
             quic::QuicEvent::Stopped(id, code) => self.h3.stopped(id, code),
-            quic::QuicEvent::Available(_) => self.h3.available(),
+            quic::QuicEvent::Available(_) => {
+                self.open_ahead();
+                self.h3.available();
+            }
             quic::QuicEvent::Lost(quic::LostReason::Application(code)) => self.h3.closed_with(code),
             quic::QuicEvent::Finished(_)
             | quic::QuicEvent::HandshakeData
@@ -215,7 +256,7 @@ impl H3Engine {
     pub(crate) fn next(
         &mut self,
         payload: &mut Bytes,
-    ) -> Result<Option<ConnectionEvent<RequestKey>>, h3::Violation> {
+    ) -> Result<Option<ConnectionEvent<RequestKey>>, Violation> {
         let Some(event) = self.h3.next(&mut self.quic)? else {
             self.has_work = false;
             return Ok(None);
@@ -277,7 +318,7 @@ impl H3Engine {
         self.has_work
     }
 
-    /// The number of bytes that the transport has accepted, which the client's flow control limits.
+    /// The number of bytes that the transport has accepted, which the peer's flow control limits.
     pub(crate) fn written(&self) -> u64 {
         self.quic.1
     }
@@ -292,7 +333,7 @@ impl Protocol for H3Engine {
     }
 
     fn free(&self) -> usize {
-        self.h3.free()
+        self.h3.free().min(self.quic.2.len())
     }
 
     #[inline]
@@ -367,6 +408,23 @@ impl Messages for H3Engine {
     }
 }
 
+impl RequestEngine for H3Engine {
+    fn open(&mut self, head: &Head, scheme: Scheme, ends: bool) -> Option<RequestKey> {
+        let opened = self.h3.open_request(&mut self.quic, head, scheme, ends);
+        self.has_work = true;
+        self.open_ahead();
+        opened.ok()
+    }
+
+    fn takes_upgrades(&self) -> bool {
+        self.h3.peer().connect_protocol
+    }
+
+    fn streams(&self) -> usize {
+        self.h3.streams()
+    }
+}
+
 impl Lifecycle for H3Engine {
     fn ping(&mut self) {
         self.quic.0.ping();
@@ -403,6 +461,52 @@ impl Lifecycle for H3Engine {
             counters.streams_total.add(counts.streams.into());
             self.counts.add(&counts);
         }
+    }
+}
+
+/// Passes stream events to mailboxes, up to the next event of the connection. `payload` is that of an event.
+///
+/// # Errors
+/// The peer violated the protocol, and the connection was closed.
+pub(crate) fn advance(
+    connection: &H3Connection,
+    payload: &mut Bytes,
+) -> Result<Option<Notice<RequestKey>>, Violation> {
+    loop {
+        let next = connection.engine.borrow_mut().next(payload);
+        let event = match next {
+            Ok(Some(event)) => event,
+            Ok(None) => return Ok(None),
+            Err(breach) => {
+                connection.close(Some(Reset::from(breach.code())));
+                return Err(breach);
+            }
+        };
+        return Ok(Some(match event {
+            ConnectionEvent::Head { key, end } => Notice::Head { key, end },
+            ConnectionEvent::Refused => Notice::Refused,
+            ConnectionEvent::GoingAway => Notice::GoingAway,
+            ConnectionEvent::Settings => Notice::Settings,
+            ConnectionEvent::Message => Notice::Message,
+            ConnectionEvent::Data { key, end, .. } => {
+                let payload = std::mem::take(payload);
+                connection.put(key, &payload, end);
+                continue;
+            }
+            ConnectionEvent::Trailers { key } => {
+                connection.put_end(key, Some(Messages::head_mut(&mut *connection.engine.borrow_mut())));
+                continue;
+            }
+            ConnectionEvent::End { key } => {
+                connection.put_end(key, None);
+                continue;
+            }
+            ConnectionEvent::Reset { key, reset, why } => {
+                connection.put_reset(key, reset, why);
+                continue;
+            }
+            ConnectionEvent::Pong => continue,
+        }));
     }
 }
 

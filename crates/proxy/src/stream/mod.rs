@@ -14,6 +14,7 @@ pub(crate) mod h3;
 mod ping;
 mod place;
 mod protocol;
+pub(crate) mod quic;
 mod reader;
 mod reset;
 pub(crate) mod spop;
@@ -35,7 +36,7 @@ pub(crate) use driver::{ConnectionEvent, Driver, DriverFailure, Notice, Received
 pub(crate) use ping::Ping;
 pub(crate) use place::NoHead;
 use place::{Piece, StreamMailbox};
-pub(crate) use protocol::{Lifecycle, Messages, Protocol, SocketOutput};
+pub(crate) use protocol::{Lifecycle, Messages, Protocol, RequestEngine, SocketOutput};
 pub(crate) use reader::ReceivedBytes;
 pub(crate) use reset::Reset;
 pub(crate) use wish::Wish;

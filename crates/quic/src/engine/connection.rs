@@ -175,6 +175,16 @@ impl QuicConnection {
         self.inner.is_handshaking()
     }
 
+    /// Whether a client may send early data before the end of the handshake.
+    pub fn has_early(&self) -> bool {
+        self.inner.has_0rtt()
+    }
+
+    /// Whether the server has refused early data: it has processed none of the streams so far, and they no longer exist.
+    pub fn refused_early(&self) -> bool {
+        self.inner.has_0rtt() && !self.inner.is_handshaking() && !self.inner.accepted_0rtt()
+    }
+
     /// Whether the connection was closed by either side.
     pub fn is_closed(&self) -> bool {
         self.inner.is_closed()
@@ -195,7 +205,7 @@ impl QuicConnection {
         self.inner.ping();
     }
 
-    /// The client's current address.
+    /// The peer's current address.
     pub fn remote(&self) -> SocketAddr {
         self.inner.remote_address()
     }
@@ -361,7 +371,7 @@ fn lost(reason: ConnectionError) -> LostReason {
         ConnectionError::Reset => LostReason::Reset,
         ConnectionError::TimedOut => LostReason::TimedOut,
         ConnectionError::LocallyClosed => LostReason::Local,
-        // Neither happens to the connection of a client that was accepted.
+        // Both concern connections to servers: the server does not speak our version, or the endpoint has no room.
         ConnectionError::VersionMismatch | ConnectionError::CidsExhausted => LostReason::Reset,
     }
 }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use ::quic::{ConnectionHandle, LostReason, QuicEvent, Transmit};
 use bytes::Bytes;
 use h3::{Code, RequestKey, Violation};
-use runtime::timer::{self, NEVER, Timer};
+use runtime::timer::Timer;
 use state::counters::{FrontendCounters, Multiplexed};
 use state::quic_counters::QuicCounters;
 
@@ -18,12 +18,10 @@ use crate::client::ClientConnection;
 use crate::exchange::trace::events::ConnectionPoints;
 use crate::serve::multiplexed::FrontEnd;
 use crate::serve::multiplexed::carrier::ClientCarrier;
-use crate::serve::quic_socket::{QuicSocket, of_engine};
+use crate::serve::quic_socket::QuicSocket;
 use crate::stream::h3::{self as engine, H3Connection, H3Engine, H3Stream};
-use crate::stream::{AnyStream, ConnectionEvent, Messages, Notice, Received, Reset, Wish};
-
-/// The maximum number of datagrams passed to the kernel at once, as many as it segments.
-const SEGMENTS_MAX: usize = 64;
+use crate::stream::quic::{SEGMENTS_MAX, of_engine, timeout_ms};
+use crate::stream::{AnyStream, Notice, Received, Wish};
 
 /// The transport of one connection.
 pub(super) struct QuicCarrier {
@@ -136,10 +134,7 @@ impl QuicCarrier {
         self.transmit(&mut engine, context);
         self.tracer.turn(&engine);
         self.listener.exchange(self.handle, &mut engine);
-        let at = engine.quic.0.timeout().map_or(NEVER, |at| {
-            let after = at.saturating_duration_since(timer::epoch());
-            u64::try_from(after.as_micros().div_ceil(1000)).unwrap_or(NEVER)
-        });
+        let at = timeout_ms(&mut engine.quic.0);
         drop(engine);
         self.timer.set(at);
         if self.timer.poll_expired(context).is_ready() {
@@ -235,42 +230,7 @@ impl ClientCarrier for QuicCarrier {
     }
 
     fn advance(&mut self, connection: &H3Connection) -> Result<Option<Notice<RequestKey>>, Violation> {
-        loop {
-            let next = connection.engine.borrow_mut().next(&mut self.payload);
-            let event = match next {
-                Ok(Some(event)) => event,
-                Ok(None) => return Ok(None),
-                Err(breach) => {
-                    connection.close(Some(Reset::from(breach.code())));
-                    return Err(breach);
-                }
-            };
-            return Ok(Some(match event {
-                ConnectionEvent::Head { key, end } => Notice::Head { key, end },
-                ConnectionEvent::Refused => Notice::Refused,
-                ConnectionEvent::GoingAway => Notice::GoingAway,
-                ConnectionEvent::Settings => Notice::Settings,
-                ConnectionEvent::Message => Notice::Message,
-                ConnectionEvent::Data { key, end, .. } => {
-                    let payload = std::mem::take(&mut self.payload);
-                    connection.put(key, &payload, end);
-                    continue;
-                }
-                ConnectionEvent::Trailers { key } => {
-                    connection.put_end(key, Some(Messages::head_mut(&mut *connection.engine.borrow_mut())));
-                    continue;
-                }
-                ConnectionEvent::End { key } => {
-                    connection.put_end(key, None);
-                    continue;
-                }
-                ConnectionEvent::Reset { key, reset, why } => {
-                    connection.put_reset(key, reset, why);
-                    continue;
-                }
-                ConnectionEvent::Pong => continue,
-            }));
-        }
+        engine::advance(connection, &mut self.payload)
     }
 
     fn is_fresh(&self) -> bool {

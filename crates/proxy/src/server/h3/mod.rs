@@ -1,0 +1,136 @@
+//! HTTP/3 connections to servers, shared by the requests of many clients: finding one for a request, and starting a new one.
+//!
+//! Each connection has a UDP socket and a [`task`] of its own, which passes datagrams to QUIC ([`transport`]) and events to the
+//! streams.
+
+mod task;
+pub(crate) mod transport;
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use runtime::trace::TraceSource;
+use sample::Endpoint;
+use state::counters::Multiplexed as Counters;
+
+use super::h1::PoolKey;
+use super::http_request::{HttpRequest, RequestState, Settling};
+use super::open_count::Open;
+use super::per_worker::LocalServer;
+use super::pool::PoolQuery;
+use super::shared::{Carrier, ConnectionList, ProtocolState};
+use crate::stream::RequestEngine as _;
+use crate::stream::h3::H3Engine;
+use transport::QuicTransport;
+
+/// A connection shared by requests.
+pub(crate) type Http3Connection = Carrier<H3Engine, Http3>;
+/// A request's share of a connection.
+pub(crate) type H3Request = HttpRequest<H3Engine, Http3>;
+
+/// The HTTP/3 state of the connection.
+#[derive(Default)]
+pub(crate) struct Http3 {
+    settling: Settling,
+    /// Whether the handshake is in progress, so that only requests may be sent that can be early data.
+    is_early: Cell<bool>,
+    /// Whether the server refused the early data.
+    refused_early: Cell<bool>,
+}
+
+impl ProtocolState for Http3 {
+    fn is_free(&self) -> bool {
+        !self.is_early.get()
+    }
+}
+
+impl RequestState for Http3 {
+    fn settling(&self) -> &Settling {
+        &self.settling
+    }
+
+    fn counters(&self) -> Option<&Counters> {
+        None
+    }
+}
+
+impl Http3Connection {
+    fn is_idle(&self) -> bool {
+        self.waiting.get() == 0 && self.connection.engine.borrow().streams() == 0
+    }
+}
+
+impl H3Request {
+    /// Whether the server refused the early data of the connection.
+    pub(crate) fn refused_early(&self) -> bool {
+        self.carrier.own.refused_early.get()
+    }
+}
+
+/// A connection whose handshake is complete, or that may send early data.
+pub(crate) struct OpenedQuic {
+    pub(crate) transport: QuicTransport,
+    pub(crate) key: PoolKey,
+    pub(crate) ends: Option<(Endpoint, Endpoint)>,
+    /// Whether the connection serves only one request (`http-reuse never`).
+    pub(crate) for_one: bool,
+    pub(crate) open: Open,
+}
+
+/// One worker's shared HTTP/3 connections.
+pub(crate) struct QuicCarriers {
+    all: ConnectionList<H3Engine, Http3>,
+    /// The CPU usage of the worker, in percent, from which connections with too many glitches are closed.
+    busy_from: u8,
+}
+
+impl QuicCarriers {
+    /// Creates an empty list.
+    pub(crate) fn new(busy_from: u8) -> Rc<Self> {
+        Rc::new(Self { all: ConnectionList::default(), busy_from })
+    }
+
+    /// Returns a share of a usable connection with room for a request, if there is one.
+    pub(crate) fn share(&self, server: &LocalServer, ask: PoolQuery<'_>) -> Option<Box<H3Request>> {
+        self.all.share(server, ask).map(|shared| Box::new(H3Request::new(shared)))
+    }
+
+    /// Starts HTTP/3 on a connection; returns the first request on it.
+    pub(crate) fn begin(self: &Rc<Self>, opened: OpenedQuic) -> Box<H3Request> {
+        let OpenedQuic { transport, key, ends, for_one, mut open } = opened;
+        open.source = TraceSource::H3;
+        let connection = transport.connection.clone();
+        let shared = Http3Connection::of_connection(connection, 0, key, ends, open, Http3::default());
+        shared.is_leaving.set(for_one);
+        shared.own.is_early.set(!transport.is_connected());
+        if transport.is_connected() {
+            shared.note_connected();
+        }
+        let shared = Rc::new(shared);
+        shared.connection.engine.borrow_mut().start();
+        self.all.add(&shared);
+        // Created before the task starts, because a connection with a request is not idle.
+        let request = Box::new(H3Request::new(shared.clone()));
+        tokio::task::spawn_local(task::run(self.clone(), shared, transport));
+        request
+    }
+
+    /// Closes the idle connections to a server, and makes the tasks of the others check their state.
+    pub(crate) fn look(&self, server: &LocalServer) {
+        self.all.look(server);
+    }
+}
+
+impl Http3Connection {
+    /// The handshake is complete.
+    fn note_connected(&self) {
+        let quic = &self.connection.engine.borrow().quic.0;
+        let _ = self.tls.set(Arc::clone(&quic.details()));
+        self.own.is_early.set(false);
+        if quic.refused_early() {
+            self.own.refused_early.set(true);
+            self.is_leaving.set(true);
+        }
+    }
+}

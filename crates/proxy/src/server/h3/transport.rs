@@ -1,0 +1,223 @@
+//! The datagrams and timers of one QUIC connection to a server.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use ::quic::{
+    ClientEndpoint, ClientSettings, ConnectFailure, Ecn, LostReason, QuicEvent, ServerHandshake, Transmit,
+};
+use net::udp::{Batch, UdpSocket};
+use runtime::timer::Timer;
+
+use crate::stream::h3::{self, H3Connection, H3Engine};
+use crate::stream::quic::{SEGMENTS_MAX, of_engine, timeout_ms};
+
+thread_local! {
+    /// Buffers for received datagrams, which are processed at once.
+    static BATCH: RefCell<Batch> = RefCell::default();
+    /// Datagrams being assembled.
+    static OUTPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Why a connection has ended.
+#[derive(Debug)]
+pub(crate) enum TransportEnd {
+    /// The socket failed: the server's machine rejects the datagrams.
+    Socket(io::Error),
+    /// The connection was closed, or timed out.
+    Lost(LostReason),
+}
+
+/// The transport of one connection.
+pub(crate) struct QuicTransport {
+    pub(crate) connection: Rc<H3Connection>,
+    socket: UdpSocket,
+    endpoint: ClientEndpoint,
+    /// Fires at the engine's next timeout.
+    timer: Timer,
+    /// Datagrams that the socket had no room for.
+    unsent: Option<Box<(Transmit, Vec<u8>)>>,
+    is_connected: bool,
+}
+
+/// The settings of HTTP/3 for a connection.
+pub(crate) struct Http3Settings<'a> {
+    pub(crate) config: &'a std::sync::Arc<::h3::Config>,
+    /// Whether large payloads are sent from their buffers (`tune.quic.zero-copy-fwd-send`).
+    pub(crate) owns: bool,
+    /// Whether the kernel splits datagrams (`tune.quic.be.tx.udp-gso`).
+    pub(crate) segments: bool,
+}
+
+impl QuicTransport {
+    /// Creates a connection to the server that `socket` is connected to. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// Why no connection can be started.
+    pub(crate) fn new(
+        socket: UdpSocket,
+        remote: std::net::SocketAddr,
+        settings: &ClientSettings,
+        handshake: ServerHandshake,
+        http: &Http3Settings<'_>,
+    ) -> Result<Self, ConnectFailure> {
+        if !http.segments {
+            socket.disable_segmentation();
+        }
+        let (endpoint, quic) = ClientEndpoint::connect(settings, h3::now(), remote, handshake)?;
+        let engine = H3Engine::to_server(quic, http.config, http.owns);
+        let connection = H3Connection::new(engine, socket.as_fd().as_raw_fd(), false);
+        Ok(Self { connection, socket, endpoint, timer: Timer::new(), unsent: None, is_connected: false })
+    }
+
+    /// Whether the handshake is complete.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.is_connected
+    }
+
+    /// The address that the connection is from.
+    pub(crate) fn local(&self) -> std::net::SocketAddr {
+        self.socket.local_addr()
+    }
+
+    /// Continues the handshake. Ready when it is complete, or with `early` when early data may be sent.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub(crate) fn poll_handshake(
+        &mut self,
+        early: bool,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), TransportEnd>> {
+        loop {
+            let received = match self.turn(context) {
+                Ok(received) => received,
+                Err(end) => return Poll::Ready(Err(end)),
+            };
+            if self.is_connected || (early && self.connection.engine.borrow().quic.0.has_early()) {
+                return Poll::Ready(Ok(()));
+            }
+            self.flush(context).map_err(TransportEnd::Socket)?;
+            if !received {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Receives datagrams once, runs the timers that are due, and passes the events of the connection to HTTP/3. Returns whether
+    /// datagrams were received.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub(super) fn turn(&mut self, context: &mut Context<'_>) -> Result<bool, TransportEnd> {
+        let received = self.receive(context).map_err(TransportEnd::Socket)?;
+        let mut engine = self.connection.engine.borrow_mut();
+        if self.timer.poll_expired(context).is_ready() {
+            engine.quic.0.handle_timeout(h3::now());
+        }
+        while let Some(event) = engine.quic.0.poll() {
+            engine.note(&event);
+            match event {
+                QuicEvent::Connected => self.is_connected = true,
+                QuicEvent::Lost(reason) => return Err(TransportEnd::Lost(reason)),
+                _ => {}
+            }
+        }
+        Ok(received)
+    }
+
+    fn receive(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
+        BATCH.with_borrow_mut(|batch| {
+            match self.socket.poll_recv(context, batch) {
+                Poll::Pending => return Ok(false),
+                Poll::Ready(Ok(())) => {}
+                // The socket is connected: such an error is about this server.
+                Poll::Ready(Err(error)) => return Err(error),
+            }
+            let now = h3::now();
+            let mut engine = self.connection.engine.borrow_mut();
+            for received in batch.received() {
+                let (source, destination) = (received.source, received.destination);
+                let ecn = Ecn::from_bits(received.ecn);
+                for datagram in received.datagrams() {
+                    let bytes = (&*datagram).into();
+                    if let Some(input) = self.endpoint.receive(now, source, destination, ecn, bytes) {
+                        engine.quic.0.handle(input);
+                    }
+                }
+            }
+            Ok(true)
+        })
+    }
+
+    /// Closes a connection that is not used. The close is sent once: if it is lost, the kernel answers later datagrams.
+    pub(crate) async fn abandon(&mut self) {
+        if !self.connection.engine.borrow().quic.0.is_closed() {
+            self.connection.close(None);
+        }
+        poll_fn(|context| {
+            let _ = self.flush(context);
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// Sends what the connection has to send, and sets its timer.
+    ///
+    /// # Errors
+    /// The socket's. Lost datagrams are no error, because they are repeated.
+    pub(super) fn flush(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        let connection = self.connection.clone();
+        let mut engine = connection.engine.borrow_mut();
+        self.exchange(&mut engine);
+        self.transmit(&mut engine, context)?;
+        self.exchange(&mut engine);
+        let at = timeout_ms(&mut engine.quic.0);
+        drop(engine);
+        self.timer.set(at);
+        if self.timer.poll_expired(context).is_ready() {
+            context.waker().wake_by_ref();
+        }
+        Ok(())
+    }
+
+    /// Passes the input of the connection to the endpoint and back.
+    fn exchange(&mut self, engine: &mut H3Engine) {
+        while let Some(input) = engine.quic.0.endpoint_input() {
+            if let Some(input) = self.endpoint.handle(input) {
+                engine.quic.0.handle(input);
+            }
+        }
+    }
+
+    fn transmit(&mut self, engine: &mut H3Engine, context: &mut Context<'_>) -> io::Result<()> {
+        let is_fatal = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+        if let Some(unsent) = &self.unsent {
+            match self.socket.poll_send(context, &of_engine(&unsent.0, &unsent.1)) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(Err(error)) if is_fatal(&error) => return Err(error),
+                Poll::Ready(_) => self.unsent = None,
+            }
+        }
+        let most = self.socket.most_segments().min(SEGMENTS_MAX);
+        OUTPUT.with_borrow_mut(|output| {
+            loop {
+                output.clear();
+                let Some(transmit) = engine.quic.0.transmit(h3::now(), most, output) else { return Ok(()) };
+                match self.socket.poll_send(context, &of_engine(&transmit, output)) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(error)) if is_fatal(&error) => return Err(error),
+                    Poll::Ready(Err(_)) => {}
+                    Poll::Pending => {
+                        self.unsent = Some(Box::new((transmit, output.clone())));
+                        return Ok(());
+                    }
+                }
+            }
+        })
+    }
+}
