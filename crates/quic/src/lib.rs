@@ -11,6 +11,7 @@
 
 mod connection_id;
 mod engine;
+mod parameters;
 mod settings;
 mod stats;
 mod versions;

@@ -191,7 +191,9 @@ impl<'a> Line<'_, 'a> {
         let checks_elsewhere = self.draft.checked_port().is_some() || self.draft.check_address.is_some();
         match tls::server(draft, checks_elsewhere, check, self.statement, context) {
             Ok(mut made) => {
-                if draft.is_set {
+                if draft.is_quic {
+                    self.state.set_secured(Secured::Always);
+                } else if draft.is_set {
                     self.state.set_secured(if draft.enabled { Secured::On } else { Secured::NotYet });
                 } else if draft.refused {
                     self.state.set_secured(Secured::Refused);

@@ -152,7 +152,7 @@ pub async fn connect_quic(
         true => {
             let open = Open::new(&local);
             let opened = OpenedQuic { transport, key: check_pool::key(""), ends: None, for_one: true, open };
-            bridge(worker.quic_carriers.begin(opened))
+            bridge(worker.quic_carriers.begin(opened, backend.state.clone()))
         }
         false => {
             transport.abandon().await;

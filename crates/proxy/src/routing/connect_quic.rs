@@ -74,8 +74,8 @@ pub(super) async fn open(
     let ours = if asked { Endpoint::Ip(transport.local()) } else { Endpoint::Local };
     let ends = Some((ours, Endpoint::Ip(address)));
     let for_one = backend.reuse == Reuse::Never;
-    let request =
-        client.worker.quic_carriers.begin(OpenedQuic { transport, key, ends, for_one, open: opened });
+    let opened = OpenedQuic { transport, key, ends, for_one, open: opened };
+    let request = client.worker.quic_carriers.begin(opened, backend.state.clone());
     Ok(Upstream::Stream(SharedRequest::H3(request)))
 }
 

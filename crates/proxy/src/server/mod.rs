@@ -29,6 +29,7 @@ use sample::{Endpoint, StreamFacts};
 
 use crate::flow::{Beginning, Flow, FlowError, Sink, Source};
 use crate::stream::WireProtocol;
+use crate::stream::h3::H3Connection;
 use h1::Connection;
 use per_worker::LocalServer;
 
@@ -163,6 +164,14 @@ impl Upstream {
         match self {
             Self::Socket(connection) => connection.socket.stream.tls().map(tls::Session::details),
             Self::Stream(request) => request.tls(),
+        }
+    }
+
+    /// Returns the QUIC connection, if it is one.
+    pub(crate) fn quic(&self) -> Option<Rc<H3Connection>> {
+        match self {
+            Self::Stream(SharedRequest::H3(request)) => Some(request.carrier.connection.clone()),
+            Self::Stream(_) | Self::Socket(_) => None,
         }
     }
 

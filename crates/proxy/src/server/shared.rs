@@ -239,7 +239,7 @@ impl<E: Protocol, X, S> Share<E, X, S> {
 impl<E: Protocol, X> Share<E, X> {
     /// Returns the number, limits, and reset code of the stream.
     pub(crate) fn facts(&self) -> StreamFacts {
-        let none = StreamFacts { id: 0, open: 0, most: 0, reset: None };
+        let none = StreamFacts { major: E::HTTP_MAJOR, id: 0, open: 0, most: 0, reset: None };
         self.stream.as_ref().map_or(none, AnyStream::facts)
     }
 

@@ -52,6 +52,8 @@ impl From<Reset> for Code {
 impl Protocol for H2Engine {
     type Key = StreamKey;
 
+    const HTTP_MAJOR: u8 = 2;
+
     #[inline]
     fn place(key: StreamKey) -> usize {
         key.index()
@@ -78,7 +80,7 @@ impl Protocol for H2Engine {
     fn facts(&self, key: StreamKey, reset: Option<Reset>) -> StreamFacts {
         let open = u32::try_from(self.streams()).unwrap_or(u32::MAX);
         let reset = reset.map(|reset| Code::from(reset).number().into());
-        StreamFacts { id: key.id().into(), open, most: self.most_streams(), reset }
+        StreamFacts { major: Self::HTTP_MAJOR, id: key.id().into(), open, most: self.most_streams(), reset }
     }
 
     fn shrink(&mut self) {

@@ -327,6 +327,8 @@ impl H3Engine {
 impl Protocol for H3Engine {
     type Key = RequestKey;
 
+    const HTTP_MAJOR: u8 = 3;
+
     #[inline]
     fn place(key: RequestKey) -> usize {
         key.index()
@@ -350,6 +352,7 @@ impl Protocol for H3Engine {
     fn facts(&self, key: RequestKey, reset: Option<Reset>) -> StreamFacts {
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         StreamFacts {
+            major: Self::HTTP_MAJOR,
             id: key.id(),
             open: number(self.h3.streams()),
             most: self.h3.most_streams(),

@@ -18,6 +18,9 @@ pub(crate) trait Protocol {
     /// Identifies a stream.
     type Key: Copy;
 
+    /// The major version of HTTP; 1 for other protocols.
+    const HTTP_MAJOR: u8 = 1;
+
     /// Returns the index of a stream: small, dense, and reused.
     fn place(key: Self::Key) -> usize;
 

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use quinn_proto::{
@@ -13,6 +13,7 @@ use quinn_proto::{
 use super::congestion::Limited;
 pub use super::crypto::ParameterBytes;
 use super::{ConnectionInput, EndpointInput, Transmit};
+use crate::parameters;
 use crate::stats::Stats;
 
 /// A QUIC connection. Stream numbers are those of RFC 9000, 2.1.
@@ -168,6 +169,12 @@ impl QuicConnection {
     pub fn parameters(&self) -> ParameterBytes {
         let data = self.inner.crypto_session().peer_identity();
         data.and_then(|data| data.downcast().ok()).map(|data| *data).unwrap_or_default()
+    }
+
+    /// Returns how long the connection may be idle, by the parameters of both sides; `None` without a limit.
+    pub fn max_idle_timeout(&self) -> Option<Duration> {
+        let ParameterBytes { local, remote } = self.parameters();
+        [local, remote].iter().filter_map(|bytes| parameters::max_idle_timeout(bytes)).min()
     }
 
     /// Whether the handshake is in progress.

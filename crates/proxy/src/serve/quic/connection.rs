@@ -10,15 +10,14 @@ use state::quic_connections;
 use state::quic_counters::QuicShard;
 
 use super::carrier::{HandshakeProgress, QuicCarrier};
-use super::entry::QuicEntry;
 use super::tracing::QuicTracer;
 use crate::client::{ClientConnection, Downstream, handshake};
 use crate::exchange::trace;
 use crate::serve::exchange_pool::{Exchanges, ServeExchange};
 use crate::serve::handoff::QuicNewcomer;
 use crate::serve::{multiplexed, opening};
-use crate::stream::Lifecycle as _;
 use crate::stream::h3::H3Connection;
+use crate::stream::{Lifecycle as _, QuicEntry};
 use crate::worker::Worker;
 
 /// Serves a connection until its end.
@@ -40,7 +39,8 @@ pub(in crate::serve) async fn run<S: ServeExchange>(
     tracer.begins(&connection.engine.borrow());
     let registered = quic_connections::register(Rc::new(QuicEntry {
         connection: connection.clone(),
-        frontend: proxy.state.clone(),
+        proxy: proxy.state.clone(),
+        is_to_server: false,
         local: ends[1].unwrap_or(remote),
     }));
     let mut carrier = QuicCarrier::new(listener, handle, remote, proxy.state.clone(), tracer);

@@ -7,7 +7,6 @@
 mod admission;
 mod carrier;
 mod connection;
-mod entry;
 mod listener;
 mod tracing;
 

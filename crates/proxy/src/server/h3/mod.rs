@@ -13,6 +13,7 @@ use std::sync::Arc;
 use runtime::trace::TraceSource;
 use sample::Endpoint;
 use state::counters::Multiplexed as Counters;
+use state::quic_connections;
 
 use super::h1::PoolKey;
 use super::http_request::{HttpRequest, RequestState, Settling};
@@ -20,8 +21,8 @@ use super::open_count::Open;
 use super::per_worker::LocalServer;
 use super::pool::PoolQuery;
 use super::shared::{Carrier, ConnectionList, ProtocolState};
-use crate::stream::RequestEngine as _;
 use crate::stream::h3::H3Engine;
+use crate::stream::{QuicEntry, RequestEngine as _};
 use transport::QuicTransport;
 
 /// A connection shared by requests.
@@ -97,7 +98,8 @@ impl QuicCarriers {
     }
 
     /// Starts HTTP/3 on a connection; returns the first request on it.
-    pub(crate) fn begin(self: &Rc<Self>, opened: OpenedQuic) -> Box<H3Request> {
+    pub(crate) fn begin(self: &Rc<Self>, opened: OpenedQuic, backend: Arc<state::Proxy>) -> Box<H3Request> {
+        let all = self.clone();
         let OpenedQuic { transport, key, ends, for_one, mut open } = opened;
         open.source = TraceSource::H3;
         let connection = transport.connection.clone();
@@ -112,7 +114,16 @@ impl QuicCarriers {
         self.all.add(&shared);
         // Created before the task starts, because a connection with a request is not idle.
         let request = Box::new(H3Request::new(shared.clone()));
-        tokio::task::spawn_local(task::run(self.clone(), shared, transport));
+        let registered = quic_connections::register(Rc::new(QuicEntry {
+            connection: shared.connection.clone(),
+            proxy: backend,
+            is_to_server: true,
+            local: transport.local(),
+        }));
+        tokio::task::spawn_local(async move {
+            task::run(all, shared, transport).await;
+            drop(registered);
+        });
         request
     }
 

@@ -3,14 +3,16 @@
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
+use runtime::timer::{Timer, now_ms};
 use runtime::turns;
 
 use super::transport::QuicTransport;
 use super::{Http3Connection, QuicCarriers};
 use crate::server::shared::Idle;
-use crate::stream::{Notice, Ping, h3};
+use crate::stream::{Lifecycle as _, Notice, Ping, h3};
 use crate::violation;
 
 /// Maximum number of reads before the task yields.
@@ -26,10 +28,37 @@ enum CarrierEnd {
     Agreed,
 }
 
+/// Keeps a connection alive while a server works on its requests in silence (RFC 9000, 10.1.2).
+#[derive(Default)]
+struct KeepAlive {
+    timer: Timer,
+    /// Half of the time after which the connection would end; `None` without a limit.
+    every: Option<Duration>,
+}
+
+impl KeepAlive {
+    /// The server has sent something.
+    fn note_life(&self) {
+        self.timer.set_after(now_ms(), self.every);
+    }
+
+    /// Sends a PING if the server has been silent for long.
+    fn poll(&self, shared: &Http3Connection, context: &mut Context<'_>) {
+        while self.timer.poll_expired(context).is_ready() {
+            shared.connection.engine.borrow_mut().ping();
+            shared.connection.touch();
+            self.note_life();
+        }
+    }
+}
+
 /// Serves a connection until it ends.
 pub(super) async fn run(all: Rc<QuicCarriers>, shared: Rc<Http3Connection>, mut transport: QuicTransport) {
     let mut idle = Idle::default();
     let mut payload = Bytes::new();
+    let idle_timeout = shared.connection.engine.borrow().quic.0.max_idle_timeout();
+    let keep_alive = KeepAlive { every: idle_timeout.map(|limit| limit / 2), ..KeepAlive::default() };
+    keep_alive.note_life();
     let mut ping = shared.open.server.idle_ping.map(|every| Box::new(Ping::new(every)));
     poll_fn(|context| {
         shared.connection.set_owner(context.waker());
@@ -42,6 +71,7 @@ pub(super) async fn run(all: Rc<QuicCarriers>, shared: Rc<Http3Connection>, mut 
             if !received {
                 break;
             }
+            keep_alive.note_life();
             if turn == TURNS {
                 // Lets other tasks of the worker run.
                 turns::yield_turn(context);
@@ -53,6 +83,7 @@ pub(super) async fn run(all: Rc<QuicCarriers>, shared: Rc<Http3Connection>, mut 
         }
         if !shared.is_idle() {
             idle.end(&shared.open.server);
+            keep_alive.poll(&shared, context);
             return Poll::Pending;
         }
         if let Some(ping) = &mut ping {
