@@ -178,11 +178,13 @@ impl QuicHandshake {
     fn turn<R>(&mut self, run: impl FnOnce(&mut Self) -> R) -> R {
         engine::session_extras::begin_turn(self.details.verify, self.details.group);
         engine::key_log::want_secrets(self.keep.session || self.keep.finished || self.keep.secrets);
+        let was_established = self.is_established();
         let result = run(self);
         let (outcome, group) = engine::session_extras::end_turn();
         let secrets = engine::key_log::take_secrets();
         let keep = self.keep;
-        if self.is_established() && secrets.is_empty() {
+        // The last turn may have verified the peer.
+        if was_established && secrets.is_empty() {
             return result;
         }
         let details = Arc::make_mut(&mut self.details);

@@ -181,6 +181,8 @@ pub(crate) fn fit_server(
         }
         return Ok(());
     }
+    // HAProxy requires `expose-experimental-directives`.
+    context.names.experiments.set(true);
     if proxy.settings.mode != Mode::Http && !proxy.settings.disabled {
         return Err(wrong("QUIC requires a backend in HTTP mode", "QUIC is only usable with 'mode http'")
             .help("add `mode http` to the backend"));

@@ -43,7 +43,7 @@ impl QuicSocket {
     pub(super) fn pass(&self, handle: ConnectionHandle, input: ConnectionInput) {
         let connection = self.connections.borrow().get(handle.0).cloned().flatten();
         if let Some(connection) = connection {
-            connection.engine.borrow_mut().quic.0.handle(input);
+            connection.engine.borrow_mut().quic.connection.handle(input);
             connection.touch();
         }
     }
@@ -63,14 +63,14 @@ impl QuicSocket {
 
     /// Passes the input of a connection to the endpoint and back.
     pub(super) fn exchange(&self, handle: ConnectionHandle, engine: &mut H3Engine) {
-        while let Some(input) = engine.quic.0.endpoint_input() {
+        while let Some(input) = engine.quic.connection.endpoint_input() {
             let is_end = input.is_end();
             let back = self.endpoint.borrow_mut().handle(handle, input);
             if is_end {
                 self.forget(handle);
             }
             if let Some(input) = back {
-                engine.quic.0.handle(input);
+                engine.quic.connection.handle(input);
             }
         }
     }

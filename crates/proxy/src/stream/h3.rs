@@ -35,9 +35,22 @@ pub(crate) struct H3Engine {
     owns: bool,
 }
 
-/// A QUIC connection as the transport of HTTP/3, the number of bytes written to its streams, and streams opened in advance for
-/// requests: only opening one shows whether the server allows it.
-pub(crate) struct QuicStreams(pub(crate) quic::QuicConnection, u64, VecDeque<u64>);
+/// A QUIC connection as the transport of HTTP/3.
+pub(crate) struct QuicStreams {
+    pub(crate) connection: quic::QuicConnection,
+    /// The number of bytes written to streams.
+    written: u64,
+    /// Streams opened in advance for requests: only opening one shows whether the server allows it.
+    ahead: VecDeque<u64>,
+    /// The number of our unidirectional streams, which never end.
+    unis: usize,
+}
+
+impl QuicStreams {
+    fn new(connection: quic::QuicConnection) -> Self {
+        Self { connection, written: 0, ahead: VecDeque::new(), unis: 0 }
+    }
+}
 
 /// The number of streams opened in advance. Requests take turns, so that few of them are about to begin at a time.
 const STREAMS_AHEAD: usize = 8;
@@ -82,15 +95,17 @@ impl From<Reset> for Code {
 
 impl h3::Streams for QuicStreams {
     fn open_uni(&mut self) -> Option<u64> {
-        self.0.open(StreamDirection::One)
+        let opened = self.connection.open(StreamDirection::One)?;
+        self.unis += 1;
+        Some(opened)
     }
 
     fn open_bi(&mut self) -> Option<u64> {
-        self.2.pop_front().or_else(|| self.0.open(StreamDirection::Both))
+        self.ahead.pop_front().or_else(|| self.connection.open(StreamDirection::Both))
     }
 
     fn read(&mut self, id: u64, max: usize) -> StreamChunk {
-        match self.0.read(id, max) {
+        match self.connection.read(id, max) {
             quic::StreamRead::Bytes(bytes) => StreamChunk::Bytes(bytes),
             quic::StreamRead::Blocked => StreamChunk::Blocked,
             quic::StreamRead::Finished => StreamChunk::Finished,
@@ -99,31 +114,32 @@ impl h3::Streams for QuicStreams {
     }
 
     fn write(&mut self, id: u64, data: &[u8]) -> Result<usize, h3::Stopped> {
-        let written = self.0.write(id, data).map_err(|quic::Stopped(code)| h3::Stopped(code))?;
-        self.1 += written as u64;
+        let written = self.connection.write(id, data).map_err(|quic::Stopped(code)| h3::Stopped(code))?;
+        self.written += written as u64;
         Ok(written)
     }
 
     fn write_bytes(&mut self, id: u64, data: Bytes) -> Result<usize, h3::Stopped> {
-        let written = self.0.write_bytes(id, data).map_err(|quic::Stopped(code)| h3::Stopped(code))?;
-        self.1 += written as u64;
+        let written =
+            self.connection.write_bytes(id, data).map_err(|quic::Stopped(code)| h3::Stopped(code))?;
+        self.written += written as u64;
         Ok(written)
     }
 
     fn finish(&mut self, id: u64) {
-        self.0.finish(id);
+        self.connection.finish(id);
     }
 
     fn reset(&mut self, id: u64, code: u64) {
-        self.0.reset(id, code);
+        self.connection.reset(id, code);
     }
 
     fn stop(&mut self, id: u64, code: u64) {
-        self.0.stop(id, code);
+        self.connection.stop(id, code);
     }
 
     fn set_priority(&mut self, id: u64, priority: i32) {
-        self.0.set_priority(id, priority);
+        self.connection.set_priority(id, priority);
     }
 }
 
@@ -151,7 +167,7 @@ impl H3Engine {
         Self {
             h3: h3::Connection::new(role, config),
             role,
-            quic: QuicStreams(quic, 0, VecDeque::new()),
+            quic: QuicStreams::new(quic),
             has_work: false,
             counts: h3::Counts::default(),
             control_frames: 0,
@@ -164,7 +180,7 @@ impl H3Engine {
     /// Whether requests are early data, which could be replays by an attacker (RFC 8470, 3).
     #[inline]
     pub(crate) fn is_early(&self) -> bool {
-        self.quic.0.is_handshaking()
+        self.quic.connection.is_handshaking()
     }
 
     /// Ready once the handshake is complete.
@@ -175,8 +191,8 @@ impl H3Engine {
         if !self.is_early() {
             return Poll::Ready(Ok(()));
         }
-        if self.quic.0.is_closed() {
-            let failure = self.quic.0.details().failure;
+        if self.quic.connection.is_closed() {
+            let failure = self.quic.connection.details().failure;
             let cut = tls::Reason::UnexpectedEof;
             let cut = tls::Error { kind: tls::FailureKind::Handshake, reason: cut, verify: 0 };
             return Poll::Ready(Err(failure.unwrap_or(cut)));
@@ -204,7 +220,7 @@ impl H3Engine {
 
     /// Begins with the negotiated protocol, once the connection can send: for HTTP/3, opens the control stream and sends SETTINGS.
     pub(crate) fn start(&mut self) {
-        if self.quic.0.details().alpn.as_deref() == Some(b"hq-interop") {
+        if self.quic.connection.details().alpn.as_deref() == Some(b"hq-interop") {
             self.h3.use_hq();
         }
         self.h3.start(&mut self.quic);
@@ -213,7 +229,7 @@ impl H3Engine {
 
     /// Opens streams for the next requests to a server, as far as the server allows.
     fn open_ahead(&mut self) {
-        let QuicStreams(connection, _, ahead) = &mut self.quic;
+        let QuicStreams { connection, ahead, .. } = &mut self.quic;
         while self.role == h3::Role::Client
             && ahead.len() < STREAMS_AHEAD
             && let Some(id) = connection.open(StreamDirection::Both)
@@ -230,7 +246,7 @@ impl H3Engine {
         }
         match *event {
             quic::QuicEvent::Opened(direction) => {
-                while let Some(id) = self.quic.0.accept(direction) {
+                while let Some(id) = self.quic.connection.accept(direction) {
                     self.h3.opened(id);
                 }
             }
@@ -302,7 +318,7 @@ impl H3Engine {
 
     /// Starts a turn; returns whether there is anything to look at. If the worker is `busy`, a connection with too many glitches ends.
     pub(crate) fn begin_turn(&mut self, busy: bool) -> bool {
-        let stats = self.quic.0.stats();
+        let stats = self.quic.connection.stats();
         let control_frames =
             stats.control_frames - std::mem::replace(&mut self.control_frames, stats.control_frames);
         let is_excessive = control_frames > CONTROL_FRAMES || stats.ids_to_send > IDS_TO_SEND;
@@ -320,7 +336,7 @@ impl H3Engine {
 
     /// The number of bytes that the transport has accepted, which the peer's flow control limits.
     pub(crate) fn written(&self) -> u64 {
-        self.quic.1
+        self.quic.written
     }
 }
 
@@ -335,7 +351,7 @@ impl Protocol for H3Engine {
     }
 
     fn free(&self) -> usize {
-        self.h3.free().min(self.quic.2.len())
+        self.h3.free().min(self.quic.ahead.len())
     }
 
     #[inline]
@@ -430,7 +446,7 @@ impl RequestEngine for H3Engine {
 
 impl Lifecycle for H3Engine {
     fn ping(&mut self) {
-        self.quic.0.ping();
+        self.quic.connection.ping();
     }
 
     fn shutdown(&mut self) {
@@ -439,7 +455,7 @@ impl Lifecycle for H3Engine {
 
     fn close(&mut self, reset: Option<Reset>) {
         let code = reset.map_or(Code::NoError, Code::from);
-        self.quic.0.close(now(), code.number(), b"");
+        self.quic.connection.close(now(), code.number(), b"");
     }
 
     fn glitches(&self) -> u32 {
@@ -454,8 +470,9 @@ impl Lifecycle for H3Engine {
         self.h3.pending()
     }
 
-    fn is_ours_to_close(&self) -> bool {
-        self.h3.is_ours_to_close()
+    fn is_ours_to_close(&mut self) -> bool {
+        // Data that the peer has not acknowledged would be lost with the connection.
+        self.h3.is_ours_to_close() && self.quic.connection.unfinished() <= self.quic.unis
     }
 
     fn count(&mut self, counters: &Multiplexed) {

@@ -232,6 +232,11 @@ impl QuicConnection {
         self.inner.streams().open(dir(direction)).map(u64::from)
     }
 
+    /// Returns the number of streams on which we may still send, or the peer has not acknowledged everything.
+    pub fn unfinished(&mut self) -> usize {
+        self.inner.streams().send_streams()
+    }
+
     /// Reads at most `max` bytes.
     pub fn read(&mut self, stream: u64, max: usize) -> StreamRead {
         let mut stream = self.inner.recv_stream(id(stream));

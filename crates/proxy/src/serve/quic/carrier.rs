@@ -89,10 +89,10 @@ impl QuicCarrier {
         connection.take_touched();
         let mut engine = connection.engine.borrow_mut();
         if self.timer.poll_expired(context).is_ready() {
-            engine.quic.0.handle_timeout(engine::now());
+            engine.quic.connection.handle_timeout(engine::now());
         }
         let mut waiting = Vec::new();
-        while let Some(event) = engine.quic.0.poll() {
+        while let Some(event) = engine.quic.connection.poll() {
             match event {
                 QuicEvent::Connected => {
                     self.tracer.is_connected(&engine);
@@ -116,7 +116,7 @@ impl QuicCarrier {
                 }
             }
         }
-        let remote = engine.quic.0.remote();
+        let remote = engine.quic.connection.remote();
         if remote != self.remote {
             self.remote = remote;
             self.counters().conn_migration_done.add(1);
@@ -134,7 +134,7 @@ impl QuicCarrier {
         self.transmit(&mut engine, context);
         self.tracer.turn(&engine);
         self.listener.exchange(self.handle, &mut engine);
-        let at = timeout_ms(&mut engine.quic.0);
+        let at = timeout_ms(&mut engine.quic.connection);
         drop(engine);
         self.timer.set(at);
         if self.timer.poll_expired(context).is_ready() {
@@ -154,7 +154,7 @@ impl QuicCarrier {
         let most = socket.most_segments().min(SEGMENTS_MAX);
         loop {
             output.clear();
-            let Some(transmit) = engine.quic.0.transmit(engine::now(), most, &mut output) else {
+            let Some(transmit) = engine.quic.connection.transmit(engine::now(), most, &mut output) else {
                 return;
             };
             match socket.poll_send(context, &of_engine(&transmit, &output)) {
@@ -172,14 +172,18 @@ impl QuicCarrier {
 
     /// Closes the connection if it is open, and continues until its last packets cannot be under way any more. Returns the tracer.
     pub(super) async fn drain(mut self, connection: &H3Connection) -> QuicTracer {
-        if !connection.engine.borrow().quic.0.is_closed() {
+        if !connection.engine.borrow().quic.connection.is_closed() {
             self.tracer.closes();
             connection.close(None);
         }
         std::future::poll_fn(|context| {
             self.turn(connection, context);
             self.flush(connection, context);
-            if connection.engine.borrow().quic.0.is_drained() { Poll::Ready(()) } else { Poll::Pending }
+            if connection.engine.borrow().quic.connection.is_drained() {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         })
         .await;
         self.tracer

@@ -34,7 +34,7 @@ pub(in crate::serve) async fn run<S: ServeExchange>(
     let mut root = opening::new_connection(worker, (frontend, bind), side, ends, accepted_us, load, None);
     root.entry.is_quic.set(true);
     trace::events::session_begins(&root);
-    let remote = connection.engine.borrow().quic.0.remote();
+    let remote = connection.engine.borrow().quic.connection.remote();
     let tracer = QuicTracer::new(&root.session);
     tracer.begins(&connection.engine.borrow());
     let registered = quic_connections::register(Rc::new(QuicEntry {
@@ -55,14 +55,14 @@ pub(in crate::serve) async fn run<S: ServeExchange>(
     let tracer = Box::pin(carrier.drain(&connection)).await;
     drop(registered);
     count(&proxy.state.frontend.mine().quic, &connection);
-    tracer.ends(&connection.engine.borrow().quic.0.stats());
+    tracer.ends(&connection.engine.borrow().quic.connection.stats());
 }
 
 /// Adds the numbers of a connection that is over to the counters of its frontend.
 fn count(counters: &QuicShard, connection: &H3Connection) {
     let mut engine = connection.engine.borrow_mut();
     engine.count_frames(&counters.h3);
-    let stats = engine.quic.0.stats();
+    let stats = engine.quic.connection.stats();
     let counters = &counters.quic;
     let each = [
         (&counters.sent_pkt, stats.packets_sent),
@@ -104,7 +104,7 @@ async fn open(root: &mut ClientConnection, carrier: &mut QuicCarrier, connection
     if outcome.is_err() {
         counters.quic.hdshk_fail.add(1);
     }
-    let details = connection.engine.borrow().quic.0.details();
+    let details = connection.engine.borrow().quic.connection.details();
     let failure = details.failure;
     let is_challenge = details.is_challenge;
     let is_resumed = details.is_resumed;

@@ -22,14 +22,14 @@ impl QuicTracer {
     /// A connection begins.
     pub(super) fn begins(&self, engine: &H3Engine) {
         of_quic(&self.keys, (quic::NEW, TraceLevel::User), "new connection", &|_, out| {
-            out.push_str(&format!("src={}", engine.quic.0.remote()));
+            out.push_str(&format!("src={}", engine.quic.connection.remote()));
         });
     }
 
     /// The handshake is complete.
     pub(super) fn is_connected(&self, engine: &H3Engine) {
         of_quic(&self.keys, (quic::PARAMETERS, TraceLevel::State), "handshake complete", &|_, out| {
-            let details = engine.quic.0.details();
+            let details = engine.quic.connection.details();
             let alpn = details.alpn.as_deref().map(String::from_utf8_lossy).unwrap_or_default();
             let (is_resumed, is_early) = (u8::from(details.is_resumed), u8::from(details.early.came()));
             out.push_str(&format!("alpn={alpn} resumed={is_resumed} early={is_early}"));
@@ -70,7 +70,7 @@ impl QuicTracer {
 
     #[cold]
     fn progress(&mut self, engine: &H3Engine) {
-        let now = engine.quic.0.stats();
+        let now = engine.quic.connection.stats();
         let Some(before) = self.seen.replace(Box::new(now)) else { return };
         let report = |events: u64, message: &str, count: u64, bytes: u64| {
             if count > 0 {

@@ -136,7 +136,7 @@ impl QuicCarriers {
 impl Http3Connection {
     /// The handshake is complete.
     fn note_connected(&self) {
-        let quic = &self.connection.engine.borrow().quic.0;
+        let quic = &self.connection.engine.borrow().quic.connection;
         let _ = self.tls.set(Arc::clone(&quic.details()));
         self.own.is_early.set(false);
         if quic.refused_early() {

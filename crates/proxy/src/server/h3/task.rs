@@ -9,7 +9,7 @@ use bytes::Bytes;
 use runtime::timer::{Timer, now_ms};
 use runtime::turns;
 
-use super::transport::QuicTransport;
+use super::transport::{QuicTransport, TransportTurn};
 use super::{Http3Connection, QuicCarriers};
 use crate::server::shared::Idle;
 use crate::stream::{Lifecycle as _, Notice, Ping, h3};
@@ -56,7 +56,7 @@ impl KeepAlive {
 pub(super) async fn run(all: Rc<QuicCarriers>, shared: Rc<Http3Connection>, mut transport: QuicTransport) {
     let mut idle = Idle::default();
     let mut payload = Bytes::new();
-    let idle_timeout = shared.connection.engine.borrow().quic.0.max_idle_timeout();
+    let idle_timeout = shared.connection.engine.borrow().quic.connection.max_idle_timeout();
     let keep_alive = KeepAlive { every: idle_timeout.map(|limit| limit / 2), ..KeepAlive::default() };
     keep_alive.note_life();
     let mut ping = shared.open.server.idle_ping.map(|every| Box::new(Ping::new(every)));
@@ -113,7 +113,7 @@ fn take_turn(
     context: &mut Context<'_>,
 ) -> Result<bool, CarrierEnd> {
     let connection = &shared.connection;
-    let received = transport.turn(context).map_err(|_| CarrierEnd::Transport)?;
+    let TransportTurn { received, end } = transport.turn(context);
     if shared.own.is_early.get() && transport.is_connected() {
         shared.note_connected();
         if shared.own.refused_early.get() {
@@ -128,6 +128,9 @@ fn take_turn(
             Ok(None) => break,
             Err(_) => return Err(CarrierEnd::Protocol),
         }
+    }
+    if end.is_some() {
+        return Err(CarrierEnd::Transport);
     }
     transport.flush(context).map_err(|_| CarrierEnd::Transport)?;
     // Sending has made room for waiting streams.

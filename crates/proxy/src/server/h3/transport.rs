@@ -32,6 +32,14 @@ pub(crate) enum TransportEnd {
     Lost(LostReason),
 }
 
+/// The result of [`QuicTransport::turn`].
+pub(super) struct TransportTurn {
+    /// Whether datagrams were received.
+    pub(super) received: bool,
+    /// Why the connection has ended, if it has. The streams may have data that arrived before.
+    pub(super) end: Option<TransportEnd>,
+}
+
 /// The transport of one connection.
 pub(crate) struct QuicTransport {
     pub(crate) connection: Rc<H3Connection>,
@@ -94,11 +102,11 @@ impl QuicTransport {
         context: &mut Context<'_>,
     ) -> Poll<Result<(), TransportEnd>> {
         loop {
-            let received = match self.turn(context) {
-                Ok(received) => received,
-                Err(end) => return Poll::Ready(Err(end)),
-            };
-            if self.is_connected || (early && self.connection.engine.borrow().quic.0.has_early()) {
+            let TransportTurn { received, end } = self.turn(context);
+            if let Some(end) = end {
+                return Poll::Ready(Err(end));
+            }
+            if self.is_connected || (early && self.connection.engine.borrow().quic.connection.has_early()) {
                 return Poll::Ready(Ok(()));
             }
             self.flush(context).map_err(TransportEnd::Socket)?;
@@ -108,26 +116,26 @@ impl QuicTransport {
         }
     }
 
-    /// Receives datagrams once, runs the timers that are due, and passes the events of the connection to HTTP/3. Returns whether
-    /// datagrams were received.
-    ///
-    /// # Errors
-    /// The connection has ended.
-    pub(super) fn turn(&mut self, context: &mut Context<'_>) -> Result<bool, TransportEnd> {
-        let received = self.receive(context).map_err(TransportEnd::Socket)?;
+    /// Receives datagrams once, runs the timers that are due, and passes the events of the connection to HTTP/3.
+    pub(super) fn turn(&mut self, context: &mut Context<'_>) -> TransportTurn {
+        let mut turn = TransportTurn { received: false, end: None };
+        match self.receive(context) {
+            Ok(received) => turn.received = received,
+            Err(error) => turn.end = Some(TransportEnd::Socket(error)),
+        }
         let mut engine = self.connection.engine.borrow_mut();
         if self.timer.poll_expired(context).is_ready() {
-            engine.quic.0.handle_timeout(h3::now());
+            engine.quic.connection.handle_timeout(h3::now());
         }
-        while let Some(event) = engine.quic.0.poll() {
+        while let Some(event) = engine.quic.connection.poll() {
             engine.note(&event);
             match event {
                 QuicEvent::Connected => self.is_connected = true,
-                QuicEvent::Lost(reason) => return Err(TransportEnd::Lost(reason)),
+                QuicEvent::Lost(reason) => turn.end = Some(TransportEnd::Lost(reason)),
                 _ => {}
             }
         }
-        Ok(received)
+        turn
     }
 
     fn receive(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
@@ -146,7 +154,7 @@ impl QuicTransport {
                 for datagram in received.datagrams() {
                     let bytes = (&*datagram).into();
                     if let Some(input) = self.endpoint.receive(now, source, destination, ecn, bytes) {
-                        engine.quic.0.handle(input);
+                        engine.quic.connection.handle(input);
                     }
                 }
             }
@@ -156,7 +164,7 @@ impl QuicTransport {
 
     /// Closes a connection that is not used. The close is sent once: if it is lost, the kernel answers later datagrams.
     pub(crate) async fn abandon(&mut self) {
-        if !self.connection.engine.borrow().quic.0.is_closed() {
+        if !self.connection.engine.borrow().quic.connection.is_closed() {
             self.connection.close(None);
         }
         poll_fn(|context| {
@@ -176,7 +184,7 @@ impl QuicTransport {
         self.exchange(&mut engine);
         self.transmit(&mut engine, context)?;
         self.exchange(&mut engine);
-        let at = timeout_ms(&mut engine.quic.0);
+        let at = timeout_ms(&mut engine.quic.connection);
         drop(engine);
         self.timer.set(at);
         if self.timer.poll_expired(context).is_ready() {
@@ -187,9 +195,9 @@ impl QuicTransport {
 
     /// Passes the input of the connection to the endpoint and back.
     fn exchange(&mut self, engine: &mut H3Engine) {
-        while let Some(input) = engine.quic.0.endpoint_input() {
+        while let Some(input) = engine.quic.connection.endpoint_input() {
             if let Some(input) = self.endpoint.handle(input) {
-                engine.quic.0.handle(input);
+                engine.quic.connection.handle(input);
             }
         }
     }
@@ -207,7 +215,9 @@ impl QuicTransport {
         OUTPUT.with_borrow_mut(|output| {
             loop {
                 output.clear();
-                let Some(transmit) = engine.quic.0.transmit(h3::now(), most, output) else { return Ok(()) };
+                let Some(transmit) = engine.quic.connection.transmit(h3::now(), most, output) else {
+                    return Ok(());
+                };
                 match self.socket.poll_send(context, &of_engine(&transmit, output)) {
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(error)) if is_fatal(&error) => return Err(error),
