@@ -191,8 +191,8 @@ impl Lifecycle for H2Engine {
         self.pending()
     }
 
-    fn is_ours_to_close(&mut self) -> bool {
-        H2Engine::is_ours_to_close(self)
+    fn is_ours_to_close(&self) -> bool {
+        self.is_ours_to_close()
     }
 
     fn count(&mut self, counters: &Multiplexed) {

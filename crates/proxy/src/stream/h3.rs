@@ -42,13 +42,13 @@ pub(crate) struct QuicStreams {
     written: u64,
     /// Streams opened in advance for requests: only opening one shows whether the server allows it.
     ahead: VecDeque<u64>,
-    /// The number of our unidirectional streams, which never end.
-    unis: usize,
+    /// Finished streams whose data the peer has not acknowledged.
+    unacknowledged: Vec<u64>,
 }
 
 impl QuicStreams {
     fn new(connection: quic::QuicConnection) -> Self {
-        Self { connection, written: 0, ahead: VecDeque::new(), unis: 0 }
+        Self { connection, written: 0, ahead: VecDeque::new(), unacknowledged: Vec::new() }
     }
 }
 
@@ -93,11 +93,18 @@ impl From<Reset> for Code {
     }
 }
 
+impl QuicStreams {
+    /// The peer has all data of a stream, or needs none of it.
+    fn note_acknowledged(&mut self, id: u64) {
+        if let Some(at) = self.unacknowledged.iter().position(|one| *one == id) {
+            self.unacknowledged.swap_remove(at);
+        }
+    }
+}
+
 impl h3::Streams for QuicStreams {
     fn open_uni(&mut self) -> Option<u64> {
-        let opened = self.connection.open(StreamDirection::One)?;
-        self.unis += 1;
-        Some(opened)
+        self.connection.open(StreamDirection::One)
     }
 
     fn open_bi(&mut self) -> Option<u64> {
@@ -127,10 +134,13 @@ impl h3::Streams for QuicStreams {
     }
 
     fn finish(&mut self, id: u64) {
-        self.connection.finish(id);
+        if self.connection.finish(id) {
+            self.unacknowledged.push(id);
+        }
     }
 
     fn reset(&mut self, id: u64, code: u64) {
+        self.note_acknowledged(id);
         self.connection.reset(id, code);
     }
 
@@ -252,14 +262,17 @@ impl H3Engine {
             }
             quic::QuicEvent::Readable(id) => self.h3.readable(id),
             quic::QuicEvent::Writable(id) => self.h3.writable(id),
-            quic::QuicEvent::Stopped(id, code) => self.h3.stopped(id, code),
+            quic::QuicEvent::Stopped(id, code) => {
+                self.quic.note_acknowledged(id);
+                self.h3.stopped(id, code);
+            }
             quic::QuicEvent::Available(_) => {
                 self.open_ahead();
                 self.h3.available();
             }
             quic::QuicEvent::Lost(quic::LostReason::Application(code)) => self.h3.closed_with(code),
-            quic::QuicEvent::Finished(_)
-            | quic::QuicEvent::HandshakeData
+            quic::QuicEvent::Finished(id) => self.quic.note_acknowledged(id),
+            quic::QuicEvent::HandshakeData
             | quic::QuicEvent::Connected
             | quic::QuicEvent::Lost(_) => {}
         }
@@ -470,9 +483,9 @@ impl Lifecycle for H3Engine {
         self.h3.pending()
     }
 
-    fn is_ours_to_close(&mut self) -> bool {
+    fn is_ours_to_close(&self) -> bool {
         // Data that the peer has not acknowledged would be lost with the connection.
-        self.h3.is_ours_to_close() && self.quic.connection.unfinished() <= self.quic.unis
+        self.h3.is_ours_to_close() && self.quic.unacknowledged.is_empty()
     }
 
     fn count(&mut self, counters: &Multiplexed) {

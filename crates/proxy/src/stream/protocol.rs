@@ -121,7 +121,7 @@ pub(crate) trait Lifecycle: Messages {
     fn pending(&self) -> usize;
 
     /// Whether both sides have announced the end, and it is up to us to close the connection.
-    fn is_ours_to_close(&mut self) -> bool;
+    fn is_ours_to_close(&self) -> bool;
 
     /// Adds the counts since the last call to `counters`.
     fn count(&mut self, counters: &Multiplexed);

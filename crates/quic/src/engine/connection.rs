@@ -232,11 +232,6 @@ impl QuicConnection {
         self.inner.streams().open(dir(direction)).map(u64::from)
     }
 
-    /// Returns the number of streams on which we may still send, or the peer has not acknowledged everything.
-    pub fn unfinished(&mut self) -> usize {
-        self.inner.streams().send_streams()
-    }
-
     /// Reads at most `max` bytes.
     pub fn read(&mut self, stream: u64, max: usize) -> StreamRead {
         let mut stream = self.inner.recv_stream(id(stream));
@@ -274,10 +269,11 @@ impl QuicConnection {
         written(self.inner.send_stream(id(stream)).write_chunks(&mut chunks).map(|written| written.bytes))
     }
 
-    /// Ends the data of a stream.
-    pub fn finish(&mut self, stream: u64) {
+    /// Ends the data of a stream; [`QuicEvent::Finished`] follows. Returns `false` if the stream was over.
+    pub fn finish(&mut self, stream: u64) -> bool {
         match self.inner.send_stream(id(stream)).finish() {
-            Ok(()) | Err(FinishError::Stopped(_) | FinishError::ClosedStream) => {}
+            Ok(()) => true,
+            Err(FinishError::Stopped(_) | FinishError::ClosedStream) => false,
         }
     }
 

@@ -375,7 +375,7 @@ impl<S: ServeExchange, C: ClientCarrier> Front<S, C> {
 
     /// Whether the connection has reached its end.
     fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<FrontEnd> {
-        let mut engine = self.connection.engine.borrow_mut();
+        let engine = self.connection.engine.borrow();
         let is_idle = self.open == 0 && engine.pending() == 0;
         if is_idle && (self.is_ended || engine.is_ours_to_close()) {
             return Poll::Ready(FrontEnd::Agreed);
