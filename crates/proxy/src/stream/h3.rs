@@ -272,9 +272,7 @@ impl H3Engine {
             }
             quic::QuicEvent::Lost(quic::LostReason::Application(code)) => self.h3.closed_with(code),
             quic::QuicEvent::Finished(id) => self.quic.note_acknowledged(id),
-            quic::QuicEvent::HandshakeData
-            | quic::QuicEvent::Connected
-            | quic::QuicEvent::Lost(_) => {}
+            quic::QuicEvent::HandshakeData | quic::QuicEvent::Connected | quic::QuicEvent::Lost(_) => {}
         }
     }
 
