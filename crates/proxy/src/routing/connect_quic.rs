@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd};
 use std::rc::Rc;
 use std::task::Context;
 
@@ -19,6 +20,7 @@ use state::sessions::Activity;
 use crate::client::Client;
 use crate::exchange::{Exchange, trace};
 use crate::fault::Fault;
+use crate::points;
 use crate::routing::connect::{place, socket_options, target};
 use crate::routing::connect_wait::reach;
 use crate::routing::{connect_error, server_tls};
@@ -135,7 +137,8 @@ pub(super) fn begin(
         // Servers open no streams for requests.
         ClientSettings::new(&Settings { max_streams: 0, ..settings })
     });
-    QuicTransport::new(socket, address, prepared, handshake, &http).map_err(NotBegun::Connection)
+    let keys = points::of_server(&server.state, socket.as_fd().as_raw_fd() as u64 + 1);
+    QuicTransport::new(socket, address, prepared, handshake, &http, keys).map_err(NotBegun::Connection)
 }
 
 /// Converts the end of a connection before the end of its handshake.

@@ -13,7 +13,6 @@ use runtime::timer::Timer;
 use state::counters::{FrontendCounters, Multiplexed};
 use state::quic_counters::QuicCounters;
 
-use super::tracing::QuicTracer;
 use crate::client::ClientConnection;
 use crate::exchange::trace::events::ConnectionPoints;
 use crate::serve::multiplexed::FrontEnd;
@@ -21,7 +20,7 @@ use crate::serve::multiplexed::carrier::ClientCarrier;
 use crate::serve::quic_socket::QuicSocket;
 use crate::stream::h3::{self as engine, H3Connection, H3Engine, H3Stream};
 use crate::stream::quic::{SEGMENTS_MAX, of_engine, timeout_ms};
-use crate::stream::{AnyStream, Notice, Received, Wish};
+use crate::stream::{AnyStream, Notice, QuicTracer, Received, Wish};
 
 /// The transport of one connection.
 pub(super) struct QuicCarrier {

@@ -10,14 +10,14 @@ use state::quic_connections;
 use state::quic_counters::QuicShard;
 
 use super::carrier::{HandshakeProgress, QuicCarrier};
-use super::tracing::QuicTracer;
 use crate::client::{ClientConnection, Downstream, handshake};
 use crate::exchange::trace;
+use crate::points;
 use crate::serve::exchange_pool::{Exchanges, ServeExchange};
 use crate::serve::handoff::QuicNewcomer;
 use crate::serve::{multiplexed, opening};
 use crate::stream::h3::H3Connection;
-use crate::stream::{Lifecycle as _, QuicEntry};
+use crate::stream::{Lifecycle as _, QuicEntry, QuicTracer};
 use crate::worker::Worker;
 
 /// Serves a connection until its end.
@@ -35,7 +35,7 @@ pub(in crate::serve) async fn run<S: ServeExchange>(
     root.entry.is_quic.set(true);
     trace::events::session_begins(&root);
     let remote = connection.engine.borrow().quic.connection.remote();
-    let tracer = QuicTracer::new(&root.session);
+    let tracer = QuicTracer::new(points::of_session(&root.session));
     tracer.begins(&connection.engine.borrow());
     let registered = quic_connections::register(Rc::new(QuicEntry {
         connection: connection.clone(),

@@ -8,7 +8,6 @@ mod admission;
 mod carrier;
 mod connection;
 mod listener;
-mod tracing;
 
 pub use listener::serve;
 

@@ -12,7 +12,9 @@ use ::quic::{
 };
 use net::udp::{Batch, UdpSocket};
 use runtime::timer::Timer;
+use runtime::trace::Keys;
 
+use crate::stream::QuicTracer;
 use crate::stream::h3::{self, H3Connection, H3Engine};
 use crate::stream::quic::{SEGMENTS_MAX, of_engine, timeout_ms};
 
@@ -50,6 +52,7 @@ pub(crate) struct QuicTransport {
     /// Datagrams that the socket had no room for.
     unsent: Option<Box<(Transmit, Vec<u8>)>>,
     is_connected: bool,
+    tracer: QuicTracer,
 }
 
 /// The settings of HTTP/3 for a connection.
@@ -72,6 +75,7 @@ impl QuicTransport {
         settings: &ClientSettings,
         handshake: ServerHandshake,
         http: &Http3Settings<'_>,
+        keys: Keys,
     ) -> Result<Self, ConnectFailure> {
         if !http.segments {
             socket.disable_segmentation();
@@ -79,7 +83,10 @@ impl QuicTransport {
         let (endpoint, quic) = ClientEndpoint::connect(settings, h3::now(), remote, handshake)?;
         let engine = H3Engine::to_server(quic, http.config, http.owns);
         let connection = H3Connection::new(engine, socket.as_fd().as_raw_fd(), false);
-        Ok(Self { connection, socket, endpoint, timer: Timer::new(), unsent: None, is_connected: false })
+        let tracer = QuicTracer::new(keys);
+        tracer.begins(&connection.engine.borrow());
+        let timer = Timer::new();
+        Ok(Self { connection, socket, endpoint, timer, unsent: None, is_connected: false, tracer })
     }
 
     /// Whether the handshake is complete.
@@ -130,8 +137,14 @@ impl QuicTransport {
         while let Some(event) = engine.quic.connection.poll() {
             engine.note(&event);
             match event {
-                QuicEvent::Connected => self.is_connected = true,
-                QuicEvent::Lost(reason) => turn.end = Some(TransportEnd::Lost(reason)),
+                QuicEvent::Connected => {
+                    self.is_connected = true;
+                    self.tracer.is_connected(&engine);
+                }
+                QuicEvent::Lost(reason) => {
+                    self.tracer.is_lost(&reason);
+                    turn.end = Some(TransportEnd::Lost(reason));
+                }
                 _ => {}
             }
         }
@@ -141,7 +154,12 @@ impl QuicTransport {
     fn receive(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
         BATCH.with_borrow_mut(|batch| {
             match self.socket.poll_recv(context, batch) {
-                Poll::Pending => return Ok(false),
+                Poll::Pending => {
+                    return match self.socket.poll_error(context) {
+                        Poll::Ready(error) => Err(error),
+                        Poll::Pending => Ok(false),
+                    };
+                }
                 Poll::Ready(Ok(())) => {}
                 // The socket is connected: such an error is about this server.
                 Poll::Ready(Err(error)) => return Err(error),
@@ -165,6 +183,7 @@ impl QuicTransport {
     /// Closes a connection that is not used. The close is sent once: if it is lost, the kernel answers later datagrams.
     pub(crate) async fn abandon(&mut self) {
         if !self.connection.engine.borrow().quic.connection.is_closed() {
+            self.tracer.closes();
             self.connection.close(None);
         }
         poll_fn(|context| {
@@ -183,6 +202,7 @@ impl QuicTransport {
         let mut engine = connection.engine.borrow_mut();
         self.exchange(&mut engine);
         self.transmit(&mut engine, context)?;
+        self.tracer.turn(&engine);
         self.exchange(&mut engine);
         let at = timeout_ms(&mut engine.quic.connection);
         drop(engine);
@@ -229,5 +249,14 @@ impl QuicTransport {
                 }
             }
         })
+    }
+}
+
+impl Drop for QuicTransport {
+    fn drop(&mut self) {
+        // The engine may be borrowed while a panic unwinds.
+        if let Ok(engine) = self.connection.engine.try_borrow() {
+            self.tracer.ends(&engine.quic.connection.stats());
+        }
     }
 }
