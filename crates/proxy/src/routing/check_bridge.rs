@@ -23,7 +23,7 @@ use crate::routing::takeover::{has_idle_elsewhere, take_over};
 use crate::routing::{check_pool, connect_quic};
 use crate::server::h3::OpenedQuic;
 use crate::server::h3::transport::TransportEnd;
-use crate::server::http_request::{HttpRequest, RequestState};
+use crate::server::http_request::{HttpRequest, RequestProtocol};
 use crate::server::pool::PoolQuery;
 use crate::server::{Open, SharedRequest, Upstream};
 use crate::stream::{AnyStream, EngineStream, RequestEngine};
@@ -55,7 +55,7 @@ pub async fn reach(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) ->
 fn bridge<E, X, R>(request: R) -> io::Result<Stream>
 where
     E: RequestEngine + 'static,
-    X: RequestState + 'static,
+    X: RequestProtocol + 'static,
     R: DerefMut<Target = HttpRequest<E, X>> + 'static,
     EngineStream<E>: Into<AnyStream>,
 {
@@ -166,7 +166,7 @@ pub async fn connect_quic(
 async fn serve<E, X, R>(mut request: R, mut check: Stream) -> io::Result<()>
 where
     E: RequestEngine,
-    X: RequestState,
+    X: RequestProtocol,
     R: DerefMut<Target = HttpRequest<E, X>>,
     EngineStream<E>: Into<AnyStream>,
 {
@@ -243,7 +243,7 @@ fn send<E, X>(
 ) -> Poll<io::Result<usize>>
 where
     E: RequestEngine,
-    X: RequestState,
+    X: RequestProtocol,
     EngineStream<E>: Into<AnyStream>,
 {
     match ready!(request.poll_send(context, rest)) {

@@ -12,6 +12,7 @@ pub(crate) mod cookie;
 pub(crate) mod retry;
 pub(crate) mod route;
 mod send_proxy;
+mod server_target;
 mod server_tls;
 pub(crate) mod stick;
 mod takeover;

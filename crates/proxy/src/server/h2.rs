@@ -11,7 +11,7 @@ use runtime::{Boxed, Boxes, Local};
 use sample::Endpoint;
 use state::counters::Multiplexed as Counters;
 
-use super::http_request::{HttpRequest, RequestState, Settling};
+use super::http_request::{HttpRequest, RequestProtocol, Settling};
 use super::shared::{Carrier, ProtocolState};
 use crate::stream::h2::H2Engine;
 
@@ -37,7 +37,7 @@ impl ProtocolState for Http2 {
     }
 }
 
-impl RequestState for Http2 {
+impl RequestProtocol for Http2 {
     fn settling(&self) -> &Settling {
         &self.settling
     }

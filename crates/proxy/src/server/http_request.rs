@@ -18,7 +18,7 @@ use crate::stream::{self, AnyStream, EngineStream, RequestEngine};
 const SCHEME: Scheme = Scheme::Https;
 
 /// A protocol's state of a connection, as requests need it.
-pub(crate) trait RequestState: ProtocolState {
+pub(crate) trait RequestProtocol: ProtocolState {
     /// Returns the state of the server's settings.
     fn settling(&self) -> &Settling;
 
@@ -65,7 +65,7 @@ struct HeldHead {
 }
 
 /// A request's share of a connection.
-pub(crate) struct HttpRequest<E: RequestEngine, X: RequestState> {
+pub(crate) struct HttpRequest<E: RequestEngine, X: RequestProtocol> {
     share: Share<E, X>,
     /// A head waiting to be sent.
     held: Option<Box<HeldHead>>,
@@ -73,7 +73,7 @@ pub(crate) struct HttpRequest<E: RequestEngine, X: RequestState> {
     is_unspeakable: bool,
 }
 
-impl<E: RequestEngine, X: RequestState> Deref for HttpRequest<E, X> {
+impl<E: RequestEngine, X: RequestProtocol> Deref for HttpRequest<E, X> {
     type Target = Share<E, X>;
 
     fn deref(&self) -> &Self::Target {
@@ -81,13 +81,13 @@ impl<E: RequestEngine, X: RequestState> Deref for HttpRequest<E, X> {
     }
 }
 
-impl<E: RequestEngine, X: RequestState> DerefMut for HttpRequest<E, X> {
+impl<E: RequestEngine, X: RequestProtocol> DerefMut for HttpRequest<E, X> {
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.share
     }
 }
 
-impl<E: RequestEngine, X: RequestState> HttpRequest<E, X>
+impl<E: RequestEngine, X: RequestProtocol> HttpRequest<E, X>
 where
     EngineStream<E>: Into<AnyStream>,
 {
@@ -233,7 +233,7 @@ where
     }
 }
 
-impl<E: RequestEngine, X: RequestState> Drop for HttpRequest<E, X> {
+impl<E: RequestEngine, X: RequestProtocol> Drop for HttpRequest<E, X> {
     fn drop(&mut self) {
         if self.stream.is_some()
             && let Some(counters) = self.carrier.own.counters()

@@ -16,7 +16,7 @@ use state::counters::Multiplexed as Counters;
 use state::quic_connections;
 
 use super::h1::PoolKey;
-use super::http_request::{HttpRequest, RequestState, Settling};
+use super::http_request::{HttpRequest, RequestProtocol, Settling};
 use super::open_count::Open;
 use super::per_worker::LocalServer;
 use super::pool::PoolQuery;
@@ -46,7 +46,7 @@ impl ProtocolState for Http3 {
     }
 }
 
-impl RequestState for Http3 {
+impl RequestProtocol for Http3 {
     fn settling(&self) -> &Settling {
         &self.settling
     }
