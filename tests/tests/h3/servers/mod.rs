@@ -138,3 +138,32 @@ fn facts_about_the_connection_are_those_of_quic() {
         assert!((1..1_000_000).contains(&rtt), "{rtt}");
     }
 }
+
+#[test]
+fn upgrades_pass_as_extended_connect() {
+    let origin = Origin::raw(|mut stream| {
+        use std::io::{Read, Write};
+        let mut bytes = [0; 4096];
+        let length = stream.read(&mut bytes).unwrap_or(0);
+        let head = String::from_utf8_lossy(&bytes[..length]).to_ascii_lowercase();
+        assert!(head.contains("upgrade: websocket") && head.contains("sec-websocket-key"), "{head}");
+        let accepted = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                        Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+        let _ = stream.write_all(accepted.as_bytes());
+        while let Ok(length @ 1..) = stream.read(&mut bytes) {
+            let _ = stream.write_all(&bytes[..length]);
+        }
+    });
+    let chain = chain(&origin, Lines::default());
+    let mut client = client::Client::connect(chain.port);
+    client.send(
+        "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+    );
+    let head = client.read_head();
+    assert!(head.starts_with("HTTP/1.1 101"), "{head}");
+    for text in ["one", "two"] {
+        client.send(text);
+        assert_eq!(client.read_bytes(3), text.as_bytes());
+    }
+}
