@@ -268,6 +268,8 @@ fn unsuitable_server_lines_are_refused() {
         let told = told(&with_server("", mode, line));
         assert!(told.iter().any(|one| one.contains(wanted)), "{line}: {told:?}");
     }
+    let told = told("peers p\n server a quic4@127.0.0.1:443\n");
+    assert!(told.iter().any(|one| one.contains("only supported for servers of HTTP backends")), "{told:?}");
 }
 
 #[test]

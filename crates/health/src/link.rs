@@ -203,7 +203,7 @@ pub(crate) async fn obtain<'a>(
     open(subject, context, step, facts, home).await
 }
 
-/// Whether a step connects over QUIC: the server is reached over QUIC, and the check has no address or parameter of its own.
+/// Whether a step connects over QUIC: the server is reached over QUIC, and the check has no separate address or parameter.
 fn uses_quic(subject: &Subject, step: &Connect) -> bool {
     let health = &subject.server().health;
     let is_elsewhere = health.port.load(Relaxed) != 0 || health.address.load().is_some();

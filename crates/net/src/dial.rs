@@ -219,7 +219,10 @@ impl Dial<'_> {
         if self.transparent {
             sys::set_transparent(socket.as_fd(), source.ip()).map_err(SourceError::of)?;
         }
-        socket.set_reuse_address(true)?;
+        // Two UDP sockets with the same address would receive each other's datagrams.
+        if socket.r#type()? == Type::STREAM {
+            socket.set_reuse_address(true)?;
+        }
         let Some((first, last)) = self.source_ports else {
             if source.port() == 0 {
                 // connect(2) then chooses the port, which can be shared between destinations.

@@ -1,4 +1,4 @@
-//! A connection to a server and the server's endpoint, connected in memory, with a clock of their own.
+//! A connection to a server and the server's endpoint, connected in memory, with a simulated clock.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -112,7 +112,7 @@ struct Wire {
     server: Option<(ConnectionHandle, Side)>,
     /// Whether the first datagram is answered with Retry.
     retries: bool,
-    /// Every datagram whose number is a multiple of this is lost; 0 for none.
+    /// The interval between lost datagrams; 0 to lose none.
     loses: usize,
     sent: usize,
 }
@@ -347,7 +347,7 @@ fn resumed_connections_may_send_early_data() {
     let mut first = Wire::new(&acceptor, &settings, handshake(&connector, true));
     assert!(!first.client.connection.has_early(), "there is no session");
     first.connect();
-    // Without the wish there is none.
+    // The caller can do without it.
     let mut plain = Wire::new(&acceptor, &settings, handshake(&connector, false));
     assert!(!plain.client.connection.has_early());
     plain.connect();

@@ -35,7 +35,7 @@ pub(crate) struct Settling {
 }
 
 impl Settling {
-    /// Creates the state of a connection whose settings may have arrived earlier.
+    /// Creates the state of a connection. Its settings may have arrived earlier.
     pub(super) fn new(is_settled: bool) -> Self {
         Self { is_settled: Cell::new(is_settled), waiting: RefCell::default() }
     }

@@ -42,7 +42,7 @@ pub(crate) struct QuicStreams {
     written: u64,
     /// Streams opened in advance for requests: only opening one shows whether the server allows it.
     ahead: VecDeque<u64>,
-    /// Finished streams whose data the peer has not acknowledged.
+    /// Finished streams with data that the peer has not acknowledged.
     unacknowledged: Vec<u64>,
 }
 
@@ -154,7 +154,7 @@ impl h3::Streams for QuicStreams {
 }
 
 impl H3Engine {
-    /// Creates the server's side over a connection whose handshake may be in progress. Large payloads are copied unless `owns` is set.
+    /// Creates the server's side over a connection, possibly during its handshake. Large payloads are copied unless `owns` is set.
     pub(crate) fn new(quic: quic::QuicConnection, config: &std::sync::Arc<h3::Config>, owns: bool) -> Self {
         Self::of_role(h3::Role::Server, quic, config, owns)
     }
@@ -237,7 +237,7 @@ impl H3Engine {
         self.open_ahead();
     }
 
-    /// Opens streams for the next requests to a server, as far as the server allows.
+    /// Opens streams for the next requests to a server, if the server allows more.
     fn open_ahead(&mut self) {
         let QuicStreams { connection, ahead, .. } = &mut self.quic;
         while self.role == h3::Role::Client

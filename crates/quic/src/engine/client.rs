@@ -1,4 +1,4 @@
-//! Connections to servers, each with a socket of its own.
+//! Connections to servers, each with a separate socket.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};

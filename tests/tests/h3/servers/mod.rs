@@ -1,4 +1,4 @@
-//! QUIC servers: the program in front of its own QUIC listener, and in front of another implementation.
+//! QUIC servers: a QUIC listener of the same program, and another implementation.
 
 mod checks;
 mod early;
@@ -19,9 +19,9 @@ use super::DEFAULTS;
 /// frontend of the same program (`behind`), in front of an HTTP/1 server (`o/o`).
 struct Chain {
     weir: Weir,
-    /// Of both kinds of clients.
+    /// The port for clients over TCP and QUIC.
     port: u16,
-    /// Of the QUIC listener.
+    /// The port of the QUIC listener.
     behind: u16,
     /// The trusted CA.
     trusted: PathBuf,

@@ -1,7 +1,6 @@
 //! HTTP/3 connections to servers, shared by the requests of many clients: finding one for a request, and starting a new one.
 //!
-//! Each connection has a UDP socket and a [`task`] of its own, which passes datagrams to QUIC ([`transport`]) and events to the
-//! streams.
+//! Each connection has a separate UDP socket and a [`task`], which passes datagrams to QUIC ([`transport`]) and events to the streams.
 
 mod task;
 pub(crate) mod transport;
@@ -69,7 +68,7 @@ impl H3Request {
     }
 }
 
-/// A connection whose handshake is complete, or that may send early data.
+/// A connection after its handshake, or one that may send early data.
 pub(crate) struct OpenedQuic {
     pub(crate) transport: QuicTransport,
     pub(crate) key: PoolKey,
@@ -137,7 +136,7 @@ impl Http3Connection {
     /// The handshake is complete.
     fn note_connected(&self) {
         let quic = &self.connection.engine.borrow().quic.connection;
-        let _ = self.tls.set(Arc::clone(&quic.details()));
+        let _ = self.tls.set(quic.details());
         self.own.is_early.set(false);
         if quic.refused_early() {
             self.own.refused_early.set(true);

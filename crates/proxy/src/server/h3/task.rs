@@ -24,7 +24,7 @@ enum CarrierEnd {
     Transport,
     /// The server violated the protocol.
     Protocol,
-    /// It is no longer needed.
+    /// No request needs it any more.
     Agreed,
 }
 

@@ -196,7 +196,7 @@ impl QuicTransport {
     /// Sends what the connection has to send, and sets its timer.
     ///
     /// # Errors
-    /// The socket's. Lost datagrams are no error, because they are repeated.
+    /// The socket failed. Lost datagrams cause no error, because they are repeated.
     pub(super) fn flush(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         let connection = self.connection.clone();
         let mut engine = connection.engine.borrow_mut();
