@@ -172,6 +172,11 @@ impl UdpSocket {
         })
     }
 
+    /// Removes the socket from the worker's reactor.
+    pub fn detach(self) -> OwnedFd {
+        self.socket.into_inner()
+    }
+
     /// The address that the socket is bound to.
     pub fn local_addr(&self) -> SocketAddr {
         self.local

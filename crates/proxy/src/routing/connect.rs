@@ -84,7 +84,7 @@ pub(crate) async fn establish(
 ) -> Result<Upstream, Fault> {
     let settings = lease.server();
     let key = pool_key(client, x, settings);
-    if may_reuse(x, settings) && !settings.speaks_fcgi && settings.quic.is_none() {
+    if may_reuse(x, settings) && !settings.speaks_fcgi {
         let ask = ask(client, backend, settings, &key);
         if has_idle_elsewhere(&client.worker, settings, ask)
             && let Some(mut upstream) = take_over(&client.worker, settings, ask, true).await

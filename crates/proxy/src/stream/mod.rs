@@ -106,6 +106,11 @@ impl<E: Protocol> EngineConnection<E> {
         })
     }
 
+    /// Returns the engine of a connection that is not used any more; `None` if it is.
+    pub(crate) fn into_engine(self: Rc<Self>) -> Option<E> {
+        Rc::into_inner(self).map(|connection| connection.engine.into_inner())
+    }
+
     /// Sets the waker of the task that owns the socket. It is woken when streams have output.
     pub(crate) fn set_owner(&self, waker: &Waker) {
         let mut owner = self.owner.borrow_mut();

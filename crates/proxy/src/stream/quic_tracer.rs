@@ -19,6 +19,11 @@ impl QuicTracer {
         Self { keys, seen: None }
     }
 
+    /// Returns the keys of the connection, for its next tracer.
+    pub(crate) fn keys(self) -> Keys {
+        self.keys
+    }
+
     /// A connection begins.
     pub(crate) fn begins(&self, engine: &H3Engine) {
         of_quic(&self.keys, (quic::NEW, TraceLevel::User), "new connection", &|_, out| {

@@ -119,3 +119,17 @@ fn idle_connections_are_purged_but_one() {
     let shown = chain.weir.ask("show servers conn b");
     assert!(shown.contains("b/s"), "{shown}");
 }
+
+#[test]
+fn workers_take_over_idle_connections() {
+    let origin = paths();
+    let chain = chain(&origin, Lines { global: " nbthread 8", ..Lines::default() });
+    for at in 0..100 {
+        let path = format!("/{at}");
+        assert_eq!(chain.get(&path), (200, path));
+    }
+    // HTTP/1 connections are placed on all workers. A connection can be too busy to be taken over just after a response.
+    let number = |column| chain.weir.stat("b,s", column).parse::<u32>().expect("a number");
+    assert!(number("connect") < 5, "{}", number("connect"));
+    assert_eq!(number("connect") + number("reuse"), 100);
+}

@@ -5,7 +5,7 @@
 mod task;
 pub(crate) mod transport;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::pool::PoolQuery;
 use super::shared::{Carrier, ConnectionList, ProtocolState};
 use crate::stream::h3::H3Engine;
 use crate::stream::{QuicEntry, RequestEngine as _};
-use transport::QuicTransport;
+use transport::{DetachedQuic, QuicTransport};
 
 /// A connection shared by requests.
 pub(crate) type Http3Connection = Carrier<H3Engine, Http3>;
@@ -37,11 +37,25 @@ pub(crate) struct Http3 {
     is_early: Cell<bool>,
     /// Whether the server refused the early data.
     refused_early: Cell<bool>,
+    /// The callback that passes the connection to another worker, if one has requested it.
+    leaves_to: RefCell<Option<Give>>,
+}
+
+/// Passes an idle connection to the worker that requested it.
+pub(crate) type Give = Box<dyn FnOnce(QuicTransfer)>;
+
+/// An idle connection that is passed to another worker.
+pub(crate) struct QuicTransfer {
+    detached: DetachedQuic,
+    is_settled: bool,
+    uses: u32,
+    ends: Option<(Endpoint, Endpoint)>,
+    open: super::OpenTransfer,
 }
 
 impl ProtocolState for Http3 {
     fn is_free(&self) -> bool {
-        !self.is_early.get()
+        !self.is_early.get() && self.leaves_to.borrow().is_none()
     }
 }
 
@@ -98,18 +112,52 @@ impl QuicCarriers {
 
     /// Starts HTTP/3 on a connection; returns the first request on it.
     pub(crate) fn begin(self: &Rc<Self>, opened: OpenedQuic, backend: Arc<state::Proxy>) -> Box<H3Request> {
+        opened.transport.connection.engine.borrow_mut().start();
+        self.start(opened, (0, false), backend)
+    }
+
+    /// Passes on an idle, usable connection; does nothing if there is none.
+    pub(crate) fn hand_over(&self, server: &LocalServer, ask: PoolQuery<'_>, give: Give) {
+        if let Some(one) = self.all.find(server, ask, Http3Connection::is_idle) {
+            *one.own.leaves_to.borrow_mut() = Some(give);
+            one.connection.touch();
+        }
+    }
+
+    /// Adds a connection of another worker, and starts a request on it; `None` if the kernel has no room for it.
+    pub(crate) fn take_in(
+        self: &Rc<Self>,
+        handed: QuicTransfer,
+        key: &[u8],
+        backend: Arc<state::Proxy>,
+        server: &Rc<LocalServer>,
+    ) -> Option<Box<H3Request>> {
+        let QuicTransfer { detached, is_settled, uses, ends, open } = handed;
+        let open = open.take(server);
+        let transport = QuicTransport::attach(detached).ok()?;
+        let opened = OpenedQuic { transport, key: key.into(), ends, for_one: false, open };
+        Some(self.start(opened, (uses, is_settled), backend))
+    }
+
+    /// Starts the task of a connection that has served `uses` requests so far.
+    fn start(
+        self: &Rc<Self>,
+        opened: OpenedQuic,
+        (uses, is_settled): (u32, bool),
+        backend: Arc<state::Proxy>,
+    ) -> Box<H3Request> {
         let all = self.clone();
         let OpenedQuic { transport, key, ends, for_one, mut open } = opened;
         open.source = TraceSource::H3;
         let connection = transport.connection.clone();
-        let shared = Http3Connection::of_connection(connection, 0, key, ends, open, Http3::default());
+        let own = Http3 { settling: Settling::new(is_settled), ..Http3::default() };
+        let shared = Http3Connection::of_connection(connection, uses, key, ends, open, own);
         shared.is_leaving.set(for_one);
         shared.own.is_early.set(!transport.is_connected());
         if transport.is_connected() {
             shared.note_connected();
         }
         let shared = Rc::new(shared);
-        shared.connection.engine.borrow_mut().start();
         self.all.add(&shared);
         // Created before the task starts, because a connection with a request is not idle.
         let request = Box::new(H3Request::new(shared.clone()));
@@ -120,8 +168,10 @@ impl QuicCarriers {
             local: transport.local(),
         }));
         tokio::task::spawn_local(async move {
-            task::run(all, shared, transport).await;
-            drop(registered);
+            if let Some((shared, transport)) = task::run(all, shared, transport).await {
+                drop(registered);
+                leave(shared, transport);
+            }
         });
         request
     }
@@ -129,6 +179,18 @@ impl QuicCarriers {
     /// Closes the idle connections to a server, and makes the tasks of the others check their state.
     pub(crate) fn look(&self, server: &LocalServer) {
         self.all.look(server);
+    }
+}
+
+/// Passes a connection to the worker that requested it.
+fn leave(shared: Rc<Http3Connection>, transport: QuicTransport) {
+    let Some(give) = shared.own.leaves_to.take() else { return };
+    let Some(shared) = Rc::into_inner(shared) else { return };
+    let (is_settled, uses) = (shared.own.settling.is_settled(), shared.uses.get());
+    let Http3Connection { connection, ends, open, .. } = shared;
+    drop(connection);
+    if let Some(detached) = transport.detach() {
+        give(QuicTransfer { detached, is_settled, uses, ends, open: open.hand_over() });
     }
 }
 

@@ -26,6 +26,8 @@ enum CarrierEnd {
     Protocol,
     /// No request needs it any more.
     Agreed,
+    /// Another worker has requested it.
+    Left,
 }
 
 /// Keeps a connection alive while a server works on its requests in silence (RFC 9000, 10.1.2).
@@ -52,15 +54,19 @@ impl KeepAlive {
     }
 }
 
-/// Serves a connection until it ends.
-pub(super) async fn run(all: Rc<QuicCarriers>, shared: Rc<Http3Connection>, mut transport: QuicTransport) {
+/// Serves a connection until it ends. A connection that is to move to another worker is returned.
+pub(super) async fn run(
+    all: Rc<QuicCarriers>,
+    shared: Rc<Http3Connection>,
+    mut transport: QuicTransport,
+) -> Option<(Rc<Http3Connection>, QuicTransport)> {
     let mut idle = Idle::default();
     let mut payload = Bytes::new();
     let idle_timeout = shared.connection.engine.borrow().quic.connection.max_idle_timeout();
     let keep_alive = KeepAlive { every: idle_timeout.map(|limit| limit / 2), ..KeepAlive::default() };
     keep_alive.note_life();
     let mut ping = shared.open.server.idle_ping.map(|every| Box::new(Ping::new(every)));
-    poll_fn(|context| {
+    let end = poll_fn(|context| {
         shared.connection.set_owner(context.waker());
         for turn in 1.. {
             shared.connection.take_touched();
@@ -81,6 +87,13 @@ pub(super) async fn run(all: Rc<QuicCarriers>, shared: Rc<Http3Connection>, mut 
                 ping.note_life();
             }
         }
+        if shared.own.leaves_to.borrow().is_some() {
+            if may_leave(&shared, &transport) {
+                return Poll::Ready(CarrierEnd::Left);
+            }
+            // The worker that requested the connection no longer waits for this one.
+            shared.own.leaves_to.take();
+        }
         if !shared.is_idle() {
             idle.end(&shared.open.server);
             keep_alive.poll(&shared, context);
@@ -99,9 +112,23 @@ pub(super) async fn run(all: Rc<QuicCarriers>, shared: Rc<Http3Connection>, mut 
     .await;
     shared.is_leaving.set(true);
     idle.end(&shared.open.server);
+    if matches!(end, CarrierEnd::Left) {
+        return Some((shared, transport));
+    }
     shared.own.settling.wake();
     shared.connection.put_end_of_all();
     transport.abandon().await;
+    None
+}
+
+/// Whether the connection is completely idle, and nothing else refers to it: besides this task, the register of connections does.
+fn may_leave(shared: &Rc<Http3Connection>, transport: &QuicTransport) -> bool {
+    let is_unused = Rc::strong_count(shared) == 1 && Rc::strong_count(&shared.connection) == 3;
+    is_unused
+        && transport.is_quiet()
+        && !shared.is_leaving.get()
+        && shared.is_idle()
+        && shared.connection.engine.borrow().pending() == 0
 }
 
 /// Receives once, passes the events to their streams, and sends; returns whether there were any datagrams.

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -53,6 +53,14 @@ pub(crate) struct QuicTransport {
     unsent: Option<Box<(Transmit, Vec<u8>)>>,
     is_connected: bool,
     tracer: QuicTracer,
+}
+
+/// A connection without requests on its way to another worker.
+pub(super) struct DetachedQuic {
+    socket: OwnedFd,
+    engine: H3Engine,
+    endpoint: ClientEndpoint,
+    keys: Keys,
 }
 
 /// The settings of HTTP/3 for a connection.
@@ -191,6 +199,31 @@ impl QuicTransport {
             Poll::Ready(())
         })
         .await;
+        self.tracer.ends(&self.connection.engine.borrow().quic.connection.stats());
+    }
+
+    /// Whether nothing waits to be sent.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.unsent.is_none() && self.is_connected
+    }
+
+    /// Takes the connection from this worker; `None` if something still refers to it.
+    pub(super) fn detach(self) -> Option<DetachedQuic> {
+        let Self { connection, socket, endpoint, tracer, .. } = self;
+        let engine = connection.into_engine()?;
+        Some(DetachedQuic { socket: socket.detach(), engine, endpoint, keys: tracer.keys() })
+    }
+
+    /// Continues a connection on this worker.
+    ///
+    /// # Errors
+    /// The kernel has no room for the socket.
+    pub(super) fn attach(detached: DetachedQuic) -> io::Result<Self> {
+        let DetachedQuic { socket, engine, endpoint, keys } = detached;
+        let socket = UdpSocket::new(socket)?;
+        let connection = H3Connection::new(engine, socket.as_fd().as_raw_fd(), false);
+        let (timer, tracer) = (Timer::new(), QuicTracer::new(keys));
+        Ok(Self { connection, socket, endpoint, timer, unsent: None, is_connected: true, tracer })
     }
 
     /// Sends what the connection has to send, and sets its timer.
@@ -249,14 +282,5 @@ impl QuicTransport {
                 }
             }
         })
-    }
-}
-
-impl Drop for QuicTransport {
-    fn drop(&mut self) {
-        // The engine may be borrowed while a panic unwinds.
-        if let Ok(engine) = self.connection.engine.try_borrow() {
-            self.tracer.ends(&engine.quic.connection.stats());
-        }
     }
 }
