@@ -148,14 +148,14 @@ impl Wire {
             let mut is_quiet = datagrams.is_empty();
             for datagram in datagrams {
                 if !self.is_lost() {
-                    self.to_server(&datagram);
+                    self.deliver_to_server(&datagram);
                 }
             }
             let datagrams = self.server.as_mut().map(|(_, side)| side.output(self.now)).unwrap_or_default();
             is_quiet &= datagrams.is_empty();
             for datagram in datagrams {
                 if !self.is_lost() {
-                    self.to_client(&datagram);
+                    self.deliver_to_client(&datagram);
                 }
             }
             self.exchange();
@@ -194,7 +194,7 @@ impl Wire {
         side.take_events();
     }
 
-    fn to_server(&mut self, datagram: &[u8]) {
+    fn deliver_to_server(&mut self, datagram: &[u8]) {
         let mut out = Vec::new();
         let client = SocketAddr::from(CLIENT);
         match self.endpoint.receive(self.now, client, None, None, datagram.into(), &mut out) {
@@ -206,7 +206,7 @@ impl Wire {
             }
             Demultiplexed::NewClient(new) if self.retries && new.may_retry() => {
                 let retry = self.endpoint.retry(new, &mut out).unwrap();
-                self.to_client(&out[..retry.length]);
+                self.deliver_to_client(&out[..retry.length]);
             }
             Demultiplexed::NewClient(new) => {
                 let accepted =
@@ -217,7 +217,7 @@ impl Wire {
         }
     }
 
-    fn to_client(&mut self, datagram: &[u8]) {
+    fn deliver_to_client(&mut self, datagram: &[u8]) {
         let input = self.client_endpoint.receive(self.now, SERVER.into(), None, None, datagram.into());
         if let Some(input) = input {
             self.client.connection.handle(input);
@@ -324,8 +324,8 @@ fn retry_is_followed_and_forged_ones_are_not() {
     let mut wire = Wire::new(&acceptor, &settings(), handshake(&connector, false));
     let first = wire.client.output(wire.now);
     // A Retry packet with a wrong tag: its connection IDs are those of the client.
-    wire.to_client(&[&[0xf0, 0, 0, 0, 1, 0, 4][..], b"abcd", b"token", &[0; 16]].concat());
-    first.iter().for_each(|datagram| wire.to_server(datagram));
+    wire.deliver_to_client(&[&[0xf0, 0, 0, 0, 1, 0, 4][..], b"abcd", b"token", &[0; 16]].concat());
+    first.iter().for_each(|datagram| wire.deliver_to_server(datagram));
     wire.connect();
     assert_eq!(wire.carry(b"data"), b"data");
 }

@@ -1,7 +1,7 @@
 //! One stream of a multiplexed connection (HTTP/2 in [`h2`], FastCGI in [`fastcgi`], the agents' protocol in [`spop`]), as a
 //! request sees it: payload is received, heads and payload are sent, without frames or records.
 //!
-//! The request owns a [`Stream`]. The task that owns the socket (`serve::multiplexed`, `server::h2_pool`, `server::fcgi`,
+//! The request owns a [`Stream`]. The task that owns the socket (`serve::multiplexed`, `server::h2_pool`, `server::h3`, `server::fcgi`,
 //! `server::agents`) owns the [`Connection`] behind it; it passes received data to the streams' mailboxes and sends the engine's
 //! output. Both types are generic over the [`Protocol`].
 
