@@ -112,9 +112,9 @@ struct Wire {
     server: Option<(ConnectionHandle, Side)>,
     /// Whether the first datagram is answered with Retry.
     retries: bool,
-    /// The interval between lost datagrams; 0 to lose none.
-    loses: usize,
-    sent: usize,
+    /// The share of lost datagrams, in percent.
+    loss: u64,
+    random: u64,
 }
 
 impl Wire {
@@ -131,14 +131,14 @@ impl Wire {
             client: Side::new(client),
             server: None,
             retries: false,
-            loses: 0,
-            sent: 0,
+            loss: 0,
+            random: 1,
         }
     }
 
     fn is_lost(&mut self) -> bool {
-        self.sent += 1;
-        self.loses > 0 && self.sent.is_multiple_of(self.loses)
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.random >> 33) % 100 < self.loss
     }
 
     /// Exchanges datagrams until neither side has any, and lets the next timer run.
@@ -304,12 +304,12 @@ fn both_sides_agree_on_the_handshake_and_exchange_data() {
 fn lost_datagrams_are_repeated() {
     let authority = Authority::new();
     let connector = connector(&authority);
-    for loses in [3, 5, 7] {
+    for loss in [2, 10, 20] {
         let mut wire = Wire::new(&authority.acceptor(), &settings(), handshake(&connector, false));
-        wire.loses = loses;
+        wire.loss = loss;
         wire.connect();
         let bytes: Vec<u8> = (0..50_000).map(|at: u32| at as u8).collect();
-        assert!(wire.carry(&bytes) == bytes, "{loses}");
+        assert!(wire.carry(&bytes) == bytes, "{loss}");
     }
 }
 
