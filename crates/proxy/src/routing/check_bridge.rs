@@ -135,7 +135,7 @@ pub async fn connect_quic(
         },
     )?;
     let reached = poll_fn(|context| transport.poll_handshake(false, context)).await;
-    let details = transport.connection.engine.borrow().quic.connection.details();
+    let details = transport.details();
     if let Err(end) = reached {
         return Err(match (details.failure, end) {
             (Some(error), _) => error.into(),

@@ -57,7 +57,7 @@ pub(super) async fn open(
     let (mut transport, early) = start(client, x, backend, server, (&to, address))?;
     let step = |context: &mut Context<'_>| transport.poll_handshake(early, context).map_err(of_end);
     let mut reached = reach(client, x, watch, step).await;
-    let details = transport.connection.engine.borrow().quic.connection.details();
+    let details = transport.details();
     if let (Err(fault), Some(error)) = (&mut reached, details.failure) {
         *fault = server_tls::failed(error);
     }

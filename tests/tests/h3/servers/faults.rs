@@ -13,7 +13,7 @@ fn backend(back: &str, servers: &str) -> (Weir, u16) {
     let port = free_port();
     let text = format!(
         "global\n stats socket runtime level admin\n{DEFAULTS}frontend f\n bind 127.0.0.1:{port}\n \
-         http-after-response set-header x-end \"%[txn.sess_term_state] %[bc_err_str]\"\n default_backend b\n\
+         http-after-response set-header x-end \"%[txn.sess_term_state] %[bc_err_name] %[ssl_bc_err_str]\"\n default_backend b\n\
          backend b\n{back}\n{servers}\n"
     );
     (Weir::start(&text, &[port]), port)
@@ -25,7 +25,7 @@ fn a_closed_port_refuses_the_connection_at_once() {
     let (weir, port) = backend(" retries 0", &format!(" server s quic4@127.0.0.1:{closed} ssl verify none"));
     let start = Instant::now();
     let answer = client::get(port, "/").expect("a response");
-    assert_eq!(answer.status, 503);
+    assert_eq!((answer.status, answer.header("x-end")), (503, Some("SC EREFUSED")));
     assert!(start.elapsed() < Duration::from_secs(3), "the kernel answers: {:?}", start.elapsed());
     assert_eq!(weir.stat("b,s", "econ"), "1");
 }
@@ -39,7 +39,8 @@ fn a_silent_server_ends_the_connect_timeout() {
         &format!(" server s quic4@127.0.0.1:{to} ssl verify none"),
     );
     let start = Instant::now();
-    assert_eq!(client::get(port, "/").expect("a response").status, 503);
+    let answer = client::get(port, "/").expect("a response");
+    assert_eq!((answer.status, answer.header("x-end")), (503, Some("sC")));
     let passed = start.elapsed();
     assert!((900..3000).contains(&passed.as_millis()), "{passed:?}");
     assert_eq!(weir.stat("b,s", "econ"), "1");
@@ -79,6 +80,30 @@ fn certificates_are_verified_as_over_tcp() {
     for (server, status) in cases {
         let chain = chain(&origin, Lines { server: Some(&server), back: " retries 0", ..Lines::default() });
         assert_eq!(chain.get("/").0, status, "{server}");
+    }
+}
+
+#[test]
+fn failed_handshakes_have_the_reasons_of_tls() {
+    let origin = paths();
+    let front =
+        " http-after-response set-header x-end \"%[txn.sess_term_state] %[bc_err_name] %[ssl_bc_err_str]\"";
+    let cases = [
+        (
+            "ssl verify required ca-file OWN",
+            "",
+            "SC SSL_HANDSHAKE error:0A000086:SSL routines::certificate verify failed",
+        ),
+        (
+            "ssl verify none",
+            "alpn hq-interop",
+            "SC SSL_HANDSHAKE error:0A000460:SSL routines::tlsv1 alert no application protocol",
+        ),
+    ];
+    for (server, more, expected) in cases {
+        let lines = Lines { server: Some(server), more, front, back: " retries 0", ..Lines::default() };
+        let answer = client::get(chain(&origin, lines).port, "/").expect("a response");
+        assert_eq!((answer.status, answer.header("x-end")), (503, Some(expected)), "{server} {more}");
     }
 }
 

@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use ::quic::{
@@ -24,6 +25,9 @@ thread_local! {
     /// Datagrams being assembled.
     static OUTPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
+
+/// The first code of errors that are TLS alerts (RFC 9000, 20.1).
+const CRYPTO_ERROR: u64 = 0x100;
 
 /// Why a connection has ended.
 #[derive(Debug)]
@@ -52,6 +56,8 @@ pub(crate) struct QuicTransport {
     /// Datagrams that the socket had no room for.
     unsent: Option<Box<(Transmit, Vec<u8>)>>,
     is_connected: bool,
+    /// The TLS alert with which the server ended the handshake.
+    alert: Option<u8>,
     tracer: QuicTracer,
 }
 
@@ -65,7 +71,7 @@ pub(super) struct DetachedQuic {
 
 /// The settings of HTTP/3 for a connection.
 pub(crate) struct Http3Settings<'a> {
-    pub(crate) config: &'a std::sync::Arc<::h3::Config>,
+    pub(crate) config: &'a Arc<::h3::Config>,
     /// Whether large payloads are sent from their buffers (`tune.quic.zero-copy-fwd-send`).
     pub(crate) owns: bool,
     /// Whether the kernel splits datagrams (`tune.quic.be.tx.udp-gso`).
@@ -94,12 +100,30 @@ impl QuicTransport {
         let tracer = QuicTracer::new(keys);
         tracer.begins(&connection.engine.borrow());
         let timer = Timer::new();
-        Ok(Self { connection, socket, endpoint, timer, unsent: None, is_connected: false, tracer })
+        Ok(Self {
+            connection,
+            socket,
+            endpoint,
+            timer,
+            unsent: None,
+            is_connected: false,
+            alert: None,
+            tracer,
+        })
     }
 
     /// Whether the handshake is complete.
     pub(crate) fn is_connected(&self) -> bool {
         self.is_connected
+    }
+
+    /// Returns the results of the TLS handshake so far.
+    pub(crate) fn details(&self) -> Arc<tls::Details> {
+        let details = self.connection.engine.borrow().quic.connection.details();
+        let Some(alert) = self.alert.filter(|_| details.failure.is_none()) else { return details };
+        let (kind, reason) = (tls::FailureKind::Handshake, tls::Reason::Alert(alert));
+        let failure = Some(tls::Error { kind, reason, verify: 0 });
+        Arc::new(tls::Details { failure, ..(*details).clone() })
     }
 
     /// The address that the connection is from.
@@ -151,6 +175,12 @@ impl QuicTransport {
                 }
                 QuicEvent::Lost(reason) => {
                     self.tracer.is_lost(&reason);
+                    if let LostReason::Closed(code) = reason
+                        && (CRYPTO_ERROR..CRYPTO_ERROR + 0x100).contains(&code)
+                    {
+                        // Cannot truncate: the alert is the difference.
+                        self.alert = Some((code - CRYPTO_ERROR) as u8);
+                    }
                     turn.end = Some(TransportEnd::Lost(reason));
                 }
                 _ => {}
@@ -223,7 +253,16 @@ impl QuicTransport {
         let socket = UdpSocket::new(socket)?;
         let connection = H3Connection::new(engine, socket.as_fd().as_raw_fd(), false);
         let (timer, tracer) = (Timer::new(), QuicTracer::new(keys));
-        Ok(Self { connection, socket, endpoint, timer, unsent: None, is_connected: true, tracer })
+        Ok(Self {
+            connection,
+            socket,
+            endpoint,
+            timer,
+            unsent: None,
+            is_connected: true,
+            alert: None,
+            tracer,
+        })
     }
 
     /// Sends what the connection has to send, and sets its timer.
