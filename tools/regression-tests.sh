@@ -26,6 +26,11 @@ trap 'rm -rf -- "$logs"' EXIT
 # Uses a copy, under the name that drivers know, so that a concurrent build does not affect it.
 cp -- "$program" "$logs/haproxy" || exit 1
 export HAPROXY_PROGRAM=$logs/haproxy TMPDIR=$logs VTEST=${VTEST:-} logs tests list
+# VTest opens a UDP socket only if the text before `fd@` is literally `quic+`. The tests for QUIC include files of the tests for TLS,
+# which have a variable there.
+export datagrams=$logs/reg-tests
+cp -r -- "$tests" "$datagrams" || exit 1
+grep -rlZ 'VTC_SOCK_TYPE}+fd@' "$datagrams" | xargs -0 -r sed -i 's/\${VTC_SOCK_TYPE}+fd@/quic+fd@/g'
 # As in HAProxy's own script: memory is poisoned, assertions are strict, and warnings are fatal.
 export HAPROXY_ARGS=${HAPROXY_ARGS:--dM -dI -dW}
 
@@ -49,6 +54,7 @@ run_one() {
     local file=$1 name driver=varnishtest code remark='' before
     name=${file#"$tests/"}
     name=${name%.vtc}
+    [[ $name == quic/* ]] && file=$datagrams/$name.vtc
     local log=$logs/${name//\//+}
     before=$(awk -F'\t' -v name="$name" '$1 == name' "$list" 2>/dev/null)
     varnishtest -v -t 30 "$file" >"$log.log" 2>&1

@@ -104,7 +104,7 @@ fn log_to(shared: &Shared, loggers: &[Logger], line: &LogLine<'_>) {
     });
 }
 
-/// The idle connections in the workers' pools.
+/// The connections of the workers.
 struct Pools;
 
 impl health::Idle for Pools {
@@ -117,6 +117,26 @@ impl health::Idle for Pools {
 
     fn reach<'a>(&'a self, wanted: IdleRequest<'a>) -> health::Reaching<'a> {
         Box::pin(check_bridge::reach(wanted.backend, wanted.server, wanted.name))
+    }
+
+    fn connect_quic<'a>(
+        &'a self,
+        wanted: IdleRequest<'a>,
+        tls: (Option<&'a str>, tls::Keep),
+        is_http: bool,
+    ) -> health::Connecting<'a> {
+        use check_bridge::QuicUnreached as Why;
+        Box::pin(async move {
+            match check_bridge::connect_quic(wanted.backend, wanted.server, tls, is_http).await {
+                Ok(check_bridge::QuicReached { stream, ends, tls }) => {
+                    Ok(health::QuicReached { stream, ends, tls })
+                }
+                Err(Why::Unknown(text)) => Err(health::QuicUnreached::Unknown(text)),
+                Err(Why::Socket(error)) => Err(health::QuicUnreached::Socket(error)),
+                Err(Why::Silent) => Err(health::QuicUnreached::Silent),
+                Err(Why::Tls(text)) => Err(health::QuicUnreached::Tls(text)),
+            }
+        })
     }
 
     fn keep(&self, wanted: IdleRequest<'_>, stream: Stream, moves: u32) {

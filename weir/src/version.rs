@@ -21,7 +21,7 @@ const FEATURES: &[(&str, bool)] = &[
     ("MATH", true), ("MEMORY_PROFILING", false), ("NETFILTER", true), ("NS", true), ("OBSOLETE_LINKER", false),
     ("OPENSSL", cfg!(feature = "legacy-tls")), ("OPENSSL_AWSLC", false), ("OPENSSL_WOLFSSL", false),
     ("OT", false), ("PCRE", false), ("PCRE2", true), ("PCRE2_JIT", true), ("PCRE_JIT", false), ("POLL", false), ("PRCTL", true),
-    ("PROCCTL", false), ("PROMEX", true), ("PTHREAD_EMULATION", false), ("QUIC", false), ("QUIC_OPENSSL_COMPAT", false),
+    ("PROCCTL", false), ("PROMEX", true), ("PTHREAD_EMULATION", false), ("QUIC", true), ("QUIC_OPENSSL_COMPAT", false),
     ("RT", true), ("SHM_OPEN", true), ("SLZ", false), ("SPOE", true), ("SSL", true), ("STATIC_PCRE", false), ("STATIC_PCRE2", false),
     ("TFO", true), ("THREAD", true), ("THREAD_DUMP", true), ("TPROXY", true), ("TRACE", true), ("WURFL", false), ("ZLIB", true),
 ];

@@ -1,4 +1,4 @@
-//! QUIC listeners: their addresses and parameters, the global settings, and `quic-initial` rules.
+//! QUIC listeners and servers: their addresses and parameters, the global settings, and `quic-initial` rules.
 
 mod common;
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::{lines, load_quietly, places, plan};
 use plan::bind::BindAddress;
-use plan::quic::{Congestion, QuicBind, QuicFront, QuicTune};
+use plan::quic::{Congestion, QuicBind, QuicServer, QuicSide, QuicTune};
 use plan::{Bind, Global, Plan};
 
 /// A configuration with one bind line. `strict-sni` permits a line without certificates.
@@ -144,12 +144,21 @@ fn global_settings_have_defaults_and_can_be_set() {
             g.tune.quic.front.max_idle_timeout == Duration::from_millis(100)
         }),
         ("tune.quic.fe.sec.glitches-threshold 9", |g| g.tune.quic.front.glitches == 9),
-        ("tune.quic.fe.sec.retry-threshold 0", |g| g.tune.quic.front.retry_threshold == 0),
+        ("tune.quic.fe.sec.retry-threshold 0", |g| g.tune.quic.retry_threshold == 0),
         ("tune.quic.fe.stream.data-ratio 50", |g| g.tune.quic.front.data_ratio == 50),
         ("tune.quic.fe.stream.max-concurrent 7", |g| g.tune.quic.front.max_streams == 7),
-        ("tune.quic.fe.stream.max-total 8", |g| g.tune.quic.front.max_total_streams == 8),
+        ("tune.quic.fe.stream.max-total 8", |g| g.tune.quic.max_total_streams == 8),
         ("tune.quic.fe.stream.rxbuf 64k", |g| g.tune.quic.front.rxbuf == 64 << 10),
         ("tune.quic.fe.tx.udp-gso off", |g| !g.tune.quic.front.segmentation),
+        ("tune.quic.be.cc.cubic-min-losses 3", |g| g.tune.quic.back.cubic_min_losses == 3),
+        ("tune.quic.be.cc.hystart on", |g| g.tune.quic.back.hystart && !g.tune.quic.front.hystart),
+        ("tune.quic.be.cc.max-win-size 4g", |g| g.tune.quic.back.max_window == 4 << 30),
+        ("tune.quic.be.max-idle-timeout 5s", |g| g.tune.quic.back.max_idle_timeout == Duration::from_secs(5)),
+        ("tune.quic.be.sec.glitches-threshold 9", |g| g.tune.quic.back.glitches == 9),
+        ("tune.quic.be.stream.data-ratio 50", |g| g.tune.quic.back.data_ratio == 50),
+        ("tune.quic.be.stream.max-concurrent 7", |g| g.tune.quic.back.max_streams == 7),
+        ("tune.quic.be.stream.rxbuf 64k", |g| g.tune.quic.back.rxbuf == 64 << 10),
+        ("tune.quic.be.tx.udp-gso off", |g| !g.tune.quic.back.segmentation),
         ("tune.sndbuf.frontend 1m", |g| g.tune.sndbuf_frontend == 1 << 20),
         ("tune.rcvbuf.frontend 1m", |g| g.tune.rcvbuf_frontend == 1 << 20),
     ];
@@ -160,10 +169,10 @@ fn global_settings_have_defaults_and_can_be_set() {
 
 #[test]
 fn windows_are_shares_of_the_receive_buffer() {
-    let front = QuicFront::default();
+    let front = QuicSide::default();
     assert_eq!(front.connection_window(16_384), 1_638_400);
     assert_eq!(front.stream_window(16_384), 90 * 16_384);
-    let small = QuicFront { rxbuf: 20_000, data_ratio: 1, ..front };
+    let small = QuicSide { rxbuf: 20_000, data_ratio: 1, ..front };
     assert_eq!((small.connection_window(16_384), small.stream_window(16_384)), (20_000, 16_384));
 }
 
@@ -192,7 +201,9 @@ fn global_settings_out_of_range_are_refused() {
 #[test]
 fn settings_without_effect_cause_warnings() {
     let cases = [
-        ("tune.quic.be.tx.pacing off", "QUIC to servers is not supported yet"),
+        ("tune.quic.be.tx.pacing off", "'tune.quic.be.tx.pacing' has no effect"),
+        ("tune.quic.be.cc.max-frame-loss 5", "'tune.quic.be.cc.max-frame-loss' has no effect"),
+        ("tune.quic.be.cc.reorder-ratio 0", "'tune.quic.be.cc.reorder-ratio' has no effect"),
         ("limited-quic", "'limited-quic' has no effect"),
         ("tune.quic.fe.sock-per-conn force-off", "'tune.quic.fe.sock-per-conn' has no effect"),
         ("tune.quic.fe.cc.max-frame-loss 5", "'tune.quic.fe.cc.max-frame-loss' has no effect"),
@@ -205,8 +216,60 @@ fn settings_without_effect_cause_warnings() {
         let told = lines(&loaded);
         assert!(matches!(&*told, [one] if one.contains(wanted)), "{text}: {told:?}");
     }
-    let server = told("backend b\n server s quic4@127.0.0.1:443\n");
-    assert!(matches!(&*server, [one] if one.contains("not supported yet")), "{server:?}");
+}
+
+fn with_server(global: &str, mode: &str, line: &str) -> String {
+    format!("global\n{global}\nbackend b\n mode {mode}\n server s {line}\n")
+}
+
+#[test]
+fn server_parameters_set_the_connection() {
+    let with = |congestion, max_window| QuicServer { congestion, max_window };
+    let cases = [
+        ("", "quic4@127.0.0.1:443", with(Congestion::Cubic, 480 << 10)),
+        ("", "quic6@::1:443", with(Congestion::Cubic, 480 << 10)),
+        ("", "quic+127.0.0.1:443 proto quic", with(Congestion::Cubic, 480 << 10)),
+        ("", "quic+ipv4@127.0.0.1:443 quic-cc-algo newreno(10k)", with(Congestion::NewReno, 10 << 10)),
+        (" tune.quic.be.cc.max-win-size 1m", "quic4@127.0.0.1:443", with(Congestion::Cubic, 1 << 20)),
+        (
+            " expose-experimental-directives",
+            "quic4@127.0.0.1:443 quic-cc-algo nocc",
+            with(Congestion::None, 480 << 10),
+        ),
+    ];
+    for (global, line, expected) in cases {
+        let plan = plan(&with_server(global, "http", &format!("{line} ssl verify none")));
+        let server = plan.proxies[0].servers.get(0).expect("a server");
+        assert_eq!(server.quic.as_ref(), Some(&expected), "{line}");
+        assert!(server.speaks_tls().is_some(), "{line}");
+    }
+    let plan = plan("backend b\n mode http\n server s 127.0.0.1:443\n");
+    assert_eq!(plan.proxies[0].servers.get(0).expect("a server").quic, None);
+}
+
+#[test]
+fn unsuitable_server_lines_are_refused() {
+    let cases = [
+        ("http", "quic4@127.0.0.1:443 verify none", "QUIC always uses TLS"),
+        ("tcp", "quic4@127.0.0.1:443 ssl verify none", "QUIC requires a backend in HTTP mode"),
+        ("http", "quic4@127.0.0.1:443 ssl verify none proto h2", "no other protocol than `quic`"),
+        ("http", "quic4@127.0.0.1:443 ssl verify none send-proxy", "`send-proxy` is not possible"),
+        ("http", "quic4@127.0.0.1:443 ssl verify none socks4 127.0.0.1:1", "`socks4` is not possible"),
+        ("http", "quic4@127.0.0.1:443 ssl verify none check no-check-ssl", "`no-check-ssl` is not possible"),
+        ("http", "quic4@127.0.0.1:443 ssl verify none check check-send-proxy", "`check-send-proxy` is not"),
+        ("http", "quic4@127.0.0.1:443 ssl verify none alpn h2", "QUIC servers cannot use `h2`"),
+        ("http", "quic4@127.0.0.1:443 ssl verify none quic-cc-algo nocc", "is experimental"),
+        ("http", "127.0.0.1:443 proto quic", "`proto quic` requires a QUIC address"),
+        ("http", "127.0.0.1:443 quic-cc-algo cubic", "`quic-cc-algo` has no effect"),
+        ("http", "127.0.0.1:443 check check-proto quic", "`check-proto quic` requires a QUIC address"),
+        ("http", "quic+fd@4 ssl verify none", "QUIC needs an IP address"),
+    ];
+    for (mode, line, wanted) in cases {
+        let told = told(&with_server("", mode, line));
+        assert!(told.iter().any(|one| one.contains(wanted)), "{line}: {told:?}");
+    }
+    let told = told("peers p\n server a quic4@127.0.0.1:443\n");
+    assert!(told.iter().any(|one| one.contains("only supported for servers of HTTP backends")), "{told:?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Idle server connections left by requests, which checks may use in the meantime (`check-reuse-pool`; configuration manual, 5.2).
 //! The pool is passed in by the binary.
 
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -29,13 +30,47 @@ pub type Taking<'a> = Pin<Box<dyn Future<Output = Option<Box<dyn Lent>>> + 'a>>;
 /// The future of [`Idle::reach`].
 pub type Reaching<'a> = Pin<Box<dyn Future<Output = Option<Stream>> + 'a>>;
 
-/// A pool of idle connections to servers.
+/// The future of [`Idle::connect_quic`].
+pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<QuicReached, QuicUnreached>> + 'a>>;
+
+/// A server reached over QUIC.
+pub struct QuicReached {
+    /// A stream for one HTTP/1 request, which reaches the server as HTTP/3.
+    pub stream: Stream,
+    /// Our address and the server's.
+    pub ends: (SocketAddr, SocketAddr),
+    /// The TLS details of the connection.
+    pub tls: Arc<tls::Details>,
+}
+
+/// Why a server was not reached over QUIC.
+#[derive(Debug)]
+pub enum QuicUnreached {
+    /// No connection was attempted.
+    Unknown(&'static str),
+    /// The socket failed.
+    Socket(std::io::Error),
+    /// The server did not answer.
+    Silent,
+    /// The TLS handshake failed, or the server ended the connection.
+    Tls(&'static str),
+}
+
+/// The connections to servers that belong to requests, and those over QUIC.
 pub trait Idle: Send + Sync {
     /// Takes an idle connection, if there is one.
     fn take<'a>(&'a self, wanted: IdleRequest<'a>) -> Taking<'a>;
 
     /// Reaches a server over a connection provided by a client (`rhttp@`); `None` if there is none.
     fn reach<'a>(&'a self, wanted: IdleRequest<'a>) -> Reaching<'a>;
+
+    /// Connects to a server over QUIC, with the name as SNI, and keeps the TLS data. Without `is_http` only the connection is checked.
+    fn connect_quic<'a>(
+        &'a self,
+        wanted: IdleRequest<'a>,
+        tls: (Option<&'a str>, tls::Keep),
+        is_http: bool,
+    ) -> Connecting<'a>;
 
     /// Adds a connection to the pool, or closes it. A check opened it when the server's address had changed `moves` times.
     fn keep(&self, wanted: IdleRequest<'_>, stream: Stream, moves: u32);
@@ -74,7 +109,7 @@ pub(crate) fn home<'a>(
         || elsewhere
         || introduced
         || own.socks4.is_some()
-        || matches!(settings.protocol, Some(Protocol::Http2 | Protocol::FastCgi))
+        || matches!(settings.protocol, Some(Protocol::Http2 | Protocol::FastCgi | Protocol::Quic))
         || own.tls.is_some()
     {
         return None;

@@ -11,14 +11,14 @@ use std::time::Duration;
 use net::dial::Target;
 use net::socks4;
 use net::stream::Stream;
-use plan::check::{CheckKind, Connect, Family, Port};
+use plan::check::{CheckKind, CheckSettings, Connect, Family, Port, Protocol};
 use plan::dial;
 use plan::server::SendProxy;
 use runtime::timer::{Elapsed, now_ms, timeout_at};
 use state::server::ServerAddress;
 
 use crate::check_env::CheckEnv;
-use crate::idle::{IdleOwner, IdleRequest, Lent};
+use crate::idle::{IdleOwner, IdleRequest, Lent, QuicUnreached};
 use crate::{CheckContext, CheckedServer, Subject};
 
 /// Maximum size of a read.
@@ -37,7 +37,12 @@ pub(crate) struct CheckLink<'a> {
     settled: bool,
     /// Whether the connection is HTTP/1, regardless of the server's protocol.
     pub(crate) is_bridged: bool,
+    /// The addresses and TLS details of a QUIC connection.
+    quic: Option<QuicFacts>,
 }
+
+/// Our address and the server's, and the TLS details.
+type QuicFacts = ((SocketAddr, SocketAddr), Arc<tls::Details>);
 
 /// The ownership of a connection.
 enum Carrier {
@@ -55,7 +60,7 @@ pub(crate) enum LinkError {
 
 impl<'a> CheckLink<'a> {
     fn new(carrier: Carrier, deadline: u64, linger: bool, home: Option<IdleOwner<'a>>) -> Self {
-        Self { carrier: Some(carrier), deadline, linger, home, settled: false, is_bridged: false }
+        Self { carrier: Some(carrier), deadline, linger, home, settled: false, is_bridged: false, quic: None }
     }
 
     fn stream(&mut self) -> io::Result<&mut Stream> {
@@ -103,6 +108,9 @@ impl<'a> CheckLink<'a> {
 
     /// Returns both addresses of the connection, if it has any.
     pub(crate) fn ends(&mut self) -> Option<(SocketAddr, SocketAddr)> {
+        if let Some((ends, _)) = &self.quic {
+            return Some(*ends);
+        }
         let stream = self.stream().ok()?;
         stream.local().zip(stream.peer())
     }
@@ -115,6 +123,9 @@ impl<'a> CheckLink<'a> {
 
     /// Returns the TLS details of the connection, if it uses TLS.
     pub(crate) fn tls(&mut self) -> Option<Arc<tls::Details>> {
+        if let Some((_, details)) = &self.quic {
+            return Some(details.clone());
+        }
         self.stream().ok()?.tls().map(|session| session.details().clone())
     }
 }
@@ -186,7 +197,57 @@ pub(crate) async fn obtain<'a>(
     if **subject.server().address.load() == ServerAddress::Reverse {
         return reach(subject, context, step).await;
     }
+    if uses_quic(subject, step) {
+        return open_quic(subject, context, step).await;
+    }
     open(subject, context, step, facts, home).await
+}
+
+/// Whether a step connects over QUIC: the server is reached over QUIC, and the check has no separate address or parameter.
+fn uses_quic(subject: &Subject, step: &Connect) -> bool {
+    let health = &subject.server().health;
+    let is_elsewhere = health.port.load(Relaxed) != 0 || health.address.load().is_some();
+    let is_usual = step.is_usual() || step.protocol == Some(Protocol::Quic);
+    let usual = subject.settings.protocol.is_none_or(|protocol| protocol == Protocol::Quic);
+    subject.own().quic.is_some() && !is_elsewhere && is_usual && usual
+}
+
+/// Connects over QUIC.
+async fn open_quic<'a>(
+    subject: &Subject,
+    context: &CheckContext,
+    step: &Connect,
+) -> Result<CheckLink<'a>, ConnectError> {
+    let settings = &subject.settings;
+    let is_http = matches!(&*settings.kind, CheckKind::Script(script) if script.family == Family::Http);
+    let none = ConnectError::Unknown("no QUIC connection is possible");
+    let Some(idle) = context.idle.as_deref() else { return Err(none) };
+    let name = subject.own().tls.as_ref().and_then(|tls| tls.check_name.as_deref());
+    let name = step.name.as_deref().or(name);
+    let wanted = IdleRequest { backend: &subject.peer.backend, server: &subject.peer.own, name: "" };
+    let start = now_ms();
+    let connect_by = connect_by(settings, start);
+    let connecting = idle.connect_quic(wanted, (name, context.keep), is_http);
+    let reached = match timeout_at(connect_by, connecting).await {
+        Ok(Ok(reached)) => reached,
+        Ok(Err(QuicUnreached::Unknown(text))) => return Err(ConnectError::Unknown(text)),
+        Ok(Err(QuicUnreached::Socket(error))) => return Err(ConnectError::Failed(error)),
+        Ok(Err(QuicUnreached::Tls(text))) => return Err(ConnectError::Tls(text)),
+        Ok(Err(QuicUnreached::Silent)) | Err(_) => return Err(ConnectError::Timeout),
+    };
+    let answer_by = settings.timeout.map_or(after(start, settings.inter), |answer| after(now_ms(), answer));
+    let mut link = CheckLink::new(Carrier::Own(reached.stream, 0), answer_by, true, None);
+    link.is_bridged = true;
+    link.quic = Some((reached.ends, reached.tls));
+    Ok(link)
+}
+
+/// Returns when a connection must be established. `timeout check` starts then. Without it, `inter` limits the whole check.
+fn connect_by(settings: &CheckSettings, start: u64) -> u64 {
+    match (settings.timeout, settings.connect_timeout) {
+        (Some(_), Some(connect)) => after(start, connect.min(settings.inter)),
+        _ => after(start, settings.inter),
+    }
 }
 
 /// Reaches a server that cannot be connected to, over a connection of a client.
@@ -227,11 +288,7 @@ async fn open<'a>(
     let via = settings.socks4.filter(|_| step.via_socks4 || step.default);
     let header = send_proxy(subject, step);
     let start = now_ms();
-    // `timeout check` starts once the connection is established. Without it, `inter` limits the whole check.
-    let connect_by = match (settings.timeout, settings.connect_timeout) {
-        (Some(_), Some(connect)) => after(start, connect.min(settings.inter)),
-        _ => after(start, settings.inter),
-    };
+    let connect_by = connect_by(settings, start);
     let reached = via.map_or_else(|| target.clone(), Target::Ip);
     let dial = dial::to_server(subject.peer.own(), context.sockets, &reached);
     let stream = match timeout_at(connect_by, dial.connect(&reached)).await {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -144,18 +144,55 @@ impl Dial<'_> {
         made.map(|()| Stream::from_fd(socket.into(), true))
     }
 
+    /// Opens a UDP socket that receives only datagrams of the server at `address`. The TCP settings have no effect on it.
+    ///
+    /// # Errors
+    /// The kernel's error: unreachable, no free port in `source_ports` (`AddrInUse`) and so on.
+    pub fn connect_datagrams(&self, address: SocketAddr) -> io::Result<OwnedFd> {
+        let open = || {
+            let kind = Type::DGRAM.nonblocking().cloexec();
+            Socket::new(Domain::for_address(address), kind, Some(Protocol::UDP))
+        };
+        let socket = match self.namespace {
+            Some(namespace) => in_namespace(namespace, open)?,
+            None => open()?,
+        };
+        self.prepare_any(&socket, address)?;
+        socket.connect(&address.into())?;
+        Ok(socket.into())
+    }
+
     fn prepare(&self, options: &Socket, address: SocketAddr) -> io::Result<()> {
         if !self.late_nodelay {
             options.set_tcp_nodelay(true)?;
-        }
-        if let Some(interface) = self.interface {
-            options.bind_device(Some(interface.as_bytes()))?;
         }
         if let Some(timeout) = self.user_timeout {
             options.set_tcp_user_timeout(Some(timeout))?;
         }
         if let Some(congestion) = self.congestion {
             options.set_tcp_congestion(congestion.as_bytes())?;
+        }
+        if self.notsent > 0 {
+            options.set_tcp_notsent_lowat(self.notsent as u32)?;
+        }
+        if let Some(key) = self.md5_key {
+            sys::set_md5_key(options.as_fd(), address, key, false)?;
+        }
+        if self.fast_open {
+            // A kernel without support connects normally.
+            let _ = sys::set_int_option(options.as_fd(), libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1);
+        }
+        if self.late_ack {
+            // Only a hint: a kernel without support connects normally.
+            let _ = options.set_tcp_quickack(false);
+        }
+        self.prepare_any(options, address)
+    }
+
+    /// Sets the options that TCP and UDP have in common, and binds the socket.
+    fn prepare_any(&self, options: &Socket, address: SocketAddr) -> io::Result<()> {
+        if let Some(interface) = self.interface {
+            options.bind_device(Some(interface.as_bytes()))?;
         }
         if let Some(mark) = self.mark {
             let _ = options.set_mark(mark);
@@ -172,20 +209,6 @@ impl Dial<'_> {
         if self.send_buffer > 0 {
             options.set_send_buffer_size(self.send_buffer)?;
         }
-        if self.notsent > 0 {
-            options.set_tcp_notsent_lowat(self.notsent as u32)?;
-        }
-        if let Some(key) = self.md5_key {
-            sys::set_md5_key(options.as_fd(), address, key, false)?;
-        }
-        if self.fast_open {
-            // A kernel without support connects normally.
-            let _ = sys::set_int_option(options.as_fd(), libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1);
-        }
-        if self.late_ack {
-            // Only a hint: a kernel without support connects normally.
-            let _ = options.set_tcp_quickack(false);
-        }
         if let Some(source) = self.source {
             self.bind(options, source)?;
         }
@@ -196,7 +219,10 @@ impl Dial<'_> {
         if self.transparent {
             sys::set_transparent(socket.as_fd(), source.ip()).map_err(SourceError::of)?;
         }
-        socket.set_reuse_address(true)?;
+        // Two UDP sockets with the same address would receive each other's datagrams.
+        if socket.r#type()? == Type::STREAM {
+            socket.set_reuse_address(true)?;
+        }
         let Some((first, last)) = self.source_ports else {
             if source.port() == 0 {
                 // connect(2) then chooses the port, which can be shared between destinations.

@@ -173,6 +173,11 @@ impl UdpSocket {
         })
     }
 
+    /// Removes the socket from the worker's reactor.
+    pub fn detach(self) -> OwnedFd {
+        self.socket.into_inner()
+    }
+
     /// The address that the socket is bound to.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
@@ -202,6 +207,23 @@ impl UdpSocket {
         Ok(())
     }
 
+    /// Ready when the kernel reports an error of a connected socket, such as a rejected datagram. Only one task may receive and send on
+    /// the socket.
+    pub fn poll_error(&self, context: &mut Context<'_>) -> Poll<io::Error> {
+        loop {
+            // An error without data only makes the socket writable, and it nearly always is.
+            let mut guard = match ready!(self.socket.poll_write_ready(context)) {
+                Ok(guard) => guard,
+                Err(error) => return Poll::Ready(error),
+            };
+            if guard.ready().is_write_closed() {
+                let error = SockRef::from(self.socket.get_ref()).take_error();
+                return error.map_or_else(Poll::Ready, |error| error.map_or(Poll::Pending, Poll::Ready));
+            }
+            guard.clear_ready();
+        }
+    }
+
     /// Sends datagrams. If the network device cannot segment, they are sent one by one, and [`most_segments`](Self::most_segments)
     /// is 1 from then on.
     ///
@@ -219,6 +241,10 @@ impl UdpSocket {
             let mut guard = ready!(self.socket.poll_write_ready(&mut context))?;
             if let Ok(sent) = guard.try_io(|_| self.try_send(transmit)) {
                 return Poll::Ready(sent);
+            }
+            // The reactor does not forget an error of a connected socket.
+            if guard.ready().is_write_closed() {
+                return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
             }
         }
     }

@@ -62,22 +62,25 @@ pub enum Protocol {
     FastCgi,
     /// `spop`: the protocol of SPOE agents, only in `option spop-check`.
     Spop,
+    /// `quic`: HTTP/3 over QUIC, only for servers that are reached over QUIC.
+    Quic,
 }
 
 impl Protocol {
     /// All protocols and their names.
-    pub const ALL: [(&'static str, Self); 5] = [
+    pub const ALL: [(&'static str, Self); 6] = [
         ("h1", Self::Http1),
         ("h2", Self::Http2),
         ("fcgi", Self::FastCgi),
         ("spop", Self::Spop),
         ("none", Self::Bytes),
+        ("quic", Self::Quic),
     ];
 
     /// Whether the protocol carries HTTP messages.
     #[must_use]
     pub fn is_http(self) -> bool {
-        matches!(self, Self::Http1 | Self::Http2 | Self::FastCgi)
+        matches!(self, Self::Http1 | Self::Http2 | Self::FastCgi | Self::Quic)
     }
 }
 

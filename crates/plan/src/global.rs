@@ -12,7 +12,7 @@ use runtime::placement::{Placement, Wishes};
 use crate::bind::{Bind, Shards};
 use crate::compression::CompressionLimits;
 use crate::log::Logger;
-use crate::quic::QuicTune;
+use crate::quic::{QuicSide, QuicTune};
 use crate::resolvers::AcceptFamily;
 
 /// The root directory of the process.
@@ -449,13 +449,22 @@ impl Tune {
     /// Returns the HTTP/3 settings for clients; the arguments are those of [`multiplexing`](Self::multiplexing).
     #[must_use]
     pub fn http3(&self, relaxed: bool, connect_protocol: bool) -> h3::Config {
-        let front = &self.quic.front;
+        let most = u32::try_from(self.quic.max_total_streams).unwrap_or(u32::MAX);
+        h3::Config { max_total_streams: most, ..self.http3_of(&self.quic.front, relaxed, connect_protocol) }
+    }
+
+    /// Returns the HTTP/3 settings for servers.
+    #[must_use]
+    pub fn http3_to_servers(&self, relaxed: bool) -> h3::Config {
+        self.http3_of(&self.quic.back, relaxed, false)
+    }
+
+    fn http3_of(&self, side: &QuicSide, relaxed: bool, connect_protocol: bool) -> h3::Config {
         h3::Config {
             rules: self.message_rules(relaxed, connect_protocol),
-            window: usize::try_from(front.stream_window(self.bufsize)).unwrap_or(usize::MAX),
-            max_concurrent_streams: front.max_streams,
-            max_total_streams: u32::try_from(front.max_total_streams).unwrap_or(u32::MAX),
-            glitches_threshold: front.glitches,
+            window: usize::try_from(side.stream_window(self.bufsize)).unwrap_or(usize::MAX),
+            max_concurrent_streams: side.max_streams,
+            glitches_threshold: side.glitches,
             ..h3::Config::default()
         }
     }

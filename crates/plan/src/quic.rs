@@ -1,4 +1,4 @@
-//! QUIC, resolved: `bind quic4@…` (configuration manual, chapter 5.1) and `tune.quic.*` (chapter 3.2).
+//! QUIC, resolved: `bind quic4@…` and `server quic4@…` (configuration manual, chapters 5.1 and 5.2), and `tune.quic.*` (chapter 3.2).
 
 use std::time::Duration;
 
@@ -27,6 +27,15 @@ pub struct QuicBind {
     pub force_retry: bool,
 }
 
+/// The QUIC parameters of a `server` line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuicServer {
+    /// `quic-cc-algo`.
+    pub congestion: Congestion,
+    /// The maximum congestion window in bytes: that of `quic-cc-algo`, or `tune.quic.be.cc.max-win-size`.
+    pub max_window: u64,
+}
+
 /// `tune.quic.*`, `harden.reject-privileged-ports.quic`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuicTune {
@@ -38,13 +47,19 @@ pub struct QuicTune {
     pub zero_copy: bool,
     /// `harden.reject-privileged-ports.quic`: datagrams from ports below 1024 are dropped.
     pub reject_privileged_ports: bool,
-    /// `tune.quic.fe.*`.
-    pub front: QuicFront,
+    /// `tune.quic.fe.sec.retry-threshold`: the number of handshakes of a frontend from which on clients must validate their address.
+    pub retry_threshold: u32,
+    /// `tune.quic.fe.stream.max-total`: the maximum number of requests on a connection, 0 for no limit.
+    pub max_total_streams: u64,
+    /// `tune.quic.fe.*`: connections of clients.
+    pub front: QuicSide,
+    /// `tune.quic.be.*`: connections to servers.
+    pub back: QuicSide,
 }
 
-/// `tune.quic.fe.*`: connections of clients.
+/// The settings that connections of clients and to servers have each.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct QuicFront {
+pub struct QuicSide {
     /// `cc.cubic-min-losses`: packets lost between two acknowledgements from which on Cubic reduces its window.
     pub cubic_min_losses: u32,
     /// `cc.hystart`: HyStart++ (RFC 9406) replaces slow start.
@@ -55,21 +70,17 @@ pub struct QuicFront {
     pub max_idle_timeout: Duration,
     /// `sec.glitches-threshold`, 0 for none.
     pub glitches: u32,
-    /// `sec.retry-threshold`: the number of handshakes of a frontend from which on clients must validate their address.
-    pub retry_threshold: u32,
     /// `stream.data-ratio`: the share of the receive buffer that one stream may use, in percent.
     pub data_ratio: u32,
     /// `stream.max-concurrent`: the maximum number of concurrent requests on a connection.
     pub max_streams: u32,
-    /// `stream.max-total`: the maximum number of requests on a connection, 0 for no limit.
-    pub max_total_streams: u64,
     /// `stream.rxbuf`: the receive buffer of a connection in bytes; 0 for one buffer for each concurrent request.
     pub rxbuf: u64,
     /// `tx.udp-gso`.
     pub segmentation: bool,
 }
 
-impl QuicFront {
+impl QuicSide {
     /// Returns the receive buffer of a connection in bytes (`initial_max_data`), for buffers of `bufsize` bytes.
     #[must_use]
     pub fn connection_window(&self, bufsize: usize) -> u64 {
@@ -95,12 +106,15 @@ impl Default for QuicTune {
             tx_memory: 0,
             zero_copy: true,
             reject_privileged_ports: true,
-            front: QuicFront::default(),
+            retry_threshold: 100,
+            max_total_streams: 0,
+            front: QuicSide::default(),
+            back: QuicSide::default(),
         }
     }
 }
 
-impl Default for QuicFront {
+impl Default for QuicSide {
     fn default() -> Self {
         Self {
             cubic_min_losses: 1,
@@ -108,10 +122,8 @@ impl Default for QuicFront {
             max_window: 480 * 1024,
             max_idle_timeout: Duration::from_secs(30),
             glitches: 0,
-            retry_threshold: 100,
             data_ratio: 90,
             max_streams: 100,
-            max_total_streams: 0,
             rxbuf: 0,
             segmentation: true,
         }

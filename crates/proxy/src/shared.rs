@@ -109,7 +109,7 @@ pub struct PreparedProxy {
     sees_questions: AtomicBool,
 }
 
-/// The settings of HTTP/2 for both sides, and of HTTP/3.
+/// The settings of HTTP/2 and HTTP/3 for both sides.
 pub(crate) struct Multiplexing {
     /// For clients.
     pub(crate) front: Arc<h2::Config>,
@@ -117,6 +117,8 @@ pub(crate) struct Multiplexing {
     pub(crate) back: Arc<h2::Config>,
     /// For clients over QUIC.
     pub(crate) h3: Arc<h3::Config>,
+    /// For servers over QUIC.
+    pub(crate) h3_back: Arc<h3::Config>,
 }
 
 impl Multiplexing {
@@ -126,6 +128,7 @@ impl Multiplexing {
             front: Arc::new(tune.multiplexing(&all.front, options.accept_unsafe_request, !all.no_websocket)),
             back: Arc::new(tune.multiplexing(&all.back, options.accept_unsafe_response, false)),
             h3: Arc::new(tune.http3(options.accept_unsafe_request, !all.no_websocket)),
+            h3_back: Arc::new(tune.http3_to_servers(options.accept_unsafe_response)),
         }
     }
 }

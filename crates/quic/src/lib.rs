@@ -1,8 +1,8 @@
 //! QUIC without sockets, clock or threads (RFC 9000, 9001 and 9002).
 //!
 //! An [`Endpoint`] demultiplexes the datagrams of one socket by connection ID and decides what to do with clients that it does not
-//! know. A [`QuicConnection`] is one QUIC connection with its streams. Both get the time and the datagrams from their caller, and write
-//! datagrams into its buffers. The TLS handshake is that of the crate `tls`, so that certificates, tickets and captured details are
+//! know. A [`ClientEndpoint`] belongs to one connection to a server, and its socket to nothing else. A [`QuicConnection`] is one QUIC
+//! connection with its streams. All get the time and the datagrams from their caller, and write datagrams into its buffers. The TLS handshake is that of the crate `tls`, so that certificates, tickets and captured details are
 //! the same as over TCP.
 //!
 //! The protocol engine is the library `quinn-proto`, which only the module `engine` names. Caller: `proxy`.
@@ -11,11 +11,13 @@
 
 mod connection_id;
 mod engine;
+mod parameters;
 mod settings;
 mod stats;
 mod versions;
 
 pub use connection_id::{CONNECTION_ID_LENGTH, SocketIndex};
+pub use engine::client::{ClientEndpoint, ClientSettings, ConnectFailure, ServerHandshake};
 pub use engine::connection::{
     LostReason, ParameterBytes, QuicConnection, QuicEvent, Stopped, StreamDirection, StreamRead,
 };

@@ -1,19 +1,19 @@
-//! The transport settings of a listener.
+//! The transport settings of a listener or a server.
 
 use std::time::Duration;
 
-/// Settings for the connections of a listener (`tune.quic.fe.*`, `quic-cc-algo`).
+/// Settings for the connections of a listener or to a server (`tune.quic.fe.*`, `tune.quic.be.*`, `quic-cc-algo`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// How long a connection may be silent; `None` for no limit of ours.
     pub max_idle: Option<Duration>,
-    /// How many requests a client may have open.
+    /// How many bidirectional streams the peer may have open: a client's requests. Servers open none.
     pub max_streams: u64,
-    /// Bytes that a client may send ahead on one stream.
+    /// Bytes that the peer may send ahead on one stream.
     pub stream_window: u64,
-    /// Bytes that a client may send ahead on all streams of a connection.
+    /// Bytes that the peer may send ahead on all streams of a connection.
     pub connection_window: u64,
-    /// Bytes that are kept for a client until it acknowledges them.
+    /// Bytes that are kept for the peer until it acknowledges them.
     pub send_window: u64,
     /// Congestion control.
     pub congestion: Congestion,
@@ -27,7 +27,7 @@ pub struct Settings {
     pub migration: bool,
 }
 
-/// The congestion control of a listener (`quic-cc-algo`).
+/// The congestion control of a listener or server (`quic-cc-algo`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Congestion {
     /// The algorithm.

@@ -146,6 +146,8 @@ impl CaptureSlot {
 /// A stream of a multiplexed connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamFacts {
+    /// The major version of HTTP; 1 for other protocols.
+    pub major: u8,
     /// The stream's number.
     pub id: u64,
     /// The number of streams open on its connection.

@@ -25,9 +25,9 @@ pub enum QuicState {
     Handshake,
     /// Requests are served.
     Open,
-    /// We closed it; the close is repeated if the client sends more.
+    /// We closed it; the close is repeated if the peer sends more.
     Closing,
-    /// The client closed it: its last packets are ignored.
+    /// The peer closed it: its last packets are ignored.
     Draining,
 }
 
@@ -46,21 +46,23 @@ pub struct QuicSnapshot {
     pub id: u64,
     /// The worker that serves it.
     pub worker: usize,
-    /// The frontend that accepted it.
-    pub frontend: Arc<Proxy>,
+    /// The frontend that accepted it, or the backend of the server.
+    pub proxy: Arc<Proxy>,
+    /// Whether it is a connection to a server.
+    pub is_to_server: bool,
     /// The state.
     pub state: QuicState,
     /// Our address.
     pub local: SocketAddr,
-    /// The client's current address.
+    /// The peer's current address.
     pub remote: SocketAddr,
-    /// The descriptor of the listener's socket.
+    /// The descriptor of the socket: the listener's for clients.
     pub descriptor: i32,
     /// The time until the next timer of the connection.
     pub timer: Option<Duration>,
     /// Our transport parameters, in the format of RFC 9000, 18.
     pub local_parameters: Vec<u8>,
-    /// The client's; empty until they are known.
+    /// The peer's; empty until they are known.
     pub remote_parameters: Vec<u8>,
     /// The numbers of the path.
     pub path: QuicPath,

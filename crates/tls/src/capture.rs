@@ -209,6 +209,11 @@ impl CapturedHandshake {
         }
     }
 
+    /// Records the data of our ClientHello at the front of handshake messages without records (QUIC).
+    pub(crate) fn note_own_message(&mut self, messages: &[u8]) {
+        self.note_own_hello(&[&[HANDSHAKE, 3, 3, 0, 0], messages].concat());
+    }
+
     /// Records new secrets.
     pub(crate) fn note_secrets(&mut self, secrets: Vec<Secret>, keep: Keep) {
         for secret in secrets {

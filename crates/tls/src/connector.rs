@@ -137,6 +137,14 @@ impl Connector {
         self.current.read().unwrap_or_else(PoisonError::into_inner).side(name).clone()
     }
 
+    /// Returns the engine for a handshake over QUIC, which OpenSSL does not perform; `None` if the line needs OpenSSL.
+    pub(crate) fn quic_side(&self) -> Option<RustlsClientSide> {
+        match &*self.current.read().unwrap_or_else(PoisonError::into_inner).side {
+            HandshakeEngine::Rustls(side) => Some(side.clone()),
+            HandshakeEngine::OpenSsl(_) => None,
+        }
+    }
+
     pub(crate) fn keep(&self) -> Keep {
         self.keep
     }

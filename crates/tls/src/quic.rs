@@ -1,12 +1,14 @@
 //! TLS handshakes over QUIC (RFC 9001): CRYPTO bytes in and out, and keys that protect packets.
 //!
-//! A [`QuicHandshake`] waits for the whole ClientHello, chooses the certificate by it as for TCP ([`Acceptor::choose`]), and
-//! publishes the same [`Details`]. Called by the crate `quic`.
+//! A [`QuicHandshake`] of a listener waits for the whole ClientHello and chooses the certificate by it as for TCP
+//! ([`Acceptor::choose`]). One to a server uses the settings and sessions of its line ([`Connector`]). Both publish the same
+//! [`Details`] as over TCP. Called by the crate `quic`.
 
 use std::sync::Arc;
 
 use crate::acceptor::{Acceptor, Engine, ServerConfig};
 use crate::capture::Keep;
+use crate::connector::Connector;
 use crate::details::Details;
 use crate::engine::quic::QuicEngine;
 use crate::engine::{self, HandshakeFacts};
@@ -14,9 +16,9 @@ use crate::error::{Error, FailureKind, Reason};
 use crate::finished;
 use crate::hello::Hello;
 use crate::limit::ConnectionPermit;
-use crate::verify_policy;
+use crate::verify_policy::{self, VerifyOutcome};
 
-pub use crate::engine::quic::{DirectionKeys, Forged, HeaderKey, LevelKeys, PacketKey, retry_tag};
+pub use crate::engine::quic::{DirectionKeys, Forged, HeaderKey, LevelKeys, PacketKey, is_retry, retry_tag};
 pub use crate::quic_options::PROTOCOLS;
 
 /// Maximum size of a ClientHello over QUIC. Post-quantum key shares and long tickets fit several times.
@@ -34,13 +36,14 @@ pub struct QuicFailure {
     pub alert: u8,
 }
 
-/// The server's side of a TLS handshake over QUIC.
+/// One side of a TLS handshake over QUIC.
 pub struct QuicHandshake {
     phase: Phase,
     details: Arc<Details>,
     keep: Keep,
-    /// The messages of the client and ours, if the Finished messages are kept.
+    /// The messages of the client and the server, if the Finished messages are kept.
     overheard: Option<Box<[Vec<u8>; 2]>>,
+    is_client: bool,
     /// Counts this connection while it lives.
     _place: ConnectionPermit,
 }
@@ -70,8 +73,46 @@ impl QuicHandshake {
             details: Arc::new(details),
             keep,
             overheard: keep.finished.then(Box::default),
+            is_client: false,
             _place: place.unwrap_or_else(ConnectionPermit::force).begin(),
         }
+    }
+
+    /// Creates the side of a client with the settings of a server line, and `name` as SNI if present. `parameters` are our transport
+    /// parameters. With `early`, data may be sent before the server's answer if the line and an earlier session allow this
+    /// ([`early_keys`](Self::early_keys)).
+    ///
+    /// # Errors
+    /// The settings leave nothing to offer, or there are too many connections.
+    pub fn connect(
+        connector: &Connector,
+        name: Option<&str>,
+        parameters: Vec<u8>,
+        keep: Keep,
+        early: bool,
+    ) -> Result<Self, Error> {
+        let place = ConnectionPermit::take().ok_or(Error {
+            kind: FailureKind::TooMany,
+            reason: Reason::None,
+            verify: 0,
+        })?;
+        let side = connector.quic_side().ok_or(Error::handshake(Reason::UnsupportedProtocol))?;
+        let keep = keep.or(connector.keep());
+        engine::session_extras::begin_turn(VerifyOutcome::default(), 0);
+        let engine = QuicEngine::client(&side, name, early, parameters);
+        let (_, group) = engine::session_extras::end_turn();
+        let mut details = Details { sni: name.map(Box::from), group, ..Details::default() };
+        if keep.is_any() {
+            details.captured.get_or_insert_default();
+        }
+        Ok(Self {
+            phase: Phase::Running(engine?),
+            details: Arc::new(details),
+            keep,
+            overheard: keep.finished.then(Box::default),
+            is_client: true,
+            _place: place.begin(),
+        })
     }
 
     /// Processes received CRYPTO bytes.
@@ -79,7 +120,13 @@ impl QuicHandshake {
     /// # Errors
     /// The handshake failed.
     pub fn read(&mut self, bytes: &[u8]) -> Result<(), QuicFailure> {
-        self.overhear(0, bytes);
+        self.overhear(usize::from(self.is_client), bytes);
+        if self.is_client
+            && self.details.captured.is_some()
+            && let Some(captured) = &mut Arc::make_mut(&mut self.details).captured
+        {
+            captured.note_server_message(bytes);
+        }
         let read = self.turn(|this| this.advance(bytes));
         if let Err(mut failure) = read {
             if let Some(kind) = self.details.verify.refused {
@@ -114,12 +161,15 @@ impl QuicHandshake {
             Phase::Running(engine) => engine.write(out),
             Phase::Hello(..) | Phase::Failed(_) => None,
         });
-        self.overhear(1, &out[from..]);
+        self.overhear(usize::from(!self.is_client), &out[from..]);
         if out.len() > from
             && self.details.captured.is_some()
             && let Some(captured) = &mut Arc::make_mut(&mut self.details).captured
         {
-            captured.note_server_message(&out[from..]);
+            match self.is_client {
+                true => captured.note_own_message(&out[from..]),
+                false => captured.note_server_message(&out[from..]),
+            }
         }
         keys
     }
@@ -128,11 +178,13 @@ impl QuicHandshake {
     fn turn<R>(&mut self, run: impl FnOnce(&mut Self) -> R) -> R {
         engine::session_extras::begin_turn(self.details.verify, self.details.group);
         engine::key_log::want_secrets(self.keep.session || self.keep.finished || self.keep.secrets);
+        let was_established = self.is_established();
         let result = run(self);
         let (outcome, group) = engine::session_extras::end_turn();
         let secrets = engine::key_log::take_secrets();
         let keep = self.keep;
-        if self.is_established() && secrets.is_empty() {
+        // The last turn may have verified the peer.
+        if was_established && secrets.is_empty() {
             return result;
         }
         let details = Arc::make_mut(&mut self.details);
@@ -199,7 +251,7 @@ impl QuicHandshake {
         }
         if is_over {
             details.early.settle();
-        } else if engine.early_keys().is_some() {
+        } else if !engine.is_client() && engine.early_keys().is_some() {
             details.early.note(true);
         }
         Ok(())
@@ -225,7 +277,7 @@ impl QuicHandshake {
         matches!(&self.phase, Phase::Running(engine) if !engine.is_handshaking())
     }
 
-    /// Whether the ClientHello was received and answered.
+    /// Whether the ClientHello was received and answered, or sent.
     pub fn is_running(&self) -> bool {
         matches!(self.phase, Phase::Running(_))
     }
@@ -235,7 +287,8 @@ impl QuicHandshake {
         &self.details
     }
 
-    /// Returns the client's transport parameters (RFC 9000, 18), once they are known.
+    /// Returns the peer's transport parameters (RFC 9000, 18), once they are known. Those of a server are at first the ones that it
+    /// had sent with the resumed session.
     pub fn peer_parameters(&self) -> Option<&[u8]> {
         match &self.phase {
             Phase::Running(engine) => engine.peer_parameters(),
@@ -243,12 +296,17 @@ impl QuicHandshake {
         }
     }
 
-    /// Returns the keys for the client's 0-RTT packets, if they are accepted.
+    /// Returns the keys of 0-RTT packets: on the server's side if they are accepted, on the client's if they may be sent.
     pub fn early_keys(&self) -> Option<DirectionKeys> {
         match &self.phase {
             Phase::Running(engine) => engine.early_keys(),
             Phase::Hello(..) | Phase::Failed(_) => None,
         }
+    }
+
+    /// Whether the server has accepted our early data.
+    pub fn accepts_early(&self) -> bool {
+        matches!(&self.phase, Phase::Running(engine) if engine.accepts_early())
     }
 
     /// Returns the packet keys for the next key update (RFC 9001, 6): for sending, for receiving.

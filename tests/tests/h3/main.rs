@@ -10,6 +10,7 @@ mod packets;
 mod relay;
 mod reloads;
 mod rules;
+mod servers;
 mod settings;
 
 use weir_tests::{Authority, Weir, free_port};

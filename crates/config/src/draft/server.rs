@@ -12,6 +12,7 @@ use plan::resolvers::Wishes;
 use plan::server::{Observe, OnError, ProxyTls, SendProxy, SourceAddress};
 use syntax::Word;
 
+use crate::draft::bind::QuicWords;
 use crate::draft::tls::ServerTls;
 
 /// A method of finding a server's address at startup (`init-addr`).
@@ -132,6 +133,12 @@ pub struct ServerDraft<'a> {
     pub speaks_fcgi: bool,
     /// `proto spop`.
     pub speaks_spop: bool,
+    /// `proto quic`.
+    pub speaks_quic: Option<&'a Word>,
+    /// Whether the address is for QUIC.
+    pub is_quic: bool,
+    /// QUIC parameters.
+    pub quic: QuicWords<'a>,
     /// `idle-ping`.
     pub idle_ping: Option<Duration>,
     /// TLS parameters.
@@ -214,6 +221,9 @@ impl Default for ServerDraft<'_> {
             speaks_h2: false,
             speaks_fcgi: false,
             speaks_spop: false,
+            speaks_quic: None,
+            is_quic: false,
+            quic: QuicWords::default(),
             idle_ping: None,
             tls: ServerTls::default(),
         }

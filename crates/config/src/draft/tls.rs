@@ -199,6 +199,8 @@ pub struct BindTls<'a> {
 pub struct ServerTls<'a> {
     /// `ws`: the protocol for WebSockets, which ALPN must offer.
     pub ws: Ws,
+    /// Whether the server is reached over QUIC.
+    pub is_quic: bool,
     /// `ssl`, `no-ssl`.
     pub enabled: bool,
     /// Whether `ssl` was given, possibly only by `default-server`. In that case TLS can be turned on later.

@@ -107,7 +107,7 @@ pub(super) fn print(proxy: &PendingProxy<'_>, line: &ServerLine<'_>, defaults: &
     proxy.settings.default_server_lines.hash(&mut hasher);
     format!("{:?}", proxy.settings.source).hash(&mut hasher);
     proxy.settings.mode.name().hash(&mut hasher);
-    if line.draft.tls.enabled {
+    if line.draft.tls.enabled || line.draft.is_quic {
         defaults.for_servers().hash(&mut hasher);
     }
     hasher.finish()

@@ -211,6 +211,11 @@ pub(crate) fn server<'a>(
         Err(error) => return Err(error),
     };
     refuse_datagrams(&place, address)?;
+    if place.is_quic {
+        return Err(Diagnostic::alert("QUIC is only supported for servers of HTTP backends")
+            .at(address.span())
+            .haproxy(format!("'{keyword} {name}' : unusable address '{address}'.")));
+    }
     if !is_local && place.port_offset.is_some() {
         return Err(Diagnostic::alert(format!("peer `{name}` requires a port"))
             .at(address.span())

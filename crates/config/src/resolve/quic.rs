@@ -1,11 +1,13 @@
-//! `bind` lines for QUIC: their permitted parameters and their settings (manual, section 5.1).
+//! `bind` and `server` lines for QUIC: their permitted parameters and their settings (manual, sections 5.1 and 5.2).
 
 use std::sync::Arc;
 
-use diag::Diagnostic;
+use diag::{Diagnostic, Span};
 use plan::Bind;
 use plan::bind::BindAddress;
-use plan::quic::{Congestion, QuicBind};
+use plan::check::Protocol;
+use plan::quic::{Congestion, QuicBind, QuicServer, QuicTune};
+use plan::server::SendProxy;
 use state::Mode;
 use syntax::Word;
 use tls::quic::PROTOCOLS;
@@ -13,7 +15,8 @@ use tls::{Certificate, CertificateEntry, EntryOptions, TLS13};
 
 use crate::draft::Statement;
 use crate::draft::bind::BindDraft;
-use crate::draft::tls::{TlsValue, Versions};
+use crate::draft::server::ServerDraft;
+use crate::draft::tls::{TlsValue, TlsWords, Versions};
 use crate::resolve::{PendingProxy, ResolveContext, reverse};
 
 /// A `bind` line of a frontend.
@@ -110,18 +113,23 @@ pub(crate) fn settings(
                 )),
         );
     }
-    complete_tls(draft, word, context);
+    draft.tls.enabled = true;
+    complete_tls(&mut draft.tls.words, word.span(), ("clients", &PROTOCOLS), context);
     congestion(draft, context).map(Some)
 }
 
-/// Sets what QUIC requires of TLS (RFC 9001, 4.2 and 8.1).
-fn complete_tls<'a>(draft: &mut BindDraft<'a>, word: &'a Word, context: &mut ResolveContext<'_>) {
-    draft.tls.enabled = true;
-    draft.tls.words.versions = Versions { only: Some(TLS13), ..Versions::default() };
-    let alpn = draft.tls.words.alpn.get_or_insert(TlsValue { text: PROTOCOLS[0], span: word.span() });
-    for name in alpn.split(',').filter(|name| !PROTOCOLS.contains(name)) {
-        let text = format!("`alpn`: QUIC clients cannot use `{name}`");
-        let known = format!("known protocols: {}", PROTOCOLS.join(", "));
+/// Sets what QUIC requires of TLS (RFC 9001, 4.2 and 8.1); `peers` may use the `known` protocols.
+fn complete_tls(
+    words: &mut TlsWords<'_>,
+    span: Span,
+    (peers, known): (&str, &[&str]),
+    context: &mut ResolveContext<'_>,
+) {
+    words.versions = Versions { only: Some(TLS13), ..Versions::default() };
+    let alpn = words.alpn.get_or_insert(TlsValue { text: PROTOCOLS[0], span });
+    for name in alpn.split(',').filter(|name| !known.contains(name)) {
+        let text = format!("`alpn`: QUIC {peers} cannot use `{name}`");
+        let known = format!("known protocols: {}", known.join(", "));
         context.diagnostics.push(Diagnostic::warning(text).at(alpn.span).help(known).tolerated());
     }
 }
@@ -136,6 +144,92 @@ fn congestion(draft: &BindDraft<'_>, context: &mut ResolveContext<'_>) -> Result
         congestion: algorithm,
         max_window: draft.quic.max_window.unwrap_or(front.max_window),
         force_retry: draft.quic.force_retry,
+    })
+}
+
+/// Checks a `server` line and completes its TLS parameters if it is for QUIC.
+///
+/// # Errors
+/// A parameter is not possible over QUIC, or the backend does not use HTTP.
+pub(crate) fn fit_server(
+    draft: &mut ServerDraft<'_>,
+    name: &str,
+    statement: &Statement,
+    proxy: &PendingProxy<'_>,
+    context: &mut ResolveContext<'_>,
+) -> Result<(), Diagnostic> {
+    let title = format!("server {}/{name}", proxy.settings.name);
+    let at = statement.keyword_span();
+    let wrong =
+        |text: &str, haproxy: &str| Diagnostic::alert(text).at(at).haproxy(format!("'{title}' : {haproxy}."));
+    if !draft.is_quic {
+        if let Some(word) = draft.speaks_quic {
+            return Err(wrong("`proto quic` requires a QUIC address", "'proto quic' needs a QUIC address")
+                .at(word.span())
+                .help("QUIC addresses start with `quic4@` or `quic6@`"));
+        }
+        if draft.check_protocol == Some(Protocol::Quic) {
+            return Err(wrong(
+                "`check-proto quic` requires a QUIC address",
+                "'check-proto quic' needs a QUIC server",
+            )
+            .help("QUIC addresses start with `quic4@` or `quic6@`"));
+        }
+        if let Some(name) = draft.quic.first {
+            let text = format!("`{name}` has no effect, because this server is not reached over QUIC");
+            context.diagnostics.push(Diagnostic::warning(text).at(at).tolerated());
+        }
+        return Ok(());
+    }
+    // HAProxy requires `expose-experimental-directives`.
+    context.names.experiments.set(true);
+    if proxy.settings.mode != Mode::Http && !proxy.settings.disabled {
+        return Err(wrong("QUIC requires a backend in HTTP mode", "QUIC is only usable with 'mode http'")
+            .help("add `mode http` to the backend"));
+    }
+    if draft.speaks_h1 || draft.speaks_h2 || draft.speaks_fcgi || draft.speaks_spop {
+        return Err(wrong(
+            "a QUIC server has no other protocol than `quic`",
+            "'proto' needs a stream address",
+        ));
+    }
+    let is_elsewhere = draft.checked_port().is_some() || draft.check_address.is_some();
+    let is_usual = draft.check_protocol.is_none_or(|protocol| protocol == Protocol::Quic);
+    let checks = draft.check && is_usual && !is_elsewhere;
+    let refused = [
+        (draft.send_proxy.resolved() != SendProxy::None, "send-proxy"),
+        (draft.socks4.is_some(), "socks4"),
+        (checks && draft.tls.check == Some(false), "no-check-ssl"),
+        (checks && draft.check_send_proxy, "check-send-proxy"),
+    ];
+    if let Some((_, name)) = refused.iter().find(|(is_set, _)| *is_set) {
+        return Err(wrong(
+            &format!("`{name}` is not possible for a QUIC server"),
+            &format!("'{name}' is not supported by QUIC servers"),
+        ));
+    }
+    if !draft.tls.enabled {
+        context.diagnostics.push(
+            Diagnostic::warning("QUIC always uses TLS")
+                .at(at)
+                .help("add `ssl` to the line")
+                .haproxy(format!("'{title}' : 'ssl' is missing on a QUIC server and is enabled.")),
+        );
+    }
+    (draft.tls.enabled, draft.tls.is_set, draft.tls.refused) = (true, true, false);
+    draft.tls.is_quic = true;
+    complete_tls(&mut draft.tls.words, at, ("servers", &PROTOCOLS[..1]), context);
+    if let Some((Congestion::None, word)) = draft.quic.congestion {
+        reverse::experimental("'quic-cc-algo nocc'", "'server' : ", word.span(), context)?;
+    }
+    Ok(())
+}
+
+/// The QUIC settings of a server; `None` if it is reached otherwise.
+pub(crate) fn of_server(draft: &ServerDraft<'_>, tune: &QuicTune) -> Option<QuicServer> {
+    draft.is_quic.then(|| QuicServer {
+        congestion: draft.quic.congestion.map(|(algorithm, _)| algorithm).unwrap_or_default(),
+        max_window: draft.quic.max_window.unwrap_or(tune.back.max_window),
     })
 }
 
@@ -163,7 +257,7 @@ pub(crate) fn warn_of_lines(
     }
 }
 
-/// Checks that a certificate's key can serve QUIC.
+/// Checks that a certificate's key can be used over QUIC.
 ///
 /// # Errors
 /// Only OpenSSL can use it.
@@ -172,9 +266,7 @@ pub(crate) fn check_key(certificate: &Certificate, statement: &Statement) -> Res
         return Ok(());
     }
     let name = &certificate.name;
-    Err(Diagnostic::alert(format!(
-        "the kind or size of the key in `{name}` is not supported by QUIC listeners"
-    ))
-    .at(statement.keyword_span())
-    .help("use an ECDSA key (P-256, P-384), an Ed25519 key, or an RSA key of 2048 to 8192 bits"))
+    Err(Diagnostic::alert(format!("the kind or size of the key in `{name}` is not supported over QUIC"))
+        .at(statement.keyword_span())
+        .help("use an ECDSA key (P-256, P-384), an Ed25519 key, or an RSA key of 2048 to 8192 bits"))
 }

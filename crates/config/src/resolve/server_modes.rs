@@ -6,7 +6,7 @@ use state::Mode;
 
 use crate::draft::Statement;
 use crate::draft::server::{SendProxyWords, ServerDraft};
-use crate::resolve::{PendingProxy, ResolveContext};
+use crate::resolve::{PendingProxy, ResolveContext, quic};
 
 /// Checks the parameters of a server against the mode of its proxy and removes those without effect.
 pub(crate) fn fit(
@@ -16,6 +16,9 @@ pub(crate) fn fit(
     proxy: &PendingProxy<'_>,
     context: &mut ResolveContext<'_>,
 ) {
+    if let Err(error) = quic::fit_server(draft, &server.name, statement, proxy, context) {
+        context.diagnostics.push(error);
+    }
     let settings = &proxy.settings;
     let (mode, backend, name) = (settings.mode, settings.name, &server.name);
     let mut say = |error: Diagnostic| context.diagnostics.push(error.at(statement.keyword_span()));

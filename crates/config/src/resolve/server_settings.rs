@@ -6,6 +6,7 @@ use std::sync::Arc;
 use diag::Diagnostic;
 use plan::check::{AgentSettings, CheckAction, CheckKind, CheckSettings, Connect, Family, Protocol};
 use plan::log::LogServer;
+use plan::quic::QuicServer;
 use plan::resolvers::Resolution;
 use plan::ring::{RingPeer, RingServer};
 use plan::server::{SendProxy, ServerSettings, ServerTls};
@@ -26,7 +27,7 @@ use crate::resolve::check::{Sources, check_kind};
 use crate::resolve::rules::scope;
 use crate::resolve::servers::MadeServer;
 use crate::resolve::track::Tracked;
-use crate::resolve::{PendingProxy, ResolveContext, carry_over, server_modes, tls, track};
+use crate::resolve::{PendingProxy, ResolveContext, carry_over, quic, server_modes, tls, track};
 
 /// Resolves the servers of a proxy, in order. Also returns the check for servers added at run time, unless that is a plain connect
 /// check.
@@ -52,7 +53,8 @@ pub(crate) fn server_settings<'a>(
             context.diagnostics.push(error);
             Named::default()
         });
-        let parts = ServerParts { log, check, tls, named };
+        let quic = quic::of_server(&server.draft, &context.global.tune.quic);
+        let parts = ServerParts { log, check, tls, quic, named };
         let own = Arc::new(assemble(index, &server, proxy, parts));
         feed(&own, &server.draft, proxy, context);
         settings.push(own);
@@ -78,6 +80,7 @@ struct ServerParts {
     log: Option<LogServer>,
     check: Option<CheckSettings>,
     tls: Option<ServerTls>,
+    quic: Option<QuicServer>,
     named: Named,
 }
 
@@ -97,7 +100,7 @@ fn assemble(
     parts: ServerParts,
 ) -> ServerSettings {
     let MadeServer { draft, state, print, .. } = server;
-    let ServerParts { log, check, tls, named } = parts;
+    let ServerParts { log, check, tls, quic, named } = parts;
     let source = draft.source.as_ref().or(proxy.settings.source.as_ref());
     ServerSettings {
         index,
@@ -111,6 +114,7 @@ fn assemble(
         is_reverse: is_reverse(state),
         speaks_h2: draft.speaks_h2,
         speaks_fcgi: draft.speaks_fcgi,
+        quic,
         ws: draft.tls.ws,
         idle_ping: draft.idle_ping,
         tfo: draft.tfo,
@@ -187,7 +191,9 @@ impl<'a> Line<'_, 'a> {
         let checks_elsewhere = self.draft.checked_port().is_some() || self.draft.check_address.is_some();
         match tls::server(draft, checks_elsewhere, check, self.statement, context) {
             Ok(mut made) => {
-                if draft.is_set {
+                if draft.is_quic {
+                    self.state.set_secured(Secured::Always);
+                } else if draft.is_set {
                     self.state.set_secured(if draft.enabled { Secured::On } else { Secured::NotYet });
                 } else if draft.refused {
                     self.state.set_secured(Secured::Refused);

@@ -113,6 +113,7 @@ fn server<'a>(
     let origin = origin(&mut args, proxy.settings.name, defaults)?;
     let mut draft = origin.unwrap_or_else(|| defaults.unnamed.as_ref().clone());
     parse_params(&mut draft, &mut args, &title)?;
+    draft.is_quic = place.is_quic;
     let name_text = name.as_str().into();
     Ok(vec![ServerLine { statement, name: name_text, name_word: name, address_word: address, place, draft }])
 }
@@ -157,6 +158,7 @@ fn template<'a>(
     let origin = origin(&mut args, proxy.settings.name, defaults)?;
     let mut draft = origin.unwrap_or_else(|| defaults.unnamed.as_ref().clone());
     parse_params(&mut draft, &mut args, &format!("server-template {}/{prefix}", proxy.settings.name))?;
+    draft.is_quic = place.is_quic;
     let line = |number| ServerLine {
         statement,
         name: format!("{prefix}{number}").into(),

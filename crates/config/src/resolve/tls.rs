@@ -273,7 +273,8 @@ pub(crate) fn server(
     };
     let files = context.tls_files.all.clone();
     let (own_words, default) = (&own.words, &defaults.server);
-    let wanted = LegacyNeeds { own: own_words, default, defaults: &defaults, is_bind: false, is_quic: false };
+    let is_quic = own.is_quic;
+    let wanted = LegacyNeeds { own: own_words, default, defaults: &defaults, is_bind: false, is_quic };
     let parameters = parameters(&wanted, statement, context)?;
     warn_of_early(own.early, &parameters, context);
     let connecting = |alpn: Vec<Box<[u8]>>, certificate: Option<Arc<Certificate>>| -> Result<_, Diagnostic> {
@@ -300,7 +301,10 @@ pub(crate) fn server(
         None => None,
     };
     if let Some(certificate) = &certificate {
-        check_key(certificate, statement, &defaults)?;
+        match is_quic {
+            true => quic::check_key(certificate, statement)?,
+            false => check_key(certificate, statement, &defaults)?,
+        }
     }
     let alpn = protocols(own.words.alpn.filter(|_| !own.words.no_alpn))?;
     let check_alpn = match own.check_alpn {
@@ -334,6 +338,8 @@ pub(crate) fn server(
         check: match check_alpn {
             _ if !checks => None,
             Some(alpn) => Some(connecting(alpn, certificate)?),
+            // Checks over QUIC use the connector of requests.
+            None if is_quic => Some(connecting(Vec::new(), certificate)?),
             None => Some(connector.clone()),
         },
         check_name: own.check_sni.map(|name| name.text.into()),

@@ -1,4 +1,4 @@
-//! The QUIC parameters of `bind` lines (manual, section 5.1).
+//! The QUIC parameters of `bind` lines (manual, section 5.1), and the one that `server` lines have too.
 
 use base::units::parse_size;
 use diag::Diagnostic;
@@ -6,7 +6,7 @@ use plan::quic::Congestion;
 
 use super::tune_quic::WINDOWS;
 use crate::draft::args::Args;
-use crate::draft::bind::BindDraft;
+use crate::draft::bind::{BindDraft, QuicWords};
 use crate::draft::row::Outcome;
 use crate::tables::bind_row::{BindKeyword, row};
 
@@ -14,7 +14,7 @@ use crate::tables::bind_row::{BindKeyword, row};
 #[rustfmt::skip]
 pub static TABLE: &[BindKeyword] = &[
     // name arguments description setting
-    row("quic-cc-algo",     "{ cubic | newreno | bbr | nocc }[(<max-window>)]", "QUIC congestion control algorithm", congestion),
+    row("quic-cc-algo",     "{ cubic | newreno | bbr | nocc }[(<max-window>)]", "QUIC congestion control algorithm", |d, a| { congestion(&mut d.quic, a)?; note(d, a); Ok(()) }),
     row("quic-force-retry", "",              "requires QUIC clients to validate their address",  |d, a| { d.quic.force_retry = true; note(d, a); Ok(()) }),
     row("quic-socket",      "{ connection | listener }", "whether QUIC connections have their own sockets", |d, a| { let word = a.value()?; note(d, a); a.choice(word, &[("connection", ()), ("listener", ())]) })
         .without_effect("connections share the sockets of their listener, and need no privilege"),
@@ -32,9 +32,9 @@ const ALGORITHMS: &[(&str, Congestion)] = &[
     ("nocc", Congestion::None),
 ];
 
-fn congestion<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+/// `quic-cc-algo`.
+pub(crate) fn congestion<'a>(quic: &mut QuicWords<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
-    note(draft, args);
     let (name, parameters) = match word.split_once('(') {
         None => (word.as_str(), None),
         Some((name, rest)) => {
@@ -50,8 +50,8 @@ fn congestion<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome
             .did_you_mean(diag::suggest(name, names.clone()))
             .help(format!("one of: {}", names.collect::<Vec<_>>().join(", "))));
     };
-    draft.quic.congestion = Some((*algorithm, word));
-    draft.quic.max_window = None;
+    quic.congestion = Some((*algorithm, word));
+    quic.max_window = None;
     let Some(parameters) = parameters else { return Ok(()) };
     let (window, more) =
         parameters.split_once(',').map_or((parameters, None), |(one, more)| (one, Some(more)));
@@ -60,7 +60,7 @@ fn congestion<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome
     }
     if !window.is_empty() {
         let size = parse_size(window).ok().filter(|size| WINDOWS.contains(size));
-        draft.quic.max_window = Some(size.ok_or_else(|| {
+        quic.max_window = Some(size.ok_or_else(|| {
             wrong(args, format!("the maximum window must be between 10k and 4g, not `{window}`"))
         })?);
     }

@@ -16,6 +16,7 @@ use crate::draft::row::{Lenient, Outcome, not_supported};
 use crate::draft::server::{InitAddr, ServerDraft};
 use crate::draft::settings::DefaultServers;
 use crate::surface;
+use crate::tables::bind_quic::congestion;
 use crate::tables::server_address::parse_source;
 use crate::tables::server_row::{ServerKeyword, delay, number, row, text};
 use crate::tables::{resolvers, server_check, tls};
@@ -48,8 +49,9 @@ pub static TABLE: &[ServerKeyword] = &[
     row("pool-low-conn",      "<count>",       "minimum number of idle connections for other threads to take one", |d, a| number(&mut d.pool_low_conn, a, 0, u32::MAX)),
     row("pool-max-conn",      "<count>",       "maximum number of idle connections",                        |d, a| number(&mut d.pool_max_conn, a, -1, i64::from(i32::MAX))),
     row("pool-purge-delay",   "<delay>",       "time between purges of idle connections",                   |d, a| { let word = a.value()?; d.pool_purge_delay = a.time(word, Milliseconds)?; Ok(()) }),
-    row("proto",              "<name>",        "protocol to speak",                                         proto).partial("protocols other than HTTP/1, HTTP/2 and FastCGI are not supported yet"),
+    row("proto",              "<name>",        "protocol to speak",                                         proto).partial("`qmux` is not supported yet"),
     row("proxy-v2-options",   "<option>[,...]", "additional contents of the PROXY header version 2",        proxy_v2_options),
+    row("quic-cc-algo",       "{ cubic | newreno | bbr | nocc }[(<max-window>)]", "QUIC congestion control algorithm", |d, a| { congestion(&mut d.quic, a)?; d.quic.first = a.parameter; Ok(()) }),
     row("redir",              "<prefix>",      "redirects clients to the server",                           |d, a| text(&mut d.redirect, a)),
     row("send-proxy",         "",              "sends a PROXY header version 1",                            |d, _| { d.send_proxy.version_1 = true; Ok(()) }),
     row("no-send-proxy",      "",              "sends no PROXY header version 1",                           |d, _| { d.send_proxy.version_1 = false; Ok(()) }),
@@ -236,9 +238,10 @@ fn proto<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
     (draft.speaks_h1, draft.speaks_h2) = (word == "h1", word == "h2");
     (draft.speaks_fcgi, draft.speaks_spop) = (word == "fcgi", word == "spop");
+    draft.speaks_quic = Some(word).filter(|word| *word == "quic");
     match word.as_str() {
-        "h1" | "none" | "h2" | "fcgi" | "spop" => Ok(()),
-        "quic" | "qmux" => Err(not_supported(&format!("proto {word}")).at(word.span())),
+        "h1" | "none" | "h2" | "fcgi" | "spop" | "quic" => Ok(()),
+        "qmux" => Err(not_supported(&format!("proto {word}")).at(word.span())),
         other => Err(args
             .wrong(format!("unknown protocol `{other}`"))
             .haproxy(format!("'proto' :  unknown MUX protocol '{other}'"))),

@@ -73,13 +73,18 @@ pub(crate) struct ServerPlace {
     pub(crate) port_offset: Option<i32>,
     /// `udp@`, `uxdg@`: for log servers only.
     pub(crate) is_datagram: bool,
+    /// `quic4@`, `quic6@`.
+    pub(crate) is_quic: bool,
 }
 
 /// Parses the address of a server line.
 pub(crate) fn parse_place(word: &Word, args: &Args<'_, '_>) -> Result<ServerPlace, Diagnostic> {
     let address = args.address(word, Accepts { port: PortRule::Optional, range: false, offset: true })?;
-    if address.transport == Transport::Quic {
-        return Err(not_supported(&format!("server … {word}")).at(word.span()));
+    let is_quic = address.transport == Transport::Quic;
+    if is_quic && !matches!(address.place, Destination::Ip { .. }) {
+        return Err(Diagnostic::alert(format!("QUIC needs an IP address, not `{word}`"))
+            .at(word.span())
+            .haproxy(format!("unusable address '{word}': QUIC needs an IP address.")));
     }
     let port_offset = match &address.place {
         // Without a port, or with port 0, the client's destination port is used.
@@ -91,7 +96,7 @@ pub(crate) fn parse_place(word: &Word, args: &Args<'_, '_>) -> Result<ServerPlac
         _ => None,
     };
     let is_datagram = address.transport == Transport::Datagram;
-    Ok(ServerPlace { place: address.place, port_offset, is_datagram })
+    Ok(ServerPlace { place: address.place, port_offset, is_datagram, is_quic })
 }
 
 /// Refuses `udp@` and `uxdg@`, except in `mode log`.

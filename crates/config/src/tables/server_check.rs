@@ -47,7 +47,7 @@ pub(crate) static TABLE: &[ServerKeyword] = &[
     row("agent-inter",        "<delay>",       "time between agent checks",                                 |d, a| { d.agent_inter = interval(a)?; Ok(()) }),
     row("agent-send",         "<string>",      "string sent to the agent",                                  |d, a| { d.agent_send = a.value()?.bytes().into(); Ok(()) }),
     row("check-proto",        "<name>",        "protocol for checks",                                       check_proto)
-        .partial("`quic` is not supported yet"),
+        .partial("`qmux` is not supported yet"),
     row("check-via-socks4",   "",              "sends checks through the SOCKS4 proxy too",                 |d, _| { d.check_via_socks4 = true; Ok(()) }),
     row("healthcheck",        "<name>",        "healthcheck section that defines its checks",               |d, a| { d.healthcheck = Some(a.value()?); Ok(()) }),
 ];
@@ -133,9 +133,7 @@ fn check_proto<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outc
             draft.check_protocol = Some(*protocol);
             Ok(())
         }
-        None if matches!(word.as_str(), "quic" | "qmux") => {
-            Err(not_supported(&format!("check-proto {word}")).at(word.span()))
-        }
+        None if word == "qmux" => Err(not_supported(&format!("check-proto {word}")).at(word.span())),
         None => Err(args
             .wrong(format!("unknown protocol `{word}`"))
             .haproxy(format!("'check-proto' :  unknown MUX protocol '{word}'."))),

@@ -1,4 +1,4 @@
-//! `show quic` (management manual, 9.3): the QUIC connections of clients.
+//! `show quic` (management manual, 9.3): the QUIC connections of clients and to servers.
 //!
 //! Rows have HAProxy's columns. Fields that the protocol engine does not publish, such as the offsets of streams, are omitted.
 
@@ -87,10 +87,10 @@ impl QuicFilter {
 
     fn accepts(self, connection: &QuicSnapshot) -> bool {
         match self {
-            Self::Open => !connection.state.is_over(),
+            Self::Open => !connection.state.is_over() && !connection.is_to_server,
             Self::All => true,
             Self::Closing => connection.state.is_over(),
-            Self::Servers => false,
+            Self::Servers => connection.is_to_server,
             Self::One(id) => connection.id == id,
         }
     }
@@ -176,7 +176,7 @@ fn line(one: &QuicSnapshot, out: &mut String) {
     let _ = writeln!(
         out,
         "{:<36}{state:<5} {:>11} {:>6} {:>6} {:>22} {:>24} {local} {remote}",
-        format!("{}/{}", name(one), one.frontend.name),
+        format!("{}/{}", name(one), one.proxy.name),
         one.path.in_flight,
         packets(one),
         one.path.packets_lost,
@@ -229,8 +229,9 @@ fn describe(one: &QuicSnapshot, levels: u8, out: &mut String) {
         QuicState::Closing => ("closing", "released"),
         QuicState::Draining => ("draining", "released"),
     };
+    let side = if one.is_to_server { "be" } else { "fe" };
     let expire = one.timer.map_or_else(|| "<NEVER>".to_owned(), |time| format!("{}ms", time.as_millis()));
-    let _ = writeln!(out, "  st={state:<16} mux={mux:<41} expire={expire} fe={}", one.frontend.name);
+    let _ = writeln!(out, "  st={state:<16} mux={mux:<41} expire={expire} {side}={}", one.proxy.name);
     if levels & level::SOCKET != 0 {
         let (fd, local, remote) = (one.descriptor, address(one.local), address(one.remote));
         let _ = writeln!(out, "  fd={fd:<15} local_addr={local} foreign_addr={remote}");

@@ -226,3 +226,23 @@ fn inherited_descriptors_must_be_udp_sockets() {
     assert_eq!(std::net::UdpSocket::from(copy).local_addr().ok(), udp.local_addr().ok());
     assert!(inherited(tcp.as_raw_fd(), &options).is_err());
 }
+
+#[test]
+fn a_connected_socket_reports_a_closed_port() {
+    run(async {
+        let server = bind_one("127.0.0.1:0");
+        let address = server.local_addr();
+        let socket = crate::Dial::default().connect_datagrams(address).expect("a socket");
+        let socket = UdpSocket::new(socket).expect("it is connected");
+        send(&socket, &to(address, b"one")).await;
+        let (all, _) = receive(&server, 1).await;
+        send(&server, &to(all[0].source, b"two")).await;
+        assert_eq!(receive(&socket, 1).await.0[0].bytes, b"two");
+        let pending = poll_fn(|context| Poll::Ready(socket.poll_error(context).is_pending())).await;
+        assert!(pending, "no error yet");
+        drop(server);
+        send(&socket, &to(address, b"three")).await;
+        let error = poll_fn(|context| socket.poll_error(context)).await;
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    });
+}

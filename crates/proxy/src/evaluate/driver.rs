@@ -99,7 +99,7 @@ fn step(
         stage.sockets = Some(&sockets);
         return rules.run(&mut stage, start);
     };
-    let sockets = StreamSockets::of(client, x);
+    let sockets = StreamSockets::of(client, &x.server_socket);
     stage.sockets = Some(&sockets);
     match about {
         RuleContext::Connection => {}

@@ -2,6 +2,7 @@
 //! anything by itself.
 
 use std::os::fd::RawFd;
+use std::rc::Rc;
 
 use sample::TcpFacts;
 
@@ -9,34 +10,48 @@ use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::server::Upstream;
 use crate::server::agents::Question;
+use crate::stream::h3::H3Connection;
 
 /// The stream's connection to the server.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Default)]
 pub(crate) enum ServerSocket {
     /// No socket yet.
     #[default]
     None,
     /// This descriptor, which belongs to the stream until it is released.
     Open(RawFd),
+    /// This QUIC connection, which has its own numbers.
+    Quic(Rc<H3Connection>),
     /// Released or closed. Has the facts that were queried before, if anything needs them.
     Gone(Option<TcpFacts>),
+}
+
+impl ServerSocket {
+    fn facts(&self) -> Option<TcpFacts> {
+        match self {
+            Self::None => None,
+            Self::Open(number) => facts(*number),
+            Self::Quic(connection) => Some(of_quic(&connection.engine.borrow().quic.connection.stats())),
+            Self::Gone(facts) => *facts,
+        }
+    }
 }
 
 /// The sockets of a stream.
 pub(crate) struct StreamSockets<'a> {
     client: &'a Client,
-    server: ServerSocket,
+    server: &'a ServerSocket,
 }
 
 impl<'a> StreamSockets<'a> {
     /// Creates the sockets of a connection without a request.
     pub(crate) fn of_client(client: &'a Client) -> Self {
-        Self { client, server: ServerSocket::None }
+        Self { client, server: &ServerSocket::None }
     }
 
     /// Creates the sockets of a request.
-    pub(crate) fn of(client: &'a Client, x: &Exchange) -> Self {
-        Self { client, server: x.server_socket }
+    pub(crate) fn of(client: &'a Client, server: &'a ServerSocket) -> Self {
+        Self { client, server }
     }
 
     /// The client's descriptor. Streams opened on a client's behalf have none.
@@ -56,7 +71,7 @@ pub(crate) fn take(client: &Client, x: &mut Exchange, upstream: &Upstream) {
     let number = upstream.descriptor();
     client.entry.server_fd.set(number);
     client.entry.server_stream.set(x.txn.server_stream.map_or(0, |stream| stream.id));
-    x.server_socket = ServerSocket::Open(number);
+    x.server_socket = upstream.quic().map_or(ServerSocket::Open(number), ServerSocket::Quic);
 }
 
 /// Records the connection of a query to an agent. The connection is shared with other queries and may be closed with any of them,
@@ -73,16 +88,16 @@ pub(crate) fn share(client: &Client, own: &mut Exchange, question: &Question) {
 /// Records that the server's connection is about to be released. Before that, queries the facts that logs need.
 pub(crate) fn leave(client: &Client, x: &mut Exchange) {
     client.entry.server_fd.set(-1);
-    if let ServerSocket::Open(number) = x.server_socket {
+    if matches!(x.server_socket, ServerSocket::Open(_) | ServerSocket::Quic(_)) {
         let asked = client.worker.shared.plan.variables.wants_server_tcp();
-        x.server_socket = ServerSocket::Gone(if asked { facts(number) } else { None });
+        x.server_socket = ServerSocket::Gone(if asked { x.server_socket.facts() } else { None });
     }
 }
 
 /// Records the unexpected end of the server's connection.
 pub(crate) fn forget(client: &Client, x: &mut Exchange) {
     client.entry.server_fd.set(-1);
-    if let ServerSocket::Open(_) = x.server_socket {
+    if matches!(x.server_socket, ServerSocket::Open(_) | ServerSocket::Quic(_)) {
         x.server_socket = ServerSocket::Gone(None);
     }
 }
@@ -123,11 +138,7 @@ impl sample::Sockets for StreamSockets<'_> {
     }
 
     fn server_tcp(&self) -> Option<TcpFacts> {
-        match self.server {
-            ServerSocket::None => None,
-            ServerSocket::Open(number) => facts(number),
-            ServerSocket::Gone(facts) => facts,
-        }
+        self.server.facts()
     }
 
     fn saved_syn(&self) -> Option<Vec<u8>> {
@@ -136,8 +147,9 @@ impl sample::Sockets for StreamSockets<'_> {
 
     fn descriptors(&self) -> [Option<i32>; 2] {
         let server = match self.server {
-            ServerSocket::Open(number) => Some(number),
-            _ => None,
+            ServerSocket::Open(number) => Some(*number),
+            ServerSocket::Quic(connection) => Some(connection.descriptor),
+            ServerSocket::None | ServerSocket::Gone(_) => None,
         };
         [self.client(), server]
     }

@@ -9,7 +9,7 @@ use crate::exchange::sockets::StreamSockets;
 
 /// Calls `look` with a complete view of `client` and `x`, to which no more data will be added.
 pub(crate) fn with<R>(client: &Client, x: &Exchange, look: impl FnOnce(&Env<'_>) -> R) -> R {
-    let sockets = StreamSockets::of(client, x);
+    let sockets = StreamSockets::of(client, &x.server_socket);
     look(&Env {
         sockets: Some(&sockets),
         request_bytes: x.request_bytes(client),

@@ -1,25 +1,32 @@
-//! An HTTP/1 health check over a connection that a client has provided (`rhttp@`): the check gets one end of a socket pair, and the
-//! requests at the other end are converted to HTTP/2 on that connection.
+//! An HTTP/1 health check over a connection that a client has provided (`rhttp@`), or over QUIC: the check gets one end of a socket
+//! pair, and the request at the other end is converted to HTTP/2 or HTTP/3 on that connection.
 //!
 //! Each bridge carries one request and its response. Called by the binary, for `health`, on the worker that runs the check.
 
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
+use std::ops::DerefMut;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use ::quic::{ConnectFailure, LostReason, ServerHandshake};
 use http::{Head, ParseOptions, ParseStatus};
-use net::Stream;
+use net::{Stream, Target};
 use plan::{Proxy, ServerSettings};
 use runtime::timer;
 
-use crate::routing::check_pool;
+use crate::routing::connect_quic::NotBegun;
 use crate::routing::takeover::{has_idle_elsewhere, take_over};
-use crate::server::h2::BoxedRequest;
+use crate::routing::{check_pool, connect_quic};
+use crate::server::h3::OpenedQuic;
+use crate::server::h3::transport::TransportEnd;
+use crate::server::http_request::{HttpRequest, RequestProtocol};
 use crate::server::pool::PoolQuery;
-use crate::server::{SharedRequest, Upstream};
+use crate::server::{Open, SharedRequest, Upstream};
+use crate::stream::{AnyStream, EngineStream, RequestEngine};
 
 /// Maximum size of a check's request, in bytes.
 const MOST: usize = 1 << 17;
@@ -37,22 +44,132 @@ pub async fn reach(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) ->
     if request.is_none() && has_idle_elsewhere(&worker, &local, ask) {
         request = match take_over(&worker, &local, ask, true).await {
             Some(Upstream::Stream(SharedRequest::H2(request))) => Some(request),
-            Some(Upstream::Stream(SharedRequest::Fcgi(_)) | Upstream::Socket(_)) | None => None,
+            Some(Upstream::Stream(SharedRequest::H3(_) | SharedRequest::Fcgi(_)) | Upstream::Socket(_))
+            | None => None,
         };
     }
-    let request = request?;
-    let (ours, theirs) = UnixStream::pair().ok()?;
-    ours.set_nonblocking(true).and_then(|()| theirs.set_nonblocking(true)).ok()?;
-    let bridge = serve(request, Stream::from_fd(theirs.into(), false));
+    bridge(request?).ok()
+}
+
+/// Serves one end of a socket pair with a request; returns the other end.
+fn bridge<E, X, R>(request: R) -> io::Result<Stream>
+where
+    E: RequestEngine + 'static,
+    X: RequestProtocol + 'static,
+    R: DerefMut<Target = HttpRequest<E, X>> + 'static,
+    EngineStream<E>: Into<AnyStream>,
+{
+    let (ours, theirs) = pair()?;
     tokio::task::spawn_local(async move {
         // The check notices the end of the bridge, and needs no reason.
-        let _ = timer::timeout(PATIENCE, bridge).await;
+        let _ = timer::timeout(PATIENCE, serve(request, theirs)).await;
     });
-    Some(Stream::from_fd(ours.into(), false))
+    Ok(ours)
+}
+
+fn pair() -> io::Result<(Stream, Stream)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true).and_then(|()| theirs.set_nonblocking(true))?;
+    Ok((Stream::from_fd(ours.into(), false), Stream::from_fd(theirs.into(), false)))
+}
+
+/// A server that a check has reached over QUIC.
+pub struct QuicReached {
+    /// The check's end of the conversation, in HTTP/1.
+    pub stream: Stream,
+    /// Our address and the server's.
+    pub ends: (SocketAddr, SocketAddr),
+    /// The TLS details of the connection.
+    pub tls: Arc<tls::Details>,
+}
+
+/// Why a check has not reached a server over QUIC.
+#[derive(Debug)]
+pub enum QuicUnreached {
+    /// No connection was attempted.
+    Unknown(&'static str),
+    /// The socket failed.
+    Socket(io::Error),
+    /// The server did not answer.
+    Silent,
+    /// The TLS handshake failed, or the server ended the connection.
+    Tls(&'static str),
+}
+
+impl From<tls::Error> for QuicUnreached {
+    fn from(error: tls::Error) -> Self {
+        match (error.kind, error.kind.facts().2) {
+            (tls::FailureKind::TooMany, text) => Self::Unknown(text),
+            (_, text) => Self::Tls(text),
+        }
+    }
+}
+
+/// Connects to a server over QUIC for a check, with `name` as SNI. Without `is_http` only the connection is checked.
+///
+/// # Errors
+/// The reasons are those of [`QuicUnreached`].
+pub async fn connect_quic(
+    backend: &Proxy,
+    server: &Arc<ServerSettings>,
+    (name, keep): (Option<&str>, tls::Keep),
+    is_http: bool,
+) -> Result<QuicReached, QuicUnreached> {
+    let unknown = QuicUnreached::Unknown("the server's address is not fixed");
+    let Some((worker, local)) = check_pool::find(backend, server) else { return Err(unknown) };
+    let target = plan::dial::target(&server.state.address.load());
+    let (Some(target @ Target::Ip(address)), Some(tls)) = (target, &server.tls) else {
+        return Err(QuicUnreached::Unknown("the server's name is not resolved"));
+    };
+    let connector = tls.connector.clone();
+    let handshake = ServerHandshake { connector, name: name.map(Box::from), keep, early: false };
+    let tune = &worker.shared.plan.global.tune;
+    let dial = plan::dial::to_server(server, tune.into(), &target);
+    let mut transport = connect_quic::begin(&worker, &local, (&dial, address), handshake).map_err(
+        |failure| match failure {
+            NotBegun::Socket(error) => QuicUnreached::Socket(error),
+            NotBegun::Connection(ConnectFailure::Tls(error)) => error.into(),
+            NotBegun::Connection(ConnectFailure::Address) => {
+                QuicUnreached::Unknown("the server's address has no port")
+            }
+        },
+    )?;
+    let reached = poll_fn(|context| transport.poll_handshake(false, context)).await;
+    let details = transport.details();
+    if let Err(end) = reached {
+        return Err(match (details.failure, end) {
+            (Some(error), _) => error.into(),
+            (None, TransportEnd::Socket(error)) => QuicUnreached::Socket(error),
+            (None, TransportEnd::Lost(LostReason::TimedOut)) => QuicUnreached::Silent,
+            (None, TransportEnd::Lost(_)) => {
+                let kind = tls::FailureKind::Handshake;
+                QuicUnreached::Tls(kind.facts().2)
+            }
+        });
+    }
+    let ends = (transport.local(), address);
+    let stream = match is_http {
+        true => {
+            let open = Open::new(&local);
+            let opened = OpenedQuic { transport, key: check_pool::key(""), ends: None, for_one: true, open };
+            bridge(worker.quic_carriers.begin(opened, backend.state.clone()))
+        }
+        false => {
+            transport.abandon().await;
+            pair().map(|(ours, _)| ours)
+        }
+    };
+    Ok(QuicReached { stream: stream.map_err(QuicUnreached::Socket)?, ends, tls: details })
 }
 
 /// Forwards the request, and its response back.
-async fn serve(mut request: BoxedRequest, mut check: Stream) -> io::Result<()> {
+async fn serve<E, X, R>(mut request: R, mut check: Stream) -> io::Result<()>
+where
+    E: RequestEngine,
+    X: RequestProtocol,
+    R: DerefMut<Target = HttpRequest<E, X>>,
+    EngineStream<E>: Into<AnyStream>,
+{
     let (mut head, body) = receive(&mut check).await?;
     head.clean_connection();
     request.send_head(&head, body.is_empty());
@@ -119,7 +236,16 @@ async fn receive(check: &mut Stream) -> io::Result<(Head, Vec<u8>)> {
     }
 }
 
-fn send(request: &mut BoxedRequest, context: &mut Context<'_>, rest: &[u8]) -> Poll<io::Result<usize>> {
+fn send<E, X>(
+    request: &mut HttpRequest<E, X>,
+    context: &mut Context<'_>,
+    rest: &[u8],
+) -> Poll<io::Result<usize>>
+where
+    E: RequestEngine,
+    X: RequestProtocol,
+    EngineStream<E>: Into<AnyStream>,
+{
     match ready!(request.poll_send(context, rest)) {
         Ok(0) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
         sent => Poll::Ready(sent),

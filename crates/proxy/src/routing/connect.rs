@@ -1,23 +1,20 @@
 //! Connects to the chosen server, over an idle connection if the request may use one, otherwise over a new one.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::task::Context;
 use std::time::Duration;
 
 use net::{Stream, Target, socks4};
-use plan::dial;
 use plan::fcgi::App;
 use plan::proxy::Reuse;
 use plan::server::{SendProxy, UseSource, Ws};
 use plan::{Proxy, ServerSettings};
-use runtime::timer::{self, NEVER, now_ms, now_us};
+use runtime::timer::{NEVER, now_ms, now_us};
 use sample::transaction::TimeoutSlot;
 use sample::{ConnectionError, Endpoint, Env};
-use state::server::ServerAddress;
 use state::sessions::Activity;
 
 use crate::client::Client;
@@ -29,8 +26,9 @@ use crate::log::LogLine;
 use crate::routing::assign::Lease;
 use crate::routing::connect_wait::reach;
 use crate::routing::send_proxy::proxy_header;
+use crate::routing::server_target::{place, socket_options, target};
 use crate::routing::takeover::{has_idle_elsewhere, take_over};
-use crate::routing::{connect_error, server_tls};
+use crate::routing::{connect_error, connect_quic, server_tls};
 use crate::server::h1::Connection;
 use crate::server::per_worker::LocalServer;
 use crate::server::pool::PoolQuery;
@@ -65,6 +63,9 @@ pub(crate) fn idle(client: &Client, x: &mut Exchange, backend: &Proxy, lease: &L
     let ask = ask(client, backend, settings, &key);
     let mut upstream = match client.worker.carriers.share(settings, ask) {
         Some(request) => Upstream::Stream(SharedRequest::H2(request)),
+        None if settings.quic.is_some() => {
+            Upstream::Stream(SharedRequest::H3(client.worker.quic_carriers.share(settings, ask)?))
+        }
         None if settings.speaks_fcgi => {
             Upstream::Stream(SharedRequest::Fcgi(client.worker.applications.share(settings, ask)?))
         }
@@ -94,6 +95,9 @@ pub(crate) async fn establish(
     }
     if settings.is_reverse {
         return Err(Fault::NoConnection);
+    }
+    if settings.quic.is_some() {
+        return connect_quic::open(client, x, backend, settings, key).await;
     }
     open(client, x, backend, settings, key).await
 }
@@ -372,54 +376,6 @@ pub(crate) fn set_options(stream: &Stream, backend: &Proxy) {
     }
 }
 
-/// Counts the connection that is about to be opened. If descriptors run short (`tune.pool-high-fd-ratio`), or the server is at its
-/// `maxconn` (`strict-maxconn`), an idle connection is closed to make room.
-async fn place(client: &Client, server: &Rc<LocalServer>) -> Result<Open, Fault> {
-    let worker = &client.worker;
-    let process = &worker.shared.process;
-    if base::memory::is_short() {
-        return Err(connect_error::by_memory());
-    }
-    if process.uses(&process.crowded_from_fds) {
-        worker.pools.evict_any(&worker.locals);
-    }
-    let limit = server.state.maxconn.load(Relaxed);
-    if !server.strict_maxconn || limit == 0 {
-        return Ok(Open::new(server));
-    }
-    let of = (server.backend, server.index);
-    let group = || worker.group.clone().filter(|index| *index != worker.index);
-    let (mut others, mut patience) = (group(), 20u32);
-    loop {
-        if let Some(open) = Open::within(server, limit) {
-            return Ok(open);
-        }
-        if worker.pools.evict(server) {
-            continue;
-        }
-        let Some(other) = others.next() else {
-            // A connection that is returned or closed at this moment is still counted.
-            patience = patience.checked_sub(1).ok_or(Fault::Resource(ConnectionError::CONFIGURED_LIMIT))?;
-            timer::sleep(Duration::from_millis(1)).await;
-            others = group();
-            continue;
-        };
-        let (send, receive) = tokio::sync::oneshot::channel();
-        let generation = worker.shared.generation;
-        runtime::worker::post(other, move || {
-            if let Some(worker) = crate::worker::current_of(generation)
-                && let Some(server) = worker.locals.known_server(of.0, of.1)
-            {
-                worker.pools.evict(&server);
-            }
-            // The requester may no longer wait.
-            let _ = send.send(());
-        });
-        // A worker that no longer responds cannot close a connection either.
-        let _ = receive.await;
-    }
-}
-
 /// Connects through a SOCKS4 proxy. All steps together may take `allowed`.
 async fn through(
     client: &mut Client,
@@ -452,14 +408,8 @@ async fn dial(
     watch: bool,
 ) -> Result<Stream, Fault> {
     let worker = client.worker.clone();
-    let mut dial = dial::to_server(settings, (&worker.shared.plan.global.tune).into(), target);
-    if settings.source.as_ref().is_some_and(|source| source.transparent != UseSource::No) {
-        dial.source = foreign_address(client, x, settings).or(dial.source);
-        dial.transparent = true;
-    }
+    let mut dial = socket_options(client, x, &worker, settings, target);
     dial.fast_open = settings.tfo;
-    dial.tos = x.txn.server_tos.or(settings.tos);
-    dial.mark = x.txn.server_mark;
     dial.late_ack = late_ack;
     dial.late_nodelay = may_wait(x, settings);
     x.choice.connect_by = allowed.map_or(NEVER, |allowed| now_ms() + allowed.as_millis() as u64);
@@ -475,44 +425,4 @@ async fn dial(
 /// clients that open a connection per request use it only once.
 fn may_wait(x: &Exchange, settings: &ServerSettings) -> bool {
     x.txn.is_http && settings.socks4.is_none()
-}
-
-/// Returns the address to connect to: the server's address, with the client's port if it has no port, or the address set by
-/// `set-dst`.
-fn target(client: &Client, x: &Exchange, settings: &ServerSettings) -> Option<Target> {
-    if let Some(address) = x.choice.address {
-        return Some(Target::Ip(address));
-    }
-    match &**settings.state.address.load() {
-        ServerAddress::Ip(address) => {
-            let mut address = *address;
-            // `0.0.0.0` means the client's destination address.
-            if address.ip().is_unspecified() {
-                address.set_ip(x.destination(client).ip()?);
-                if address.port() == 0 {
-                    address.set_port(x.destination(client).port().unwrap_or(0));
-                }
-            } else if let Some(offset) = settings.state.port_offset() {
-                let port = i32::from(x.destination(client).port().unwrap_or(0)) + offset;
-                address.set_port(u16::try_from(port).ok()?);
-            }
-            Some(Target::Ip(address))
-        }
-        other => dial::target(other),
-    }
-}
-
-/// Returns the source address that `usesrc` takes from the client or its request.
-fn foreign_address(client: &Client, x: &Exchange, settings: &ServerSettings) -> Option<SocketAddr> {
-    match &settings.source.as_ref()?.transparent {
-        UseSource::No | UseSource::Fixed(_) => None,
-        UseSource::Client => x.source(client).address(),
-        UseSource::ClientIp => x.source(client).ip().map(|ip| SocketAddr::new(ip, 0)),
-        UseSource::Header(name, occurrence) => {
-            let name = http::Name::new(name.as_bytes());
-            let value = x.txn.request.nth_value(&name, *occurrence)?;
-            let ip: IpAddr = std::str::from_utf8(value).ok()?.trim().parse().ok()?;
-            Some(SocketAddr::new(ip, 0))
-        }
-    }
 }

@@ -45,17 +45,7 @@ pub(super) async fn begin(
 ) -> Result<(), Fault> {
     // If the name is not text, it is not a valid host name either.
     let name = name.and_then(|name| std::str::from_utf8(name).ok());
-    let failed = |error: tls::Error| match error.kind {
-        // The server is not at fault.
-        tls::FailureKind::TooMany => Fault::Internal,
-        kind => Fault::ConnectFailed(ConnectionError(kind.facts().0)),
-    };
-    let variables = &client.worker.shared.plan.variables;
-    let keep = tls::Keep {
-        session: variables.wants_tls_session(),
-        finished: variables.wants_tls_finished(),
-        ..tls::Keep::default()
-    };
+    let keep = keep(client);
     let mut begun = false;
     let step = |context: &mut Context<'_>| {
         while !preamble.is_empty() {
@@ -70,11 +60,38 @@ pub(super) async fn begin(
         stream.poll_early_handshake(context).map_err(failed)
     };
     let reached = reach(client, x, watch, step).await;
-    trace::events::server_tls(client, x, stream, reached.as_ref().err().copied());
+    let details = || stream.tls().map(|session| session.details().clone());
+    trace::events::server_tls(client, x, details, reached.as_ref().err().copied());
     reached?;
-    if stream.tls().is_some_and(|session| !session.details().is_resumed) {
+    if let Some(session) = stream.tls() {
+        count_handshake(client, session.details());
+    }
+    Ok(())
+}
+
+/// Returns the handshake data that expressions need.
+pub(super) fn keep(client: &Client) -> tls::Keep {
+    let variables = &client.worker.shared.plan.variables;
+    tls::Keep {
+        session: variables.wants_tls_session(),
+        finished: variables.wants_tls_finished(),
+        ..tls::Keep::default()
+    }
+}
+
+/// Counts a full handshake.
+pub(super) fn count_handshake(client: &Client, details: &tls::Details) {
+    if !details.is_resumed {
         let counters = client.worker.shared.process.counters.mine();
         counters.server_key_rate.tick(runtime::timer::now_ms());
     }
-    Ok(())
+}
+
+/// Converts the failure of a handshake.
+pub(super) fn failed(error: tls::Error) -> Fault {
+    match error.kind {
+        // The server is not at fault.
+        tls::FailureKind::TooMany => Fault::Internal,
+        kind => Fault::ConnectFailed(ConnectionError(kind.facts().0)),
+    }
 }

@@ -40,6 +40,7 @@ pub(crate) fn has_idle_elsewhere(worker: &Worker, settings: &ServerSettings, ask
 enum TakenConnection {
     H1(Box<H1Transfer>),
     H2(Box<server::h2::H2Transfer>),
+    H3(Box<server::h3::QuicTransfer>),
 }
 
 /// An HTTP/1 connection.
@@ -77,6 +78,9 @@ pub(crate) async fn take_over(
                 let handed = H1Transfer { stream, uses, glitches, ends, late_nodelay, open };
                 // If the requester no longer waits, the connection is closed.
                 let _ = send.send(TakenConnection::H1(Box::new(handed)));
+            } else if shared && server.quic.is_some() {
+                let give = |handed| drop(send.send(TakenConnection::H3(Box::new(handed))));
+                worker.quic_carriers.hand_over(&server, ask, Box::new(give));
             } else if shared {
                 let give = |handed| drop(send.send(TakenConnection::H2(Box::new(handed))));
                 worker.carriers.hand_over(&server, ask, Box::new(give));
@@ -102,6 +106,11 @@ pub(crate) async fn take_over(
                 let backend = worker.local(settings.backend).held.clone();
                 let request = worker.carriers.take_in(*handed, key, backend, settings);
                 return Some(Upstream::Stream(SharedRequest::H2(request)));
+            }
+            Ok(TakenConnection::H3(handed)) => {
+                let backend = worker.local(settings.backend).state.clone();
+                let request = worker.quic_carriers.take_in(*handed, key, backend, settings)?;
+                return Some(Upstream::Stream(SharedRequest::H3(request)));
             }
             // That worker had no connection, or has lost it in the meantime.
             Err(_) => {}

@@ -4,12 +4,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::task::Waker;
 
-use ::quic::{ConnectionHandle, ConnectionInput, Ecn, Endpoint};
+use ::quic::{ConnectionHandle, ConnectionInput, Endpoint};
 use net::udp::UdpSocket;
 use runtime::timer::{self, Timer};
 
 use crate::serve::reply_budget::ReplyBudget;
 use crate::stream::h3::{H3Connection, H3Engine};
+use crate::stream::quic::of_engine;
 
 /// A socket with its connections.
 pub(crate) struct QuicSocket {
@@ -45,7 +46,7 @@ impl QuicSocket {
     pub(super) fn pass(&self, handle: ConnectionHandle, input: ConnectionInput) {
         let connection = self.connections.borrow().get(handle.0).cloned().flatten();
         if let Some(connection) = connection {
-            connection.engine.borrow_mut().quic.0.handle(input);
+            connection.engine.borrow_mut().quic.connection.handle(input);
             connection.touch();
         }
     }
@@ -65,14 +66,14 @@ impl QuicSocket {
 
     /// Passes the input of a connection to the endpoint and back.
     pub(super) fn exchange(&self, handle: ConnectionHandle, engine: &mut H3Engine) {
-        while let Some(input) = engine.quic.0.endpoint_input() {
+        while let Some(input) = engine.quic.connection.endpoint_input() {
             let is_end = input.is_end();
             let back = self.endpoint.borrow_mut().handle(handle, input);
             if is_end {
                 self.forget(handle);
             }
             if let Some(input) = back {
-                engine.quic.0.handle(input);
+                engine.quic.connection.handle(input);
             }
         }
     }
@@ -85,16 +86,5 @@ impl QuicSocket {
         if let Some(task) = self.task.take() {
             task.wake();
         }
-    }
-}
-
-/// Converts the engine's datagrams to the socket's.
-pub(super) fn of_engine<'a>(transmit: &::quic::Transmit, bytes: &'a [u8]) -> net::udp::Transmit<'a> {
-    net::udp::Transmit {
-        destination: transmit.destination,
-        source: transmit.source,
-        ecn: transmit.ecn.map_or(0, Ecn::bits),
-        segment_size: transmit.segment,
-        bytes: &bytes[..transmit.length],
     }
 }

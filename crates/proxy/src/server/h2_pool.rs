@@ -4,12 +4,12 @@
 //! The task owns the socket ([`run`]): it reads from it, passes frames to the streams, and sends the output of all requests
 //! together.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use ::h2::Role;
 use net::Stream as Socket;
@@ -19,6 +19,7 @@ use sample::Endpoint;
 
 use super::h1::PoolKey;
 use super::h2::{BoxedRequest, Give, H2Request, H2Transfer, Http2, Multiplexed};
+use super::http_request::Settling;
 use super::open_count::Open;
 use super::per_worker::LocalServer;
 use super::pool::PoolQuery;
@@ -133,12 +134,7 @@ impl Carriers {
     ) -> (Rc<Multiplexed>, T) {
         let IdleHttp2 { socket, engine, reader, is_settled, uses, key, ends, backend, mut open } = standing;
         open.source = TraceSource::H2;
-        let own = Http2 {
-            is_settled: Cell::new(is_settled),
-            unsettled: RefCell::default(),
-            backend,
-            leaves_to: RefCell::default(),
-        };
+        let own = Http2 { settling: Settling::new(is_settled), backend, leaves_to: RefCell::default() };
         let shared = Carrier::new((&socket, engine), uses, key, ends, open, own);
         shared.counters().connections.up();
         self.all.add(&shared);
@@ -226,7 +222,7 @@ async fn run(
     shared.is_leaving.set(true);
     shared.counters().connections.down();
     idle.end(&shared.open.server);
-    shared.own.unsettled.take().iter().for_each(Waker::wake_by_ref);
+    shared.own.settling.wake();
     if matches!(end, PooledEnd::Left) {
         return leave(shared, socket);
     }
@@ -268,7 +264,7 @@ fn leave(shared: Rc<Multiplexed>, socket: Socket) {
     let Some(give) = shared.own.leaves_to.take() else { return };
     let config = shared.connection.engine.borrow().config();
     let engine = shared.connection.engine.replace(H2Engine::new(Role::Client, &config));
-    let (is_settled, uses, ends) = (shared.own.is_settled.get(), shared.uses.get(), shared.ends);
+    let (is_settled, uses, ends) = (shared.own.settling.is_settled(), shared.uses.get(), shared.ends);
     let (Some(engine), Some(shared)) = (engine.repacked(), Rc::into_inner(shared)) else { return };
     let open = shared.open.hand_over();
     give(H2Transfer { stream: socket.detach(), engine, is_settled, uses, ends, open });
@@ -293,8 +289,7 @@ fn receive(
         }
         Notice::GoingAway => shared.is_leaving.set(true),
         Notice::Settings => {
-            shared.own.is_settled.set(true);
-            shared.own.unsettled.take().iter().for_each(Waker::wake_by_ref);
+            shared.own.settling.settle();
         }
         // Servers open no streams, and send no log output.
         Notice::Refused | Notice::Message => {}

@@ -8,6 +8,8 @@ pub(crate) mod fcgi;
 pub(crate) mod h1;
 pub(crate) mod h2;
 pub(crate) mod h2_pool;
+pub(crate) mod h3;
+pub(crate) mod http_request;
 mod idle_waker;
 mod open_count;
 pub(crate) mod per_worker;
@@ -27,6 +29,7 @@ use sample::{Endpoint, StreamFacts};
 
 use crate::flow::{Beginning, Flow, FlowError, Sink, Source};
 use crate::stream::WireProtocol;
+use crate::stream::h3::H3Connection;
 use h1::Connection;
 use per_worker::LocalServer;
 
@@ -164,8 +167,21 @@ impl Upstream {
         }
     }
 
+    /// Returns the QUIC connection, if it is one.
+    pub(crate) fn quic(&self) -> Option<Rc<H3Connection>> {
+        match self {
+            Self::Stream(SharedRequest::H3(request)) => Some(request.carrier.connection.clone()),
+            Self::Stream(_) | Self::Socket(_) => None,
+        }
+    }
+
     /// Whether the server rejected the early data without processing it.
     pub(crate) fn refused_early(&self) -> bool {
+        if let Self::Stream(request) = self
+            && request.refused_early()
+        {
+            return true;
+        }
         self.tls()
             .and_then(|details| details.failure)
             .is_some_and(|error| error.kind == tls::FailureKind::EarlyData)

@@ -4,7 +4,7 @@
 //! ([`Local`]). A request can therefore reference a proxy and a server without a write that another worker would notice. A server
 //! held by a task keeps its index (`plan::servers`), even while the task waits.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -45,6 +45,8 @@ pub(crate) struct LocalServer {
     /// The index of the server's backend.
     pub(crate) backend: usize,
     pub(crate) process: Arc<Process>,
+    /// The transport settings of QUIC connections, and the tokens of the server; prepared on first use.
+    pub(crate) quic_settings: OnceCell<quic::ClientSettings>,
 }
 
 impl Deref for LocalServer {
@@ -120,6 +122,7 @@ impl LocalProxy {
             held: Local::new(settings.state.clone()),
             backend: self.plan.index,
             process: self.shared.process.clone(),
+            quic_settings: OnceCell::new(),
             settings,
         });
         // A removed server is held only by the tasks that still use it.

@@ -14,13 +14,14 @@ use sample::{Endpoint, StreamFacts};
 
 use super::h1::{NoHead, NotExpressible};
 use super::per_worker::LocalServer;
-use super::{fcgi, h2};
+use super::{fcgi, h2, h3};
 use crate::flow::{Flow, FlowError, Sink, Source};
 use crate::stream::WireProtocol;
 
 /// A request on a shared connection.
 pub(crate) enum SharedRequest {
     H2(h2::BoxedRequest),
+    H3(Box<h3::H3Request>),
     Fcgi(Box<fcgi::FcgiStream>),
 }
 
@@ -29,6 +30,7 @@ macro_rules! each {
     ($any:expr, $request:ident => $call:expr) => {
         match $any {
             Self::H2($request) => $call,
+            Self::H3($request) => $call,
             Self::Fcgi($request) => $call,
         }
     };
@@ -39,6 +41,7 @@ impl SharedRequest {
     pub(crate) fn protocol(&self) -> WireProtocol {
         match self {
             Self::H2(_) => WireProtocol::Http2,
+            Self::H3(_) => WireProtocol::Http3,
             Self::Fcgi(_) => WireProtocol::FastCgi,
         }
     }
@@ -46,7 +49,7 @@ impl SharedRequest {
     /// Whether the protocol allows a switch to another (upgrades, WebSocket).
     pub(crate) fn can_upgrade(&self) -> bool {
         match self {
-            Self::H2(_) => true,
+            Self::H2(_) | Self::H3(_) => true,
             Self::Fcgi(_) => false,
         }
     }
@@ -59,7 +62,7 @@ impl SharedRequest {
         parameters: impl FnOnce() -> Result<Parameters, NotExpressible>,
     ) -> bool {
         match self {
-            Self::H2(_) => true,
+            Self::H2(_) | Self::H3(_) => true,
             Self::Fcgi(request) => request.prepare(method, parameters),
         }
     }
@@ -69,6 +72,7 @@ impl SharedRequest {
     pub(crate) fn send_head(&mut self, head: &Head, length: BodyLength, ends: bool) {
         match self {
             Self::H2(request) => request.start(head, length, ends),
+            Self::H3(request) => request.start(head, length, ends),
             Self::Fcgi(request) => request.start(ends),
         }
     }
@@ -78,6 +82,7 @@ impl SharedRequest {
     pub(crate) fn holds_head(&self) -> bool {
         match self {
             Self::H2(request) => request.holds_head(),
+            Self::H3(request) => request.holds_head(),
             Self::Fcgi(_) => false,
         }
     }
@@ -86,6 +91,7 @@ impl SharedRequest {
     pub(crate) fn poll_open(&mut self, context: &Context<'_>) -> Poll<()> {
         match self {
             Self::H2(request) => request.poll_open(context),
+            Self::H3(request) => request.poll_open(context),
             Self::Fcgi(_) => Poll::Ready(()),
         }
     }
@@ -94,6 +100,7 @@ impl SharedRequest {
     pub(crate) fn note_timeout(&mut self) {
         match self {
             Self::H2(request) => request.note_timeout(),
+            Self::H3(request) => request.note_timeout(),
             Self::Fcgi(_) => {}
         }
     }
@@ -115,6 +122,7 @@ impl SharedRequest {
     pub(crate) fn cancel(&mut self) {
         match self {
             Self::H2(request) => request.cancel(),
+            Self::H3(request) => request.cancel(),
             // The request is aborted when it is dropped.
             Self::Fcgi(_) => {}
         }
@@ -124,7 +132,16 @@ impl SharedRequest {
     pub(crate) fn glitches(&self) -> u32 {
         match self {
             Self::H2(request) => request.glitches(),
+            Self::H3(request) => request.glitches(),
             Self::Fcgi(_) => 0,
+        }
+    }
+
+    /// Whether the server refused the early data of the connection, and thereby the request, without processing it.
+    pub(crate) fn refused_early(&self) -> bool {
+        match self {
+            Self::H3(request) => request.refused_early(),
+            Self::H2(_) | Self::Fcgi(_) => false,
         }
     }
 

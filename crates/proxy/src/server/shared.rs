@@ -3,7 +3,7 @@
 //!
 //! Each protocol adds its own state ([`h2`](super::h2), [`fcgi`](super::fcgi)), and the task that owns the socket.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::rc::{Rc, Weak};
@@ -45,7 +45,8 @@ pub(crate) struct Carrier<E: Protocol, X> {
     /// Whether the connection accepts no more requests, and is closed once its current ones have ended.
     pub(super) is_leaving: Cell<bool>,
     pub(super) ends: Option<(Endpoint, Endpoint)>,
-    pub(super) tls: Option<Arc<tls::Details>>,
+    /// The TLS details, once the handshake is complete.
+    pub(super) tls: OnceCell<Arc<tls::Details>>,
     pub(super) open: Open,
     pub(super) own: X,
 }
@@ -70,17 +71,35 @@ impl<E: Protocol, X: ProtocolState> Carrier<E, X> {
         open: Open,
         own: X,
     ) -> Rc<Self> {
-        Rc::new(Self {
-            connection: EngineConnection::new(engine, socket.as_fd().as_raw_fd(), socket.tls().is_some()),
+        let descriptor = socket.as_fd().as_raw_fd();
+        let connection = EngineConnection::new(engine, descriptor, socket.tls().is_some());
+        let shared = Self::of_connection(connection, uses, key, ends, open, own);
+        if let Some(session) = socket.tls() {
+            let _ = shared.tls.set(session.details().clone());
+        }
+        Rc::new(shared)
+    }
+
+    /// The same for a connection that exists already, without TLS details.
+    pub(super) fn of_connection(
+        connection: Rc<EngineConnection<E>>,
+        uses: u32,
+        key: PoolKey,
+        ends: Option<(Endpoint, Endpoint)>,
+        open: Open,
+        own: X,
+    ) -> Self {
+        Self {
+            connection,
             key,
             uses: Cell::new(uses),
             waiting: Cell::new(0),
             is_leaving: Cell::new(false),
             ends,
-            tls: socket.tls().map(|session| session.details().clone()),
+            tls: OnceCell::new(),
             open,
             own,
-        })
+        }
     }
 
     /// Whether the connection can accept one more request.
@@ -208,7 +227,7 @@ impl<E: Protocol, X, S> Share<E, X, S> {
 
     /// Returns the TLS details of the connection.
     pub(crate) fn tls(&self) -> Option<&Arc<tls::Details>> {
-        self.carrier.tls.as_ref()
+        self.carrier.tls.get()
     }
 
     /// Returns the connection's file descriptor.
@@ -220,7 +239,7 @@ impl<E: Protocol, X, S> Share<E, X, S> {
 impl<E: Protocol, X> Share<E, X> {
     /// Returns the number, limits, and reset code of the stream.
     pub(crate) fn facts(&self) -> StreamFacts {
-        let none = StreamFacts { id: 0, open: 0, most: 0, reset: None };
+        let none = StreamFacts { major: E::HTTP_MAJOR, id: 0, open: 0, most: 0, reset: None };
         self.stream.as_ref().map_or(none, AnyStream::facts)
     }
 
@@ -342,7 +361,7 @@ impl Idle {
     }
 
     /// The connection is idle; ready if it is no longer needed.
-    pub(super) fn poll<E: SocketOutput, X: ProtocolState>(
+    pub(super) fn poll<E: Protocol, X: ProtocolState>(
         &mut self,
         carrier: &Carrier<E, X>,
         all: &ConnectionList<E, X>,

@@ -239,7 +239,7 @@ impl AnyStream {
     /// Returns the numbers of the QUIC connection, if it is one.
     pub(crate) fn quic_stats(&self) -> Option<quic::Stats> {
         match self {
-            Self::H3(stream) => Some(stream.connection().engine.borrow().quic.0.stats()),
+            Self::H3(stream) => Some(stream.connection().engine.borrow().quic.connection.stats()),
             Self::H2(_) | Self::Fcgi(_) => None,
         }
     }

@@ -30,7 +30,7 @@ macro_rules! without_codes {
             fn facts(&self, key: $key, _: Option<Reset>) -> StreamFacts {
                 let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
                 let (open, most) = (number(self.$open()), number(self.most()));
-                StreamFacts { id: key.$id().into(), open, most, reset: None }
+                StreamFacts { major: Self::HTTP_MAJOR, id: key.$id().into(), open, most, reset: None }
             }
 
             fn shrink(&mut self) {

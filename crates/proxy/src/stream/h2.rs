@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll};
 
+use fields::Scheme;
 use h2::{Code, Counts, Phase, StreamKey};
 use http::Head;
 use runtime::Buffer;
@@ -10,7 +11,7 @@ use sample::StreamFacts;
 use state::counters::Multiplexed;
 
 use super::protocol::unsent;
-use super::{Lifecycle, Messages, Protocol, Reset, SocketOutput};
+use super::{Lifecycle, Messages, Protocol, RequestEngine, Reset, SocketOutput};
 
 /// The maximum number of output pieces per call: four frames of 16 KiB, and the frame headers between them.
 const PARTS: usize = 16;
@@ -51,6 +52,8 @@ impl From<Reset> for Code {
 impl Protocol for H2Engine {
     type Key = StreamKey;
 
+    const HTTP_MAJOR: u8 = 2;
+
     #[inline]
     fn place(key: StreamKey) -> usize {
         key.index()
@@ -77,7 +80,7 @@ impl Protocol for H2Engine {
     fn facts(&self, key: StreamKey, reset: Option<Reset>) -> StreamFacts {
         let open = u32::try_from(self.streams()).unwrap_or(u32::MAX);
         let reset = reset.map(|reset| Code::from(reset).number().into());
-        StreamFacts { id: key.id().into(), open, most: self.most_streams(), reset }
+        StreamFacts { major: Self::HTTP_MAJOR, id: key.id().into(), open, most: self.most_streams(), reset }
     }
 
     fn shrink(&mut self) {
@@ -146,6 +149,20 @@ impl Messages for H2Engine {
     #[inline]
     fn takes_heads(&self) -> bool {
         self.takes_heads()
+    }
+}
+
+impl RequestEngine for H2Engine {
+    fn open(&mut self, head: &Head, scheme: Scheme, ends: bool) -> Option<StreamKey> {
+        self.open(head, scheme, ends).ok()
+    }
+
+    fn takes_upgrades(&self) -> bool {
+        self.peer().connect_protocol
+    }
+
+    fn streams(&self) -> usize {
+        self.streams()
     }
 }
 

@@ -1,10 +1,12 @@
 //! The HTTP/3 engine behind the traits of [`stream`](super): messages over the streams of a QUIC connection.
 
+use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use h3::{Code, RequestKey, StreamChunk};
+use fields::Scheme;
+use h3::{Code, RequestKey, StreamChunk, Violation};
 use http::Head;
 use quic::StreamDirection;
 use runtime::{Buffer, timer};
@@ -13,11 +15,12 @@ use state::counters::Multiplexed;
 use state::quic_counters::Http3Counters;
 
 use super::protocol::unsent;
-use super::{ConnectionEvent, Lifecycle, Messages, NoHead, Protocol, Reset};
+use super::{ConnectionEvent, Lifecycle, Messages, NoHead, Notice, Protocol, RequestEngine, Reset};
 
 /// HTTP/3 and the QUIC connection beneath it.
 pub(crate) struct H3Engine {
     h3: h3::Connection,
+    role: h3::Role,
     pub(crate) quic: QuicStreams,
     /// Whether HTTP/3 has streams to look at.
     has_work: bool,
@@ -25,7 +28,7 @@ pub(crate) struct H3Engine {
     counts: h3::Counts,
     /// Transport frames without data received so far.
     control_frames: u64,
-    /// Whether the client or the network ended the connection.
+    /// Whether the peer or the network ended the connection.
     is_lost: bool,
     /// Wakers of requests that wait for the end of the handshake.
     waiting: Vec<Waker>,
@@ -37,27 +40,25 @@ pub(crate) struct H3Engine {
     heard: (u64, Instant),
 }
 
-/// A QUIC connection as the transport of HTTP/3, and its output.
-pub(crate) struct QuicStreams(pub(crate) quic::QuicConnection, QuicOutput);
-
-/// The output of a connection's streams.
-#[derive(Debug, Default)]
-struct QuicOutput {
-    /// The number of bytes that the transport has accepted, and of responses that the client has received.
+/// A QUIC connection as the transport of HTTP/3.
+pub(crate) struct QuicStreams {
+    pub(crate) connection: quic::QuicConnection,
+    /// The number of bytes that the transport has accepted, and of responses that the peer has received.
     progress: u64,
-    /// The finished streams, as long as the client has not acknowledged all their bytes. Closing the connection would discard these.
+    /// Streams opened in advance for requests: only opening one shows whether the server allows it.
+    ahead: VecDeque<u64>,
+    /// The finished streams, as long as the peer has not acknowledged all their bytes. Closing the connection would discard these.
     unacknowledged: Vec<u64>,
 }
 
-impl QuicOutput {
-    /// Forgets a stream that was acknowledged or aborted.
-    fn forget(&mut self, id: u64) {
-        if let Some(at) = self.unacknowledged.iter().position(|own| *own == id) {
-            self.unacknowledged.swap_remove(at);
-            self.progress += 1;
-        }
+impl QuicStreams {
+    fn new(connection: quic::QuicConnection) -> Self {
+        Self { connection, progress: 0, ahead: VecDeque::new(), unacknowledged: Vec::new() }
     }
 }
+
+/// The number of streams opened in advance. Requests take turns, so that few of them are about to begin at a time.
+const STREAMS_AHEAD: usize = 8;
 
 /// The time between the announcement of a shutdown and the shutdown, in addition to three round trips, and its maximum: requests that
 /// were sent before the client has processed the announcement.
@@ -105,17 +106,27 @@ impl From<Reset> for Code {
     }
 }
 
+impl QuicStreams {
+    /// The peer has all data of a stream, or needs none of it.
+    fn note_acknowledged(&mut self, id: u64) {
+        if let Some(at) = self.unacknowledged.iter().position(|one| *one == id) {
+            self.unacknowledged.swap_remove(at);
+            self.progress += 1;
+        }
+    }
+}
+
 impl h3::Streams for QuicStreams {
     fn open_uni(&mut self) -> Option<u64> {
-        self.0.open(StreamDirection::One)
+        self.connection.open(StreamDirection::One)
     }
 
     fn open_bi(&mut self) -> Option<u64> {
-        self.0.open(StreamDirection::Both)
+        self.ahead.pop_front().or_else(|| self.connection.open(StreamDirection::Both))
     }
 
     fn read(&mut self, id: u64, max: usize) -> StreamChunk {
-        match self.0.read(id, max) {
+        match self.connection.read(id, max) {
             quic::StreamRead::Bytes(bytes) => StreamChunk::Bytes(bytes),
             quic::StreamRead::Blocked => StreamChunk::Blocked,
             quic::StreamRead::Finished => StreamChunk::Finished,
@@ -124,45 +135,63 @@ impl h3::Streams for QuicStreams {
     }
 
     fn write(&mut self, id: u64, data: &[u8]) -> Result<usize, h3::Stopped> {
-        let written = self.0.write(id, data).map_err(|quic::Stopped(code)| h3::Stopped(code))?;
-        self.1.progress += written as u64;
+        let written = self.connection.write(id, data).map_err(|quic::Stopped(code)| h3::Stopped(code))?;
+        self.progress += written as u64;
         Ok(written)
     }
 
     fn write_bytes(&mut self, id: u64, data: Bytes) -> Result<usize, h3::Stopped> {
-        let written = self.0.write_bytes(id, data).map_err(|quic::Stopped(code)| h3::Stopped(code))?;
-        self.1.progress += written as u64;
+        let written =
+            self.connection.write_bytes(id, data).map_err(|quic::Stopped(code)| h3::Stopped(code))?;
+        self.progress += written as u64;
         Ok(written)
     }
 
     fn finish(&mut self, id: u64) {
-        // No acknowledgement is reported for a stream that the client has stopped.
-        if self.0.write(id, b"").is_ok() {
-            self.1.unacknowledged.push(id);
+        if self.connection.finish(id) {
+            self.unacknowledged.push(id);
         }
-        self.0.finish(id);
     }
 
     fn reset(&mut self, id: u64, code: u64) {
-        self.1.forget(id);
-        self.0.reset(id, code);
+        self.note_acknowledged(id);
+        self.connection.reset(id, code);
     }
 
     fn stop(&mut self, id: u64, code: u64) {
-        self.0.stop(id, code);
+        self.connection.stop(id, code);
     }
 
     fn set_priority(&mut self, id: u64, priority: i32) {
-        self.0.set_priority(id, priority);
+        self.connection.set_priority(id, priority);
     }
 }
 
 impl H3Engine {
-    /// Creates the server's side over a connection whose handshake may be in progress. Large payloads are copied unless `owns` is set.
+    /// Creates the server's side over a connection, possibly during its handshake. Large payloads are copied unless `owns` is set.
     pub(crate) fn new(quic: quic::QuicConnection, config: &std::sync::Arc<h3::Config>, owns: bool) -> Self {
+        Self::of_role(h3::Role::Server, quic, config, owns)
+    }
+
+    /// Creates the client's side. The arguments are those of [`new`](Self::new).
+    pub(crate) fn to_server(
+        quic: quic::QuicConnection,
+        config: &std::sync::Arc<h3::Config>,
+        owns: bool,
+    ) -> Self {
+        Self::of_role(h3::Role::Client, quic, config, owns)
+    }
+
+    fn of_role(
+        role: h3::Role,
+        quic: quic::QuicConnection,
+        config: &std::sync::Arc<h3::Config>,
+        owns: bool,
+    ) -> Self {
         Self {
-            h3: h3::Connection::new(h3::Role::Server, config),
-            quic: QuicStreams(quic, QuicOutput::default()),
+            h3: h3::Connection::new(role, config),
+            role,
+            quic: QuicStreams::new(quic),
             has_work: false,
             counts: h3::Counts::default(),
             control_frames: 0,
@@ -177,7 +206,7 @@ impl H3Engine {
     /// Whether requests are early data, which could be replays by an attacker (RFC 8470, 3).
     #[inline]
     pub(crate) fn is_early(&self) -> bool {
-        self.quic.0.is_handshaking()
+        self.quic.connection.is_handshaking()
     }
 
     /// Ready once the handshake is complete.
@@ -188,8 +217,8 @@ impl H3Engine {
         if !self.is_early() {
             return Poll::Ready(Ok(()));
         }
-        if self.quic.0.is_closed() {
-            let failure = self.quic.0.details().failure;
+        if self.quic.connection.is_closed() {
+            let failure = self.quic.connection.details().failure;
             let cut = tls::Reason::UnexpectedEof;
             let cut = tls::Error { kind: tls::FailureKind::Handshake, reason: cut, verify: 0 };
             return Poll::Ready(Err(failure.unwrap_or(cut)));
@@ -217,10 +246,22 @@ impl H3Engine {
 
     /// Begins with the negotiated protocol, once the connection can send: for HTTP/3, opens the control stream and sends SETTINGS.
     pub(crate) fn start(&mut self) {
-        if self.quic.0.details().alpn.as_deref() == Some(b"hq-interop") {
+        if self.quic.connection.details().alpn.as_deref() == Some(b"hq-interop") {
             self.h3.use_hq();
         }
         self.h3.start(&mut self.quic);
+        self.open_ahead();
+    }
+
+    /// Opens streams for the next requests to a server, if the server allows more.
+    fn open_ahead(&mut self) {
+        let QuicStreams { connection, ahead, .. } = &mut self.quic;
+        while self.role == h3::Role::Client
+            && ahead.len() < STREAMS_AHEAD
+            && let Some(id) = connection.open(StreamDirection::Both)
+        {
+            ahead.push_back(id);
+        }
     }
 
     /// Passes an event of the QUIC connection to HTTP/3.
@@ -228,23 +269,26 @@ impl H3Engine {
         self.has_work = true;
         if let quic::QuicEvent::Lost(reason) = event {
             self.is_lost = *reason != quic::LostReason::Local;
-            self.quic.1.unacknowledged.clear();
+            self.quic.unacknowledged.clear();
         }
         match *event {
             quic::QuicEvent::Opened(direction) => {
-                while let Some(id) = self.quic.0.accept(direction) {
+                while let Some(id) = self.quic.connection.accept(direction) {
                     self.h3.opened(id);
                 }
             }
             quic::QuicEvent::Readable(id) => self.h3.readable(id),
             quic::QuicEvent::Writable(id) => self.h3.writable(id),
             quic::QuicEvent::Stopped(id, code) => {
-                self.quic.1.forget(id);
+                self.quic.note_acknowledged(id);
                 self.h3.stopped(id, code);
             }
-            quic::QuicEvent::Finished(id) => self.quic.1.forget(id),
-            quic::QuicEvent::Available(_) => self.h3.available(),
+            quic::QuicEvent::Available(_) => {
+                self.open_ahead();
+                self.h3.available();
+            }
             quic::QuicEvent::Lost(quic::LostReason::Application(code)) => self.h3.closed_with(code),
+            quic::QuicEvent::Finished(id) => self.quic.note_acknowledged(id),
             quic::QuicEvent::HandshakeData | quic::QuicEvent::Connected | quic::QuicEvent::Lost(_) => {}
         }
     }
@@ -256,7 +300,7 @@ impl H3Engine {
     pub(crate) fn next(
         &mut self,
         payload: &mut Bytes,
-    ) -> Result<Option<ConnectionEvent<RequestKey>>, h3::Violation> {
+    ) -> Result<Option<ConnectionEvent<RequestKey>>, Violation> {
         let Some(event) = self.h3.next(&mut self.quic)? else {
             self.has_work = false;
             return Ok(None);
@@ -302,13 +346,13 @@ impl H3Engine {
 
     /// Starts a turn; returns whether there is anything to look at. If the worker is `busy`, a connection with too many glitches ends.
     pub(crate) fn begin_turn(&mut self, busy: bool) -> bool {
-        let stats = self.quic.0.stats();
+        let stats = self.quic.connection.stats();
         let control_frames =
             stats.control_frames - std::mem::replace(&mut self.control_frames, stats.control_frames);
         if stats.datagrams_received != self.heard.0 {
             self.heard = (stats.datagrams_received, now());
-        } else if !self.quic.1.unacknowledged.is_empty() && now() > self.heard.1 + SILENCE_MAX {
-            self.quic.1.unacknowledged.clear();
+        } else if !self.quic.unacknowledged.is_empty() && now() > self.heard.1 + SILENCE_MAX {
+            self.quic.unacknowledged.clear();
         }
         let is_excessive = control_frames > CONTROL_FRAMES || stats.ids_to_send > IDS_TO_SEND;
         self.has_work |= is_excessive;
@@ -323,10 +367,10 @@ impl H3Engine {
         self.has_work
     }
 
-    /// A number that grows while the client reads: with the bytes that the transport accepts, which the client's flow control
-    /// limits, and with the responses that the client has received.
+    /// A number that grows while the peer reads: with the bytes that the transport accepts, which the peer's flow control limits, and
+    /// with the responses that the peer has received.
     pub(crate) fn progress(&self) -> u64 {
-        self.quic.1.progress
+        self.quic.progress
     }
 
     /// Begins an announced shutdown when it is due.
@@ -347,13 +391,15 @@ impl H3Engine {
 impl Protocol for H3Engine {
     type Key = RequestKey;
 
+    const HTTP_MAJOR: u8 = 3;
+
     #[inline]
     fn place(key: RequestKey) -> usize {
         key.index()
     }
 
     fn free(&self) -> usize {
-        self.h3.free()
+        self.h3.free().min(self.quic.ahead.len())
     }
 
     #[inline]
@@ -370,6 +416,7 @@ impl Protocol for H3Engine {
     fn facts(&self, key: RequestKey, reset: Option<Reset>) -> StreamFacts {
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         StreamFacts {
+            major: Self::HTTP_MAJOR,
             id: key.id(),
             open: number(self.h3.streams()),
             most: self.h3.most_streams(),
@@ -379,7 +426,7 @@ impl Protocol for H3Engine {
 
     fn shrink(&mut self) {
         self.h3.shrink();
-        self.quic.1.unacknowledged.shrink_to_fit();
+        self.quic.unacknowledged.shrink_to_fit();
     }
 }
 
@@ -429,21 +476,39 @@ impl Messages for H3Engine {
     }
 }
 
+impl RequestEngine for H3Engine {
+    fn open(&mut self, head: &Head, scheme: Scheme, ends: bool) -> Option<RequestKey> {
+        let opened = self.h3.open_request(&mut self.quic, head, scheme, ends);
+        self.has_work = true;
+        self.open_ahead();
+        opened.ok()
+    }
+
+    fn takes_upgrades(&self) -> bool {
+        self.h3.peer().connect_protocol
+    }
+
+    fn streams(&self) -> usize {
+        self.h3.streams()
+    }
+}
+
 impl Lifecycle for H3Engine {
     fn ping(&mut self) {
-        self.quic.0.ping();
+        self.quic.connection.ping();
     }
 
     fn shutdown(&mut self) {
         self.h3.announce_shutdown(&mut self.quic);
-        let grace = self.quic.0.stats().rtt.saturating_mul(3).saturating_add(GOAWAY_MIN).min(GOAWAY_MAX);
+        let grace =
+            self.quic.connection.stats().rtt.saturating_mul(3).saturating_add(GOAWAY_MIN).min(GOAWAY_MAX);
         self.shutdown_at = Some(now() + grace);
     }
 
     fn close(&mut self, reset: Option<Reset>) {
         self.shutdown_at = None;
         let code = reset.map_or(Code::NoError, Code::from);
-        self.quic.0.close(now(), code.number(), b"");
+        self.quic.connection.close(now(), code.number(), b"");
     }
 
     fn glitches(&self) -> u32 {
@@ -455,11 +520,12 @@ impl Lifecycle for H3Engine {
     }
 
     fn pending(&self) -> usize {
-        self.h3.pending() + self.quic.1.unacknowledged.len()
+        self.h3.pending() + self.quic.unacknowledged.len()
     }
 
     fn is_ours_to_close(&self) -> bool {
-        self.h3.is_ours_to_close()
+        // Data that the peer has not acknowledged would be lost with the connection.
+        self.h3.is_ours_to_close() && self.quic.unacknowledged.is_empty()
     }
 
     fn count(&mut self, counters: &Multiplexed) {
@@ -468,6 +534,52 @@ impl Lifecycle for H3Engine {
             counters.streams_total.add(counts.streams.into());
             self.counts.add(&counts);
         }
+    }
+}
+
+/// Passes stream events to mailboxes, up to the next event of the connection. `payload` is that of an event.
+///
+/// # Errors
+/// The peer violated the protocol, and the connection was closed.
+pub(crate) fn advance(
+    connection: &H3Connection,
+    payload: &mut Bytes,
+) -> Result<Option<Notice<RequestKey>>, Violation> {
+    loop {
+        let next = connection.engine.borrow_mut().next(payload);
+        let event = match next {
+            Ok(Some(event)) => event,
+            Ok(None) => return Ok(None),
+            Err(breach) => {
+                connection.close(Some(Reset::from(breach.code())));
+                return Err(breach);
+            }
+        };
+        return Ok(Some(match event {
+            ConnectionEvent::Head { key, end } => Notice::Head { key, end },
+            ConnectionEvent::Refused => Notice::Refused,
+            ConnectionEvent::GoingAway => Notice::GoingAway,
+            ConnectionEvent::Settings => Notice::Settings,
+            ConnectionEvent::Message => Notice::Message,
+            ConnectionEvent::Data { key, end, .. } => {
+                let payload = std::mem::take(payload);
+                connection.put(key, &payload, end);
+                continue;
+            }
+            ConnectionEvent::Trailers { key } => {
+                connection.put_end(key, Some(Messages::head_mut(&mut *connection.engine.borrow_mut())));
+                continue;
+            }
+            ConnectionEvent::End { key } => {
+                connection.put_end(key, None);
+                continue;
+            }
+            ConnectionEvent::Reset { key, reset, why } => {
+                connection.put_reset(key, reset, why);
+                continue;
+            }
+            ConnectionEvent::Pong => continue,
+        }));
     }
 }
 

@@ -1,7 +1,7 @@
 //! One stream of a multiplexed connection (HTTP/2 in [`h2`], FastCGI in [`fastcgi`], the agents' protocol in [`spop`]), as a
 //! request sees it: payload is received, heads and payload are sent, without frames or records.
 //!
-//! The request owns a [`Stream`]. The task that owns the socket (`serve::multiplexed`, `server::h2_pool`, `server::fcgi`,
+//! The request owns a [`Stream`]. The task that owns the socket (`serve::multiplexed`, `server::h2_pool`, `server::h3`, `server::fcgi`,
 //! `server::agents`) owns the [`Connection`] behind it; it passes received data to the streams' mailboxes and sends the engine's
 //! output. Both types are generic over the [`Protocol`].
 
@@ -14,6 +14,9 @@ pub(crate) mod h3;
 mod ping;
 mod place;
 mod protocol;
+pub(crate) mod quic;
+mod quic_entry;
+mod quic_tracer;
 mod reader;
 mod reset;
 pub(crate) mod spop;
@@ -35,7 +38,9 @@ pub(crate) use driver::{ConnectionEvent, Driver, DriverFailure, Notice, Received
 pub(crate) use ping::Ping;
 pub(crate) use place::NoHead;
 use place::{Piece, StreamMailbox};
-pub(crate) use protocol::{Lifecycle, Messages, Protocol, SocketOutput};
+pub(crate) use protocol::{Lifecycle, Messages, Protocol, RequestEngine, SocketOutput};
+pub(crate) use quic_entry::QuicEntry;
+pub(crate) use quic_tracer::QuicTracer;
 pub(crate) use reader::ReceivedBytes;
 pub(crate) use reset::Reset;
 pub(crate) use wish::Wish;
@@ -99,6 +104,11 @@ impl<E: Protocol> EngineConnection<E> {
             owner: RefCell::default(),
             is_touched: Cell::new(false),
         })
+    }
+
+    /// Returns the engine of a connection that is not used any more; `None` if it is.
+    pub(crate) fn into_engine(self: Rc<Self>) -> Option<E> {
+        Rc::into_inner(self).map(|connection| connection.engine.into_inner())
     }
 
     /// Sets the waker of the task that owns the socket. It is woken when streams have output.

@@ -1,9 +1,11 @@
 //! The traits of engines that connections and streams use: [`Protocol`] for every engine, [`SocketOutput`] for those
-//! on a socket, [`Messages`] for HTTP messages, [`Lifecycle`] for the connection itself. Implemented by the engines in [`h2`](super::h2) and [`engines`](super::engines).
+//! on a socket, [`Messages`] for HTTP messages, [`Lifecycle`] for the connection itself,
+//! [`RequestEngine`] for connections to servers. Implemented by the engines in [`h2`](super::h2) and [`engines`](super::engines).
 
 use std::io;
 use std::task::Context;
 
+use fields::Scheme;
 use http::Head;
 use runtime::Buffer;
 use sample::StreamFacts;
@@ -15,6 +17,9 @@ use super::Reset;
 pub(crate) trait Protocol {
     /// Identifies a stream.
     type Key: Copy;
+
+    /// The major version of HTTP; 1 for other protocols.
+    const HTTP_MAJOR: u8 = 1;
 
     /// Returns the index of a stream: small, dense, and reused.
     fn place(key: Self::Key) -> usize;
@@ -121,4 +126,17 @@ pub(crate) trait Lifecycle: Messages {
 
     /// Adds the counts since the last call to `counters`.
     fn count(&mut self, counters: &Multiplexed);
+}
+
+/// An engine that sends requests to a server.
+pub(crate) trait RequestEngine: Lifecycle {
+    /// Opens a stream with the head of a request; with `ends`, nothing follows it. Returns `None` if the connection accepts no more
+    /// streams.
+    fn open(&mut self, head: &Head, scheme: Scheme, ends: bool) -> Option<Self::Key>;
+
+    /// Whether the server announces support for upgrades (RFC 8441, RFC 9220).
+    fn takes_upgrades(&self) -> bool;
+
+    /// Returns the number of open streams.
+    fn streams(&self) -> usize;
 }

@@ -103,6 +103,33 @@ pub(crate) fn endpoint(keys: &SharedKeys, index: SocketIndex, mtu_max: u16) -> E
     config
 }
 
+/// Returns the configuration of an endpoint with a single connection, to a server. Its datagrams need no connection ID, because the
+/// socket is used for nothing else.
+pub(crate) fn client_endpoint(keys: &SharedKeys, mtu_max: u16) -> EndpointConfig {
+    let mut config = EndpointConfig::new(keys.reset.clone());
+    config.supported_versions(vec![VERSION_1]).cid_generator(|| Box::new(NoIds));
+    // Cannot fail: the value is at least 1200.
+    let _ = config.max_udp_payload_size(mtu_max.max(Settings::INITIAL_MTU));
+    config
+}
+
+/// Generates empty connection IDs.
+struct NoIds;
+
+impl ConnectionIdGenerator for NoIds {
+    fn generate_cid(&mut self) -> ConnectionId {
+        ConnectionId::new(&[])
+    }
+
+    fn cid_len(&self) -> usize {
+        0
+    }
+
+    fn cid_lifetime(&self) -> Option<std::time::Duration> {
+        None
+    }
+}
+
 /// How many random bytes are drawn at once.
 const RANDOM: usize = 32 * CONNECTION_ID_LENGTH;
 

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use quinn_proto::{
@@ -13,6 +13,7 @@ use quinn_proto::{
 use super::congestion::Limited;
 pub use super::crypto::ParameterBytes;
 use super::{ConnectionInput, EndpointInput, Transmit};
+use crate::parameters;
 use crate::stats::Stats;
 
 /// A QUIC connection. Stream numbers are those of RFC 9000, 2.1.
@@ -170,9 +171,25 @@ impl QuicConnection {
         data.and_then(|data| data.downcast().ok()).map(|data| *data).unwrap_or_default()
     }
 
+    /// Returns how long the connection may be idle, by the parameters of both sides; `None` without a limit.
+    pub fn max_idle_timeout(&self) -> Option<Duration> {
+        let ParameterBytes { local, remote } = self.parameters();
+        [local, remote].iter().filter_map(|bytes| parameters::max_idle_timeout(bytes)).min()
+    }
+
     /// Whether the handshake is in progress.
     pub fn is_handshaking(&self) -> bool {
         self.inner.is_handshaking()
+    }
+
+    /// Whether a client may send early data before the end of the handshake.
+    pub fn has_early(&self) -> bool {
+        self.inner.has_0rtt()
+    }
+
+    /// Whether the server has refused early data: it has processed none of the streams so far, and they no longer exist.
+    pub fn refused_early(&self) -> bool {
+        self.inner.has_0rtt() && !self.inner.is_handshaking() && !self.inner.accepted_0rtt()
     }
 
     /// Whether the connection was closed by either side.
@@ -195,7 +212,7 @@ impl QuicConnection {
         self.inner.ping();
     }
 
-    /// The client's current address.
+    /// The peer's current address.
     pub fn remote(&self) -> SocketAddr {
         self.inner.remote_address()
     }
@@ -252,10 +269,11 @@ impl QuicConnection {
         written(self.inner.send_stream(id(stream)).write_chunks(&mut chunks).map(|written| written.bytes))
     }
 
-    /// Ends the data of a stream.
-    pub fn finish(&mut self, stream: u64) {
+    /// Ends the data of a stream; [`QuicEvent::Finished`] follows. Returns `false` if the stream was over.
+    pub fn finish(&mut self, stream: u64) -> bool {
         match self.inner.send_stream(id(stream)).finish() {
-            Ok(()) | Err(FinishError::Stopped(_) | FinishError::ClosedStream) => {}
+            Ok(()) => true,
+            Err(FinishError::Stopped(_) | FinishError::ClosedStream) => false,
         }
     }
 
@@ -361,7 +379,7 @@ fn lost(reason: ConnectionError) -> LostReason {
         ConnectionError::Reset => LostReason::Reset,
         ConnectionError::TimedOut => LostReason::TimedOut,
         ConnectionError::LocallyClosed => LostReason::Local,
-        // Neither happens to the connection of a client that was accepted.
+        // Both concern connections to servers: the server does not speak our version, or the endpoint has no room.
         ConnectionError::VersionMismatch | ConnectionError::CidsExhausted => LostReason::Reset,
     }
 }

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::BytesMut;
 use quinn_proto::crypto::{
-    CryptoError, ExportKeyingMaterialError, HeaderKey, KeyPair, Keys, PacketKey, ServerConfig, Session,
-    UnsupportedVersion,
+    ClientConfig, CryptoError, ExportKeyingMaterialError, HeaderKey, KeyPair, Keys, PacketKey, ServerConfig,
+    Session, UnsupportedVersion,
 };
 use quinn_proto::transport_parameters::TransportParameters;
-use quinn_proto::{ConnectionId, Side, TransportError, TransportErrorCode};
+use quinn_proto::{ConnectError, ConnectionId, Side, TransportError, TransportErrorCode};
 use tls::Keep;
 use tls::quic::{self, DirectionKeys, LevelKeys, QuicFailure, QuicHandshake};
 
@@ -113,11 +113,55 @@ impl ServerConfig for ServerCrypto {
         params.write(&mut parameters);
         let local = parameters.as_slice().into();
         let place = self.place.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Box::new(ServerSession {
+        Box::new(TlsSession {
             handshake: QuicHandshake::accept(&self.acceptor, parameters, self.keep, place),
             local,
+            side: Side::Server,
             is_announced: false,
         })
+    }
+}
+
+/// How to perform the handshake with a server.
+#[derive(Debug, Clone)]
+pub struct ServerHandshake {
+    /// The TLS settings and sessions of the server's line.
+    pub connector: Arc<tls::Connector>,
+    /// The name to send as SNI.
+    pub name: Option<Box<str>>,
+    /// The data to keep for fetches.
+    pub keep: Keep,
+    /// Whether data may be sent before the server's answer, if an earlier session allows it.
+    pub early: bool,
+}
+
+/// The cryptographic settings of a connection to a server.
+pub(crate) struct ClientCrypto {
+    pub(crate) handshake: ServerHandshake,
+    /// Why the handshake could not be started.
+    pub(crate) failure: Mutex<Option<tls::Error>>,
+}
+
+impl ClientConfig for ClientCrypto {
+    fn start_session(
+        self: Arc<Self>,
+        _: u32,
+        _: &str,
+        params: &TransportParameters,
+    ) -> Result<Box<dyn Session>, ConnectError> {
+        let mut parameters = Vec::new();
+        params.write(&mut parameters);
+        let local = parameters.as_slice().into();
+        let ServerHandshake { connector, name, keep, early } = &self.handshake;
+        match QuicHandshake::connect(connector, name.as_deref(), parameters, *keep, *early) {
+            Ok(handshake) => {
+                Ok(Box::new(TlsSession { handshake, local, side: Side::Client, is_announced: false }))
+            }
+            Err(error) => {
+                self.failure.lock().unwrap_or_else(PoisonError::into_inner).replace(error);
+                Err(ConnectError::EndpointStopping)
+            }
+        }
     }
 }
 
@@ -126,20 +170,21 @@ impl ServerConfig for ServerCrypto {
 pub struct ParameterBytes {
     /// Ours.
     pub local: Vec<u8>,
-    /// The client's; empty until they have arrived.
+    /// The peer's; empty until they have arrived.
     pub remote: Vec<u8>,
 }
 
-/// The server's side of a handshake.
-struct ServerSession {
+/// One side of a handshake.
+struct TlsSession {
     handshake: QuicHandshake,
     /// Our transport parameters.
     local: Box<[u8]>,
+    side: Side,
     /// Whether the engine knows that the handshake's data is there.
     is_announced: bool,
 }
 
-impl Session for ServerSession {
+impl Session for TlsSession {
     fn initial_keys(&self, dst_cid: &ConnectionId, side: Side) -> Keys {
         // The endpoint has derived keys of this kind before.
         initial(dst_cid, side).unwrap_or_else(|_| unreachable!("the suite of Initial packets is built in"))
@@ -150,7 +195,7 @@ impl Session for ServerSession {
         Some(Box::new(self.handshake.details().clone()))
     }
 
-    /// The [`ParameterBytes`]. The client's certificate is part of the details.
+    /// The [`ParameterBytes`]. The peer's certificate is part of the details.
     fn peer_identity(&self) -> Option<Box<dyn Any>> {
         let remote = self.handshake.peer_parameters().unwrap_or_default();
         Some(Box::new(ParameterBytes { local: self.local.to_vec(), remote: remote.to_vec() }))
@@ -162,7 +207,7 @@ impl Session for ServerSession {
     }
 
     fn early_data_accepted(&self) -> Option<bool> {
-        None
+        (self.side == Side::Client).then(|| self.handshake.accepts_early())
     }
 
     fn is_handshaking(&self) -> bool {
@@ -182,7 +227,7 @@ impl Session for ServerSession {
 
     fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError> {
         let Some(mut bytes) = self.handshake.peer_parameters() else { return Ok(None) };
-        Ok(Some(TransportParameters::read(Side::Server, &mut bytes)?))
+        Ok(Some(TransportParameters::read(self.side, &mut bytes)?))
     }
 
     fn write_handshake(&mut self, buf: &mut Vec<u8>) -> Option<Keys> {
@@ -194,9 +239,8 @@ impl Session for ServerSession {
         Some(KeyPair { local: Box::new(PacketProtection(local)), remote: Box::new(PacketProtection(remote)) })
     }
 
-    fn is_valid_retry(&self, _: &ConnectionId, _: &[u8], _: &[u8]) -> bool {
-        // Servers receive no Retry packets.
-        false
+    fn is_valid_retry(&self, orig_dst_cid: &ConnectionId, header: &[u8], payload: &[u8]) -> bool {
+        self.side == Side::Client && quic::is_retry(orig_dst_cid, &[header, payload].concat())
     }
 
     fn export_keying_material(

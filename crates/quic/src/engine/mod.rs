@@ -1,5 +1,6 @@
 //! The protocol engine: `quinn-proto`. No other module names it.
 
+pub(crate) mod client;
 pub(crate) mod config;
 pub(crate) mod congestion;
 pub(crate) mod connection;

@@ -27,7 +27,7 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("fc_pp_authority",  &[],               Type::Str,  Columns::CLIENT,         "authority in that header",                          fc_pp_authority),
     row("fc_pp_unique_id",  &[],               Type::Str,  Columns::CLIENT,         "unique ID in that header",                          fc_pp_unique_id),
     row("fc_pp_tlv",        &[arg(ArgKind::Str)], Type::Str,  Columns::CLIENT_SESSION, "TLV in that header, by type",                       fc_pp_tlv).prepared(prepare_tlv),
-    row("fc_http_major",    &[],               Type::Int,  Columns::CLIENT,         "major HTTP version on it, 1 or 2",                  fc_http_major),
+    row("fc_http_major",    &[],               Type::Int,  Columns::CLIENT,         "major HTTP version on it, 1 to 3",                  fc_http_major),
     row("fc_glitches",      &[],               Type::Int,  Columns::CLIENT,         "protocol anomalies on it",                          fc_glitches),
     row("bc_reused",        &[],               Type::Bool, Columns::RESPONSE_KEPT,  "whether the server connection was reused",          bc_reused),
     row("bc_src",           &[],               Type::Addr, Columns::RESPONSE_KEPT,  "local address of the server connection",            bc_src).prepared(ask_source),
@@ -283,8 +283,8 @@ fn bc_dst_port<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Valu
 
 fn bc_http_major<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let transaction = env.transaction.filter(|transaction| !is_question(transaction))?;
-    let major = if transaction.server_stream.is_some() { 2 } else { 1 };
-    server_end(env, true).map(|_| Value::Int(major))
+    let major = transaction.server_stream.map_or(1, |stream| stream.major);
+    server_end(env, true).map(|_| Value::Int(major.into()))
 }
 
 fn bc_srv_queue<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

@@ -18,13 +18,15 @@ pub enum Secured {
     Off,
     /// Yes.
     On,
+    /// Yes, and this cannot change: QUIC has no other way.
+    Always,
 }
 
 impl Secured {
     /// Returns the number in `show servers state` (`srv_use_ssl`).
     pub fn number(self) -> i32 {
         match self {
-            Self::On => 1,
+            Self::On | Self::Always => 1,
             Self::Never | Self::Off => 0,
             Self::Refused | Self::NotYet => -1,
         }
@@ -35,12 +37,12 @@ impl Server {
     /// Whether connections use TLS.
     #[inline]
     pub fn is_secured(&self) -> bool {
-        self.secured.load(Relaxed) == Secured::On as u8
+        self.secured.load(Relaxed) >= Secured::On as u8
     }
 
     /// Returns whether connections use TLS, and whether this may change.
     pub fn secured(&self) -> Secured {
-        let all = [Secured::Refused, Secured::NotYet, Secured::Off, Secured::On];
+        let all = [Secured::Refused, Secured::NotYet, Secured::Off, Secured::On, Secured::Always];
         let now = self.secured.load(Relaxed);
         all.into_iter().find(|one| *one as u8 == now).unwrap_or(Secured::Never)
     }
@@ -53,7 +55,7 @@ impl Server {
     /// Switches to TLS or to unencrypted connections. Returns `false` if the line does not allow this. Earlier connections are not
     /// used any more.
     pub fn switch_secured(&self, on: bool) -> bool {
-        if matches!(self.secured(), Secured::Never | Secured::Refused) {
+        if matches!(self.secured(), Secured::Never | Secured::Refused | Secured::Always) {
             return false;
         }
         let new = if on { Secured::On } else { Secured::Off };

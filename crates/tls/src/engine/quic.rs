@@ -6,8 +6,8 @@ use aws_lc_rs::aead;
 use rustls::Side;
 use rustls::crypto::aws_lc_rs::cipher_suite;
 use rustls::quic::{
-    Connection, HeaderProtectionKey, KeyChange, PacketKey as EnginePacketKey, Secrets, ServerConnection,
-    Suite, Version,
+    ClientConnection, Connection, HeaderProtectionKey, KeyChange, PacketKey as EnginePacketKey, Secrets,
+    ServerConnection, Suite, Version,
 };
 
 use super::{HandshakeFacts, error_of, session_extras, side};
@@ -142,18 +142,46 @@ pub fn retry_tag(original_id: &[u8], packet: &[u8]) -> [u8; 16] {
     sealed.ok().and_then(|tag| tag.as_ref().try_into().ok()).unwrap_or_default()
 }
 
-/// The server's side of a handshake that rustls performs.
+/// Whether `packet` is a genuine Retry packet, with its integrity tag at the end, in answer to the ID that the client chose.
+pub fn is_retry(original_id: &[u8], packet: &[u8]) -> bool {
+    let tagged = packet.len().checked_sub(aead::AES_128_GCM.tag_len()).map(|at| packet.split_at(at));
+    tagged.is_some_and(|(packet, tag)| retry_tag(original_id, packet) == *tag)
+}
+
+/// One side of a handshake that rustls performs.
 pub(crate) struct QuicEngine {
     connection: Box<Connection>,
     next: Option<Box<Secrets>>,
 }
 
 impl QuicEngine {
-    /// Starts a handshake; `parameters` are our transport parameters.
+    /// Starts the server's side of a handshake; `parameters` are our transport parameters.
     pub(crate) fn server(config: &side::RustlsServerSide, parameters: Vec<u8>) -> Result<Self, Error> {
         let connection = ServerConnection::new(config.0.clone(), Version::V1, parameters);
         let connection = Box::new(Connection::Server(connection.map_err(|error| error_of(&error))?));
         Ok(Self { connection, next: None })
+    }
+
+    /// Starts the client's side with `name` as SNI, with `early` data if an earlier session allows it.
+    pub(crate) fn client(
+        config: &side::RustlsClientSide,
+        name: Option<&str>,
+        early: bool,
+        parameters: Vec<u8>,
+    ) -> Result<Self, Error> {
+        let (config, name) = config.parts(name, early);
+        let connection = ClientConnection::new(config, Version::V1, name, parameters);
+        let connection = Box::new(Connection::Client(connection.map_err(|error| error_of(&error))?));
+        Ok(Self { connection, next: None })
+    }
+
+    pub(crate) fn is_client(&self) -> bool {
+        matches!(*self.connection, Connection::Client(_))
+    }
+
+    /// Whether the server has accepted early data.
+    pub(crate) fn accepts_early(&self) -> bool {
+        matches!(&*self.connection, Connection::Client(connection) if connection.is_early_data_accepted())
     }
 
     /// Processes handshake messages. An error comes with the number of the alert to send.

@@ -196,10 +196,15 @@ impl RustlsClientSide {
         name: Option<&str>,
         early: bool,
     ) -> Result<UnbufferedClientConnection, Error> {
+        let (config, name) = self.parts(name, early);
+        UnbufferedClientConnection::new(config, name).map_err(|error| super::error_of(&error))
+    }
+
+    /// Returns the arguments of a connection: the configuration, with `early` data or not, and the name.
+    pub(super) fn parts(&self, name: Option<&str>, early: bool) -> (Arc<ClientConfig>, ServerName<'static>) {
         // An address is never sent as SNI. Sessions without a name are stored under this address.
         let nameless = ServerName::IpAddress(IpAddr::V4(Ipv4Addr::from([0; 4])));
         let name = name.and_then(|name| ServerName::try_from(name.to_owned()).ok()).unwrap_or(nameless);
-        let config = self.early.as_ref().filter(|_| early).unwrap_or(&self.config).clone();
-        UnbufferedClientConnection::new(config, name).map_err(|error| super::error_of(&error))
+        (self.early.as_ref().filter(|_| early).unwrap_or(&self.config).clone(), name)
     }
 }

@@ -295,7 +295,7 @@ fn step(
     until: u64,
 ) -> (RuleOutcome, usize) {
     let now_ms = now_ms();
-    let sockets = StreamSockets::of(client, own);
+    let sockets = StreamSockets::of(client, &own.server_socket);
     let mut stage = Stage {
         process: &client.worker.shared.process,
         session: &client.session,

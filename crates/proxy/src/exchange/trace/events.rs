@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::fmt::Write;
+use std::sync::Arc;
 
 use runtime::trace::{
     self, Keys, TraceLevel, TraceSource, Verbosity, fcgi, h1, h2, h3, session, ssl, stream,
@@ -315,28 +316,32 @@ fn tls_of_client(client: &Client, failure: Option<ConnectionError>) {
 /// The TLS handshake with a server is over.
 #[inline]
 #[track_caller]
-pub(crate) fn server_tls(client: &Client, x: &Exchange, socket: &net::Stream, failure: Option<Fault>) {
+pub(crate) fn server_tls(
+    client: &Client,
+    x: &Exchange,
+    details: impl FnOnce() -> Option<Arc<tls::Details>>,
+    failure: Option<Fault>,
+) {
     if trace::is_on(TraceSource::Ssl) {
-        tls_of_server(client, x, socket, failure);
+        tls_of_server(client, x, details().as_deref(), failure);
     }
 }
 
 #[cold]
 #[track_caller]
-fn tls_of_server(client: &Client, x: &Exchange, socket: &net::Stream, failure: Option<Fault>) {
+fn tls_of_server(client: &Client, x: &Exchange, details: Option<&tls::Details>, failure: Option<Fault>) {
     let (events, level, message) = match failure {
         Some(_) => {
             (ssl::NEW | ssl::HANDSHAKE | ssl::ERROR, TraceLevel::Error, "handshake with a server failed")
         }
         None => (ssl::NEW | ssl::HANDSHAKE, TraceLevel::User, "handshake with a server"),
     };
-    let details = socket.tls().map(|session| session.details());
     trace::report(TraceSource::Ssl, events, level, &of_exchange(client, x), message, &|verbosity, out| {
         if verbosity.names_owner() {
             owner(client, Some(x), out);
             out.push(' ');
         }
-        shake(details.map(|details| &**details), failure.map(Fault::connection_error), out);
+        shake(details, failure.map(Fault::connection_error), out);
     });
 }
 

@@ -160,7 +160,7 @@ fn decide(place: &BindPlace, client: &NewClient, local: std::net::SocketAddr) ->
         InitialVerdict::Drop => return Admission::Drop,
         InitialVerdict::Refuse => return Admission::Refuse,
     };
-    let threshold = worker.shared.plan.global.tune.quic.front.retry_threshold;
+    let threshold = worker.shared.plan.global.tune.quic.retry_threshold;
     let is_flooded = threshold > 0 && half_open >= share(threshold);
     let forces = line.quic.as_ref().is_some_and(|line| line.force_retry);
     if (asks || forces || is_flooded) && !client.is_validated() && client.may_retry() {

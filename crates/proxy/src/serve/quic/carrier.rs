@@ -9,21 +9,18 @@ use std::task::{Context, Poll, Waker};
 use ::quic::{ConnectionHandle, LostReason, QuicEvent, Transmit};
 use bytes::Bytes;
 use h3::{Code, RequestKey, Violation};
-use runtime::timer::{self, NEVER, Timer};
+use runtime::timer::{NEVER, Timer};
 use state::counters::{FrontendCounters, Multiplexed};
 use state::quic_counters::QuicCounters;
 
-use super::tracing::QuicTracer;
 use crate::client::ClientConnection;
 use crate::exchange::trace::events::ConnectionPoints;
 use crate::serve::multiplexed::FrontEnd;
 use crate::serve::multiplexed::carrier::ClientCarrier;
-use crate::serve::quic_socket::{QuicSocket, of_engine};
+use crate::serve::quic_socket::QuicSocket;
 use crate::stream::h3::{self as engine, H3Connection, H3Engine, H3Stream};
-use crate::stream::{AnyStream, ConnectionEvent, Messages, Notice, Received, Reset, Wish};
-
-/// The maximum number of datagrams passed to the kernel at once, as many as it segments.
-const SEGMENTS_MAX: usize = 64;
+use crate::stream::quic::{SEGMENTS_MAX, of_engine, timeout_ms, timer_ms};
+use crate::stream::{AnyStream, Notice, QuicTracer, Received, Wish};
 
 /// The transport of one connection.
 pub(super) struct QuicCarrier {
@@ -91,11 +88,11 @@ impl QuicCarrier {
         connection.take_touched();
         let mut engine = connection.engine.borrow_mut();
         if self.timer.poll_expired(context).is_ready() {
-            engine.quic.0.handle_timeout(engine::now());
+            engine.quic.connection.handle_timeout(engine::now());
             engine.follow_announcement(engine::now());
         }
         let mut waiting = Vec::new();
-        while let Some(event) = engine.quic.0.poll() {
+        while let Some(event) = engine.quic.connection.poll() {
             match event {
                 QuicEvent::Connected => {
                     self.tracer.is_connected(&engine);
@@ -119,7 +116,7 @@ impl QuicCarrier {
                 }
             }
         }
-        let remote = engine.quic.0.remote();
+        let remote = engine.quic.connection.remote();
         if remote != self.remote {
             self.remote = remote;
             self.counters().conn_migration_done.add(1);
@@ -137,11 +134,8 @@ impl QuicCarrier {
         self.transmit(&mut engine, context);
         self.tracer.turn(&engine);
         self.listener.exchange(self.handle, &mut engine);
-        let next = engine.quic.0.timeout().into_iter().chain(engine.shutdown_at()).min();
-        let at = next.map_or(NEVER, |at| {
-            let after = at.saturating_duration_since(timer::epoch());
-            u64::try_from(after.as_micros().div_ceil(1000)).unwrap_or(NEVER)
-        });
+        let shutdown = engine.shutdown_at().map_or(NEVER, timer_ms);
+        let at = timeout_ms(&mut engine.quic.connection).min(shutdown);
         drop(engine);
         self.timer.set(at);
         if self.timer.poll_expired(context).is_ready() {
@@ -161,7 +155,7 @@ impl QuicCarrier {
         let most = socket.most_segments().min(SEGMENTS_MAX);
         loop {
             output.clear();
-            let Some(transmit) = engine.quic.0.transmit(engine::now(), most, &mut output) else {
+            let Some(transmit) = engine.quic.connection.transmit(engine::now(), most, &mut output) else {
                 return;
             };
             match socket.poll_send(context, &of_engine(&transmit, &output)) {
@@ -179,14 +173,18 @@ impl QuicCarrier {
 
     /// Closes the connection if it is open, and continues until its last packets cannot be under way any more. Returns the tracer.
     pub(super) async fn drain(mut self, connection: &H3Connection) -> QuicTracer {
-        if !connection.engine.borrow().quic.0.is_closed() {
+        if !connection.engine.borrow().quic.connection.is_closed() {
             self.tracer.closes();
             connection.close(None);
         }
         std::future::poll_fn(|context| {
             self.turn(connection, context);
             self.flush(connection, context);
-            if connection.engine.borrow().quic.0.is_drained() { Poll::Ready(()) } else { Poll::Pending }
+            if connection.engine.borrow().quic.connection.is_drained() {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         })
         .await;
         self.tracer
@@ -238,42 +236,7 @@ impl ClientCarrier for QuicCarrier {
     }
 
     fn advance(&mut self, connection: &H3Connection) -> Result<Option<Notice<RequestKey>>, Violation> {
-        loop {
-            let next = connection.engine.borrow_mut().next(&mut self.payload);
-            let event = match next {
-                Ok(Some(event)) => event,
-                Ok(None) => return Ok(None),
-                Err(breach) => {
-                    connection.close(Some(Reset::from(breach.code())));
-                    return Err(breach);
-                }
-            };
-            return Ok(Some(match event {
-                ConnectionEvent::Head { key, end } => Notice::Head { key, end },
-                ConnectionEvent::Refused => Notice::Refused,
-                ConnectionEvent::GoingAway => Notice::GoingAway,
-                ConnectionEvent::Settings => Notice::Settings,
-                ConnectionEvent::Message => Notice::Message,
-                ConnectionEvent::Data { key, end, .. } => {
-                    let payload = std::mem::take(&mut self.payload);
-                    connection.put(key, &payload, end);
-                    continue;
-                }
-                ConnectionEvent::Trailers { key } => {
-                    connection.put_end(key, Some(Messages::head_mut(&mut *connection.engine.borrow_mut())));
-                    continue;
-                }
-                ConnectionEvent::End { key } => {
-                    connection.put_end(key, None);
-                    continue;
-                }
-                ConnectionEvent::Reset { key, reset, why } => {
-                    connection.put_reset(key, reset, why);
-                    continue;
-                }
-                ConnectionEvent::Pong => continue,
-            }));
-        }
+        engine::advance(connection, &mut self.payload)
     }
 
     fn is_fresh(&self) -> bool {

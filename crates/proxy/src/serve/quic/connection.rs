@@ -11,15 +11,14 @@ use state::quic_connections;
 use state::quic_counters::QuicShard;
 
 use super::carrier::{HandshakeProgress, QuicCarrier};
-use super::entry::QuicEntry;
-use super::tracing::QuicTracer;
 use crate::client::{ClientConnection, Downstream, handshake};
 use crate::exchange::trace;
+use crate::points;
 use crate::serve::exchange_pool::{Exchanges, ServeExchange};
 use crate::serve::handoff::QuicNewcomer;
 use crate::serve::{multiplexed, opening, shutdown_wakers};
-use crate::stream::Lifecycle as _;
 use crate::stream::h3::H3Connection;
+use crate::stream::{Lifecycle as _, QuicEntry, QuicTracer};
 use crate::worker::Worker;
 
 /// How long a handshake may continue once the process stops, in ms. The client repeats lost packets within this time.
@@ -65,12 +64,13 @@ pub(in crate::serve) async fn run<S: ServeExchange>(
     let mut root = opening::new_connection(worker, (frontend, bind), side, ends, accepted_us, load, None);
     root.entry.is_quic.set(true);
     trace::events::session_begins(&root);
-    let remote = connection.engine.borrow().quic.0.remote();
-    let tracer = QuicTracer::new(&root.session);
+    let remote = connection.engine.borrow().quic.connection.remote();
+    let tracer = QuicTracer::new(points::of_session(&root.session));
     tracer.begins(&connection.engine.borrow());
     let registered = quic_connections::register(Rc::new(QuicEntry {
         connection: connection.clone(),
-        frontend: proxy.state.clone(),
+        proxy: proxy.state.clone(),
+        is_to_server: false,
         local: ends[1].unwrap_or(remote),
     }));
     let mut carrier = QuicCarrier::new(listener, handle, remote, proxy.state.clone(), tracer);
@@ -85,14 +85,14 @@ pub(in crate::serve) async fn run<S: ServeExchange>(
     let tracer = Box::pin(carrier.drain(&connection)).await;
     drop(registered);
     count(&proxy.state.frontend.mine().quic, &connection);
-    tracer.ends(&connection.engine.borrow().quic.0.stats());
+    tracer.ends(&connection.engine.borrow().quic.connection.stats());
 }
 
 /// Adds the numbers of a connection that is over to the counters of its frontend.
 fn count(counters: &QuicShard, connection: &H3Connection) {
     let mut engine = connection.engine.borrow_mut();
     engine.count_frames(&counters.h3);
-    let stats = engine.quic.0.stats();
+    let stats = engine.quic.connection.stats();
     let counters = &counters.quic;
     let each = [
         (&counters.sent_pkt, stats.packets_sent),
@@ -139,7 +139,7 @@ async fn open(root: &mut ClientConnection, carrier: &mut QuicCarrier, connection
     if outcome.is_err() {
         counters.quic.hdshk_fail.add(1);
     }
-    let details = connection.engine.borrow().quic.0.details();
+    let details = connection.engine.borrow().quic.connection.details();
     let failure = details.failure;
     let is_challenge = details.is_challenge;
     let is_resumed = details.is_resumed;

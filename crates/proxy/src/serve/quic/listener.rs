@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use ::quic::{Congestion, CongestionAlgorithm, Ecn, Endpoint, Settings, SharedKeys, SocketIndex};
+use ::quic::{Ecn, Endpoint, Settings, SharedKeys, SocketIndex};
 use net::steering::SocketPlace;
 use net::udp::{Batch, UdpSocket};
 use plan::bind::Bind;
@@ -21,7 +21,7 @@ use super::retries;
 use crate::points;
 use crate::serve::quic_socket::QuicSocket;
 use crate::server::per_worker::LocalProxy;
-use crate::stream::h3;
+use crate::stream::{h3, quic as transport};
 use crate::worker::{self, Worker};
 
 /// The first bit of packets that are part of a handshake or negotiate the version.
@@ -35,31 +35,10 @@ fn shared_keys(secret: Option<&str>) -> &'static SharedKeys {
 
 /// Returns the transport settings of a bind line.
 fn settings(bind: &Bind, tune: &QuicTune, bufsize: usize) -> Settings {
-    let front = &tune.front;
     let line = bind.quic.as_deref();
-    let algorithm = match line.map(|line| line.congestion).unwrap_or_default() {
-        plan::quic::Congestion::Cubic => CongestionAlgorithm::Cubic,
-        plan::quic::Congestion::NewReno => CongestionAlgorithm::NewReno,
-        plan::quic::Congestion::Bbr => CongestionAlgorithm::Bbr,
-        plan::quic::Congestion::None => CongestionAlgorithm::None,
-    };
-    let window_max = line.map_or(front.max_window, |line| line.max_window);
-    Settings {
-        max_idle: Some(front.max_idle_timeout).filter(|limit| !limit.is_zero()),
-        max_streams: front.max_streams.into(),
-        stream_window: front.stream_window(bufsize),
-        connection_window: front.connection_window(bufsize),
-        send_window: window_max.saturating_mul(2),
-        congestion: Congestion {
-            algorithm,
-            window_max,
-            cubic_min_losses: front.cubic_min_losses,
-            hystart: front.hystart,
-            memory: Some(tune.tx_memory).filter(|limit| *limit > 0),
-        },
-        gso: front.segmentation,
-        ..Settings::default()
-    }
+    let congestion =
+        line.map_or((Default::default(), tune.front.max_window), |line| (line.congestion, line.max_window));
+    transport::settings(congestion, &tune.front, tune, bufsize)
 }
 
 /// A worker's access to the QUIC datagrams of a bind line.

@@ -7,11 +7,9 @@
 mod admission;
 mod carrier;
 mod connection;
-mod entry;
 mod forwarding;
 mod listener;
 mod retries;
-mod tracing;
 
 pub use forwarding::{DatagramQueue, Retirement};
 pub use listener::{QuicPort, serve};

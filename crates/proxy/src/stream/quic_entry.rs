@@ -7,21 +7,23 @@ use std::sync::Arc;
 use ::quic::ParameterBytes;
 use state::quic_connections::{QuicConnection, QuicPath, QuicSnapshot, QuicState, QuicStreamSnapshot};
 
-use crate::stream::Lifecycle as _;
-use crate::stream::h3::{self, H3Connection};
+use super::Lifecycle as _;
+use super::h3::{self, H3Connection};
 
 /// What the register knows of a connection.
-pub(super) struct QuicEntry {
-    pub(super) connection: Rc<H3Connection>,
-    pub(super) frontend: Arc<state::Proxy>,
-    pub(super) local: SocketAddr,
+pub(crate) struct QuicEntry {
+    pub(crate) connection: Rc<H3Connection>,
+    /// The frontend, or the backend of the server.
+    pub(crate) proxy: Arc<state::Proxy>,
+    pub(crate) is_to_server: bool,
+    pub(crate) local: SocketAddr,
 }
 
 impl QuicConnection for QuicEntry {
     fn snapshot(&self) -> QuicSnapshot {
         let mut engine = self.connection.engine.borrow_mut();
-        let timer = engine.quic.0.timeout().map(|at| at.saturating_duration_since(h3::now()));
-        let quic = &engine.quic.0;
+        let timer = engine.quic.connection.timeout().map(|at| at.saturating_duration_since(h3::now()));
+        let quic = &engine.quic.connection;
         let stats = quic.stats();
         let ParameterBytes { local: local_parameters, remote: remote_parameters } = quic.parameters();
         let state = match () {
@@ -40,7 +42,8 @@ impl QuicConnection for QuicEntry {
         QuicSnapshot {
             id: 0,
             worker: 0,
-            frontend: self.frontend.clone(),
+            proxy: self.proxy.clone(),
+            is_to_server: self.is_to_server,
             state,
             local: quic.local_ip().map_or(self.local, |ip| (ip, self.local.port()).into()),
             remote: quic.remote(),

@@ -3,33 +3,38 @@
 use ::quic::{LostReason, Stats};
 use runtime::trace::{self, Keys, TraceLevel, TraceSource, quic};
 
-use crate::points::{self, of_quic};
-use crate::stream::h3::H3Engine;
+use super::h3::H3Engine;
+use crate::points::of_quic;
 
 /// The trace points of one connection.
 #[derive(Debug)]
-pub(super) struct QuicTracer {
+pub(crate) struct QuicTracer {
     keys: Keys,
     /// The numbers of the last report; `None` without an active trace.
     seen: Option<Box<Stats>>,
 }
 
 impl QuicTracer {
-    pub(super) fn new(session: &sample::Session) -> Self {
-        Self { keys: points::of_session(session), seen: None }
+    pub(crate) fn new(keys: Keys) -> Self {
+        Self { keys, seen: None }
+    }
+
+    /// Returns the keys of the connection, for its next tracer.
+    pub(crate) fn keys(self) -> Keys {
+        self.keys
     }
 
     /// A connection begins.
-    pub(super) fn begins(&self, engine: &H3Engine) {
+    pub(crate) fn begins(&self, engine: &H3Engine) {
         of_quic(&self.keys, (quic::NEW, TraceLevel::User), "new connection", &|_, out| {
-            out.push_str(&format!("src={}", engine.quic.0.remote()));
+            out.push_str(&format!("peer={}", engine.quic.connection.remote()));
         });
     }
 
     /// The handshake is complete.
-    pub(super) fn is_connected(&self, engine: &H3Engine) {
+    pub(crate) fn is_connected(&self, engine: &H3Engine) {
         of_quic(&self.keys, (quic::PARAMETERS, TraceLevel::State), "handshake complete", &|_, out| {
-            let details = engine.quic.0.details();
+            let details = engine.quic.connection.details();
             let alpn = details.alpn.as_deref().map(String::from_utf8_lossy).unwrap_or_default();
             let (is_resumed, is_early) = (u8::from(details.is_resumed), u8::from(details.early.came()));
             out.push_str(&format!("alpn={alpn} resumed={is_resumed} early={is_early}"));
@@ -37,7 +42,7 @@ impl QuicTracer {
     }
 
     /// The connection was lost.
-    pub(super) fn is_lost(&self, reason: &LostReason) {
+    pub(crate) fn is_lost(&self, reason: &LostReason) {
         let level = match reason {
             LostReason::Application(_) | LostReason::Local | LostReason::TimedOut => TraceLevel::State,
             LostReason::Closed(_) | LostReason::Violation(..) | LostReason::Reset => TraceLevel::Error,
@@ -48,12 +53,12 @@ impl QuicTracer {
     }
 
     /// Our side closes the connection.
-    pub(super) fn closes(&self) {
+    pub(crate) fn closes(&self) {
         of_quic(&self.keys, (quic::CLOSE, TraceLevel::State), "closing the connection", &|_, _| {});
     }
 
     /// The connection is over.
-    pub(super) fn ends(&self, stats: &Stats) {
+    pub(crate) fn ends(&self, stats: &Stats) {
         of_quic(&self.keys, (quic::END, TraceLevel::State), "connection released", &|_, out| {
             let Stats { datagrams_received, datagrams_sent, packets_lost, .. } = stats;
             out.push_str(&format!("received={datagrams_received} sent={datagrams_sent} lost={packets_lost}"));
@@ -62,7 +67,7 @@ impl QuicTracer {
 
     /// Reports the datagrams since the last turn.
     #[inline]
-    pub(super) fn turn(&mut self, engine: &H3Engine) {
+    pub(crate) fn turn(&mut self, engine: &H3Engine) {
         if trace::is_on(TraceSource::Quic) {
             self.progress(engine);
         }
@@ -70,7 +75,7 @@ impl QuicTracer {
 
     #[cold]
     fn progress(&mut self, engine: &H3Engine) {
-        let now = engine.quic.0.stats();
+        let now = engine.quic.connection.stats();
         let Some(before) = self.seen.replace(Box::new(now)) else { return };
         let report = |events: u64, message: &str, count: u64, bytes: u64| {
             if count > 0 {

@@ -1,0 +1,325 @@
+//! The datagrams and timers of one QUIC connection to a server.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use ::quic::{
+    ClientEndpoint, ClientSettings, ConnectFailure, Ecn, LostReason, QuicEvent, ServerHandshake, Transmit,
+};
+use net::udp::{Batch, UdpSocket};
+use runtime::timer::Timer;
+use runtime::trace::Keys;
+
+use crate::stream::QuicTracer;
+use crate::stream::h3::{self, H3Connection, H3Engine};
+use crate::stream::quic::{SEGMENTS_MAX, of_engine, timeout_ms};
+
+thread_local! {
+    /// Buffers for received datagrams, which are processed at once.
+    static BATCH: RefCell<Batch> = RefCell::default();
+    /// Datagrams being assembled.
+    static OUTPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The first code of errors that are TLS alerts (RFC 9000, 20.1).
+const CRYPTO_ERROR: u64 = 0x100;
+
+/// Why a connection has ended.
+#[derive(Debug)]
+pub(crate) enum TransportEnd {
+    /// The socket failed: the server's machine rejects the datagrams.
+    Socket(io::Error),
+    /// The connection was closed, or timed out.
+    Lost(LostReason),
+}
+
+/// The result of [`QuicTransport::turn`].
+pub(super) struct TransportTurn {
+    /// Whether datagrams were received.
+    pub(super) received: bool,
+    /// Why the connection has ended, if it has. The streams may have data that arrived before.
+    pub(super) end: Option<TransportEnd>,
+}
+
+/// The transport of one connection.
+pub(crate) struct QuicTransport {
+    pub(crate) connection: Rc<H3Connection>,
+    socket: UdpSocket,
+    endpoint: ClientEndpoint,
+    /// Fires at the engine's next timeout.
+    timer: Timer,
+    /// Datagrams that the socket had no room for.
+    unsent: Option<Box<(Transmit, Vec<u8>)>>,
+    is_connected: bool,
+    /// The TLS alert with which the server ended the handshake.
+    alert: Option<u8>,
+    tracer: QuicTracer,
+}
+
+/// A connection without requests on its way to another worker.
+pub(super) struct DetachedQuic {
+    socket: OwnedFd,
+    engine: H3Engine,
+    endpoint: ClientEndpoint,
+    keys: Keys,
+}
+
+/// The settings of HTTP/3 for a connection.
+pub(crate) struct Http3Settings<'a> {
+    pub(crate) config: &'a Arc<::h3::Config>,
+    /// Whether large payloads are sent from their buffers (`tune.quic.zero-copy-fwd-send`).
+    pub(crate) owns: bool,
+    /// Whether the kernel splits datagrams (`tune.quic.be.tx.udp-gso`).
+    pub(crate) segments: bool,
+}
+
+impl QuicTransport {
+    /// Creates a connection to the server that `socket` is connected to. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// Why no connection can be started.
+    pub(crate) fn new(
+        socket: UdpSocket,
+        remote: std::net::SocketAddr,
+        settings: &ClientSettings,
+        handshake: ServerHandshake,
+        http: &Http3Settings<'_>,
+        keys: Keys,
+    ) -> Result<Self, ConnectFailure> {
+        if !http.segments {
+            socket.disable_segmentation();
+        }
+        let (endpoint, quic) = ClientEndpoint::connect(settings, h3::now(), remote, handshake)?;
+        let engine = H3Engine::to_server(quic, http.config, http.owns);
+        let connection = H3Connection::new(engine, socket.as_fd().as_raw_fd(), false);
+        let tracer = QuicTracer::new(keys);
+        tracer.begins(&connection.engine.borrow());
+        let timer = Timer::new();
+        Ok(Self {
+            connection,
+            socket,
+            endpoint,
+            timer,
+            unsent: None,
+            is_connected: false,
+            alert: None,
+            tracer,
+        })
+    }
+
+    /// Whether the handshake is complete.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.is_connected
+    }
+
+    /// Returns the results of the TLS handshake so far.
+    pub(crate) fn details(&self) -> Arc<tls::Details> {
+        let details = self.connection.engine.borrow().quic.connection.details();
+        let Some(alert) = self.alert.filter(|_| details.failure.is_none()) else { return details };
+        let (kind, reason) = (tls::FailureKind::Handshake, tls::Reason::Alert(alert));
+        let failure = Some(tls::Error { kind, reason, verify: 0 });
+        Arc::new(tls::Details { failure, ..(*details).clone() })
+    }
+
+    /// The address that the connection is from.
+    pub(crate) fn local(&self) -> std::net::SocketAddr {
+        self.socket.local_addr()
+    }
+
+    /// Continues the handshake. Ready when it is complete, or with `early` when early data may be sent.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub(crate) fn poll_handshake(
+        &mut self,
+        early: bool,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), TransportEnd>> {
+        loop {
+            let TransportTurn { received, end } = self.turn(context);
+            if let Some(end) = end {
+                return Poll::Ready(Err(end));
+            }
+            if self.is_connected || (early && self.connection.engine.borrow().quic.connection.has_early()) {
+                return Poll::Ready(Ok(()));
+            }
+            self.flush(context).map_err(TransportEnd::Socket)?;
+            if !received {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Receives datagrams once, runs the timers that are due, and passes the events of the connection to HTTP/3.
+    pub(super) fn turn(&mut self, context: &mut Context<'_>) -> TransportTurn {
+        let mut turn = TransportTurn { received: false, end: None };
+        match self.receive(context) {
+            Ok(received) => turn.received = received,
+            Err(error) => turn.end = Some(TransportEnd::Socket(error)),
+        }
+        let mut engine = self.connection.engine.borrow_mut();
+        if self.timer.poll_expired(context).is_ready() {
+            engine.quic.connection.handle_timeout(h3::now());
+        }
+        while let Some(event) = engine.quic.connection.poll() {
+            engine.note(&event);
+            match event {
+                QuicEvent::Connected => {
+                    self.is_connected = true;
+                    self.tracer.is_connected(&engine);
+                }
+                QuicEvent::Lost(reason) => {
+                    self.tracer.is_lost(&reason);
+                    if let LostReason::Closed(code) = reason
+                        && (CRYPTO_ERROR..CRYPTO_ERROR + 0x100).contains(&code)
+                    {
+                        // Cannot truncate: the alert is the difference.
+                        self.alert = Some((code - CRYPTO_ERROR) as u8);
+                    }
+                    turn.end = Some(TransportEnd::Lost(reason));
+                }
+                _ => {}
+            }
+        }
+        turn
+    }
+
+    fn receive(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
+        BATCH.with_borrow_mut(|batch| {
+            match self.socket.poll_recv(context, batch) {
+                Poll::Pending => {
+                    return match self.socket.poll_error(context) {
+                        Poll::Ready(error) => Err(error),
+                        Poll::Pending => Ok(false),
+                    };
+                }
+                Poll::Ready(Ok(())) => {}
+                // The socket is connected: such an error is about this server.
+                Poll::Ready(Err(error)) => return Err(error),
+            }
+            let now = h3::now();
+            let mut engine = self.connection.engine.borrow_mut();
+            for received in batch.received() {
+                let (source, destination) = (received.source, received.destination);
+                let ecn = Ecn::from_bits(received.ecn);
+                for datagram in received.datagrams() {
+                    let bytes = (&*datagram).into();
+                    if let Some(input) = self.endpoint.receive(now, source, destination, ecn, bytes) {
+                        engine.quic.connection.handle(input);
+                    }
+                }
+            }
+            Ok(true)
+        })
+    }
+
+    /// Closes a connection that is not used. The close is sent once: if it is lost, the kernel answers later datagrams.
+    pub(crate) async fn abandon(&mut self) {
+        if !self.connection.engine.borrow().quic.connection.is_closed() {
+            self.tracer.closes();
+            self.connection.close(None);
+        }
+        poll_fn(|context| {
+            let _ = self.flush(context);
+            Poll::Ready(())
+        })
+        .await;
+        self.tracer.ends(&self.connection.engine.borrow().quic.connection.stats());
+    }
+
+    /// Whether nothing waits to be sent.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.unsent.is_none() && self.is_connected
+    }
+
+    /// Takes the connection from this worker; `None` if something still refers to it.
+    pub(super) fn detach(self) -> Option<DetachedQuic> {
+        let Self { connection, socket, endpoint, tracer, .. } = self;
+        let engine = connection.into_engine()?;
+        Some(DetachedQuic { socket: socket.detach(), engine, endpoint, keys: tracer.keys() })
+    }
+
+    /// Continues a connection on this worker.
+    ///
+    /// # Errors
+    /// The kernel has no room for the socket.
+    pub(super) fn attach(detached: DetachedQuic) -> io::Result<Self> {
+        let DetachedQuic { socket, engine, endpoint, keys } = detached;
+        let socket = UdpSocket::new(socket, true)?;
+        let connection = H3Connection::new(engine, socket.as_fd().as_raw_fd(), false);
+        let (timer, tracer) = (Timer::new(), QuicTracer::new(keys));
+        Ok(Self {
+            connection,
+            socket,
+            endpoint,
+            timer,
+            unsent: None,
+            is_connected: true,
+            alert: None,
+            tracer,
+        })
+    }
+
+    /// Sends what the connection has to send, and sets its timer.
+    ///
+    /// # Errors
+    /// The socket failed. Lost datagrams cause no error, because they are repeated.
+    pub(super) fn flush(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        let connection = self.connection.clone();
+        let mut engine = connection.engine.borrow_mut();
+        self.exchange(&mut engine);
+        self.transmit(&mut engine, context)?;
+        self.tracer.turn(&engine);
+        self.exchange(&mut engine);
+        let at = timeout_ms(&mut engine.quic.connection);
+        drop(engine);
+        self.timer.set(at);
+        if self.timer.poll_expired(context).is_ready() {
+            context.waker().wake_by_ref();
+        }
+        Ok(())
+    }
+
+    /// Passes the input of the connection to the endpoint and back.
+    fn exchange(&mut self, engine: &mut H3Engine) {
+        while let Some(input) = engine.quic.connection.endpoint_input() {
+            if let Some(input) = self.endpoint.handle(input) {
+                engine.quic.connection.handle(input);
+            }
+        }
+    }
+
+    fn transmit(&mut self, engine: &mut H3Engine, context: &mut Context<'_>) -> io::Result<()> {
+        let is_fatal = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+        if let Some(unsent) = &self.unsent {
+            match self.socket.poll_send(context, &of_engine(&unsent.0, &unsent.1)) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(Err(error)) if is_fatal(&error) => return Err(error),
+                Poll::Ready(_) => self.unsent = None,
+            }
+        }
+        let most = self.socket.most_segments().min(SEGMENTS_MAX);
+        OUTPUT.with_borrow_mut(|output| {
+            loop {
+                output.clear();
+                let Some(transmit) = engine.quic.connection.transmit(h3::now(), most, output) else {
+                    return Ok(());
+                };
+                match self.socket.poll_send(context, &of_engine(&transmit, output)) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(error)) if is_fatal(&error) => return Err(error),
+                    Poll::Ready(Err(_)) => {}
+                    Poll::Pending => {
+                        self.unsent = Some(Box::new((transmit, output.clone())));
+                        return Ok(());
+                    }
+                }
+            }
+        })
+    }
+}
