@@ -520,7 +520,8 @@ impl Lifecycle for H3Engine {
     }
 
     fn pending(&self) -> usize {
-        self.h3.pending() + self.quic.unacknowledged.len()
+        // A peer that has left takes nothing any more.
+        if self.is_lost { 0 } else { self.h3.pending() + self.quic.unacknowledged.len() }
     }
 
     fn is_ours_to_close(&self) -> bool {
