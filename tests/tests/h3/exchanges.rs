@@ -138,6 +138,8 @@ fn requests_cancelled_by_the_client_end_at_the_server() {
         receive.read_exact(&mut bytes).await.expect("the beginning of a response");
         receive.stop(0x10c_u32.into()).expect("an open stream");
         let _ = send.reset(0x10c_u32.into());
+        // The frames are sent while the runtime runs.
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     });
     assert!(weir_tests::eventually(|| scene.weir.stat("b,s", "scur") == "0"), "the server's connection ends");
     assert!(client.quic().0.close_reason().is_none(), "the connection goes on");

@@ -52,6 +52,7 @@ mod stick;
 mod tables;
 mod tls;
 mod tls_files;
+mod tls_server;
 mod traces;
 mod track;
 mod unique;

@@ -11,7 +11,7 @@ use crate::draft::keyword::{Apply, apply_of};
 use crate::draft::resolvers::ResolversDraft;
 use crate::draft::{Draft, Section, SectionKind};
 use crate::resolve::unique::second;
-use crate::resolve::{ResolveContext, tls};
+use crate::resolve::{ResolveContext, tls_server};
 use crate::tables::resolvers::add_system_servers;
 
 /// Builds every section.
@@ -56,7 +56,7 @@ fn read(section: &Section, context: &mut ResolveContext<'_>) -> Resolvers {
     let secure = std::mem::take(&mut resolvers.secure);
     let mut made = resolvers.finish(&section.name);
     for (place, words, statement) in secure {
-        match tls::server(&words, false, None, statement, context) {
+        match tls_server::server(&words, false, None, statement, context) {
             Ok(tls) => made.nameservers[place].secure = tls.map(|tls| tls.connector),
             Err(error) => context.diagnostics.push(error),
         }

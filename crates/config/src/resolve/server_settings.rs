@@ -27,7 +27,7 @@ use crate::resolve::check::{Sources, check_kind};
 use crate::resolve::rules::scope;
 use crate::resolve::servers::MadeServer;
 use crate::resolve::track::Tracked;
-use crate::resolve::{PendingProxy, ResolveContext, carry_over, quic, server_modes, tls, track};
+use crate::resolve::{PendingProxy, ResolveContext, carry_over, quic, server_modes, tls_server, track};
 
 /// Resolves the servers of a proxy, in order. Also returns the check for servers added at run time, unless that is a plain connect
 /// check.
@@ -189,7 +189,7 @@ impl<'a> Line<'_, 'a> {
     fn tls(&self, check: Option<&CheckSettings>, context: &mut ResolveContext<'_>) -> Option<ServerTls> {
         let draft = &self.draft.tls;
         let checks_elsewhere = self.draft.checked_port().is_some() || self.draft.check_address.is_some();
-        match tls::server(draft, checks_elsewhere, check, self.statement, context) {
+        match tls_server::server(draft, checks_elsewhere, check, self.statement, context) {
             Ok(mut made) => {
                 if draft.is_quic {
                     self.state.set_secured(Secured::Always);
@@ -374,7 +374,7 @@ impl<'a> Line<'_, 'a> {
         };
         let proxy_v2_tlvs = draft.tlvs.iter().map(tlv).collect::<Result<_, Diagnostic>>()?;
         if let Some(tls) = tls {
-            tls.name = tls::server_name(&draft.tls, mode, &scope, statement)?;
+            tls.name = tls_server::server_name(&draft.tls, mode, &scope, statement)?;
         }
         if let Some(around) = context.around {
             around.suffices(statement.keyword_span())?;

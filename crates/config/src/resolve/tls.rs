@@ -1,28 +1,24 @@
-//! Resolves the TLS parameters of `bind` and `server` lines: reads the files and looks up the names (manual, sections 5.1 and 5.2).
+//! Resolves the TLS parameters of `bind` lines: reads the files and looks up the names (manual, section 5.1). Those of `server` lines
+//! are in `tls_server`.
 
 use std::sync::Arc;
 
 use diag::{Diagnostic, Span};
-use plan::check::{CheckAction, CheckKind, CheckSettings, Connect};
-use plan::server::{ServerName, ServerTls, StepConnector, Ws};
-use sample::Scope;
-use sample::expression::Expression;
-use state::Mode;
 use tls::ciphers::{self, Unsupported};
 use tls::files::{BindLine, CertificateList, EARLY_DATA, LineCertificates, ListEntry};
 use tls::tickets::{SessionCache, TicketKeys};
 use tls::{
-    Acceptor, Certificate, CertificateEntry, ClientVerify, Connecting, Connector, EntryOptions, Keep, Legacy,
-    Listening, Parameters, Resumption, VerifyCode, VerifyCodes, VerifyMode, has_group, has_suite, names,
+    Acceptor, Certificate, CertificateEntry, ClientVerify, EntryOptions, Keep, Legacy, Listening, Parameters,
+    Resumption, VerifyCode, VerifyCodes, has_group, has_suite, names,
 };
 
 use crate::draft::Statement;
-use crate::draft::tls::{self as draft, BindTls, CertificateSource, TlsDefaults, TlsValue};
+use crate::draft::tls::{BindTls, CertificateSource, TlsDefaults, TlsValue};
 use crate::resolve::ResolveContext;
 use crate::resolve::crt_list::{self, Listed};
 use crate::resolve::legacy::{self, LegacyNeeds};
 use crate::resolve::tls_files::{
-    certificate, certificates, contradiction, generating, located, protocols, ticket_keys, trust,
+    certificates, contradiction, generating, located, protocols, ticket_keys, trust,
 };
 use crate::resolve::{ktls, quic};
 
@@ -226,132 +222,8 @@ fn note_use(
     Ok(())
 }
 
-/// The `connect` steps of a check with TLS parameters.
-fn secure_steps(kind: &CheckKind) -> Vec<&Connect> {
-    let CheckKind::Script(script) = kind else { return Vec::new() };
-    let connects = script.steps.iter().filter_map(|step| match &step.action {
-        CheckAction::Connect(connect) if connect.secure || connect.alpn.is_some() => Some(connect),
-        _ => None,
-    });
-    connects.collect()
-}
-
-/// Builds the TLS connector of a `server` line; `None` without `ssl` and `check-ssl`. The SNI is set later ([`server_name`]).
-///
-/// # Errors
-/// A file or a name is invalid.
-pub(crate) fn server(
-    own: &draft::ServerTls<'_>,
-    checks_elsewhere: bool,
-    check: Option<&CheckSettings>,
-    statement: &Statement,
-    context: &mut ResolveContext<'_>,
-) -> Result<Option<ServerTls>, Diagnostic> {
-    ktls::check(own.kernel, "", context)?;
-    let steps = check.map_or_else(Vec::new, |check| secure_steps(&check.kind));
-    let is_wanted = steps.iter().any(|step| step.secure);
-    if !own.enabled && !own.is_set && own.check != Some(true) && !is_wanted {
-        return Ok(None);
-    }
-    let defaults = context.tls.clone();
-    let verify = own.words.verify.unwrap_or(defaults.server_verify);
-    let trust = match (verify, own.words.ca_file) {
-        (VerifyMode::None, file) => {
-            // The file must be valid, because runtime commands can refer to it.
-            if file.is_some() {
-                trust(&own.words, &defaults, context)?;
-            }
-            None
-        }
-        (_, Some(_)) => Some(trust(&own.words, &defaults, context)?),
-        (_, None) => {
-            return Err(Diagnostic::alert("the server's certificate is to be verified, but no CA is trusted")
-                .at(statement.keyword_span())
-                .help("use `ca-file <file>` or `ca-file @system-ca` to set the trusted CAs; `verify none` disables verification")
-                .haproxy("verify is enabled by default but no CA file specified. If you're running on a LAN where you're certain to trust the server's certificate, please set an explicit 'verify none' statement on the 'server' line, or use 'ssl-server-verify none' in the global section to disable server-side verifications by default."));
-        }
-    };
-    let files = context.tls_files.all.clone();
-    let (own_words, default) = (&own.words, &defaults.server);
-    let is_quic = own.is_quic;
-    let wanted = LegacyNeeds { own: own_words, default, defaults: &defaults, is_bind: false, is_quic };
-    let parameters = parameters(&wanted, statement, context)?;
-    warn_of_early(own.early, &parameters, context);
-    let connecting = |alpn: Vec<Box<[u8]>>, certificate: Option<Arc<Certificate>>| -> Result<_, Diagnostic> {
-        let connecting = Connecting {
-            parameters: parameters.clone(),
-            alpn,
-            trust: trust.clone(),
-            verify_host: own.verify_host.map(|host| host.text.into()),
-            certificate,
-            sessions: if own.no_reuse { 0 } else { SESSIONS },
-            no_tickets: own.words.tickets.or(defaults.server.tickets) == Some(false),
-            early_data: own.early.is_some(),
-            limits: defaults.limits(),
-            keep: Keep { secrets: defaults.key_log, ..Keep::default() },
-        };
-        let connector = Connector::new(&connecting);
-        let failed = |error: String| Diagnostic::alert(error).at(statement.keyword_span());
-        let connector = Arc::new(connector.map_err(failed)?);
-        files.add_server(&connector);
-        Ok(connector)
-    };
-    let certificate = match own.certificate {
-        Some(word) => Some(certificate(word, &defaults, context)?),
-        None => None,
-    };
-    if let Some(certificate) = &certificate {
-        match is_quic {
-            true => quic::check_key(certificate, statement)?,
-            false => check_key(certificate, statement, &defaults)?,
-        }
-    }
-    let alpn = protocols(own.words.alpn.filter(|_| !own.words.no_alpn))?;
-    let check_alpn = match own.check_alpn {
-        Some(word) => Some(protocols(Some(word))?),
-        None => None,
-    };
-    let mut of_steps: Vec<StepConnector> = Vec::new();
-    for alpn in steps.iter().filter_map(|step| step.alpn.as_ref()) {
-        if of_steps.iter().all(|(known, _)| known != alpn) {
-            of_steps.push((alpn.clone(), connecting(alpn.clone(), certificate.clone())?));
-        }
-    }
-    let without = |left_out: &[u8]| -> Vec<Box<[u8]>> {
-        alpn.iter().filter(|name| &***name != left_out).cloned().collect()
-    };
-    let (speaks_h2, speaks_h1) = (without(b"h2").len() < alpn.len(), without(b"http/1.1").len() < alpn.len());
-    let of_upgrades = match own.ws {
-        Ws::Auto if !(speaks_h2 && speaks_h1) => None,
-        Ws::Auto | Ws::Http1 => Some(vec![Box::from(*b"http/1.1")]),
-        Ws::Http2 => Some(vec![Box::from(*b"h2")]),
-    };
-    let of_upgrades = match of_upgrades.filter(|_| !alpn.is_empty()) {
-        Some(own) => Some(connecting(own, certificate.clone())?),
-        None => None,
-    };
-    let connector = connecting(alpn.clone(), certificate.clone())?;
-    // A check of another port has its own TLS setting.
-    let checks = own.check.unwrap_or(own.enabled && !checks_elsewhere);
-    Ok(Some(ServerTls {
-        early: own.early.is_some(),
-        check: match check_alpn {
-            _ if !checks => None,
-            Some(alpn) => Some(connecting(alpn, certificate)?),
-            // Checks over QUIC use the connector of requests.
-            None if is_quic => Some(connecting(Vec::new(), certificate)?),
-            None => Some(connector.clone()),
-        },
-        check_name: own.check_sni.map(|name| name.text.into()),
-        name: ServerName::None,
-        steps: of_steps,
-        of_upgrades,
-        connector,
-    }))
-}
-
 /// Checks that a signer for a certificate's key is available.
-fn check_key(
+pub(super) fn check_key(
     certificate: &Certificate,
     statement: &Statement,
     defaults: &TlsDefaults<'_>,
@@ -363,32 +235,8 @@ fn check_key(
     legacy::check(&cause, statement.keyword_span(), statement, defaults)
 }
 
-/// The number of names for which a server's sessions are kept.
-const SESSIONS: usize = 64;
-
-/// Sets the SNI sent to a server: `sni`, or the host of the request.
-///
-/// # Errors
-/// The expression is invalid.
-pub(crate) fn server_name(
-    own: &draft::ServerTls<'_>,
-    mode: Mode,
-    scope: &Scope<'_>,
-    statement: &Statement,
-) -> Result<ServerName, Diagnostic> {
-    Ok(match own.sni {
-        Some(word) => ServerName::Expression(Expression::compile_str(&word, word.span, scope)?),
-        None if own.no_sni_auto || mode != Mode::Http => ServerName::None,
-        None => ServerName::Expression(Expression::compile_str(
-            "req.hdr(host),field(1,:)",
-            statement.keyword_span(),
-            scope,
-        )?),
-    })
-}
-
 /// Converts versions, suites, groups and signature algorithms to their numbers.
-fn parameters(
+pub(super) fn parameters(
     wanted: &LegacyNeeds<'_, '_>,
     statement: &Statement,
     context: &mut ResolveContext<'_>,
@@ -561,7 +409,7 @@ fn bind_options(
 }
 
 /// Warns that connections made by OpenSSL do not support early data, because its separate API for that is not used.
-fn warn_of_early(early: Option<Span>, parameters: &Parameters, context: &mut ResolveContext<'_>) {
+pub(super) fn warn_of_early(early: Option<Span>, parameters: &Parameters, context: &mut ResolveContext<'_>) {
     if let Some(span) = early.filter(|_| parameters.legacy.is_some()) {
         let text = "`allow-0rtt` has no effect on server connections that use OpenSSL";
         // HAProxy does not warn. Clients still connect, but one round trip later.

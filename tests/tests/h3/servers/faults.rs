@@ -108,11 +108,14 @@ fn failed_handshakes_have_the_reasons_of_tls() {
 }
 
 #[test]
-fn client_certificates_are_presented() {
+fn client_certificates_are_presented_and_verified() {
     let origin = paths();
+    let stranger = Authority::new();
+    let unknown = format!("crt {}", stranger.issue(&["client"]).display());
     let behind = " http-response set-header x-client \"%[ssl_c_used] %[ssl_c_verify]\"";
-    let lines = Lines { bind: "verify optional ca-file CA ", behind, ..Lines::default() };
-    for (more, expected) in [("crt OWN", "1 0"), ("", "0 0")] {
+    let bind = "verify optional ca-file CA ca-ignore-err all crt-ignore-err all";
+    let lines = Lines { bind, behind, ..Lines::default() };
+    for (more, expected) in [("crt OWN", "1 0"), ("", "0 0"), (&*unknown, "1 21")] {
         let chain = chain(&origin, Lines { more, ..lines });
         let answer = client::get(chain.port, "/").expect("a response");
         assert_eq!((answer.status, answer.header("x-client")), (200, Some(expected)), "{more}");

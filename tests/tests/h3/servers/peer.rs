@@ -9,7 +9,7 @@ fn front(server: &Http3Server, ca: &str, more: &str) -> (Weir, u16) {
     let port = free_port();
     let text = format!(
         "global\n nbthread 1\n stats socket runtime level admin\n{DEFAULTS}frontend f\n bind 127.0.0.1:{port}\n default_backend b\n\
-         backend b\n http-reuse always\n server s quic4@127.0.0.1:{} ssl verify required ca-file {ca} sni str(localhost) {more}\n",
+         backend b\n http-reuse always\n server s quic+127.0.0.1:{} ssl verify required ca-file {ca} sni str(localhost) {more}\n",
         server.port
     );
     (Weir::start(&text, &[port]), port)

@@ -1,8 +1,9 @@
 //! Keywords of connections to QUIC servers.
 
-use weir_tests::{Origin, client};
+use weir_tests::{Authority, Origin, Weir, client, free_port};
 
 use super::{Lines, chain};
+use crate::DEFAULTS;
 
 /// A server that returns a megabyte.
 fn large() -> Origin {
@@ -66,4 +67,21 @@ fn retries_of_the_handshake_are_followed() {
     }
     let sent: u32 = chain.weir.stat("behind,FRONTEND", "quic_retry_sent").parse().expect("a number");
     assert!(sent >= 3, "{sent}");
+}
+
+#[test]
+fn servers_have_ipv6_addresses_and_names() {
+    let authority = Authority::new();
+    let certificate = authority.issue(&["localhost"]);
+    let shown = certificate.display();
+    for (listens, server) in [("quic6@::1", "quic6@::1"), ("quic4@127.0.0.1", "quic4@localhost")] {
+        let (port, behind) = (free_port(), free_port());
+        let text = format!(
+            "global\n stats socket runtime level admin\n{DEFAULTS}frontend f\n bind 127.0.0.1:{port}\n default_backend b\n\
+             backend b\n server s {server}:{behind} ssl verify none\n\
+             frontend behind\n bind {listens}:{behind} ssl crt {shown}\n http-request return status 200\n"
+        );
+        let _weir = Weir::start(&text, &[port]);
+        assert_eq!(client::get(port, "/").expect("a response").status, 200, "{server}");
+    }
 }
