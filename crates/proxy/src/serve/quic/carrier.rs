@@ -140,7 +140,7 @@ impl QuicCarrier {
         self.timer.set(at);
         if self.timer.poll_expired(context).is_ready() {
             // While the requests of a connection that is over end, there are no turns.
-            connection.engine.borrow_mut().quic.0.handle_timeout(engine::now());
+            connection.engine.borrow_mut().quic.connection.handle_timeout(engine::now());
             context.waker().wake_by_ref();
         }
     }
