@@ -233,7 +233,7 @@ fn a_connected_socket_reports_a_closed_port() {
         let server = bind_one("127.0.0.1:0");
         let address = server.local_addr();
         let socket = crate::Dial::default().connect_datagrams(address).expect("a socket");
-        let socket = UdpSocket::new(socket).expect("it is connected");
+        let socket = UdpSocket::new(socket, true).expect("it is connected");
         send(&socket, &to(address, b"one")).await;
         let (all, _) = receive(&server, 1).await;
         send(&server, &to(all[0].source, b"two")).await;
