@@ -56,6 +56,8 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         needs: BUILD, steps: &[Cargo(&["bench", "-p", "weir-sample", "--bench", "expressions", "--"])] },
     Benchmark { name: "h2", about: "HTTP/2 on either side, compared with haproxy and nginx",
         needs: &["cc", "pkg-config", "openssl", "openssl/ssl.h", "haproxy", "nginx", "h2load"], steps: &[Script] },
+    Benchmark { name: "h3", about: "HTTP/3 to clients, compared with HAProxy 3.5 (HAPROXY=, HALOAD= and HATERM= name its programs)",
+        needs: &["cc", "pkg-config", "openssl", "openssl/ssl.h"], steps: &[Script] },
     Benchmark { name: "load", about: "time and memory to load 33,000 backends",
         needs: &["cc", "pkg-config", "openssl", "openssl/ssl.h", "haproxy", "time"], steps: &[Script] },
     Benchmark { name: "lookups", about: "large pattern lists: load time, memory, lookups",

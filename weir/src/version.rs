@@ -192,7 +192,7 @@ mod tests {
                 "feature(CPU_AFFINITY) && feature(SPOE) && feature(FCGI) && feature(H2) && feature(TRACE)",
                 true,
             ),
-            ("feature(QUIC)", false),
+            ("feature(QUIC)", true),
             ("feature(OPENSSL)", cfg!(feature = "legacy-tls")),
             ("enabled(EPOLL)", true),
             ("enabled(SPLICE)", false),

@@ -7,6 +7,9 @@ use proptest::prelude::*;
 
 const SETTINGS: CoderSettings = CoderSettings { level: 1, window_bits: 15, memory_level: 8, most_memory: 0 };
 
+/// The number of pieces of a body after which flushed data is decoded.
+const CHECKED_FLUSHES: usize = 64;
+
 /// Decodes a body, or as much of a truncated one as possible.
 fn decoded(algorithm: Algorithm, coded: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
@@ -73,7 +76,12 @@ proptest! {
                 if flushes >> (at % 16) & 1 == 1 {
                     encoder.flush(&mut coded);
                     let so_far = content.len() - rest.len();
-                    prop_assert!(decoded(algorithm, &coded) == content[..so_far], "{algorithm:?} flushed");
+                    // Decoding everything after each of thousands of small pieces would take minutes.
+                    let is_checked = at < CHECKED_FLUSHES;
+                    prop_assert!(
+                        !is_checked || decoded(algorithm, &coded) == content[..so_far],
+                        "{algorithm:?} flushed"
+                    );
                 }
                 at += 1;
             }

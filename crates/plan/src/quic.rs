@@ -62,6 +62,8 @@ pub struct QuicTune {
 pub struct QuicSide {
     /// `cc.cubic-min-losses`: packets lost between two acknowledgements from which on Cubic reduces its window.
     pub cubic_min_losses: u32,
+    /// `tx.pacing`: packets are spread over the round-trip time.
+    pub pacing: bool,
     /// `cc.hystart`: HyStart++ (RFC 9406) replaces slow start.
     pub hystart: bool,
     /// `cc.max-win-size`: the maximum congestion window in bytes.
@@ -118,6 +120,7 @@ impl Default for QuicSide {
     fn default() -> Self {
         Self {
             cubic_min_losses: 1,
+            pacing: true,
             hystart: false,
             max_window: 480 * 1024,
             max_idle_timeout: Duration::from_secs(30),

@@ -1,27 +1,47 @@
 //! QUIC without sockets, clock or threads (RFC 9000, 9001 and 9002).
 //!
 //! An [`Endpoint`] demultiplexes the datagrams of one socket by connection ID and decides what to do with clients that it does not
-//! know. A [`ClientEndpoint`] belongs to one connection to a server, and its socket to nothing else. A [`QuicConnection`] is one QUIC
-//! connection with its streams. All get the time and the datagrams from their caller, and write datagrams into its buffers. The TLS handshake is that of the crate `tls`, so that certificates, tickets and captured details are
-//! the same as over TCP.
+//! know. A [`QuicConnection`] is one QUIC connection with its streams. Both get the time and the datagrams from their caller, and write
+//! datagrams into its buffers. The TLS handshake is that of the crate `tls`, so that certificates, tickets and captured details are
+//! the same as over TCP. Caller: `proxy`.
 //!
-//! The protocol engine is the library `quinn-proto`, which only the module `engine` names. Caller: `proxy`.
+//! Streams are created when they are used, the TLS session goes after the handshake, and packets are encrypted and decrypted in the
+//! caller's buffers: an idle connection takes little memory, and a packet little time.
 
 #![forbid(unsafe_code)]
 
+mod client;
+mod congestion;
+mod connection;
 mod connection_id;
-mod engine;
+mod endpoint;
+mod error;
+mod frame;
+mod keys;
+mod mtu;
+mod pacer;
+mod packet;
 mod parameters;
+mod ranges;
+mod registration;
+mod rtt;
+mod sent;
 mod settings;
 mod stats;
+mod streams;
+mod token;
+mod transmit;
+mod types;
+mod varint;
 mod versions;
 
+pub use client::{ClientSettings, ConnectFailure, ServerHandshake};
+pub use connection::QuicConnection;
 pub use connection_id::{CONNECTION_ID_LENGTH, SocketIndex};
-pub use engine::client::{ClientEndpoint, ClientSettings, ConnectFailure, ServerHandshake};
-pub use engine::connection::{
-    LostReason, ParameterBytes, QuicConnection, QuicEvent, Stopped, StreamDirection, StreamRead,
-};
-pub use engine::endpoint::{ConnectionHandle, Demultiplexed, Endpoint, NewClient, Refused, SharedKeys};
-pub use engine::{ConnectionInput, Ecn, EndpointInput, Transmit};
+pub use endpoint::{ConnectionHandle, Demultiplexed, Endpoint, NewClient, Refused};
+pub use keys::SharedKeys;
+pub use registration::EndpointInput;
 pub use settings::{Congestion, CongestionAlgorithm, Settings};
 pub use stats::Stats;
+pub use transmit::{Ecn, Transmit};
+pub use types::{LostReason, ParameterBytes, QuicEvent, Stopped, StreamDirection, StreamRead};

@@ -17,6 +17,8 @@ pub struct Settings {
     pub send_window: u64,
     /// Congestion control.
     pub congestion: Congestion,
+    /// Whether packets are spread over the round-trip time (`tune.quic.fe.tx.pacing`).
+    pub pacing: bool,
     /// Whether several datagrams are passed to the kernel at once.
     pub gso: bool,
     /// The largest UDP payload to probe for; path MTU discovery is off up to [`INITIAL_MTU`](Self::INITIAL_MTU).
@@ -82,6 +84,7 @@ impl Default for Settings {
             connection_window: 1_638_400,
             send_window: 2 * 491_520,
             congestion: Congestion::default(),
+            pacing: true,
             gso: true,
             mtu_max: 1452,
             packet_threshold: 3,

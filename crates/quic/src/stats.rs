@@ -13,7 +13,7 @@ pub struct Stats {
     pub rtt_min: Duration,
     /// Unacknowledged bytes.
     pub in_flight: u64,
-    /// The threshold below which the window grows quickly, in bytes; `None` if there was no loss, or the algorithm has none.
+    /// The threshold below which the window grows quickly, in bytes; `None` before the first loss, and for algorithms without one.
     pub slow_start_threshold: Option<u64>,
     /// The congestion window, in bytes.
     pub window: u64,
@@ -43,6 +43,6 @@ pub struct Stats {
     pub streams_blocked_uni: u64,
     /// Received RESET_STREAM, STOP_SENDING and PATH_CHALLENGE frames, and others that cost work but move no data.
     pub control_frames: u64,
-    /// Connection IDs that were issued for retired ones and wait to be sent.
-    pub ids_to_send: u64,
+    /// Packets dropped because there were too many gaps in the bytes of a stream.
+    pub gap_limit: u64,
 }

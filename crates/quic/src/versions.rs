@@ -1,7 +1,6 @@
 //! Version Negotiation (RFC 8999, 6; RFC 9000, 6).
 
-/// QUIC version 1.
-const VERSION_1: u32 = 1;
+use crate::packet::VERSION_1;
 
 /// The smallest datagram that is answered, so that a forged one is not amplified.
 const DATAGRAM_MIN: usize = 1200;

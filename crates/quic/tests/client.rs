@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quic::{
-    ClientEndpoint, ClientSettings, ConnectionHandle, Demultiplexed, Endpoint, LostReason, QuicConnection,
-    QuicEvent, ServerHandshake, Settings, SharedKeys, SocketIndex, StreamDirection, StreamRead, Transmit,
+    ClientSettings, ConnectionHandle, Demultiplexed, Endpoint, LostReason, QuicConnection, QuicEvent,
+    ServerHandshake, Settings, SharedKeys, SocketIndex, StreamDirection, StreamRead, Transmit,
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tls::{
@@ -107,38 +107,46 @@ struct Wire {
     now: Instant,
     acceptor: Arc<Acceptor>,
     endpoint: Endpoint,
-    client_endpoint: ClientEndpoint,
     client: Side,
     server: Option<(ConnectionHandle, Side)>,
     /// Whether the first datagram is answered with Retry.
     retries: bool,
-    /// The share of lost datagrams, in percent.
+    /// The share of lost datagrams, and of those that arrive late and twice, in percent.
     loss: u64,
+    disorder: u64,
+    late: Vec<Vec<u8>>,
+    /// The client's address.
+    from: SocketAddr,
     random: u64,
 }
 
 impl Wire {
     fn new(acceptor: &Arc<Acceptor>, settings: &ClientSettings, handshake: ServerHandshake) -> Self {
         let now = Instant::now();
-        let endpoint = Endpoint::new(&SharedKeys::random(), SocketIndex(0), &Settings::default(), acceptor);
-        let (client_endpoint, client) =
-            ClientEndpoint::connect(settings, now, SERVER.into(), handshake).unwrap();
+        let endpoint = Endpoint::new(&SharedKeys::random(), SocketIndex(0), &Settings::default());
+        let client = QuicConnection::connect(settings, now, SERVER.into(), handshake).unwrap();
         Self {
             now,
             acceptor: acceptor.clone(),
             endpoint,
-            client_endpoint,
             client: Side::new(client),
             server: None,
             retries: false,
             loss: 0,
+            disorder: 0,
+            late: Vec::new(),
+            from: CLIENT.into(),
             random: 1,
         }
     }
 
     fn is_lost(&mut self) -> bool {
+        self.happens(self.loss)
+    }
+
+    fn happens(&mut self, percent: u64) -> bool {
         self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (self.random >> 33) % 100 < self.loss
+        (self.random >> 33) % 100 < percent
     }
 
     /// Exchanges datagrams until neither side has any, and lets the next timer run.
@@ -147,7 +155,9 @@ impl Wire {
             let datagrams = self.client.output(self.now);
             let mut is_quiet = datagrams.is_empty();
             for datagram in datagrams {
-                if !self.is_lost() {
+                if self.happens(self.disorder) {
+                    self.late.push(datagram);
+                } else if !self.is_lost() {
                     self.deliver_to_server(&datagram);
                 }
             }
@@ -157,6 +167,10 @@ impl Wire {
                 if !self.is_lost() {
                     self.deliver_to_client(&datagram);
                 }
+            }
+            for datagram in std::mem::take(&mut self.late) {
+                self.deliver_to_server(&datagram);
+                self.deliver_to_server(&datagram);
             }
             self.exchange();
             if is_quiet {
@@ -179,38 +193,34 @@ impl Wire {
     }
 
     fn exchange(&mut self) {
-        while let Some(input) = self.client.connection.endpoint_input() {
-            if let Some(input) = self.client_endpoint.handle(input) {
-                self.client.connection.handle(input);
-            }
-        }
+        while self.client.connection.endpoint_input().is_some() {}
         self.client.take_events();
         let Some((handle, side)) = &mut self.server else { return };
         while let Some(input) = side.connection.endpoint_input() {
-            if let Some(input) = self.endpoint.handle(*handle, input) {
-                side.connection.handle(input);
-            }
+            self.endpoint.handle(*handle, input);
         }
         side.take_events();
     }
 
     fn deliver_to_server(&mut self, datagram: &[u8]) {
-        let mut out = Vec::new();
-        let client = SocketAddr::from(CLIENT);
-        match self.endpoint.receive(self.now, client, None, None, datagram.into(), &mut out) {
+        let (mut out, mut datagram) = (Vec::new(), datagram.to_vec());
+        let client = self.from;
+        match self.endpoint.demultiplex(client, None, None, &datagram, &mut out) {
             Demultiplexed::Nothing | Demultiplexed::Reply(_) => {}
-            Demultiplexed::ForConnection(_, input) => {
+            Demultiplexed::ForConnection(_) => {
                 if let Some((_, side)) = &mut self.server {
-                    side.connection.handle(input);
+                    side.connection.receive(self.now, client, None, None, &mut datagram);
                 }
             }
+            Demultiplexed::Reset(_) => panic!("no side resets the connection"),
             Demultiplexed::NewClient(new) if self.retries && new.may_retry() => {
-                let retry = self.endpoint.retry(new, &mut out).unwrap();
+                let retry = self.endpoint.retry(&new, &mut out).unwrap();
                 self.deliver_to_client(&out[..retry.length]);
             }
             Demultiplexed::NewClient(new) => {
+                let (now, keep) = (self.now, Keep::default());
                 let accepted =
-                    self.endpoint.accept(self.now, new, &self.acceptor, Keep::default(), None, &mut out);
+                    self.endpoint.accept(now, new, &mut datagram, &self.acceptor, keep, None, &mut out);
                 let (handle, connection) = accepted.unwrap();
                 self.server = Some((handle, Side::new(connection)));
             }
@@ -218,10 +228,7 @@ impl Wire {
     }
 
     fn deliver_to_client(&mut self, datagram: &[u8]) {
-        let input = self.client_endpoint.receive(self.now, SERVER.into(), None, None, datagram.into());
-        if let Some(input) = input {
-            self.client.connection.handle(input);
-        }
+        self.client.connection.receive(self.now, SERVER.into(), None, None, &mut datagram.to_vec());
     }
 
     /// Takes turns until `done`, for at most a minute.
@@ -255,7 +262,7 @@ impl Wire {
                 }
             }
             let Some((_, side)) = &mut wire.server else { return false };
-            accepted = accepted.or_else(|| side.connection.accept(StreamDirection::Both));
+            accepted = accepted.or_else(|| side.connection.accept_stream(StreamDirection::Both));
             let Some(stream) = accepted else { return false };
             loop {
                 match side.connection.read(stream, 1 << 16) {
@@ -366,4 +373,110 @@ fn resumed_connections_may_send_early_data() {
     refused.connect();
     assert!(refused.client.connection.refused_early());
     assert_eq!(refused.carry(b"again"), b"again");
+}
+
+#[test]
+fn data_before_a_close_is_read_before_the_end_is_reported() {
+    let authority = Authority::new();
+    let mut wire = Wire::new(&authority.acceptor(), &settings(), handshake(&connector(&authority), false));
+    wire.connect();
+    let stream = wire.server().open(StreamDirection::One).unwrap();
+    wire.server().write(stream, b"last words").unwrap();
+    wire.server().finish(stream);
+    let now = wire.now;
+    let (_, side) = wire.server.as_mut().unwrap();
+    let mut datagrams = side.output(now);
+    side.connection.close(now, 7, b"");
+    datagrams.extend(side.output(now));
+    datagrams.iter().for_each(|datagram| wire.deliver_to_client(datagram));
+    wire.client.take_events();
+    let lost = QuicEvent::Lost(LostReason::Application(7));
+    let position = |event: &QuicEvent| wire.client.events.iter().position(|other| other == event);
+    assert!(position(&QuicEvent::Opened(StreamDirection::One)) < position(&lost), "{:?}", wire.client.events);
+    assert!(position(&lost).is_some());
+    assert_eq!(wire.client.connection.accept_stream(StreamDirection::One), Some(stream));
+    assert_eq!(wire.client.connection.read(stream, 100), StreamRead::Bytes("last words".into()));
+    assert_eq!(wire.client.connection.read(stream, 100), StreamRead::Finished);
+}
+
+#[test]
+fn late_and_repeated_datagrams_are_put_in_order() {
+    let authority = Authority::new();
+    let mut wire = Wire::new(&authority.acceptor(), &settings(), handshake(&connector(&authority), false));
+    wire.disorder = 30;
+    wire.connect();
+    let bytes: Vec<u8> = (0..200_000).map(|at: u32| (at ^ (at >> 8)) as u8).collect();
+    assert!(wire.carry(&bytes) == bytes);
+}
+
+#[test]
+fn clients_may_move_to_another_address() {
+    let authority = Authority::new();
+    let mut wire = Wire::new(&authority.acceptor(), &settings(), handshake(&connector(&authority), false));
+    wire.connect();
+    for (last, port) in [(1, 4321), (9, 4321), (9, 1000)] {
+        wire.from = ([192, 0, 2, last], port).into();
+        // The first datagram is small, so that little may be sent to the new address.
+        assert_eq!(wire.carry(b"small"), b"small");
+        let bytes: Vec<u8> = (0..50_000).map(|at: u32| at as u8).collect();
+        assert!(wire.carry(&bytes) == bytes);
+        let from = wire.from;
+        assert_eq!(wire.server().remote(), from);
+    }
+}
+
+#[test]
+fn unproven_addresses_get_three_times_what_they_sent() {
+    let authority = Authority::new();
+    let mut wire = Wire::new(&authority.acceptor(), &settings(), handshake(&connector(&authority), false));
+    let mut received = 0;
+    for datagram in wire.client.output(wire.now) {
+        received += datagram.len();
+        wire.deliver_to_server(&datagram);
+    }
+    let mut sent = 0;
+    for _ in 0..20 {
+        let now = wire.now;
+        let (_, side) = wire.server.as_mut().unwrap();
+        sent += side.output(now).iter().map(Vec::len).sum::<usize>();
+        if let Some(at) = side.connection.timeout() {
+            wire.now = wire.now.max(at);
+            side.connection.handle_timeout(wire.now);
+        }
+    }
+    assert!(sent > 0 && sent <= 3 * received, "{sent} for {received}");
+}
+
+#[test]
+fn silent_connections_time_out() {
+    let authority = Authority::new();
+    let mut wire = Wire::new(&authority.acceptor(), &settings(), handshake(&connector(&authority), false));
+    wire.connect();
+    wire.run("silence", |wire| {
+        wire.client.connection.timeout().is_none_or(|at| at > wire.now + Duration::from_secs(9))
+    });
+    let until = wire.client.connection.timeout().unwrap();
+    assert!(until <= wire.now + Duration::from_secs(30));
+    wire.client.connection.handle_timeout(until);
+    wire.client.take_events();
+    assert_eq!(wire.client.events.last(), Some(&QuicEvent::Lost(LostReason::TimedOut)));
+    assert!(wire.client.connection.is_drained());
+}
+
+#[test]
+fn tokens_of_earlier_connections_prove_the_address() {
+    let authority = Authority::new();
+    let (acceptor, connector, settings) = (authority.acceptor(), connector(&authority), settings());
+    let mut first = Wire::new(&acceptor, &settings, handshake(&connector, false));
+    first.connect();
+    let mut second = Wire::new(&acceptor, &settings, handshake(&connector, false));
+    std::mem::swap(&mut second.endpoint, &mut first.endpoint);
+    let datagram = second.client.output(second.now).remove(0);
+    let mut out = Vec::new();
+    let Demultiplexed::NewClient(client) =
+        second.endpoint.demultiplex(CLIENT.into(), None, None, &datagram, &mut out)
+    else {
+        panic!("the first datagram of a client")
+    };
+    assert!(client.is_validated() && client.may_retry());
 }

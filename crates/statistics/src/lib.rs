@@ -22,6 +22,7 @@ pub mod pieces;
 pub mod policies;
 mod process;
 pub mod prometheus;
+mod quic_columns;
 pub mod resolvers;
 pub mod sharing;
 pub mod stat;

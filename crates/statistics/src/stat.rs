@@ -7,17 +7,15 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::now_ms;
 use runtime::{Count, Gauge, Sharded};
-use state::counters::{
-    self, BackendCounters, Cached, Compressed, FrontendCounters, Multiplexed, Traffic, Unrelayed,
-};
+use state::counters::{self, BackendCounters, Cached, Compressed, Multiplexed, Traffic, Unrelayed};
 use state::proxy::Admission;
-use state::quic_counters::{Http3Counters, QuicCounters};
 use state::server::{Operational, ServerAddress};
 use state::{Admin, Listener, Proxy, Server};
 
 use crate::column::{C, ObjectKind, ObjectRow};
 use crate::config_view::ProxyView;
 use crate::process::Statistics;
+use crate::quic_columns;
 
 /// Display settings of a row.
 #[derive(Debug, Clone, Copy)]
@@ -176,29 +174,6 @@ fn multiplexed<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> &
     [open, opened, streams]
 }
 
-/// The columns of QUIC and of HTTP/3 frames.
-fn of_quic(row: &mut ObjectRow, shards: &Sharded<FrontendCounters>) {
-    let mut from = C::h3_data as usize;
-    let mut put = |totals: &[u64]| {
-        for total in totals {
-            row.values[from] = (*total).into();
-            from += 1;
-        }
-    };
-    let mut h3 = [0; Http3Counters::COUNT];
-    let mut quic = [0; QuicCounters::COUNT];
-    for shard in shards.all() {
-        let of_shard = &shard.quic;
-        h3.iter_mut().zip(of_shard.h3.all()).for_each(|(total, one)| *total += one.get());
-        quic.iter_mut().zip(of_shard.quic.all()).for_each(|(total, one)| *total += one.get());
-    }
-    put(&h3);
-    let (before, after) = quic.split_at(C::quic_half_open_conn as usize - C::quic_rxbuf_full as usize);
-    put(before);
-    put(&[counters::current(shards, |shard| shard.quic.half_open.get())]);
-    put(after);
-}
-
 /// The HTTP/1 columns of frontends and backends. The counts of open and total connections and of streams include those of HTTP/2,
 /// which are subtracted.
 fn protocols(row: &mut ObjectRow, http: bool, counted: [u64; 3], others: [u64; 3], bytes: (u64, u64)) {
@@ -310,7 +285,7 @@ fn frontend_row(view: &ProxyView, show: Show) -> ObjectRow {
         sum(shards, |f| f.h3.connections_total.get()),
         sum(shards, |f| f.h3.streams_total.get()),
     ];
-    of_quic(&mut row, shards);
+    quic_columns::put(&mut row, shards);
     let others = [0, 1, 2].map(|of| of_h2[of] + of_h3[of]);
     let counted = [current.into(), connections, requests];
     protocols(&mut row, proxy.mode == state::Mode::Http, counted, others, bytes);

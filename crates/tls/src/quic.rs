@@ -317,14 +317,11 @@ impl QuicHandshake {
         }
     }
 
-    /// Derives keying material (RFC 8446, 7.5).
-    ///
-    /// # Errors
-    /// The handshake is not complete, or `out` is too long.
-    pub fn export(&self, out: &mut [u8], label: &[u8], context: &[u8]) -> Result<(), Error> {
-        match &self.phase {
-            Phase::Running(engine) => engine.export(out, label, context),
-            Phase::Hello(..) | Phase::Failed(_) => Err(Error::handshake(Reason::InternalError)),
+    /// Drops what is not needed after a complete handshake: only keys can be updated then. Servers send nothing more, and clients have
+    /// nothing to send.
+    pub fn settle(&mut self) {
+        if let Phase::Running(engine) = &mut self.phase {
+            engine.settle();
         }
     }
 }

@@ -46,7 +46,7 @@ impl Pair {
         let client = RawQuic::prepare(socket.local_addr().expect("it is bound"), parameters);
         // Nothing is awaited.
         client.socket.set_nonblocking(true).expect("a socket");
-        let endpoint = Endpoint::new(&keys, SocketIndex(0), &Settings::default(), acceptor());
+        let endpoint = Endpoint::new(&keys, SocketIndex(0), &Settings::default());
         Self { endpoint, socket, connection: None, now: Instant::now(), client }
     }
 
@@ -65,18 +65,24 @@ impl Pair {
     fn serve(&mut self) {
         let mut bytes = [0; 2048];
         while let Ok((length, from)) = self.socket.recv_from(&mut bytes) {
-            let (mut out, datagram) = (Vec::new(), bytes[..length].into());
-            match self.endpoint.receive(self.now, from, None, None, datagram, &mut out) {
+            let (mut out, datagram) = (Vec::new(), &mut bytes[..length]);
+            match self.endpoint.demultiplex(from, None, None, datagram, &mut out) {
                 Demultiplexed::Nothing | Demultiplexed::Reply(_) => {}
-                Demultiplexed::ForConnection(_, input) => {
+                Demultiplexed::ForConnection(_) => {
                     if let Some((_, connection)) = &mut self.connection {
-                        connection.handle(input);
+                        connection.receive(self.now, from, None, None, datagram);
                     }
                 }
-                Demultiplexed::NewClient(client) if self.connection.is_some() => self.endpoint.ignore(client),
+                Demultiplexed::Reset(_) => {
+                    if let Some((_, connection)) = &mut self.connection {
+                        connection.receive_reset();
+                    }
+                }
+                Demultiplexed::NewClient(_) if self.connection.is_some() => {}
                 Demultiplexed::NewClient(client) => {
-                    let keep = Keep::default();
-                    let accepted = self.endpoint.accept(self.now, client, acceptor(), keep, None, &mut out);
+                    let (now, keep) = (self.now, Keep::default());
+                    let accepted =
+                        self.endpoint.accept(now, client, datagram, acceptor(), keep, None, &mut out);
                     self.connection = accepted.ok();
                 }
             }
@@ -93,7 +99,7 @@ impl Pair {
         connection.handle_timeout(self.now);
         while let Some(event) = connection.poll() {
             match event {
-                QuicEvent::Opened(direction) => while connection.accept(direction).is_some() {},
+                QuicEvent::Opened(direction) => while connection.accept_stream(direction).is_some() {},
                 QuicEvent::Readable(id) => {
                     while matches!(connection.read(id, 1 << 16), StreamRead::Bytes(_)) {}
                     if id & 2 == 0 {
@@ -109,9 +115,7 @@ impl Pair {
         let mut out = Vec::new();
         loop {
             while let Some(input) = connection.endpoint_input() {
-                if let Some(back) = self.endpoint.handle(*handle, input) {
-                    connection.handle(back);
-                }
+                self.endpoint.handle(*handle, input);
             }
             out.clear();
             let Some(transmit) = connection.transmit(self.now, 1, &mut out) else { return };

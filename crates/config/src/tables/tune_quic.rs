@@ -33,8 +33,7 @@ pub static TABLE: &[Keyword] = &[
     global("tune.quic.be.stream.data-ratio",     "<percent>",      "share of the receive buffer of a server connection that one stream may use, in percent", |g, a| number(&mut back(g).data_ratio, a, 1, 100)).lenient_numbers(),
     global("tune.quic.be.stream.max-concurrent", "<number>",       "maximum number of concurrent requests on a server connection", |g, a| number(&mut back(g).max_streams, a, 1, u32::MAX)).lenient_numbers(),
     global("tune.quic.be.stream.rxbuf",          "<size>",         "receive buffer size of a server connection, for all its streams", |g, a| size(&mut back(g).rxbuf, a)),
-    global("tune.quic.be.tx.pacing",             "{ on | off }",   "whether packets to servers are spread over time",               |_, a| switch(&mut true, a))
-        .without_effect("packets are always paced (RFC 9002, 7.7)"),
+    global("tune.quic.be.tx.pacing",             "{ on | off }",   "whether packets to servers are spread over time",               |g, a| switch(&mut back(g).pacing, a)),
     global("tune.quic.be.tx.udp-gso",            "{ on | off }",   "whether the kernel splits datagrams to servers (GSO)",          |g, a| switch(&mut back(g).segmentation, a)),
     global("tune.quic.fe.cc.cubic-min-losses",   "<number>",       "number of lost packets after which Cubic reduces the congestion window", |g, a| number(&mut front(g).cubic_min_losses, a, 1, u32::MAX)).lenient_numbers(),
     global("tune.quic.fe.cc.hystart",            "{ on | off }",   "whether HyStart++ replaces slow start",                         |g, a| switch(&mut front(g).hystart, a)),
@@ -52,8 +51,7 @@ pub static TABLE: &[Keyword] = &[
     global("tune.quic.fe.stream.max-concurrent", "<number>",       "maximum number of concurrent streams on a client connection",   |g, a| number(&mut front(g).max_streams, a, 1, u32::MAX)).lenient_numbers(),
     global("tune.quic.fe.stream.max-total",      "<number>",       "maximum number of requests on a client connection, 0 for no limit", |g, a| number(&mut g.plan.tune.quic.max_total_streams, a, 0, MOST_STREAMS)).lenient_numbers(),
     global("tune.quic.fe.stream.rxbuf",          "<size>",         "receive buffer size of a client connection, for all its streams", |g, a| size(&mut front(g).rxbuf, a)),
-    global("tune.quic.fe.tx.pacing",             "{ on | off }",   "whether packets to clients are spread over time",               |_, a| switch(&mut true, a))
-        .without_effect("packets are always paced (RFC 9002, 7.7)"),
+    global("tune.quic.fe.tx.pacing",             "{ on | off }",   "whether packets to clients are spread over time",               |g, a| switch(&mut front(g).pacing, a)),
     global("tune.quic.fe.tx.udp-gso",            "{ on | off }",   "whether the kernel splits datagrams to clients (GSO)",          |g, a| switch(&mut front(g).segmentation, a)),
     global("tune.quic.listen",                   "{ on | off }",   "whether QUIC listeners are bound",                              |g, a| switch(&mut g.plan.tune.quic.listen, a)),
     global("tune.quic.mem.tx-max",               "<size>",         "maximum memory for unacknowledged data of all connections, 0 for no limit", |g, a| size(&mut g.plan.tune.quic.tx_memory, a)),

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::task::Waker;
 
-use ::quic::{ConnectionHandle, ConnectionInput, Endpoint};
+use ::quic::{ConnectionHandle, Endpoint, QuicConnection};
 use net::udp::UdpSocket;
 use runtime::timer::{self, Timer};
 
@@ -42,11 +42,11 @@ impl QuicSocket {
         })
     }
 
-    /// Passes input to a connection and wakes its task.
-    pub(super) fn pass(&self, handle: ConnectionHandle, input: ConnectionInput) {
+    /// Passes a datagram to a connection and wakes its task.
+    pub(super) fn pass(&self, handle: ConnectionHandle, receive: impl FnOnce(&mut QuicConnection)) {
         let connection = self.connections.borrow().get(handle.0).cloned().flatten();
         if let Some(connection) = connection {
-            connection.engine.borrow_mut().quic.connection.handle(input);
+            receive(&mut connection.engine.borrow_mut().quic.connection);
             connection.touch();
         }
     }
@@ -64,16 +64,13 @@ impl QuicSocket {
         all[handle.0] = Some(connection);
     }
 
-    /// Passes the input of a connection to the endpoint and back.
+    /// Passes the input of a connection to the endpoint.
     pub(super) fn exchange(&self, handle: ConnectionHandle, engine: &mut H3Engine) {
         while let Some(input) = engine.quic.connection.endpoint_input() {
             let is_end = input.is_end();
-            let back = self.endpoint.borrow_mut().handle(handle, input);
+            self.endpoint.borrow_mut().handle(handle, input);
             if is_end {
                 self.forget(handle);
-            }
-            if let Some(input) = back {
-                engine.quic.connection.handle(input);
             }
         }
     }

@@ -72,10 +72,6 @@ const SILENCE_MAX: Duration = Duration::from_secs(2);
 /// a client that cancels all its requests at once sends two for each.
 const CONTROL_FRAMES: u64 = 32;
 
-/// The number of connection IDs that wait to be sent. The engine issues an ID for each one that the client retires, whether or not
-/// the client has acknowledged the earlier ones.
-const IDS_TO_SEND: u64 = 64;
-
 /// The streams of one connection.
 pub(crate) type H3Connection = super::EngineConnection<H3Engine>;
 /// The incoming half of a stream.
@@ -273,7 +269,7 @@ impl H3Engine {
         }
         match *event {
             quic::QuicEvent::Opened(direction) => {
-                while let Some(id) = self.quic.connection.accept(direction) {
+                while let Some(id) = self.quic.connection.accept_stream(direction) {
                     self.h3.opened(id);
                 }
             }
@@ -346,22 +342,20 @@ impl H3Engine {
 
     /// Starts a turn; returns whether there is anything to look at. If the worker is `busy`, a connection with too many glitches ends.
     pub(crate) fn begin_turn(&mut self, busy: bool) -> bool {
-        let stats = self.quic.connection.stats();
-        let control_frames =
-            stats.control_frames - std::mem::replace(&mut self.control_frames, stats.control_frames);
-        if stats.datagrams_received != self.heard.0 {
-            self.heard = (stats.datagrams_received, now());
+        let quic = &self.quic.connection;
+        let (received, datagrams) = (quic.control_frames(), quic.datagrams_received());
+        let control_frames = received - std::mem::replace(&mut self.control_frames, received);
+        if datagrams != self.heard.0 {
+            self.heard = (datagrams, now());
         } else if !self.quic.unacknowledged.is_empty() && now() > self.heard.1 + SILENCE_MAX {
             self.quic.unacknowledged.clear();
         }
-        let is_excessive = control_frames > CONTROL_FRAMES || stats.ids_to_send > IDS_TO_SEND;
+        let is_excessive = control_frames > CONTROL_FRAMES;
         self.has_work |= is_excessive;
         if self.has_work {
             self.h3.begin_turn(busy);
         }
-        if stats.ids_to_send > IDS_TO_SEND {
-            self.h3.end_flood();
-        } else if is_excessive {
+        if is_excessive {
             self.h3.overhead(u32::try_from(control_frames - CONTROL_FRAMES).unwrap_or(u32::MAX));
         }
         self.has_work

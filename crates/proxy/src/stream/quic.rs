@@ -36,6 +36,7 @@ pub(crate) fn settings(
             hystart: side.hystart,
             memory: Some(tune.tx_memory).filter(|limit| *limit > 0),
         },
+        pacing: side.pacing,
         gso: side.segmentation,
         ..Settings::default()
     }

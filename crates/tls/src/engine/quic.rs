@@ -150,7 +150,8 @@ pub fn is_retry(original_id: &[u8], packet: &[u8]) -> bool {
 
 /// One side of a handshake that rustls performs.
 pub(crate) struct QuicEngine {
-    connection: Box<Connection>,
+    /// Gone once nothing but key updates is left to do.
+    connection: Option<Box<Connection>>,
     next: Option<Box<Secrets>>,
 }
 
@@ -159,7 +160,7 @@ impl QuicEngine {
     pub(crate) fn server(config: &side::RustlsServerSide, parameters: Vec<u8>) -> Result<Self, Error> {
         let connection = ServerConnection::new(config.0.clone(), Version::V1, parameters);
         let connection = Box::new(Connection::Server(connection.map_err(|error| error_of(&error))?));
-        Ok(Self { connection, next: None })
+        Ok(Self { connection: Some(connection), next: None })
     }
 
     /// Starts the client's side with `name` as SNI, with `early` data if an earlier session allows it.
@@ -172,32 +173,33 @@ impl QuicEngine {
         let (config, name) = config.parts(name, early);
         let connection = ClientConnection::new(config, Version::V1, name, parameters);
         let connection = Box::new(Connection::Client(connection.map_err(|error| error_of(&error))?));
-        Ok(Self { connection, next: None })
+        Ok(Self { connection: Some(connection), next: None })
     }
 
     pub(crate) fn is_client(&self) -> bool {
-        matches!(*self.connection, Connection::Client(_))
+        matches!(self.connection.as_deref(), Some(Connection::Client(_)))
     }
 
     /// Whether the server has accepted early data.
     pub(crate) fn accepts_early(&self) -> bool {
-        matches!(&*self.connection, Connection::Client(connection) if connection.is_early_data_accepted())
+        matches!(self.connection.as_deref(), Some(Connection::Client(client)) if client.is_early_data_accepted())
     }
 
     /// Processes handshake messages. An error comes with the number of the alert to send.
     pub(crate) fn read(&mut self, messages: &[u8]) -> Result<(), (Error, u8)> {
         const INTERNAL_ERROR: u8 = 80;
-        let read = self.connection.read_hs(messages);
-        if let Some(group) = self.connection.negotiated_key_exchange_group() {
+        let Some(connection) = &mut self.connection else { return Ok(()) };
+        let read = connection.read_hs(messages);
+        if let Some(group) = connection.negotiated_key_exchange_group() {
             session_extras::set_group(group.name().into());
         }
-        let alert = self.connection.alert().map_or(INTERNAL_ERROR, u8::from);
+        let alert = connection.alert().map_or(INTERNAL_ERROR, u8::from);
         read.map_err(|error| (error_of(&error), alert))
     }
 
     /// Appends handshake messages to `out`. New keys protect the messages of the next call.
     pub(crate) fn write(&mut self, out: &mut Vec<u8>) -> Option<LevelKeys> {
-        Some(LevelKeys::of(match self.connection.write_hs(out)? {
+        Some(LevelKeys::of(match self.connection.as_mut()?.write_hs(out)? {
             KeyChange::Handshake { keys } => keys,
             KeyChange::OneRtt { keys, next } => {
                 self.next = Some(Box::new(next));
@@ -207,11 +209,11 @@ impl QuicEngine {
     }
 
     pub(crate) fn peer_parameters(&self) -> Option<&[u8]> {
-        self.connection.quic_transport_parameters()
+        self.connection.as_ref()?.quic_transport_parameters()
     }
 
     pub(crate) fn early_keys(&self) -> Option<DirectionKeys> {
-        let keys = self.connection.zero_rtt_keys()?;
+        let keys = self.connection.as_ref()?.zero_rtt_keys()?;
         Some(DirectionKeys { header: HeaderKey(keys.header), packet: PacketKey(keys.packet) })
     }
 
@@ -221,15 +223,17 @@ impl QuicEngine {
     }
 
     pub(crate) fn is_handshaking(&self) -> bool {
-        self.connection.is_handshaking()
+        self.connection.as_ref().is_some_and(|connection| connection.is_handshaking())
     }
 
+    /// Returns the negotiated parameters; an error before they are known, and after [`settle`](Self::settle).
     pub(crate) fn facts(&self) -> Result<HandshakeFacts, Error> {
-        HandshakeFacts::of(&self.connection)
+        let connection = self.connection.as_ref();
+        connection.map_or(Err(Error::handshake(Reason::InternalError)), |one| HandshakeFacts::of(one))
     }
 
-    pub(crate) fn export(&self, out: &mut [u8], label: &[u8], context: &[u8]) -> Result<(), Error> {
-        let exported = self.connection.export_keying_material(out, label, Some(context));
-        exported.map(drop).map_err(|_| Error::handshake(Reason::InternalError))
+    /// Drops the state of the handshake. Keys can still be updated.
+    pub(crate) fn settle(&mut self) {
+        self.connection = None;
     }
 }

@@ -34,7 +34,7 @@ enum Admission {
 
 impl QuicSocket {
     /// Decides about a client's first datagram, before anything is allocated for the client.
-    pub(super) fn admit(self: &Rc<Self>, place: &BindPlace, client: NewClient) {
+    pub(super) fn admit(self: &Rc<Self>, place: &BindPlace, client: NewClient, datagram: &mut [u8]) {
         let remote = client.remote();
         self.trace(place, quic::LISTENER_PACKET, "first datagram of a client", remote);
         let counters = &place.proxy.state.frontend.mine().quic.quic;
@@ -46,18 +46,14 @@ impl QuicSocket {
         match decide(place, &client, self.local(&client)) {
             Admission::Accept => {
                 drop(output);
-                self.accept(place, client, counters);
+                self.accept(place, client, datagram, counters);
             }
-            Admission::Drop => {
-                counters.dropped_pkt.add(1);
-                self.endpoint.borrow_mut().ignore(client);
-            }
+            Admission::Drop => counters.dropped_pkt.add(1),
             Admission::Retry => {
                 if !self.may_reply() {
-                    counters.dropped_pkt.add(1);
-                    return self.endpoint.borrow_mut().ignore(client);
+                    return counters.dropped_pkt.add(1);
                 }
-                let reply = self.endpoint.borrow_mut().retry(client, &mut output);
+                let reply = self.endpoint.borrow_mut().retry(&client, &mut output);
                 if let Some(reply) = reply {
                     counters.retry_sent.add(1);
                     retries::note();
@@ -66,12 +62,13 @@ impl QuicSocket {
             }
             Admission::Refuse => {
                 if !self.may_reply() {
-                    counters.dropped_pkt.add(1);
-                    return self.endpoint.borrow_mut().ignore(client);
+                    return counters.dropped_pkt.add(1);
                 }
-                let reply = self.endpoint.borrow_mut().refuse(client, &mut output);
+                let reply = self.endpoint.borrow_mut().refuse(&client, &mut output);
                 counters.transp_err_connection_refused.add(1);
-                self.send(&reply, &output);
+                if let Some(reply) = reply {
+                    self.send(&reply, &output);
+                }
             }
         }
     }
@@ -83,13 +80,18 @@ impl QuicSocket {
     }
 
     /// Creates the connection of a client, and starts the task that serves it.
-    fn accept(self: &Rc<Self>, place: &BindPlace, client: NewClient, counters: &QuicCounters) {
+    fn accept(
+        self: &Rc<Self>,
+        place: &BindPlace,
+        client: NewClient,
+        datagram: &mut [u8],
+        counters: &QuicCounters,
+    ) {
         let (worker, proxy, line) = (&place.worker, &place.proxy, place.bind());
         let Some(acceptor) = &line.tls else { return };
         let permit = (tls::limit::limit() > 0).then(tls::ConnectionPermit::take);
         if permit.as_ref().is_some_and(Option::is_none) || !take_slots(worker, proxy, line) {
-            counters.dropped_pkt.add(1);
-            return self.endpoint.borrow_mut().ignore(client);
+            return counters.dropped_pkt.add(1);
         }
         let ends = [Some(client.remote()), Some(self.local(&client))];
         let variables = &worker.shared.plan.variables;
@@ -101,7 +103,8 @@ impl QuicSocket {
         let mut output = self.output.borrow_mut();
         output.clear();
         let mut endpoint = self.endpoint.borrow_mut();
-        let accepted = endpoint.accept(h3::now(), client, acceptor, keep, permit.flatten(), &mut output);
+        let now = h3::now();
+        let accepted = endpoint.accept(now, client, datagram, acceptor, keep, permit.flatten(), &mut output);
         drop(endpoint);
         let (handle, quic) = match accepted {
             Ok(accepted) => accepted,

@@ -101,6 +101,7 @@ fn count(counters: &QuicShard, connection: &H3Connection) {
         (&counters.stream_data_blocked, stats.stream_data_blocked),
         (&counters.streams_blocked_bidi, stats.streams_blocked_bidi),
         (&counters.streams_blocked_uni, stats.streams_blocked_uni),
+        (&counters.ncbuf_gap_limit, stats.gap_limit),
     ];
     for (counter, count) in each.into_iter().filter(|(_, count)| *count > 0) {
         counter.add(count);

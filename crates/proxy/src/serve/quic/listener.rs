@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use ::quic::{Ecn, Endpoint, Settings, SharedKeys, SocketIndex};
+use ::quic::{Ecn, Endpoint, QuicConnection, Settings, SharedKeys, SocketIndex};
 use net::steering::SocketPlace;
 use net::udp::{Batch, UdpSocket};
 use plan::bind::Bind;
@@ -60,11 +60,13 @@ pub async fn serve(worker: Rc<Worker>, port: QuicPort, frontend: usize, bind: us
     let proxy = worker.local(frontend);
     let global = &worker.shared.plan.global;
     let line = &proxy.binds[bind];
-    let Some(acceptor) = &line.tls else { return };
+    if line.tls.is_none() {
+        return;
+    }
     let QuicPort { socket, receives, place: position, queue } = port;
     let keys = shared_keys(global.cluster_secret.as_deref());
     let settings = settings(line, &global.tune.quic, global.tune.bufsize);
-    let endpoint = Endpoint::new(keys, SocketIndex(position.index), &settings, acceptor);
+    let endpoint = Endpoint::new(keys, SocketIndex(position.index), &settings);
     let listener = QuicSocket::new(socket, endpoint);
     let mut place = BindPlace { worker, proxy, bind, retirement: queue.retirement() };
     let mut input = Input {
@@ -218,28 +220,38 @@ impl QuicSocket {
     fn process_forwarded(self: &Rc<Self>, place: &BindPlace, batch: &datagrams::Batch<DatagramInfo>) {
         let now = h3::now();
         for (info, datagram) in batch.iter() {
-            self.process_one(place, now, *info, datagram);
+            self.process_one(place, now, *info, &mut datagram.to_vec());
         }
     }
 
-    fn process_one(self: &Rc<Self>, place: &BindPlace, now: Instant, info: DatagramInfo, datagram: &[u8]) {
+    fn process_one(
+        self: &Rc<Self>,
+        place: &BindPlace,
+        now: Instant,
+        info: DatagramInfo,
+        datagram: &mut [u8],
+    ) {
         let counters = &place.proxy.state.frontend.mine().quic.quic;
         let DatagramInfo { source, destination, ecn } = info;
         let mut output = self.output.borrow_mut();
         output.clear();
-        let mut endpoint = self.endpoint.borrow_mut();
         let ecn = Ecn::from_bits(ecn);
-        let taken = endpoint.receive(now, source, destination, ecn, datagram.into(), &mut output);
-        drop(endpoint);
+        let taken = self.endpoint.borrow_mut().demultiplex(source, destination, ecn, datagram, &mut output);
         match taken {
             ::quic::Demultiplexed::Nothing => counters.dropped_pkt.add(1),
-            ::quic::Demultiplexed::ForConnection(handle, input) => {
+            ::quic::Demultiplexed::ForConnection(handle) => {
                 drop(output);
-                self.pass(handle, input);
+                self.pass(handle, |quic| {
+                    quic.receive(now, source, destination, ecn, datagram);
+                });
+            }
+            ::quic::Demultiplexed::Reset(handle) => {
+                drop(output);
+                self.pass(handle, QuicConnection::receive_reset);
             }
             ::quic::Demultiplexed::NewClient(client) => {
                 drop(output);
-                self.admit(place, client);
+                self.admit(place, client, datagram);
             }
             ::quic::Demultiplexed::Reply(reply) => {
                 if !self.may_reply() {

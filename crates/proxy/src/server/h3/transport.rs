@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use ::quic::{
-    ClientEndpoint, ClientSettings, ConnectFailure, Ecn, LostReason, QuicEvent, ServerHandshake, Transmit,
+    ClientSettings, ConnectFailure, Ecn, LostReason, QuicConnection, QuicEvent, ServerHandshake, Transmit,
 };
 use net::udp::{Batch, UdpSocket};
 use runtime::timer::Timer;
@@ -50,7 +50,6 @@ pub(super) struct TransportTurn {
 pub(crate) struct QuicTransport {
     pub(crate) connection: Rc<H3Connection>,
     socket: UdpSocket,
-    endpoint: ClientEndpoint,
     /// Fires at the engine's next timeout.
     timer: Timer,
     /// Datagrams that the socket had no room for.
@@ -65,7 +64,6 @@ pub(crate) struct QuicTransport {
 pub(super) struct DetachedQuic {
     socket: OwnedFd,
     engine: H3Engine,
-    endpoint: ClientEndpoint,
     keys: Keys,
 }
 
@@ -94,22 +92,13 @@ impl QuicTransport {
         if !http.segments {
             socket.disable_segmentation();
         }
-        let (endpoint, quic) = ClientEndpoint::connect(settings, h3::now(), remote, handshake)?;
+        let quic = QuicConnection::connect(settings, h3::now(), remote, handshake)?;
         let engine = H3Engine::to_server(quic, http.config, http.owns);
         let connection = H3Connection::new(engine, socket.as_fd().as_raw_fd(), false);
         let tracer = QuicTracer::new(keys);
         tracer.begins(&connection.engine.borrow());
         let timer = Timer::new();
-        Ok(Self {
-            connection,
-            socket,
-            endpoint,
-            timer,
-            unsent: None,
-            is_connected: false,
-            alert: None,
-            tracer,
-        })
+        Ok(Self { connection, socket, timer, unsent: None, is_connected: false, alert: None, tracer })
     }
 
     /// Whether the handshake is complete.
@@ -208,10 +197,7 @@ impl QuicTransport {
                 let (source, destination) = (received.source, received.destination);
                 let ecn = Ecn::from_bits(received.ecn);
                 for datagram in received.datagrams() {
-                    let bytes = (&*datagram).into();
-                    if let Some(input) = self.endpoint.receive(now, source, destination, ecn, bytes) {
-                        engine.quic.connection.handle(input);
-                    }
+                    engine.quic.connection.receive(now, source, destination, ecn, datagram);
                 }
             }
             Ok(true)
@@ -239,9 +225,9 @@ impl QuicTransport {
 
     /// Takes the connection from this worker; `None` if something still refers to it.
     pub(super) fn detach(self) -> Option<DetachedQuic> {
-        let Self { connection, socket, endpoint, tracer, .. } = self;
+        let Self { connection, socket, tracer, .. } = self;
         let engine = connection.into_engine()?;
-        Some(DetachedQuic { socket: socket.detach(), engine, endpoint, keys: tracer.keys() })
+        Some(DetachedQuic { socket: socket.detach(), engine, keys: tracer.keys() })
     }
 
     /// Continues a connection on this worker.
@@ -249,20 +235,11 @@ impl QuicTransport {
     /// # Errors
     /// The kernel has no room for the socket.
     pub(super) fn attach(detached: DetachedQuic) -> io::Result<Self> {
-        let DetachedQuic { socket, engine, endpoint, keys } = detached;
+        let DetachedQuic { socket, engine, keys } = detached;
         let socket = UdpSocket::new(socket, true)?;
         let connection = H3Connection::new(engine, socket.as_fd().as_raw_fd(), false);
         let (timer, tracer) = (Timer::new(), QuicTracer::new(keys));
-        Ok(Self {
-            connection,
-            socket,
-            endpoint,
-            timer,
-            unsent: None,
-            is_connected: true,
-            alert: None,
-            tracer,
-        })
+        Ok(Self { connection, socket, timer, unsent: None, is_connected: true, alert: None, tracer })
     }
 
     /// Sends what the connection has to send, and sets its timer.
@@ -272,10 +249,10 @@ impl QuicTransport {
     pub(super) fn flush(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         let connection = self.connection.clone();
         let mut engine = connection.engine.borrow_mut();
-        self.exchange(&mut engine);
         self.transmit(&mut engine, context)?;
         self.tracer.turn(&engine);
-        self.exchange(&mut engine);
+        // The socket is that of one connection: there is no endpoint that has to know its IDs.
+        while engine.quic.connection.endpoint_input().is_some() {}
         let at = timeout_ms(&mut engine.quic.connection);
         drop(engine);
         self.timer.set(at);
@@ -283,15 +260,6 @@ impl QuicTransport {
             context.waker().wake_by_ref();
         }
         Ok(())
-    }
-
-    /// Passes the input of the connection to the endpoint and back.
-    fn exchange(&mut self, engine: &mut H3Engine) {
-        while let Some(input) = engine.quic.connection.endpoint_input() {
-            if let Some(input) = self.endpoint.handle(input) {
-                engine.quic.connection.handle(input);
-            }
-        }
     }
 
     fn transmit(&mut self, engine: &mut H3Engine, context: &mut Context<'_>) -> io::Result<()> {

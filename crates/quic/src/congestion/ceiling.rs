@@ -9,7 +9,7 @@ use std::time::Instant;
 /// The share of lost bytes above which the ceiling is lowered, in percent.
 const LOSS_MAX: u64 = 10;
 
-/// The ceiling. There is none before the first lossy round.
+/// The ceiling, which begins with the first lossy round.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LossCeiling {
     bytes: Option<u64>,

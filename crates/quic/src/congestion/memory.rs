@@ -23,11 +23,6 @@ impl MemoryShare {
         Self { limit, own: 0 }
     }
 
-    /// Returns an empty share in the same limit.
-    pub(super) fn sibling(&self) -> Self {
-        Self::new(self.limit)
-    }
-
     /// Sets the bytes of this connection.
     pub(super) fn set(&mut self, own: u64) {
         let before = std::mem::replace(&mut self.own, own);
@@ -38,7 +33,7 @@ impl MemoryShare {
         }
     }
 
-    /// Limits a window: while there is no room, nothing more is sent than the minimum.
+    /// Limits a window: without room, only the minimum is sent.
     pub(super) fn limit(&self, window: u64, mtu: u16) -> u64 {
         let room = self.limit.saturating_sub(IN_FLIGHT.load(Relaxed));
         let least = u64::from(mtu) * PACKETS_MIN;
@@ -60,13 +55,13 @@ mod tests {
     fn all_connections_share_the_limit_and_each_keeps_two_packets() {
         const MTU: u16 = 1000;
         let mut first = MemoryShare::new(10_000);
-        let mut second = first.sibling();
+        let mut second = MemoryShare::new(10_000);
         first.set(7_000);
         assert_eq!(second.limit(50_000, MTU), 3_000);
         assert_eq!(second.limit(2_500, MTU), 2_500, "the window of the connection remains");
         second.set(3_000);
         assert_eq!((first.limit(50_000, MTU), second.limit(50_000, MTU)), (7_000, 3_000));
-        assert_eq!(first.sibling().limit(50_000, MTU), 2_000);
+        assert_eq!(MemoryShare::new(10_000).limit(50_000, MTU), 2_000);
         drop(first);
         assert_eq!(second.limit(50_000, MTU), 10_000);
     }

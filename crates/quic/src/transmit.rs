@@ -1,26 +1,6 @@
-//! The protocol engine: `quinn-proto`. No other module names it.
-
-pub(crate) mod client;
-pub(crate) mod config;
-pub(crate) mod congestion;
-pub(crate) mod connection;
-pub(crate) mod crypto;
-pub(crate) mod endpoint;
+//! Datagrams to send, and marks in their headers.
 
 use std::net::{IpAddr, SocketAddr};
-
-/// Input for a connection, from its endpoint.
-pub struct ConnectionInput(pub(crate) quinn_proto::ConnectionEvent);
-
-/// Input for an endpoint, from a connection.
-pub struct EndpointInput(pub(crate) quinn_proto::EndpointEvent);
-
-impl EndpointInput {
-    /// Whether the connection is over and its handle becomes free.
-    pub fn is_end(&self) -> bool {
-        self.0.is_drained()
-    }
-}
 
 /// A mark for congestion without loss (RFC 3168).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,14 +32,6 @@ impl Ecn {
             Self::Congestion => 0b11,
         }
     }
-
-    fn of_engine(ecn: quinn_proto::EcnCodepoint) -> Option<Self> {
-        Self::from_bits(ecn as u8)
-    }
-
-    fn to_engine(self) -> Option<quinn_proto::EcnCodepoint> {
-        quinn_proto::EcnCodepoint::from_bits(self.bits())
-    }
 }
 
 /// Datagrams to send to one address.
@@ -75,16 +47,4 @@ pub struct Transmit {
     pub length: usize,
     /// The length of each datagram except the last one, if there are several.
     pub segment: Option<usize>,
-}
-
-impl Transmit {
-    fn of_engine(transmit: &quinn_proto::Transmit) -> Self {
-        Self {
-            destination: transmit.destination,
-            source: transmit.src_ip,
-            ecn: transmit.ecn.and_then(Ecn::of_engine),
-            length: transmit.size,
-            segment: transmit.segment_size,
-        }
-    }
 }

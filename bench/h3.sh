@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# HTTP/3 compared with HAProxy 3.5: one thread each, load by haload and origin by haterm, in turn, medians of the rounds. Prints a table
+# in Markdown: CPU time of the proxy for a request, and memory of an idle connection.
+#
+#     bench/h3.sh WEIR WEIR-BENCH
+#
+# HAPROXY=, HALOAD= and HATERM= name the programs of HAProxy 3.5, built for QUIC with AWS-LC. ROUNDS= is the number of rounds, IDLE=
+# the number of idle connections.
+#
+# shellcheck source=bench/lib.sh
+source "$(dirname "$0")/lib.sh"
+haload=${HALOAD:?names the load generator of HAProxy 3.5}
+haterm=${HATERM:?names the server of HAProxy 3.5}
+idle=${IDLE:-1000}
+
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout "$dir/key" -out "$dir/certificate" -days 2 \
+    -subj /CN=localhost 2>/dev/null
+cat "$dir/certificate" "$dir/key" >"$dir/site.pem"
+server_port=$(free_port)
+taskset -c 1 "$haterm" -L "127.0.0.1:$server_port" >/dev/null 2>&1 &
+pids+=("$!")
+wait_port "$server_port"
+
+config() {
+    printf 'global\n    nbthread 1\n    maxconn 8000\n    tune.quic.fe.max-idle-timeout 120s\n'
+    defaults http
+    printf '    timeout http-keep-alive 120s\nfrontend fe\n    bind 127.0.0.1:PORT\n'
+    printf '    bind quic4@127.0.0.1:PORT ssl crt %s alpn h3\n' "$dir/site.pem"
+    printf '    http-request return status 200 content-type text/plain string "%0100d" if { path /own }\n' 0
+    printf '    default_backend be\nbackend be\n    http-reuse always\n    server s1 127.0.0.1:%s\n' "$server_port"
+}
+
+declare -A pid port
+for name in weir haproxy; do
+    start "$name" "$(config)"
+    pid[$name]=$PID port[$name]=$PORT
+done
+
+nanoseconds() { # process: CPU time of all its threads
+    cat "/proc/$1"/task/*/schedstat | awk '{sum += $1} END {print sum}'
+}
+
+load() { # name, path, haload's words
+    taskset -c 1 "$haload" -3 "${@:3}" "quic://127.0.0.1:${port[$1]}$2" >/dev/null 2>&1
+}
+
+row() { # label, number of requests, path, haload's words
+    local label=$1 requests=$2 path=$3 before after name
+    shift 3
+    for name in weir haproxy; do
+        : >"$dir/$name.costs"
+    done
+    for _ in $(seq "$rounds"); do
+        for name in weir haproxy; do
+            before=$(nanoseconds "${pid[$name]}")
+            load "$name" "$path" -n "$requests" "$@"
+            after=$(nanoseconds "${pid[$name]}")
+            echo $(((after - before) / requests)) >>"$dir/$name.costs"
+        done
+    done
+    printf '| %s | %s | %s | %s |\n' "$label" "$(micros weir)" "$(micros haproxy)" "$(quotient "$dir/weir.costs" "$dir/haproxy.costs")"
+}
+
+micros() { median <"$dir/$1.costs" | awk '{printf "%.1f", $1 / 1000}'; }
+
+resident() { awk '/^VmRSS/ {print $2}' "/proc/$1/status"; }
+
+printf '| load | weir, µs | haproxy, µs | weir ÷ haproxy |\n| --- | --: | --: | --: |\n'
+row 'HTTP/3 to HTTP/1, 1 MiB, 8 connections of 2 streams' 400 '/?s=1m' -u 8 -m 2
+row 'HTTP/3 to HTTP/1, 1 MiB, 1 connection of 4 streams' 300 '/?s=1m' -u 1 -m 4
+row 'HTTP/3 to HTTP/1, 100 B, 10 streams' 20000 '/?s=100' -u 1 -m 10
+row 'answered here, 100 B, 10 streams' 50000 /own -u 1 -m 10
+row 'handshake and one request' 500 /own -u 4 -r 1
+
+printf '\n| %s idle connections | weir | haproxy |\n| --- | --: | --: |\n' "$idle"
+for name in weir haproxy; do
+    before=$(resident "${pid[$name]}")
+    # Each user sends one request, and another one only after the measurement.
+    taskset -c 1 "$haload" -3 -u "$idle" -R "$idle" -n $((idle * 2)) -d 4 "quic://127.0.0.1:${port[$name]}/own" >/dev/null 2>&1 &
+    sleep 3
+    echo "$name $((($(resident "${pid[$name]}") - before) * 10 / idle))" >>"$dir/memory"
+    wait $! 2>/dev/null || true
+done
+awk '{printf "%s%s", (NR == 1 ? "| KiB each | " : " | "), $2 / 10} END {print " |"}' "$dir/memory"
