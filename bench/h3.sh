@@ -70,7 +70,6 @@ row 'HTTP/3 to HTTP/1, 1 MiB, 8 connections of 2 streams' 400 '/?s=1m' -u 8 -m 2
 row 'HTTP/3 to HTTP/1, 1 MiB, 1 connection of 4 streams' 300 '/?s=1m' -u 1 -m 4
 row 'HTTP/3 to HTTP/1, 100 B, 10 streams' 20000 '/?s=100' -u 1 -m 10
 row 'answered here, 100 B, 10 streams' 50000 /own -u 1 -m 10
-row 'handshake and one request' 500 /own -u 4 -r 1
 
 printf '\n| %s idle connections | weir | haproxy |\n| --- | --: | --: |\n' "$idle"
 for name in weir haproxy; do

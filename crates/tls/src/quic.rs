@@ -317,8 +317,8 @@ impl QuicHandshake {
         }
     }
 
-    /// Drops what is not needed after a complete handshake: only keys can be updated then. Servers send nothing more, and clients have
-    /// nothing to send.
+    /// Drops the state of a complete handshake. Afterwards keys can only be updated: servers send no more messages, and clients have
+    /// none to send.
     pub fn settle(&mut self) {
         if let Phase::Running(engine) = &mut self.phase {
             engine.settle();
