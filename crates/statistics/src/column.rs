@@ -231,7 +231,7 @@ columns! {
     quic_stream_data_blocked "MCPV" "Total number of received STREAM_DATA_BLOCKED frames"
     quic_streams_blocked_bidi "MCPV" "Total number of received STREAMS_BLOCKED frames for bidirectional streams"
     quic_streams_blocked_uni "MCPV" "Total number of received STREAMS_BLOCKED frames for unidirectional streams"
-    quic_ncbuf_gap_limit "MCPV" "Total number of closes because of too many gaps in received data"
+    quic_ncbuf_gap_limit "MCPV" "Total number of packets dropped because of too many gaps in received data"
     h1_open_connections  "MGPV" "Count of currently open connections"
     h1_open_streams      "MGPV" "Count of currently open streams"
     h1_total_connections "MCPV" "Total number of connections"
