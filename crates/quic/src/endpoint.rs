@@ -150,8 +150,8 @@ impl Endpoint {
                 return Demultiplexed::Nothing;
             };
             if client.destination.len() < CLIENT_ID_MIN {
-                let ids = client_ids(client.destination, client.source);
-                let length = write_refusal(&ids, PROTOCOL_VIOLATION, out);
+                let ids = [&client.destination, &client.source];
+                let length = write_refusal(ids, PROTOCOL_VIOLATION, out);
                 return length.map_or(Demultiplexed::Nothing, |length| {
                     Demultiplexed::Reply(reply(remote, local_ip, length))
                 });
@@ -219,17 +219,17 @@ impl Endpoint {
         place: Option<tls::ConnectionPermit>,
         out: &mut Vec<u8>,
     ) -> Result<(ConnectionHandle, QuicConnection), Refused> {
+        let is_validated = client.is_validated();
         let NewClient { remote, local_ip, ecn, destination, source, token } = client;
         let refused = |reason: &str, reply| Err(Refused { reason: reason.into(), reply });
         if token == TokenCheck::Invalid {
-            let length = write_refusal(&client_ids(destination, source), INVALID_TOKEN, out);
+            let length = write_refusal([&destination, &source], INVALID_TOKEN, out);
             return refused("invalid token", length.map(|length| reply(remote, local_ip, length)));
         }
         let before_retry = match token {
             TokenCheck::Retried(original) => Some(original),
             _ => None,
         };
-        let is_validated = before_retry.is_some() || token == TokenCheck::Known;
         let start = ClientStart { remote, local_ip, destination, source, before_retry, is_validated };
         let own_id = self.shared.new_id();
         let handshake = |parameters| QuicHandshake::accept(acceptor, parameters, keep, place);
@@ -262,8 +262,8 @@ impl Endpoint {
 
     /// Appends a CONNECTION_CLOSE packet with the error CONNECTION_REFUSED to `out`.
     pub fn refuse(&mut self, client: &NewClient, out: &mut Vec<u8>) -> Option<Transmit> {
-        let ids = client_ids(client.destination, client.source);
-        let length = write_refusal(&ids, CONNECTION_REFUSED, out)?;
+        let ids = [&client.destination, &client.source];
+        let length = write_refusal(ids, CONNECTION_REFUSED, out)?;
         Some(reply(client.remote, client.local_ip, length))
     }
 
@@ -314,17 +314,12 @@ impl Endpoint {
     }
 }
 
-/// Both connection IDs of a client's first packet.
-fn client_ids(destination: ConnectionId, source: ConnectionId) -> [ConnectionId; 2] {
-    [destination, source]
-}
-
 fn reply(destination: SocketAddr, source: Option<IpAddr>, length: usize) -> Transmit {
     Transmit { destination, source, ecn: None, length, segment: None }
 }
 
 /// Appends an Initial packet that closes the connection before it exists; returns its length.
-fn write_refusal([destination, source]: &[ConnectionId; 2], code: u64, out: &mut Vec<u8>) -> Option<usize> {
+fn write_refusal([destination, source]: [&ConnectionId; 2], code: u64, out: &mut Vec<u8>) -> Option<usize> {
     const TAG: usize = 16;
     let keys = tls::quic::LevelKeys::initial(destination, false)?.local;
     let start = out.len();

@@ -198,7 +198,7 @@ impl Connection {
     }
 
     /// Called when the peer's frames make the transport keep more data than it can send: the connection is closed.
-    pub fn end_flood(&mut self) {
+    fn end_flood(&mut self) {
         if self.closed.is_none() {
             self.fail(Violation::Flood);
         }

@@ -201,11 +201,9 @@ impl QuicConnection {
     ) {
         let timeout = self.path.rtt.probe_timeout().max(crate::rtt::Rtt::default().probe_timeout());
         let data = self.next_random().to_ne_bytes();
-        // The estimates of a path that was never validated are of no use.
         let mut path = self.path.moved(now, remote, local_ip, self.settings.mtu_max);
         if let Some(peer) = &self.peer {
-            let limit = crate::parameters::TransportParameters::read(&peer.bytes, !self.is_server());
-            path.mtu.limit(limit.map_or(u64::MAX, |peer| peer.max_udp_payload));
+            path.mtu.limit(peer.max_udp_payload);
         }
         let deadline = now + timeout * 3;
         path.challenge = Some(super::path::PathChallenge { data, is_pending: true, resend: None, deadline });

@@ -164,6 +164,7 @@ impl QuicConnection {
             max_ack_delay: peer.max_ack_delay,
             ack_delay_exponent: peer.ack_delay_exponent,
             max_idle: peer.max_idle,
+            max_udp_payload: peer.max_udp_payload,
         }));
         Ok(())
     }

@@ -118,6 +118,7 @@ struct PeerLimits {
     max_ack_delay: Duration,
     ack_delay_exponent: u64,
     max_idle: Duration,
+    max_udp_payload: u64,
 }
 
 /// The number of bytes that are kept for a peer whatever its congestion window is.
@@ -382,11 +383,6 @@ impl QuicConnection {
     /// Sets the priority of a stream: data of higher ones is sent first.
     pub fn set_priority(&mut self, stream: u64, priority: i32) {
         self.streams.set_priority(stream, priority);
-    }
-
-    /// Limits how many streams the peer may have open.
-    pub fn set_max_streams(&mut self, count: u64) {
-        self.streams.set_max_streams(count);
     }
 
     /// Returns the number of received frames that cost work but move no data.

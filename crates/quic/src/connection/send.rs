@@ -44,13 +44,6 @@ struct Draft {
     frames: SentFrames,
 }
 
-/// How datagrams are filled at the moment.
-#[derive(Clone, Copy)]
-struct Permits {
-    /// Whether packets that have to be acknowledged may be sent.
-    eliciting: bool,
-}
-
 impl QuicConnection {
     /// Appends at most `most` datagrams to `out`.
     pub fn transmit(&mut self, now: Instant, most: usize, out: &mut Vec<u8>) -> Option<Transmit> {
@@ -121,22 +114,22 @@ impl QuicConnection {
     }
 
     /// Whether packets that have to be acknowledged may be sent now.
-    fn permits(&mut self, now: Instant, is_first: bool) -> Permits {
+    fn permits(&mut self, now: Instant, is_first: bool) -> bool {
         // The first datagram of a batch waits for room for several.
         let has_room = if is_first { self.path.has_window_for_batch() } else { self.path.has_window() };
         if !has_room {
             self.path.is_limited = false;
-            return Permits { eliciting: false };
+            return false;
         }
         if self.paced_until.is_some_and(|at| now < at) {
-            return Permits { eliciting: false };
+            return false;
         }
         if self.path.pacer.has_tokens() || !self.settings.pacing {
-            return Permits { eliciting: true };
+            return true;
         }
         let pace = self.path.pace();
         self.paced_until = self.path.pacer.delay(now, pace);
-        Permits { eliciting: self.paced_until.is_none() }
+        self.paced_until.is_none()
     }
 
     /// Appends a datagram that ends before `limit`; returns whether there was anything to send.
@@ -220,11 +213,11 @@ impl QuicConnection {
         id: SpaceId,
         out: &mut Vec<u8>,
         limit: usize,
-        permits: Permits,
+        permits: bool,
     ) -> Option<Draft> {
         let space = self.space(id)?;
         let is_probe = space.probes > 0;
-        let may_elicit = (permits.eliciting || is_probe) && self.has_content(id);
+        let may_elicit = (permits || is_probe) && self.has_content(id);
         if !(may_elicit || space.received.is_due) || out.len() + PACKET_MIN + TAG > limit {
             return None;
         }
@@ -574,15 +567,4 @@ fn seal(
         return;
     }
     header.protect(number_at, bytes);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::settings::Settings;
-
-    #[test]
-    fn the_first_packets_of_all_paths_fit() {
-        assert!(usize::from(Settings::INITIAL_MTU) >= DATAGRAM_MIN);
-    }
 }

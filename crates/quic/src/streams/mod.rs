@@ -281,13 +281,6 @@ impl StreamSet {
         }
     }
 
-    /// Limits how many streams the peer may have open.
-    pub(crate) fn set_max_streams(&mut self, count: u64) {
-        let peers = &mut self.peers[index(StreamDirection::Both)];
-        peers.allowed = count;
-        peers.note_credit();
-    }
-
     /// The peer waits for permission to open streams.
     pub(crate) fn on_streams_blocked(&mut self, direction: StreamDirection) {
         let peers = &mut self.peers[index(direction)];
