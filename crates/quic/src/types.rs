@@ -24,7 +24,7 @@ pub enum QuicEvent {
     Opened(StreamDirection),
     /// Data or an end has arrived.
     Readable(u64),
-    /// A stream that was blocked takes data again, or was stopped.
+    /// A stream that was blocked takes data again.
     Writable(u64),
     /// The peer wants no more data.
     Stopped(u64, u64),
