@@ -236,9 +236,8 @@ impl AsRawFd for Plain {
     }
 }
 
-/// Registers a datagram socket with the calling worker's reactor for writability, and for readability if `receives` is set.
-pub(crate) fn watch_datagrams(socket: OwnedFd, receives: bool) -> io::Result<AsyncFd<OwnedFd>> {
-    let interest = if receives { Interest::READABLE | Interest::WRITABLE } else { Interest::WRITABLE };
+/// Registers a datagram socket with the calling worker's reactor.
+pub(crate) fn watch_datagrams(socket: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an OwnedFd gives the same open descriptor for as long as it lives, and closes it only
     // when dropped.
     unsafe { AsyncFd::register_with_interest(socket, interest) }.map_err(|error| error.into_parts().1)

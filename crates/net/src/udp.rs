@@ -4,7 +4,7 @@
 //! several datagrams to one receiver (GSO). The sockets report the address that a datagram was sent to, its ECN bits, and never
 //! fragment.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
@@ -14,6 +14,7 @@ use std::task::{Context, Poll, Wake, Waker, ready};
 
 use quinn_udp::{EcnCodepoint, RecvMeta, UdpSocketState};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::dial::in_namespace;
@@ -135,6 +136,11 @@ pub struct UdpSocket {
     state: RefCell<UdpSocketState>,
     /// The maximum number of segments in a [`Transmit`].
     most_segments: Cell<usize>,
+    /// The same socket, watched for writability. Absent until a send would block: each datagram that the kernel has sent makes the
+    /// socket writable, and would wake the worker.
+    blocked: OnceCell<AsyncFd<OwnedFd>>,
+    /// Whether `socket` is watched for writability itself.
+    watches_writes: bool,
     /// Tasks that wait until the socket can send. The reactor remembers only one.
     senders: Arc<Senders>,
     waker: Waker,
@@ -159,6 +165,15 @@ impl UdpSocket {
     /// Registers a bound socket with the calling worker's reactor. Unless `receives` is set, only for sending: if workers share a
     /// socket, only one of them is woken for datagrams.
     pub fn new(socket: OwnedFd, receives: bool) -> io::Result<Self> {
+        Self::register(socket, if receives { Interest::READABLE } else { Interest::WRITABLE })
+    }
+
+    /// Registers a connected socket with the calling worker's reactor, also for the errors that the kernel reports.
+    pub fn connected(socket: OwnedFd) -> io::Result<Self> {
+        Self::register(socket, Interest::READABLE | Interest::WRITABLE)
+    }
+
+    fn register(socket: OwnedFd, interest: Interest) -> io::Result<Self> {
         let local = SockRef::from(&socket).local_addr()?;
         let local = local.as_socket().ok_or(io::ErrorKind::InvalidInput)?;
         let state = prepare(&socket)?;
@@ -169,7 +184,9 @@ impl UdpSocket {
             state: RefCell::new(state),
             waker: senders.clone().into(),
             senders,
-            socket: sys::watch_datagrams(socket, receives)?,
+            socket: sys::watch_datagrams(socket, interest)?,
+            blocked: OnceCell::new(),
+            watches_writes: interest.is_writable(),
         })
     }
 
@@ -190,9 +207,12 @@ impl UdpSocket {
     pub fn poll_recv(&self, context: &mut Context<'_>, batch: &mut Batch) -> Poll<io::Result<()>> {
         loop {
             let mut guard = ready!(self.socket.poll_read_ready(context))?;
-            if let Ok(received) = guard.try_io(|_| self.try_recv(batch)) {
-                return Poll::Ready(received);
+            let Ok(received) = guard.try_io(|_| self.try_recv(batch)) else { continue };
+            if received.is_ok() && !batch.is_full() {
+                // Nothing is left: another call would only learn that from the kernel.
+                guard.clear_ready();
             }
+            return Poll::Ready(received);
         }
     }
 
@@ -207,8 +227,8 @@ impl UdpSocket {
         Ok(())
     }
 
-    /// Ready when the kernel reports an error of a connected socket, such as a rejected datagram. Only one task may receive and send on
-    /// the socket.
+    /// Ready when the kernel reports an error of a [`connected`](Self::connected) socket, such as a rejected datagram. Only one task
+    /// may receive and send on the socket.
     pub fn poll_error(&self, context: &mut Context<'_>) -> Poll<io::Error> {
         loop {
             // An error without data only makes the socket writable, and it nearly always is.
@@ -237,8 +257,9 @@ impl UdpSocket {
         self.senders.add(context.waker());
         // Several tasks send, so all of them are woken.
         let mut context = Context::from_waker(&self.waker);
+        let socket = self.watched_for_writes()?;
         loop {
-            let mut guard = ready!(self.socket.poll_write_ready(&mut context))?;
+            let mut guard = ready!(socket.poll_write_ready(&mut context))?;
             if let Ok(sent) = guard.try_io(|_| self.try_send(transmit)) {
                 return Poll::Ready(sent);
             }
@@ -247,6 +268,18 @@ impl UdpSocket {
                 return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
             }
         }
+    }
+
+    fn watched_for_writes(&self) -> io::Result<&AsyncFd<OwnedFd>> {
+        if self.watches_writes {
+            return Ok(&self.socket);
+        }
+        if let Some(blocked) = self.blocked.get() {
+            return Ok(blocked);
+        }
+        let duplicate = self.socket.get_ref().try_clone()?;
+        let blocked = sys::watch_datagrams(duplicate, Interest::WRITABLE)?;
+        Ok(self.blocked.get_or_init(|| blocked))
     }
 
     /// Sends datagrams without waiting.

@@ -186,6 +186,20 @@ fn all_tasks_that_wait_to_send_are_woken() {
 }
 
 #[test]
+fn drained_socket_is_not_read_again() {
+    run(async {
+        let (sender, receiver) = (bind_one("127.0.0.1:0"), bind_one("127.0.0.1:0"));
+        send(&sender, &to(receiver.local_addr(), b"one")).await;
+        receive(&receiver, 1).await;
+        let readable =
+            poll_fn(|context| Poll::Ready(receiver.socket.poll_read_ready(context).is_ready())).await;
+        assert!(!readable, "a short batch has emptied the socket");
+        send(&sender, &to(receiver.local_addr(), b"two")).await;
+        assert_eq!(receive(&receiver, 1).await.0[0].bytes, b"two");
+    });
+}
+
+#[test]
 fn datagrams_without_room_are_counted() {
     run(async {
         let options = ListenOptions { buffers: (4096, 0), ..ListenOptions::default() };
@@ -233,7 +247,7 @@ fn a_connected_socket_reports_a_closed_port() {
         let server = bind_one("127.0.0.1:0");
         let address = server.local_addr();
         let socket = crate::Dial::default().connect_datagrams(address).expect("a socket");
-        let socket = UdpSocket::new(socket, true).expect("it is connected");
+        let socket = UdpSocket::connected(socket).expect("it is connected");
         send(&socket, &to(address, b"one")).await;
         let (all, _) = receive(&server, 1).await;
         send(&server, &to(all[0].source, b"two")).await;

@@ -122,10 +122,7 @@ pub(super) fn begin(
     handshake: ServerHandshake,
 ) -> Result<QuicTransport, NotBegun> {
     let tune = &worker.shared.plan.global.tune;
-    let socket = dial
-        .connect_datagrams(address)
-        .and_then(|socket| UdpSocket::new(socket, true))
-        .map_err(NotBegun::Socket)?;
+    let socket = dial.connect_datagrams(address).and_then(UdpSocket::connected).map_err(NotBegun::Socket)?;
     let http = Http3Settings {
         config: &worker.proxy(server.backend).h2.h3_back,
         owns: tune.quic.zero_copy,

@@ -78,12 +78,20 @@ pub async fn serve(worker: Rc<Worker>, port: QuicPort, frontend: usize, bind: us
     };
     while let Some(source) = poll_fn(|context| listener.poll_receive(context, &mut place, &mut input)).await {
         place.follow_plan();
-        match source {
-            Source::Socket => listener.process(&place, &mut input),
-            Source::Queue => listener.process_forwarded(&place, &input.forwarded),
-        }
+        let may_have_more = match source {
+            Source::Socket => {
+                listener.process(&place, &mut input);
+                input.received.as_ref().is_some_and(Batch::is_full)
+            }
+            Source::Queue => {
+                listener.process_forwarded(&place, &input.forwarded);
+                true
+            }
+        };
         // The connections that got datagrams run before the next ones are received.
-        tokio::task::yield_now().await;
+        if may_have_more {
+            tokio::task::yield_now().await;
+        }
     }
 }
 

@@ -236,7 +236,7 @@ impl QuicTransport {
     /// The kernel has no room for the socket.
     pub(super) fn attach(detached: DetachedQuic) -> io::Result<Self> {
         let DetachedQuic { socket, engine, keys } = detached;
-        let socket = UdpSocket::new(socket, true)?;
+        let socket = UdpSocket::connected(socket)?;
         let connection = H3Connection::new(engine, socket.as_fd().as_raw_fd(), false);
         let (timer, tracer) = (Timer::new(), QuicTracer::new(keys));
         Ok(Self { connection, socket, timer, unsent: None, is_connected: true, alert: None, tracer })
