@@ -196,6 +196,8 @@ impl<S: ServeExchange, C: ClientCarrier> Front<S, C> {
         let mut since = None;
         for turn in 1.. {
             let received = self.receive(context)?;
+            // A window update or an acknowledgement made room for waiting streams: their output goes with that of this turn.
+            self.connection.wake_writable();
             polled |= self.poll_streams();
             self.carrier.apply_changes(&mut self.root, &self.connection)?;
             wrote |= self.send(context)?;
