@@ -128,6 +128,8 @@ pub(crate) struct RequestStream {
     pub(crate) frame_left: u64,
     /// Bytes that the transport did not take yet, before the caller's.
     pub(crate) output: Vec<u8>,
+    /// Payload that follows `output`, not copied.
+    pub(crate) payload: Bytes,
 }
 
 impl RequestStream {
@@ -145,6 +147,7 @@ impl RequestStream {
             held: 0,
             frame_left: 0,
             output: Vec::new(),
+            payload: Bytes::new(),
         }
     }
 
@@ -157,6 +160,12 @@ impl RequestStream {
     #[inline]
     pub(crate) fn can_send(&self) -> bool {
         !self.has(RESET | LOCAL_ENDED | WRITE_DONE | RELEASED)
+    }
+
+    /// The number of bytes that the transport did not take yet.
+    #[inline]
+    pub(crate) fn queued(&self) -> usize {
+        self.output.len() + self.payload.len()
     }
 
     /// Whether part of a field section or of its header has arrived.
@@ -250,6 +259,7 @@ impl StreamTable {
         stream.flags = 0;
         stream.next_free = free;
         stream.input = Bytes::new();
+        stream.payload = Bytes::new();
         for memory in [&mut stream.section, &mut stream.output] {
             if memory.capacity() > KEPT {
                 *memory = Vec::new();

@@ -128,10 +128,12 @@ struct Outgoing {
 
 impl Outgoing {
     fn push(&mut self, engine: &mut Connection, wire: &mut Wire, side: usize, key: RequestKey) {
-        while let Some(data) = self.waiting.pop_front() {
-            if let Some(rest) = engine.send_bytes(&mut wire.side(side), key, data, false) {
-                self.waiting.push_front(rest);
+        while !self.waiting.is_empty() {
+            if engine.is_blocked(key) {
                 return;
+            }
+            if let Some(data) = self.waiting.pop_front() {
+                engine.send_bytes(&mut wire.side(side), key, data, false);
             }
         }
         if std::mem::take(&mut self.ended) {

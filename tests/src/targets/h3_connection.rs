@@ -283,7 +283,7 @@ fn respond(engine: &mut Connection, transport: &mut Transport, key: RequestKey) 
         number => {
             engine.send_head(transport, key, &head, false);
             let body = vec![0; number as usize * 500];
-            let _ = engine.send_bytes(transport, key, body.into(), true);
+            engine.send_bytes(transport, key, body.into(), true);
         }
     }
 }

@@ -83,8 +83,7 @@ impl Connection {
             self.counts.note(code);
         }
         stream.flags |= WRITE_DONE;
-        self.unsent -= stream.output.len();
-        stream.output.clear();
+        self.discard_output(slot);
     }
 
     fn leave_queues(&mut self, slot: u32) {
@@ -152,8 +151,8 @@ impl Connection {
     fn stop_own_message(&mut self, slot: u32, number: u64, streams: &mut impl Streams) {
         let stream = self.requests.at(slot);
         streams.reset(stream.id, number);
-        self.unsent -= stream.output.len();
-        stream.output.clear();
+        self.discard_output(slot);
+        let stream = self.requests.at(slot);
         stream.flags |= LOCAL_ENDED | WRITE_DONE | STOPPED;
         if stream.has(RELEASED) {
             return self.forget(slot);

@@ -91,8 +91,10 @@ pub struct Connection {
     counts: Counts,
     /// A message being encoded.
     scratch: Vec<u8>,
-    /// Bytes of messages that the transport did not take yet.
+    /// Bytes of heads and frame headers that the transport did not take yet.
     unsent: usize,
+    /// Bytes of payload that it did not take yet.
+    unsent_payload: usize,
     /// Bytes of unfinished field sections.
     sections: usize,
     /// The number of streams that wait for the dynamic table.
@@ -146,6 +148,7 @@ impl Connection {
             counts: Counts::default(),
             scratch: Vec::new(),
             unsent: 0,
+            unsent_payload: 0,
             sections: 0,
             blocked: 0,
             total: 0,
@@ -346,7 +349,7 @@ impl Connection {
     /// The number of bytes that the transport did not take yet.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.unsent + if self.is_hq { 0 } else { self.own.pending() }
+        self.unsent + self.unsent_payload + if self.is_hq { 0 } else { self.own.pending() }
     }
 
     /// The number of requests that the caller knows and did not release yet.
@@ -370,7 +373,7 @@ impl Connection {
             is_received: stream.has(REMOTE_ENDED | READ_DONE),
             is_sent: stream.has(LOCAL_ENDED | RESET),
             held: stream.held,
-            queued: stream.output.len(),
+            queued: stream.queued(),
         })
     }
 
@@ -445,13 +448,14 @@ impl Connection {
     pub fn check_invariants(&mut self) {
         let keys: Vec<RequestKey> = self.requests.keys().collect();
         assert!(keys.is_sorted_by_key(|key| key.id));
-        let (mut unsent, mut sections, mut blocked) = (0, 0, 0);
+        let (mut unsent, mut payload, mut sections, mut blocked) = (0, 0, 0, 0);
         for key in keys {
             let stream = self.requests.at(key.slot);
             assert_eq!(stream.id, key.id);
-            assert!(stream.output.is_empty() || !stream.has(WRITE_DONE | RESET));
+            assert!(stream.queued() == 0 || !stream.has(WRITE_DONE | RESET));
             assert!(stream.has(HEAD_RECEIVED) || stream.held == 0);
             unsent += stream.output.len();
+            payload += stream.payload.len();
             sections += stream.section.len();
             blocked += u32::from(stream.has(BLOCKED));
             let flags = stream.flags;
@@ -462,7 +466,8 @@ impl Connection {
                 assert_eq!(count, usize::from(flags & flag != 0), "{flags:b}");
             }
         }
-        assert_eq!((unsent, sections, blocked), (self.unsent, self.sections, self.blocked));
+        assert_eq!((unsent, payload), (self.unsent, self.unsent_payload));
+        assert_eq!((sections, blocked), (self.sections, self.blocked));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Outgoing messages: heads, bodies and trailers (RFC 9114 sections 4.1, 7.2.1, 7.2.2).
 //!
-//! The transport applies backpressure. The rest of a body stays with the caller until `next_writable` returns the stream; the rest
-//! of a head or a frame header is queued here.
+//! The transport applies backpressure. The rest of a copied body stays with the caller until `next_writable` returns the stream; the
+//! rest of a head, a frame header or a piece of payload that is not copied is queued here.
 
 use bytes::{Buf, Bytes};
 use fields::Scheme;
@@ -13,7 +13,8 @@ use crate::frame::{FrameHeader, HEADER_MAX, kind};
 use crate::limits;
 use crate::qpack::{PREFIX_MAX, SectionWriter};
 use crate::stream::{
-    CONNECT, FLUSHABLE, HEAD_METHOD, KNOWN, LOCAL_ENDED, RELEASED, STOPPED, WAITING, WRITABLE, WRITE_DONE,
+    CONNECT, FLUSHABLE, HEAD_METHOD, KNOWN, LOCAL_ENDED, RELEASED, RequestStream, STOPPED, WAITING, WRITABLE,
+    WRITE_DONE,
 };
 use crate::transport::{Stopped, Streams};
 use crate::varint;
@@ -32,7 +33,7 @@ pub(super) fn write_all(streams: &mut impl Streams, id: u64, data: &[u8]) -> Res
 }
 
 /// The same without copying.
-fn write_all_bytes(streams: &mut impl Streams, id: u64, data: Bytes) -> Result<usize, Stopped> {
+fn write_all_bytes(streams: &mut impl Streams, id: u64, data: &Bytes) -> Result<usize, Stopped> {
     let mut at = 0;
     while at < data.len() {
         match streams.write_bytes(id, data.slice(at..))? {
@@ -41,6 +42,26 @@ fn write_all_bytes(streams: &mut impl Streams, id: u64, data: Bytes) -> Result<u
         }
     }
     Ok(at)
+}
+
+/// Writes queued bytes; returns how many the transport took, from the output and from the payload behind it.
+fn write_queued(
+    streams: &mut impl Streams,
+    id: u64,
+    stream: &mut RequestStream,
+) -> Result<(usize, usize), Stopped> {
+    let output = write_all(streams, id, &stream.output)?;
+    stream.output.drain(..output);
+    let mut payload = 0;
+    if stream.output.is_empty() && !stream.payload.is_empty() {
+        payload = write_all_bytes(streams, id, &stream.payload)?;
+        stream.payload.advance(payload);
+        if stream.payload.is_empty() {
+            // Releases the memory.
+            stream.payload = Bytes::new();
+        }
+    }
+    Ok((output, payload))
 }
 
 impl Connection {
@@ -132,6 +153,7 @@ impl Connection {
         if self.own.encoder.is_needed() {
             self.own.wake();
         }
+        self.queue_by_copy(key.slot);
         self.write_or_queue(streams, key.slot, &scratch[start..]);
         self.scratch = scratch;
         if ends {
@@ -155,12 +177,32 @@ impl Connection {
         }
     }
 
+    /// Moves queued payload behind the queued bytes, so that more can follow it.
+    fn queue_by_copy(&mut self, slot: u32) {
+        let stream = self.requests.at(slot);
+        if !stream.payload.is_empty() {
+            let payload = std::mem::take(&mut stream.payload);
+            stream.output.extend_from_slice(&payload);
+            self.unsent_payload -= payload.len();
+            self.unsent += payload.len();
+        }
+    }
+
+    /// Discards the bytes that the transport did not take.
+    pub(super) fn discard_output(&mut self, slot: u32) {
+        let stream = self.requests.at(slot);
+        self.unsent -= stream.output.len();
+        self.unsent_payload -= stream.payload.len();
+        stream.output.clear();
+        stream.payload = Bytes::new();
+    }
+
     /// Marks our message as complete.
     fn end_local(&mut self, streams: &mut impl Streams, slot: u32) {
         let stream = self.requests.at(slot);
         stream.flags |= LOCAL_ENDED;
         stream.flags &= !WAITING;
-        if !stream.output.is_empty() || stream.has(WRITE_DONE) {
+        if stream.queued() > 0 || stream.has(WRITE_DONE) {
             return;
         }
         stream.flags |= WRITE_DONE;
@@ -203,7 +245,7 @@ impl Connection {
     /// over.
     fn send_some(&mut self, streams: &mut impl Streams, key: RequestKey, data: &[u8]) -> Option<usize> {
         let stream = self.requests.get_mut(key).filter(|stream| stream.can_send())?;
-        if !stream.output.is_empty() {
+        if stream.queued() > 0 {
             return Some(0);
         }
         if self.is_hq {
@@ -266,59 +308,67 @@ impl Connection {
         None
     }
 
-    /// Like [`Connection::send_data`], for a large payload that is not copied. The part that was not accepted is returned.
-    pub fn send_bytes(
-        &mut self,
-        streams: &mut impl Streams,
-        key: RequestKey,
-        data: Bytes,
-        ends: bool,
-    ) -> Option<Bytes> {
-        if data.len() <= limits::COPIED {
-            let sent = self.send_data(streams, key, &data, ends);
-            return (sent < data.len()).then(|| data.slice(sent..));
+    /// Whether a stream has queued output, which must be sent before more payload. If so, the stream waits, and `next_writable` returns
+    /// it when it may continue.
+    pub fn is_blocked(&mut self, key: RequestKey) -> bool {
+        let Some(stream) = self.requests.get_mut(key).filter(|stream| stream.can_send()) else {
+            return false;
+        };
+        let is_blocked = stream.queued() > 0;
+        if is_blocked {
+            stream.flags |= WAITING;
         }
-        let mut data = data;
-        while !data.is_empty() {
-            let before = data.len();
-            self.send_some_bytes(streams, key, &mut data)?;
-            if data.len() == before {
-                break;
-            }
-        }
-        self.sent(streams, key, data.is_empty(), ends);
-        (!data.is_empty()).then_some(data)
+        is_blocked
     }
 
-    /// Like [`Connection::send_some`]; the sent part is removed from `data`.
-    fn send_some_bytes(
-        &mut self,
-        streams: &mut impl Streams,
-        key: RequestKey,
-        data: &mut Bytes,
-    ) -> Option<usize> {
-        let stream = self.requests.get_mut(key).filter(|stream| stream.can_send())?;
-        if !stream.output.is_empty() {
-            return Some(0);
+    /// Sends `data` without copying it. The part that the transport does not take yet is queued, so a caller that is not to queue more
+    /// than one piece calls [`Connection::is_blocked`] before each. If `ends` is set, the message ends with it.
+    ///
+    /// If the stream is over, `data` is discarded.
+    pub fn send_bytes(&mut self, streams: &mut impl Streams, key: RequestKey, data: Bytes, ends: bool) {
+        if self.write_bytes(streams, key, data).is_some() {
+            self.sent(streams, key, true, ends);
         }
-        if self.is_hq {
-            stream.frame_left = data.len() as u64;
-        } else if stream.frame_left == 0 {
-            self.begin_frame(streams, key.slot, data.len(), &[])?;
-        }
-        let stream = self.requests.at(key.slot);
-        if !stream.output.is_empty() {
-            return Some(0);
-        }
-        let length = stream.frame_left.min(data.len() as u64) as usize;
-        match write_all_bytes(streams, key.id, data.slice(..length)) {
-            Ok(count) => {
-                data.advance(count);
-                stream.frame_left -= count as u64;
-                Some(count)
+    }
+
+    /// Writes or queues `data` as a frame, or as the part of one that the caller still owed. `None` if the stream is over.
+    fn write_bytes(&mut self, streams: &mut impl Streams, key: RequestKey, mut data: Bytes) -> Option<()> {
+        while !data.is_empty() {
+            self.queue_by_copy(key.slot);
+            let stream = self.requests.get_mut(key).filter(|stream| stream.can_send())?;
+            if self.is_hq {
+                stream.frame_left = data.len() as u64;
+            } else if stream.frame_left == 0 {
+                self.put_frame_header(streams, key, data.len())?;
             }
-            Err(Stopped(code)) => self.discard(key, code),
+            let stream = self.requests.at(key.slot);
+            // Cannot truncate: it is at most the length of `data`.
+            let mut piece = data.split_to(stream.frame_left.min(data.len() as u64) as usize);
+            stream.frame_left -= piece.len() as u64;
+            if stream.output.is_empty() {
+                match write_all_bytes(streams, key.id, &piece) {
+                    Ok(count) => piece.advance(count),
+                    Err(Stopped(code)) => return self.discard(key, code).map(drop),
+                }
+            }
+            if !piece.is_empty() {
+                self.unsent_payload += piece.len();
+                self.requests.at(key.slot).payload = piece;
+            }
         }
+        Some(())
+    }
+
+    /// Writes or queues the header of a DATA frame with `length` bytes. `None` if the stream is over.
+    fn put_frame_header(&mut self, streams: &mut impl Streams, key: RequestKey, length: usize) -> Option<()> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        FrameHeader { kind: kind::DATA, length: length as u64 }.put(&mut scratch);
+        self.write_or_queue(streams, key.slot, &scratch);
+        self.scratch = scratch;
+        let stream = self.requests.get_mut(key).filter(|stream| stream.can_send())?;
+        stream.frame_left = length as u64;
+        Some(())
     }
 
     /// Called after the caller passed payload: ends the message, or lets the stream wait.
@@ -340,17 +390,17 @@ impl Connection {
             let stream = self.requests.at(slot);
             stream.flags &= !FLUSHABLE;
             let id = stream.id;
-            match write_all(streams, id, &stream.output) {
-                Ok(written) => {
-                    stream.output.drain(..written);
-                    self.unsent -= written;
+            match write_queued(streams, id, stream) {
+                Ok((output, payload)) => {
+                    self.unsent -= output;
+                    self.unsent_payload -= payload;
                 }
                 Err(Stopped(code)) => {
                     self.stopped(id, code);
                     continue;
                 }
             }
-            if !stream.output.is_empty() {
+            if stream.queued() > 0 {
                 continue;
             }
             if stream.has(LOCAL_ENDED) {

@@ -80,9 +80,11 @@ impl End {
         let streams = &mut world.wire.side(side);
         let count = if world.rng.bool() {
             self.engine.send_data(streams, key, &body, ends)
+        } else if self.engine.is_blocked(key) {
+            return;
         } else {
-            let rest = self.engine.send_bytes(streams, key, Bytes::from(body), ends);
-            piece - rest.map_or(0, |rest| rest.len())
+            self.engine.send_bytes(streams, key, Bytes::from(body), ends);
+            piece
         };
         flow.sent += count;
         self.progress += count;

@@ -529,10 +529,11 @@ impl Flow {
         }
     }
 
-    /// The receiver blocks: keeps the unsent bytes in as little memory as possible, because the wait may be long.
+    /// The receiver blocks: keeps the unsent bytes in as little memory as possible, because the wait may be long. A stream that took
+    /// them together with their memory blocks often even if its peer is fast, because the peer grants a window at a time.
     #[cold]
     fn wait_for_receiver(&mut self, buffer: &mut Buffer) -> Poll<Result<(), FlowError>> {
-        self.slow = true;
+        self.slow = buffer.capacity() > 0;
         buffer.shrink();
         Poll::Pending
     }

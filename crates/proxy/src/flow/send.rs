@@ -43,6 +43,8 @@ impl Flow {
                 self.moved = true;
                 self.sent += taken as u64;
                 self.ready -= taken;
+                // Nothing more is read meanwhile, so that a slow receiver holds one buffer.
+                ready!(stream.poll_handed_over(context));
                 continue;
             }
             let staged = &self.staged[self.staged_sent..];

@@ -192,6 +192,11 @@ impl AnyStream {
         each!(self, stream => stream.gathers())
     }
 
+    /// Ready once the payload that was handed over is no longer queued.
+    pub(crate) fn poll_handed_over(&self, context: &Context<'_>) -> Poll<()> {
+        each!(self, stream => stream.poll_handed_over(context))
+    }
+
     /// Like [`poll_write`](Self::poll_write), for all of `buffer`. If it is accepted, the buffer loses its memory.
     ///
     /// # Errors

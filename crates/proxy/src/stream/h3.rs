@@ -448,13 +448,15 @@ impl Messages for H3Engine {
             let taken = self.send_data(key, buffer.filled(), ends);
             return unsent(buffer, taken);
         }
-        let data = Bytes::from_owner(buffer);
-        let Some(rest) = self.h3.send_bytes(&mut self.quic, key, data, ends) else { return Ok(()) };
-        // The beginning is in the original buffer until it is acknowledged.
-        let mut buffer = Buffer::holding(rest.len());
-        let copied = buffer.push(&rest);
-        debug_assert_eq!(copied, rest.len(), "a piece fits into a buffer");
-        Err((buffer, length - copied))
+        if self.h3.is_blocked(key) {
+            return Err((buffer, 0));
+        }
+        self.h3.send_bytes(&mut self.quic, key, Bytes::from_owner(buffer), ends);
+        Ok(())
+    }
+
+    fn is_blocked(&mut self, key: RequestKey) -> bool {
+        self.h3.is_blocked(key)
     }
 
     fn send_trailers(&mut self, key: RequestKey, trailers: &Head) {

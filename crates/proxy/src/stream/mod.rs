@@ -513,6 +513,16 @@ impl<E: Messages> EngineStream<E> {
         Poll::Ready(Ok(taken))
     }
 
+    /// Ready once the payload that was handed over is no longer queued.
+    pub(crate) fn poll_handed_over(&self, context: &Context<'_>) -> Poll<()> {
+        let IncomingHalf { connection, key, .. } = &self.incoming;
+        if !connection.engine.borrow_mut().is_blocked(*key) {
+            return Poll::Ready(());
+        }
+        self.incoming.with(|place| place.watch(context.waker()));
+        Poll::Pending
+    }
+
     /// Sends trailers, which end the message.
     pub(crate) fn send_trailers(&mut self, trailers: &Head) {
         if !std::mem::replace(&mut self.ended, true) {

@@ -78,6 +78,12 @@ pub(crate) trait Messages: Protocol {
         unsent(buffer, taken)
     }
 
+    /// Whether a stream has queued payload, which must be sent before more is accepted. If so, the stream waits.
+    fn is_blocked(&mut self, key: Self::Key) -> bool {
+        let _ = key;
+        false
+    }
+
     /// Sends trailers, which end the message. A protocol without trailers only sends the end.
     fn send_trailers(&mut self, key: Self::Key, trailers: &Head) {
         let _ = trailers;
