@@ -1,6 +1,6 @@
 //! Estimates of the round-trip time (RFC 9002, 5).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The granularity of timers (RFC 9002, 6.1.2).
 pub(crate) const GRANULARITY: Duration = Duration::from_millis(1);
@@ -15,7 +15,8 @@ pub(crate) struct Rtt {
     pub(crate) smoothed: Duration,
     pub(crate) variation: Duration,
     pub(crate) min: Duration,
-    pub(crate) has_sample: bool,
+    /// When the first sample was taken.
+    pub(crate) sampled: Option<Instant>,
 }
 
 impl Default for Rtt {
@@ -25,7 +26,7 @@ impl Default for Rtt {
             smoothed: INITIAL,
             variation: INITIAL / 2,
             min: Duration::ZERO,
-            has_sample: false,
+            sampled: None,
         }
     }
 }
@@ -37,10 +38,11 @@ impl Rtt {
         Self { latest: initial, smoothed: initial, variation: initial / 2, ..Self::default() }
     }
 
-    /// Adds a sample; `delay` is the time that the peer waited before it acknowledged.
-    pub(crate) fn update(&mut self, latest: Duration, delay: Duration) {
+    /// Adds a sample taken at `now`; `delay` is the time that the peer waited before it acknowledged.
+    pub(crate) fn update(&mut self, now: Instant, latest: Duration, delay: Duration) {
         self.latest = latest;
-        if !std::mem::replace(&mut self.has_sample, true) {
+        if self.sampled.is_none() {
+            self.sampled = Some(now);
             (self.smoothed, self.variation, self.min) = (latest, latest / 2, latest);
             return;
         }
@@ -69,16 +71,16 @@ mod tests {
     fn samples_are_smoothed_without_the_peers_delay() {
         let ms = Duration::from_millis;
         let mut rtt = Rtt::default();
-        rtt.update(ms(100), ms(20));
+        rtt.update(Instant::now(), ms(100), ms(20));
         assert_eq!(
             (rtt.smoothed, rtt.variation, rtt.min),
             (ms(100), ms(50), ms(100)),
             "the first one as it is"
         );
-        rtt.update(ms(200), ms(20));
+        rtt.update(Instant::now(), ms(200), ms(20));
         assert_eq!(rtt.smoothed, ms(880) / 8);
         assert_eq!(rtt.variation, ms(230) / 4);
-        rtt.update(ms(110), ms(20));
+        rtt.update(Instant::now(), ms(110), ms(20));
         assert_eq!(rtt.smoothed, Duration::from_micros(110_000), "a delay below the minimum does not count");
         assert_eq!(rtt.probe_timeout(), rtt.smoothed + rtt.variation * 4);
     }

@@ -1,7 +1,7 @@
 //! Packets that were sent and neither acknowledged nor lost.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
@@ -63,7 +63,8 @@ pub(crate) struct SentPacket {
 #[derive(Debug)]
 enum Slot {
     Sent(SentPacket),
-    /// Acknowledged, lost, or forgotten.
+    Acknowledged,
+    /// Lost, or sent without need for an acknowledgement.
     Done,
     /// Never sent: an acknowledgement of this number is forged.
     Skipped,
@@ -79,7 +80,7 @@ pub(crate) struct SentPackets {
     eliciting: usize,
 }
 
-/// The result of [`SentPackets::take`].
+/// The result of [`SentPackets::acknowledge`].
 pub(crate) enum Taken {
     Packet(SentPacket),
     Nothing,
@@ -125,31 +126,66 @@ impl SentPackets {
         self.first
     }
 
-    /// Removes a packet.
-    pub(crate) fn take(&mut self, number: u64) -> Taken {
-        let slot = number
-            .checked_sub(self.first)
-            .and_then(|at| usize::try_from(at).ok())
-            .and_then(|at| self.slots.get_mut(at));
-        let Some(slot) = slot else { return Taken::Nothing };
+    fn slot(&mut self, number: u64) -> Option<&mut Slot> {
+        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.slots.get_mut(at)
+    }
+
+    /// Removes a packet that the peer has acknowledged.
+    pub(crate) fn acknowledge(&mut self, number: u64) -> Taken {
+        let Some(slot) = self.slot(number) else { return Taken::Nothing };
         match slot {
             Slot::Skipped => Taken::Forged,
-            Slot::Done => Taken::Nothing,
-            Slot::Sent(_) => match std::mem::replace(slot, Slot::Done) {
-                Slot::Sent(packet) => {
-                    self.eliciting -= 1;
-                    Taken::Packet(packet)
-                }
-                Slot::Done | Slot::Skipped => Taken::Nothing,
-            },
+            Slot::Acknowledged | Slot::Done => Taken::Nothing,
+            Slot::Sent(_) => {
+                let Slot::Sent(packet) = std::mem::replace(slot, Slot::Acknowledged) else {
+                    return Taken::Nothing;
+                };
+                self.eliciting -= 1;
+                Taken::Packet(packet)
+            }
         }
+    }
+
+    /// Removes a lost packet.
+    pub(crate) fn lose(&mut self, number: u64) -> Option<SentPacket> {
+        let slot = self.slot(number).filter(|slot| matches!(slot, Slot::Sent(_)))?;
+        let Slot::Sent(packet) = std::mem::replace(slot, Slot::Done) else { return None };
+        self.eliciting -= 1;
+        Some(packet)
+    }
+
+    /// Returns the longest time between two of the packets `lost` that are about to be lost, if no packet sent in between was
+    /// acknowledged (RFC 9002, 7.6.2). Only packets of `path` that were sent after `since` count. `lost` is in ascending order.
+    pub(crate) fn longest_outage(&self, lost: &[u64], path: u32, since: Instant) -> Duration {
+        let mut longest = Duration::ZERO;
+        let mut first: Option<(u64, Instant)> = None;
+        for &number in lost {
+            let Some(Slot::Sent(packet)) = self.slots.get((number - self.first) as usize) else { continue };
+            if packet.path != path || packet.time < since {
+                continue;
+            }
+            match first {
+                Some((before, sent)) if !self.has_acknowledged(before..number) => {
+                    longest = longest.max(packet.time.saturating_duration_since(sent));
+                    first = Some((number, sent));
+                }
+                _ => first = Some((number, packet.time)),
+            }
+        }
+        longest
+    }
+
+    fn has_acknowledged(&self, numbers: std::ops::Range<u64>) -> bool {
+        let slots = numbers.filter_map(|number| self.slots.get((number - self.first) as usize));
+        slots.into_iter().any(|slot| matches!(slot, Slot::Acknowledged))
     }
 
     /// Returns the numbers below `end` of packets that wait, the oldest first.
     pub(crate) fn numbers_below(&self, end: u64) -> impl Iterator<Item = (u64, &SentPacket)> {
         self.slots.iter().zip(self.first..end).filter_map(|(slot, number)| match slot {
             Slot::Sent(packet) => Some((number, packet)),
-            Slot::Done | Slot::Skipped => None,
+            Slot::Acknowledged | Slot::Done | Slot::Skipped => None,
         })
     }
 
@@ -162,7 +198,7 @@ impl SentPackets {
 
     /// Forgets the slots at the front that are not needed any more. Skipped numbers stay while packets before or after them wait.
     pub(crate) fn trim(&mut self) {
-        while let Some(Slot::Done) = self.slots.front() {
+        while let Some(Slot::Acknowledged | Slot::Done) = self.slots.front() {
             self.slots.pop_front();
             self.first += 1;
         }
@@ -172,7 +208,9 @@ impl SentPackets {
             if self.slots.capacity() > 16 {
                 self.slots = VecDeque::new();
             }
-        } else if let (Some(Slot::Skipped), Some(Slot::Done)) = (self.slots.front(), self.slots.get(1)) {
+        } else if let (Some(Slot::Skipped), Some(Slot::Acknowledged | Slot::Done)) =
+            (self.slots.front(), self.slots.get(1))
+        {
             // An acknowledgement so late is of no use to an attacker.
             self.slots.pop_front();
             self.first += 1;
@@ -206,23 +244,49 @@ mod tests {
     }
 
     #[test]
+    fn an_acknowledged_packet_ends_an_outage() {
+        let start = Instant::now();
+        let ms = Duration::from_millis;
+        let outage = |acknowledged: &[u64], since: u64| {
+            let mut sent = SentPackets::default();
+            for number in 0..10 {
+                let path = u32::from(number == 9);
+                sent.push(SentPacket { time: start + ms(100) * number, path, ..packet(number != 3) });
+            }
+            for number in acknowledged {
+                assert!(matches!(sent.acknowledge(*number), Taken::Packet(_)));
+            }
+            let lost: Vec<u64> = sent.numbers_below(10).map(|(number, _)| number).collect();
+            let longest = sent.longest_outage(&lost, 0, start + ms(since));
+            assert_eq!(lost.iter().filter_map(|number| sent.lose(*number)).count(), lost.len());
+            longest
+        };
+        assert_eq!(outage(&[], 0), ms(800), "without the packet on another path");
+        assert_eq!(outage(&[8], 0), ms(700));
+        assert_eq!(outage(&[2], 0), ms(400), "from the fifth packet to the ninth");
+        assert_eq!(outage(&[1, 5], 0), ms(200));
+        assert_eq!(outage(&[], 250), ms(400), "packet 3 needs no acknowledgement");
+        assert_eq!(outage(&[1, 2, 4, 5, 6, 7, 8], 0), ms(0));
+    }
+
+    #[test]
     fn packets_are_found_by_their_numbers() {
         let mut sent = SentPackets::default();
         for number in 0..100 {
             assert_eq!(sent.next_number(), number);
             if number == 50 { sent.skip() } else { sent.push(packet(number % 10 < 9)) }
         }
-        assert!(matches!(sent.take(50), Taken::Forged));
-        assert!(matches!(sent.take(100), Taken::Nothing));
+        assert!(matches!(sent.acknowledge(50), Taken::Forged));
+        assert!(matches!(sent.acknowledge(100), Taken::Nothing));
         for number in 0..10 {
-            assert_eq!(matches!(sent.take(number), Taken::Packet(_)), number < 9, "{number}");
-            assert!(matches!(sent.take(number), Taken::Nothing));
+            assert_eq!(matches!(sent.acknowledge(number), Taken::Packet(_)), number < 9, "{number}");
+            assert!(matches!(sent.acknowledge(number), Taken::Nothing));
         }
         sent.trim();
         assert_eq!(sent.first_number(), 10);
         assert!(sent.numbers_below(13).map(|(number, _)| number).eq([10, 11, 12]));
         for number in (10..100).filter(|number| *number != 50) {
-            assert_eq!(matches!(sent.take(number), Taken::Packet(_)), number % 10 < 9, "{number}");
+            assert_eq!(matches!(sent.acknowledge(number), Taken::Packet(_)), number % 10 < 9, "{number}");
         }
         sent.push(packet(true));
         sent.forget_all();

@@ -40,7 +40,7 @@ impl QuicConnection {
         let mut result = Acknowledged::default();
         for range in ack.ranges() {
             for number in range.start.max(first)..range.end {
-                let taken = self.space_mut(id).map_or(Taken::Nothing, |space| space.sent.take(number));
+                let taken = self.space_mut(id).map_or(Taken::Nothing, |space| space.sent.acknowledge(number));
                 match taken {
                     Taken::Packet(packet) => self.packet_arrived(now, id, number, packet, &mut result),
                     Taken::Nothing => {}
@@ -64,7 +64,7 @@ impl QuicConnection {
         }
         if is_largest && generation == self.path.generation {
             if result.has_eliciting {
-                self.update_rtt(now.saturating_duration_since(sent), ack.delay, id);
+                self.update_rtt(now, sent, ack.delay, id);
             }
             self.check_marks(now, id, ack.ecn, result.marked, sent);
         }
@@ -80,7 +80,7 @@ impl QuicConnection {
         Ok(())
     }
 
-    fn update_rtt(&mut self, latest: Duration, delay: u64, id: SpaceId) {
+    fn update_rtt(&mut self, now: Instant, sent: Instant, delay: u64, id: SpaceId) {
         let delay = match &self.peer {
             Some(peer) if id == SpaceId::Application => {
                 let micros = delay.saturating_mul(1 << peer.ack_delay_exponent);
@@ -89,7 +89,7 @@ impl QuicConnection {
             }
             _ => Duration::ZERO,
         };
-        self.path.rtt.update(latest, delay);
+        self.path.rtt.update(now, now.saturating_duration_since(sent), delay);
     }
 
     /// Processes the acknowledgement of one packet.
@@ -205,11 +205,11 @@ impl QuicConnection {
     }
 
     fn packets_lost(&mut self, now: Instant, id: SpaceId, numbers: &[u64]) {
+        let is_persistent = self.is_congestion_persistent(id, numbers);
         let mut losses: Option<Losses> = None;
-        let (mut first, mut largest_size) = (None, 0);
+        let mut largest_size = 0;
         for &number in numbers {
-            let taken = self.space_mut(id).map_or(Taken::Nothing, |space| space.sent.take(number));
-            let Taken::Packet(packet) = taken else { continue };
+            let Some(packet) = self.space_mut(id).and_then(|space| space.sent.lose(number)) else { continue };
             let is_probe = packet.frames.contains(&SentFrame::MtuProbe);
             let is_current = packet.path == self.path.generation;
             if packet.is_eliciting && is_current {
@@ -223,14 +223,9 @@ impl QuicConnection {
             }
             self.stats.packets_lost += 1;
             if packet.is_eliciting && is_current {
-                first.get_or_insert(packet.time);
                 largest_size = largest_size.max(packet.size);
-                let all = losses.get_or_insert(Losses {
-                    sent: packet.time,
-                    packets: 0,
-                    bytes: 0,
-                    is_persistent: false,
-                });
+                let all =
+                    losses.get_or_insert(Losses { sent: packet.time, packets: 0, bytes: 0, is_persistent });
                 all.sent = packet.time;
                 all.packets += 1;
                 all.bytes += u64::from(packet.size);
@@ -239,16 +234,20 @@ impl QuicConnection {
                 self.frame_lost(id, frame);
             }
         }
-        if let (Some(mut losses), Some(first)) = (losses, first) {
-            let time = losses.sent.saturating_duration_since(first);
-            let NetworkPath { rtt, .. } = &self.path;
-            losses.is_persistent = rtt.has_sample && time > self.probe_timeout() * PERSISTENT;
+        if let Some(losses) = losses {
             self.path.controller.on_losses(now, losses);
             if self.path.mtu.packets_lost(now, largest_size) {
                 let mtu = self.path.mtu.current();
                 self.path.controller.set_mtu(mtu);
             }
         }
+    }
+
+    /// Whether packets that are about to be lost show persistent congestion (RFC 9002, 7.6).
+    fn is_congestion_persistent(&self, id: SpaceId, lost: &[u64]) -> bool {
+        let NetworkPath { rtt, generation, .. } = &self.path;
+        let (Some(space), Some(since)) = (self.space(id), rtt.sampled) else { return false };
+        space.sent.longest_outage(lost, *generation, since) > self.probe_timeout() * PERSISTENT
     }
 
     /// Sends the contents of a lost packet again if they still matter.
