@@ -1,5 +1,6 @@
 //! Counters of frontends, listeners, backends and servers (management manual, 9.1), one copy per worker.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use runtime::{Count, Gauge, Latest, Rate, Sharded};
@@ -174,6 +175,8 @@ pub struct BackendCounters {
     pub traffic: Traffic,
     /// HTTP/2 counters.
     pub h2: Multiplexed,
+    /// QUIC and HTTP/3 counters of a backend, once it has used them.
+    pub quic: OnceLock<Box<QuicShard>>,
     /// Total number of HTTP requests (`req_tot`).
     pub requests_total: Count,
     /// HTTP requests per second (`req_rate`).
@@ -405,6 +408,7 @@ impl Clear for FrontendCounters {
         self.request_rate.clear_max();
         if all {
             clear_totals(self);
+            self.quic.clear();
         }
     }
 }
@@ -426,6 +430,9 @@ impl Clear for BackendCounters {
         self.times.max.iter().for_each(Count::clear);
         if all {
             clear_totals(self);
+            if let Some(quic) = self.quic.get() {
+                quic.clear();
+            }
         }
     }
 }
@@ -507,6 +514,28 @@ mod tests {
             frontend.clear(all);
             backend.clear(all);
             assert!(counts().all(|count| count.get() == u64::from(!all)));
+        }
+    }
+
+    #[test]
+    fn clearing_all_resets_quic_counters() {
+        let (frontend, backend) = (FrontendCounters::default(), BackendCounters::default());
+        backend.clear(true);
+        assert!(backend.quic.get().is_none(), "nothing is created");
+        let shards = [&frontend.quic, &**backend.quic.get_or_init(Box::default)];
+        for shard in shards {
+            shard.quic.sent_pkt.add(1);
+            shard.h3.headers.add(1);
+            shard.half_open.up();
+        }
+        for all in [false, true] {
+            frontend.clear(all);
+            backend.clear(all);
+            let left = u64::from(!all);
+            for shard in shards {
+                assert_eq!((shard.quic.sent_pkt.get(), shard.h3.headers.get()), (left, left));
+                assert_eq!(shard.half_open.get(), 1);
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! The QUIC and HTTP/3 counters of a frontend.
+//! The QUIC and HTTP/3 counters of a frontend or backend.
 
 use runtime::{Count, Gauge};
 
@@ -127,7 +127,7 @@ counters! {
     }
 }
 
-/// All counters of one worker for a frontend.
+/// All counters of one worker for a frontend or backend.
 #[derive(Debug, Default)]
 pub struct QuicShard {
     /// The transport.
@@ -136,4 +136,11 @@ pub struct QuicShard {
     pub half_open: Gauge,
     /// HTTP/3.
     pub h3: Http3Counters,
+}
+
+impl QuicShard {
+    /// Resets the counters, but not the gauge.
+    pub(crate) fn clear(&self) {
+        self.quic.all().into_iter().chain(self.h3.all()).for_each(Count::clear);
+    }
 }

@@ -1,13 +1,13 @@
 //! The columns of QUIC and of HTTP/3 frames.
 
 use runtime::Sharded;
-use state::counters::{self, FrontendCounters};
-use state::quic_counters::{Http3Counters, QuicCounters};
+use state::counters;
+use state::quic_counters::{Http3Counters, QuicCounters, QuicShard};
 
 use crate::column::{C, ObjectRow};
 
-/// Fills the columns of a frontend.
-pub(crate) fn put(row: &mut ObjectRow, shards: &Sharded<FrontendCounters>) {
+/// Fills the columns of a frontend or backend. `of` returns the counters of a worker, if there are any.
+pub(crate) fn put<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> Option<&QuicShard>) {
     let mut from = C::h3_data as usize;
     let mut put = |totals: &[u64]| {
         for total in totals {
@@ -17,14 +17,13 @@ pub(crate) fn put(row: &mut ObjectRow, shards: &Sharded<FrontendCounters>) {
     };
     let mut h3 = [0; Http3Counters::COUNT];
     let mut quic = [0; QuicCounters::COUNT];
-    for shard in shards.all() {
-        let of_shard = &shard.quic;
+    for of_shard in shards.all().filter_map(&of) {
         h3.iter_mut().zip(of_shard.h3.all()).for_each(|(total, one)| *total += one.get());
         quic.iter_mut().zip(of_shard.quic.all()).for_each(|(total, one)| *total += one.get());
     }
     put(&h3);
     let (before, after) = quic.split_at(C::quic_half_open_conn as usize - C::quic_rxbuf_full as usize);
     put(before);
-    put(&[counters::current(shards, |shard| shard.quic.half_open.get())]);
+    put(&[counters::current(shards, |shard| of(shard).map_or(0, |quic| quic.half_open.get()))]);
     put(after);
 }

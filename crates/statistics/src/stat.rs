@@ -285,7 +285,7 @@ fn frontend_row(view: &ProxyView, show: Show) -> ObjectRow {
         sum(shards, |f| f.h3.connections_total.get()),
         sum(shards, |f| f.h3.streams_total.get()),
     ];
-    quic_columns::put(&mut row, shards);
+    quic_columns::put(&mut row, shards, |f| Some(&f.quic));
     let others = [0, 1, 2].map(|of| of_h2[of] + of_h3[of]);
     let counted = [current.into(), connections, requests];
     protocols(&mut row, proxy.mode == state::Mode::Http, counted, others, bytes);
@@ -443,6 +443,7 @@ fn of_servers(row: &mut ObjectRow, servers: &[Arc<Server>], backend: &Sharded<Ba
     let open = serving + servers.iter().map(idle).sum::<u32>();
     let (opened, streams) = (total(|s| s.connects.get()), total(|s| s.traffic.sessions_total.get()));
     let of_h2 = multiplexed(row, backend, |b| &b.h2);
+    quic_columns::put(row, backend, |b| b.quic.get().map(|quic| &**quic));
     protocols(row, http, [open.into(), opened, streams], of_h2, (received, sent));
     row.put(C::h1_open_streams, u64::from(if http { serving } else { 0 }));
 }

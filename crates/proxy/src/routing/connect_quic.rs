@@ -138,7 +138,9 @@ pub(super) fn begin(
         ClientSettings::new(&Settings { max_streams: 0, ..settings })
     });
     let keys = points::of_server(&server.state, socket.as_fd().as_raw_fd() as u64 + 1);
-    QuicTransport::new(socket, address, prepared, handshake, &http, keys).map_err(NotBegun::Connection)
+    let backend = worker.proxy(server.backend).plan.state.clone();
+    QuicTransport::new(socket, address, prepared, handshake, &http, backend, keys)
+        .map_err(NotBegun::Connection)
 }
 
 /// Converts the end of a connection before the end of its handshake.

@@ -6,6 +6,9 @@ use std::time::Instant;
 use ::quic::{Congestion, CongestionAlgorithm, Ecn, Settings};
 use plan::quic::{QuicSide, QuicTune};
 use runtime::timer::{self, NEVER};
+use state::quic_counters::QuicShard;
+
+use crate::stream::h3::H3Connection;
 
 /// The maximum number of datagrams passed to the kernel at once, as many as it segments.
 pub(crate) const SEGMENTS_MAX: usize = 64;
@@ -62,4 +65,24 @@ pub(crate) fn timeout_ms(connection: &mut ::quic::QuicConnection) -> u64 {
 pub(crate) fn timer_ms(at: Instant) -> u64 {
     let after = at.saturating_duration_since(timer::epoch());
     u64::try_from(after.as_micros().div_ceil(1000)).unwrap_or(NEVER)
+}
+
+/// Adds the numbers of a connection that is over to the counters of its frontend or backend.
+pub(crate) fn count(counters: &QuicShard, connection: &H3Connection) {
+    let mut engine = connection.engine.borrow_mut();
+    engine.count_frames(&counters.h3);
+    let stats = engine.quic.connection.stats();
+    let counters = &counters.quic;
+    let each = [
+        (&counters.sent_pkt, stats.packets_sent),
+        (&counters.lost_pkt, stats.packets_lost),
+        (&counters.data_blocked, stats.data_blocked),
+        (&counters.stream_data_blocked, stats.stream_data_blocked),
+        (&counters.streams_blocked_bidi, stats.streams_blocked_bidi),
+        (&counters.streams_blocked_uni, stats.streams_blocked_uni),
+        (&counters.ncbuf_gap_limit, stats.gap_limit),
+    ];
+    for (counter, count) in each.into_iter().filter(|(_, count)| *count > 0) {
+        counter.add(count);
+    }
 }

@@ -25,6 +25,8 @@ struct Chain {
     behind: u16,
     /// The trusted CA.
     trusted: PathBuf,
+    /// The configuration.
+    text: String,
     _authority: Authority,
 }
 
@@ -66,8 +68,9 @@ fn chain(origin: &Origin, lines: Lines<'_>) -> Chain {
         origin.port()
     );
     let text = text.replace("CA ", &format!("{} ", trusted.display())).replace("OWN", &shown);
-    let weir = Weir::start(&text.replace("BEHIND", &behind.to_string()), &[port]);
-    Chain { weir, port, behind, trusted, _authority: authority }
+    let text = text.replace("BEHIND", &behind.to_string());
+    let weir = Weir::start(&text, &[port]);
+    Chain { weir, port, behind, trusted, text, _authority: authority }
 }
 
 impl Chain {

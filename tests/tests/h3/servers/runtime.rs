@@ -1,5 +1,6 @@
 //! Commands about QUIC servers.
 
+use weir_tests::reloading::reload;
 use weir_tests::{Origin, client, eventually};
 
 use super::{Lines, chain, paths};
@@ -52,4 +53,60 @@ fn a_disabled_listener_keeps_its_connections() {
     assert_eq!(client::get(chain.port, "/").expect("a response").status, 200);
     chain.weir.ask("disable frontend behind");
     assert_eq!(client::get(chain.port, "/").expect("a response").status, 200, "the connection goes on");
+}
+
+#[test]
+fn backends_count_packets_frames_and_failed_handshakes() {
+    let origin = paths();
+    let chain = chain(&origin, Lines { more: "pool-max-conn 0", ..Lines::default() });
+    let count = |column: &str| chain.weir.stat("b,BACKEND", column).parse::<u64>().expect("a number");
+    assert_eq!((count("quic_sent_pkt"), count("h3_headers")), (0, 0));
+    assert_eq!(chain.get("/").0, 200);
+    // Connections are counted when they end.
+    assert!(eventually(|| count("h3_headers") == 1), "{}", chain.weir.ask("show stat"));
+    assert_eq!((count("h3_settings"), count("quic_hdshk_fail"), count("quic_half_open_conn")), (1, 0, 0));
+    assert!(count("quic_sent_pkt") > 2);
+    assert_eq!(chain.weir.stat("b,s", "quic_sent_pkt"), "", "as HAProxy, not for each server");
+    let (ca, behind) = (chain.trusted.display(), chain.behind);
+    let added = chain.weir.ask(&format!(
+        "add server b/t quic4@127.0.0.1:{behind} ssl verify required ca-file {ca} verifyhost other.example"
+    ));
+    assert!(added.contains("New server registered"), "{added}");
+    chain.weir.ask("enable server b/t");
+    chain.weir.ask("disable server b/s");
+    assert_eq!(chain.get("/").0, 503);
+    assert!(eventually(|| count("quic_hdshk_fail") > 0));
+    assert_eq!(count("quic_half_open_conn"), 0);
+    chain.weir.ask("clear counters all");
+    assert_eq!((count("h3_headers"), count("quic_hdshk_fail")), (0, 0));
+}
+
+#[test]
+fn connections_to_unchanged_servers_survive_a_reload() {
+    let (answer, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let origin = Origin::start(move |head, _| {
+        if head.starts_with("GET /slow") {
+            let _ = wait.lock().expect("a lock").recv();
+        }
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec()
+    });
+    let chain = chain(&origin, Lines { global: " nbthread 1", ..Lines::default() });
+    let port = chain.port;
+    let slow = std::thread::spawn(move || client::get(port, "/slow").map(|answer| answer.status));
+    assert!(eventually(|| chain.weir.stat("behind,FRONTEND", "h3req") == "1"));
+    for number in 1..4 {
+        let changed = chain.text.replace("backend b\n", &format!("backend b\n retries {number}\n"));
+        let said = reload(&chain.weir, &changed);
+        assert!(said.contains("retries"), "{said}");
+        assert_eq!(chain.get("/").0, 200);
+        assert_eq!(chain.weir.stat("behind,FRONTEND", "h3sess"), "1", "reload {number}");
+    }
+    answer.send(()).expect("the request waits");
+    assert_eq!(slow.join().expect("a client").expect("a response"), 200);
+    let other = chain.text.replace("sni str(localhost)", "sni str(localhost) alpn h3 quic-cc-algo newreno");
+    let said = reload(&chain.weir, &other);
+    assert!(said.contains("server"), "{said}");
+    assert_eq!(chain.get("/").0, 200);
+    assert_eq!(chain.weir.stat("behind,FRONTEND", "h3sess"), "2", "a changed server gets its own");
 }

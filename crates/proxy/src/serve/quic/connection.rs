@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 use runtime::timer;
 use sample::ConnectionError;
 use state::quic_connections;
-use state::quic_counters::QuicShard;
 
 use super::carrier::{HandshakeProgress, QuicCarrier};
 use crate::client::{ClientConnection, Downstream, handshake};
@@ -18,7 +17,7 @@ use crate::serve::exchange_pool::{Exchanges, ServeExchange};
 use crate::serve::handoff::QuicNewcomer;
 use crate::serve::{multiplexed, opening, shutdown_wakers};
 use crate::stream::h3::H3Connection;
-use crate::stream::{Lifecycle as _, QuicEntry, QuicTracer};
+use crate::stream::{Lifecycle as _, QuicEntry, QuicTracer, quic};
 use crate::worker::Worker;
 
 /// How long a handshake may continue once the process stops, in ms. The client repeats lost packets within this time.
@@ -84,28 +83,8 @@ pub(in crate::serve) async fn run<S: ServeExchange>(
     }
     let tracer = Box::pin(carrier.drain(&connection)).await;
     drop(registered);
-    count(&proxy.state.frontend.mine().quic, &connection);
+    quic::count(&proxy.state.frontend.mine().quic, &connection);
     tracer.ends(&connection.engine.borrow().quic.connection.stats());
-}
-
-/// Adds the numbers of a connection that is over to the counters of its frontend.
-fn count(counters: &QuicShard, connection: &H3Connection) {
-    let mut engine = connection.engine.borrow_mut();
-    engine.count_frames(&counters.h3);
-    let stats = engine.quic.connection.stats();
-    let counters = &counters.quic;
-    let each = [
-        (&counters.sent_pkt, stats.packets_sent),
-        (&counters.lost_pkt, stats.packets_lost),
-        (&counters.data_blocked, stats.data_blocked),
-        (&counters.stream_data_blocked, stats.stream_data_blocked),
-        (&counters.streams_blocked_bidi, stats.streams_blocked_bidi),
-        (&counters.streams_blocked_uni, stats.streams_blocked_uni),
-        (&counters.ncbuf_gap_limit, stats.gap_limit),
-    ];
-    for (counter, count) in each.into_iter().filter(|(_, count)| *count > 0) {
-        counter.add(count);
-    }
 }
 
 /// The handshake, and the rules that run before any request; `false` if the connection is to end.

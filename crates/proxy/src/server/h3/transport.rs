@@ -14,10 +14,11 @@ use ::quic::{
 use net::udp::{Batch, UdpSocket};
 use runtime::timer::Timer;
 use runtime::trace::Keys;
+use state::quic_counters::QuicShard;
 
 use crate::stream::QuicTracer;
 use crate::stream::h3::{self, H3Connection, H3Engine};
-use crate::stream::quic::{SEGMENTS_MAX, of_engine, timeout_ms};
+use crate::stream::quic::{self, SEGMENTS_MAX, of_engine, timeout_ms};
 
 thread_local! {
     /// Buffers for received datagrams, which are processed at once.
@@ -57,6 +58,8 @@ pub(crate) struct QuicTransport {
     is_connected: bool,
     /// The TLS alert with which the server ended the handshake.
     alert: Option<u8>,
+    /// The state of the backend, for its counters.
+    backend: Arc<state::Proxy>,
     tracer: QuicTracer,
 }
 
@@ -64,6 +67,7 @@ pub(crate) struct QuicTransport {
 pub(super) struct DetachedQuic {
     socket: OwnedFd,
     engine: H3Engine,
+    backend: Arc<state::Proxy>,
     keys: Keys,
 }
 
@@ -74,6 +78,11 @@ pub(crate) struct Http3Settings<'a> {
     pub(crate) owns: bool,
     /// Whether the kernel splits datagrams (`tune.quic.be.tx.udp-gso`).
     pub(crate) segments: bool,
+}
+
+/// Returns the calling worker's counters of a backend.
+fn counters(backend: &state::Proxy) -> &QuicShard {
+    backend.backend.mine().quic.get_or_init(Box::default)
 }
 
 impl QuicTransport {
@@ -87,6 +96,7 @@ impl QuicTransport {
         settings: &ClientSettings,
         handshake: ServerHandshake,
         http: &Http3Settings<'_>,
+        backend: Arc<state::Proxy>,
         keys: Keys,
     ) -> Result<Self, ConnectFailure> {
         if !http.segments {
@@ -97,8 +107,10 @@ impl QuicTransport {
         let connection = H3Connection::new(engine, socket.as_fd().as_raw_fd(), false);
         let tracer = QuicTracer::new(keys);
         tracer.begins(&connection.engine.borrow());
+        counters(&backend).half_open.up();
         let timer = Timer::new();
-        Ok(Self { connection, socket, timer, unsent: None, is_connected: false, alert: None, tracer })
+        let (unsent, is_connected, alert) = (None, false, None);
+        Ok(Self { connection, socket, timer, unsent, is_connected, alert, backend, tracer })
     }
 
     /// Whether the handshake is complete.
@@ -160,10 +172,16 @@ impl QuicTransport {
             match event {
                 QuicEvent::Connected => {
                     self.is_connected = true;
+                    counters(&self.backend).half_open.down();
                     self.tracer.is_connected(&engine);
                 }
                 QuicEvent::Lost(reason) => {
                     self.tracer.is_lost(&reason);
+                    let counters = &counters(&self.backend).quic;
+                    if let LostReason::Closed(code) | LostReason::Violation(code, _) = &reason {
+                        counters.transport_error(*code).add(1);
+                    }
+                    counters.hdshk_fail.add(u64::from(!self.is_connected));
                     if let LostReason::Closed(code) = reason
                         && (CRYPTO_ERROR..CRYPTO_ERROR + 0x100).contains(&code)
                     {
@@ -204,7 +222,7 @@ impl QuicTransport {
         })
     }
 
-    /// Closes a connection that is not used. The close is sent once: if it is lost, the kernel answers later datagrams.
+    /// Closes a connection that is not used any more, and counts it. The close is sent once: if it is lost, the kernel answers later datagrams.
     pub(crate) async fn abandon(&mut self) {
         if !self.connection.engine.borrow().quic.connection.is_closed() {
             self.tracer.closes();
@@ -215,6 +233,11 @@ impl QuicTransport {
             Poll::Ready(())
         })
         .await;
+        let counters = counters(&self.backend);
+        if !self.is_connected {
+            counters.half_open.down();
+        }
+        quic::count(counters, &self.connection);
         self.tracer.ends(&self.connection.engine.borrow().quic.connection.stats());
     }
 
@@ -225,9 +248,9 @@ impl QuicTransport {
 
     /// Takes the connection from this worker; `None` if something still refers to it.
     pub(super) fn detach(self) -> Option<DetachedQuic> {
-        let Self { connection, socket, tracer, .. } = self;
+        let Self { connection, socket, backend, tracer, .. } = self;
         let engine = connection.into_engine()?;
-        Some(DetachedQuic { socket: socket.detach(), engine, keys: tracer.keys() })
+        Some(DetachedQuic { socket: socket.detach(), engine, backend, keys: tracer.keys() })
     }
 
     /// Continues a connection on this worker.
@@ -235,11 +258,12 @@ impl QuicTransport {
     /// # Errors
     /// The kernel has no room for the socket.
     pub(super) fn attach(detached: DetachedQuic) -> io::Result<Self> {
-        let DetachedQuic { socket, engine, keys } = detached;
+        let DetachedQuic { socket, engine, backend, keys } = detached;
         let socket = UdpSocket::connected(socket)?;
         let connection = H3Connection::new(engine, socket.as_fd().as_raw_fd(), false);
         let (timer, tracer) = (Timer::new(), QuicTracer::new(keys));
-        Ok(Self { connection, socket, timer, unsent: None, is_connected: true, alert: None, tracer })
+        let (unsent, is_connected, alert) = (None, true, None);
+        Ok(Self { connection, socket, timer, unsent, is_connected, alert, backend, tracer })
     }
 
     /// Sends what the connection has to send, and sets its timer.
@@ -281,8 +305,9 @@ impl QuicTransport {
                 match self.socket.poll_send(context, &of_engine(&transmit, output)) {
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(error)) if is_fatal(&error) => return Err(error),
-                    Poll::Ready(Err(_)) => {}
+                    Poll::Ready(Err(_)) => counters(&self.backend).quic.sendto_err.add(1),
                     Poll::Pending => {
+                        counters(&self.backend).quic.socket_full.add(1);
                         self.unsent = Some(Box::new((transmit, output.clone())));
                         return Ok(());
                     }
