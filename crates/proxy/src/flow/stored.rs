@@ -21,11 +21,18 @@ impl Flow {
             Path::Verbatim => Coding::Bare,
             Path::Payload(coding) | Path::Filtered(coding) => coding,
         };
-        if stored.object.is_some() && self.filters.is_none() && self.gate.is_none() && coding == Coding::Bare
-        {
-            return self.poll_object(context, stored, to);
+        if self.filters.is_none() && self.gate.is_none() {
+            if stored.repeated.is_some() {
+                return self.poll_repeated(context, stored, coding, to);
+            }
+            if stored.object.is_some() && coding == Coding::Bare {
+                return self.poll_object(context, stored, to);
+            }
         }
         loop {
+            if let Some(body) = &mut stored.repeated {
+                ready!(body.poll_turn(context, true));
+            }
             if !self.has_ended() && !stored.is_taken() && !self.is_held() {
                 self.take_stored(stored, coding)?;
             }
@@ -39,7 +46,7 @@ impl Flow {
             if self.filters.is_some() && ready!(self.poll_filters(context))? == Passed::Something {
                 continue;
             }
-            if stored.object.is_some() {
+            if stored.object.is_some() || stored.repeated.is_some() {
                 continue;
             }
             if stored.is_open() {

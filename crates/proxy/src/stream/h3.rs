@@ -457,6 +457,11 @@ impl Messages for H3Engine {
         Err((buffer, length - copied))
     }
 
+    fn send_static(&mut self, key: RequestKey, data: &'static [u8], ends: bool) -> usize {
+        let rest = self.h3.send_bytes(&mut self.quic, key, Bytes::from_static(data), ends);
+        data.len() - rest.map_or(0, |rest| rest.len())
+    }
+
     fn send_trailers(&mut self, key: RequestKey, trailers: &Head) {
         self.h3.send_trailers(&mut self.quic, key, trailers);
     }
