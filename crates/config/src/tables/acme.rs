@@ -1,6 +1,7 @@
 //! The lines of `acme` sections (manual, section 12.8). `resolve::acme` builds the sections.
 
 use base::units::DefaultUnit::Milliseconds;
+use diag::Diagnostic;
 use plan::acme::{Challenge, MacAlgorithm, ReadyWhen};
 use tls::keygen::makes_rsa;
 

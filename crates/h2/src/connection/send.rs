@@ -158,7 +158,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
     /// How many bytes of payload the peer's windows permit on this stream now; unlimited if the stream is over, because payload is
     /// then discarded.
     #[must_use]
-    pub fn window(&self, key: StreamKey) -> usize {
+    pub fn sendable(&self, key: StreamKey) -> usize {
         let Some(stream) = self.streams.get(key).filter(|stream| stream.can_send()) else {
             return usize::MAX;
         };

@@ -31,7 +31,8 @@ pub(super) fn answer(client: &Client, x: &mut Exchange) -> Option<Stop> {
     if wanted.delay > 0 {
         return None;
     }
-    prepare(client, x, &wanted, now_us());
+    let now = now_us();
+    prepare(client, x, &wanted, (now, now));
     Some(Stop::Reply)
 }
 
@@ -65,7 +66,7 @@ async fn prepare_later(client: &mut Client, x: &mut Exchange, wanted: &Wanted) -
         let leaving = x.aborts_on_close(client, &frontend);
         client.pause(Duration::from_millis(wanted.delay), leaving).await?;
     }
-    prepare(client, x, wanted, complete);
+    prepare(client, x, wanted, (complete, now_us()));
     evaluate::of_cached(client, x).await
 }
 
@@ -95,8 +96,7 @@ async fn receive(client: &mut Client, x: &mut Exchange, allowed: Option<Duration
 }
 
 /// Copies the response to the transaction. `complete` is the time at which the whole request had arrived.
-fn prepare(client: &Client, x: &mut Exchange, wanted: &Wanted, complete: u64) {
-    let now = now_us();
+fn prepare(client: &Client, x: &mut Exchange, wanted: &Wanted, (complete, now): (u64, u64)) {
     let times = &mut x.txn.times;
     let since = |from: u64, until: u64| Duration::from_micros(until.saturating_sub(from));
     let (received, held) = (since(times.started, complete), since(complete, now));

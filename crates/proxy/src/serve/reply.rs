@@ -240,7 +240,11 @@ async fn send_reply(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> 
 /// Decides what happens to the connection after a generated response.
 fn conclude(client: &Client, x: &mut Exchange, sent: Result<(), Fault>, whole: bool) -> Next {
     x.txn.times.closed = now_us();
-    if sent.is_err() {
+    if let Err(fault) = sent {
+        if x.reply.repeated.is_some() {
+            // Such a body may be long, so its client has not only missed the last bytes.
+            (x.txn.termination.cause, x.txn.termination.phase) = fault.termination(Phase::Data);
+        }
         x.txn.termination.set(Cause::Client, Phase::Last);
         return Next::Close;
     }

@@ -161,7 +161,7 @@ impl Messages for H2Engine {
 
     fn send_static(&mut self, key: StreamKey, data: &'static [u8], ends: bool) -> usize {
         // The engine copies a payload that a window cuts, so it gets the part that fits as a whole.
-        let fitting = data.len().min(self.window(key));
+        let fitting = data.len().min(self.sendable(key));
         let is_whole = fitting == data.len();
         match self.send_owned(key, Payload::Static(data), 0..fitting, ends && is_whole) {
             Err((_, rest)) => rest.start,

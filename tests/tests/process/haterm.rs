@@ -1,0 +1,132 @@
+//! `weir haterm`: its options become a configuration, which runs like any other.
+
+use std::os::unix::fs::symlink;
+use std::process::{Command, Output};
+
+use weir_tests::client::get;
+use weir_tests::http3::{Http3Client, Http3Request};
+use weir_tests::tls::handshake;
+use weir_tests::{Weir, check, free_port, program, scratch};
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(program()).arg("haterm").args(arguments).output().expect("the program runs")
+}
+
+fn printed(arguments: &[&str]) -> String {
+    let output = run(&[arguments, &["-C"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn the_printed_configuration_is_valid_and_has_all_options() {
+    let directory = scratch("haterm");
+    let (port, tls) = (free_port(), free_port());
+    let address = format!("127.0.0.1:{port}:{tls}");
+    let all = [
+        "-L",
+        &address,
+        "-L",
+        "[::1]:8080:8443",
+        "-G",
+        "maxconn 99\\n\\tnbthread 1",
+        "-F",
+        "option httplog",
+        "-F",
+        "http-request set-header a b",
+        "-T",
+        "trace h2 sink stderr start now",
+        "-d",
+        "-b",
+        "3072",
+        "-c",
+        "P-521",
+        "--tcp-bind-opts",
+        "tfo backlog 9",
+        "--quic-bind-opts",
+        "interface lo",
+    ];
+    for arguments in [&["-L", &address][..], &["-L", ":8080"], &all] {
+        let text = printed(arguments);
+        let file = directory.join("printed.cfg");
+        std::fs::write(&file, &text).expect("the directory takes files");
+        let verdict = check(&file, &directory);
+        assert!(verdict.accepted() && verdict.warnings().is_empty(), "{text}\n{}", verdict.messages);
+    }
+    let text = printed(&all);
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let (tcp, quic) = (lines.iter().filter(|line| line.contains("tfo backlog 9")), "interface lo");
+    assert_eq!(tcp.count(), 4, "{text}");
+    assert_eq!(lines.iter().filter(|line| line.starts_with("bind quic") && line.ends_with(quic)).count(), 2);
+    for line in ["maxconn 99", "nbthread 1", "option httplog", "http-request set-header a b", "mode haterm"] {
+        assert!(lines.contains(&line), "{line}:\n{text}");
+    }
+    assert!(text.contains("bits 3072") && text.contains("curves P-521") && text.contains("trace quic sink"));
+    assert!(
+        lines.iter().any(|line| line.starts_with(&format!("bind 127.0.0.1:{tls} ")) && line.contains("ssl"))
+    );
+    assert!(!printed(&["-L", ":8080"]).contains("ssl"));
+}
+
+#[test]
+fn every_version_is_served() {
+    let (port, tls) = (free_port(), free_port());
+    let address = format!("127.0.0.1:{port}:{tls}");
+    let arguments = [
+        "haterm",
+        "-L",
+        &address,
+        "-G",
+        "stats socket runtime level admin\\n\\tnbthread 1",
+        "-F",
+        "option httplog",
+    ];
+    let weir = Weir::start_without_file(&arguments, &[port, tls]);
+    assert_eq!(get(port, "/?s=3").expect("a response").text(), ".12");
+    let response = Http3Client::connect(tls).exchange(&Http3Request::get("/?s=5"));
+    assert_eq!((response.status, response.body.as_slice()), (200, &b".1234"[..]));
+    for (arguments, wanted) in [
+        (&["-alpn", "h2", "-sigalgs", "ecdsa_secp384r1_sha384"][..], "secp384r1"),
+        (&["-alpn", "http/1.1", "-sigalgs", "rsa_pss_rsae_sha256"], "2048 bit"),
+    ] {
+        let shown = handshake(tls, arguments);
+        assert!(shown.contains(&format!("ALPN protocol: {}", arguments[1])), "{shown}");
+        assert!(shown.contains("CN = localhost") || shown.contains("CN=localhost"), "{wanted}: {shown}");
+    }
+    assert_eq!(weir.stat("___haterm_frontend___,FRONTEND", "req_tot"), "2");
+    // The generated configuration is read again.
+    assert_eq!(weir.ask("reload in-place dry-run").trim(), "nothing has changed");
+}
+
+#[test]
+fn a_program_called_haterm_takes_its_options() {
+    let directory = scratch("haterm");
+    let link = directory.join("haterm");
+    symlink(program(), &link).expect("the directory takes links");
+    let output = Command::new(&link).args(["-L", ":8080", "-C"]).output().expect("the program runs");
+    assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("mode haterm"));
+    let output = Command::new(&link).output().expect("the program runs");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("Usage: weir haterm"));
+}
+
+#[test]
+fn wrong_options_are_explained() {
+    for (arguments, wanted) in [
+        (&[][..], "use -L"),
+        (&["-L", "80"], "'80' is not an address"),
+        (&["-L", ":80:0"], "':80:0' is not an address"),
+        (&["-L", ":80", "-G"], "'-G' needs a value"),
+        (&["-x"], "unknown option '-x'"),
+    ] {
+        let output = run(arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(said.contains(wanted) && said.contains("Usage: weir haterm"), "{said}");
+    }
+    // A wrong value is reported with its line.
+    let output = run(&["-L", "127.0.0.1:8080:8443", "-b", "1000"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("haterm:") && said.contains("1000"), "{said}");
+    assert!(run(&["--help"]).status.success() && run(&["-v"]).status.success());
+}
