@@ -160,14 +160,18 @@ impl ServerOptions {
     /// The configuration. Lines of the user follow those of this program, so that they prevail.
     fn configuration(&self, kernel_has_tls: bool) -> String {
         let ktls = if kernel_has_tls { " ktls on" } else { "" };
-        let mut text = String::from("global\n\texpose-experimental-directives\n");
+        let has_tls = self.listen.iter().any(|address| address.tls.is_some());
+        let mut text = String::from("global\n");
+        if has_tls && kernel_has_tls {
+            text += "\texpose-experimental-directives\n";
+        }
         add(&mut text, &self.global);
         if !self.traces.is_empty() {
             text += "\ntraces\n";
             add(&mut text, &self.traces);
         }
         text += "\ndefaults\n\tmode haterm\n\ttimeout client 25s\n";
-        if self.listen.iter().any(|address| address.tls.is_some()) {
+        if has_tls {
             let _ = write!(
                 text,
                 "\ncrt-store\n\
