@@ -2,9 +2,11 @@
 //!
 //! Generating an RSA key can take seconds, so callers use a separate thread.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use base::clock::{Date, WallTime};
 use rcgen::{
@@ -20,7 +22,7 @@ use crate::store::Certificate;
 use crate::x509::CertificateFields;
 
 /// A kind of key to generate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NewKey {
     /// RSA of 2048, 3072 or 4096 bits.
     Rsa(u16),
@@ -29,7 +31,7 @@ pub enum NewKey {
 }
 
 /// A curve for ECDSA.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Curve {
     /// P-256.
     P256,
@@ -120,12 +122,23 @@ pub fn temporary(name: &str) -> Result<Certificate, LoadError> {
 /// The addresses of this host.
 const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
-/// Creates a certificate for tests, for the name and the addresses of the local host. It is valid for a year.
+/// The certificates that [`self_signed`] has created.
+static KEPT: Mutex<BTreeMap<(Box<str>, NewKey), Certificate>> = Mutex::new(BTreeMap::new());
+
+/// Returns a certificate for tests, for the name and the addresses of the local host. It is valid for a year. The process creates one
+/// of each `name` and kind of key, so that a configuration that is read again has the same certificates.
 ///
 /// # Errors
 /// Creating it failed.
 pub fn self_signed(name: &str, kind: NewKey) -> Result<Certificate, LoadError> {
-    signed_by_itself(name, kind, ("localhost", &LOOPBACK), -1..365)
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    match kept.entry((name.into(), kind)) {
+        Entry::Occupied(known) => Ok(known.get().clone()),
+        Entry::Vacant(place) => {
+            let made = signed_by_itself(name, kind, ("localhost", &LOOPBACK), -1..365)?;
+            Ok(place.insert(made).clone())
+        }
+    }
 }
 
 /// Creates a certificate with its key. `subject` is its common name and its addresses; the name is also an alternative name if there
@@ -227,6 +240,8 @@ mod tests {
             let (from, until) = facts.validity();
             assert!((from..until).contains(&WallTime::now().seconds));
             assert_eq!(made.key.belongs_to(&made.chain[0]), Some(true));
+            let again = self_signed("a.pem", kind).unwrap();
+            assert!(again.chain == made.chain && self_signed("b.pem", kind).unwrap().chain != made.chain);
             assert!(!is_temporary(&made) && made.names.contains(&"localhost".into()), "{kind:?}");
         }
     }
