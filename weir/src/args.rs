@@ -41,8 +41,8 @@ pub(crate) struct CommandLineArgs {
     pub(crate) action: ProgramAction,
     /// `-f`, and the arguments after `--`: files and directories, in order.
     pub(crate) files: Vec<PathBuf>,
-    /// A generated configuration, which is used instead of files.
-    pub(crate) text: Option<Box<str>>,
+    /// The name and the text of a generated configuration, which is used instead of files.
+    pub(crate) generated: Option<(&'static str, Box<str>)>,
     /// The condition of `-cc`.
     pub(crate) condition: String,
     /// `-d`: stay in the foreground and print events.
@@ -117,8 +117,8 @@ impl CommandLineArgs {
     /// # Errors
     /// A file cannot be read.
     pub(crate) fn sources(&self, sources: &mut SourceMap) -> Result<Vec<FileId>, Vec<Diagnostic>> {
-        match &self.text {
-            Some(text) => Ok(vec![sources.add(crate::haterm::NAME, &**text)]),
+        match &self.generated {
+            Some((name, text)) => Ok(vec![sources.add(*name, &**text)]),
             None => syntax::load(sources, &self.files),
         }
     }

@@ -35,7 +35,7 @@ A LINE may consist of several: \\n in it starts a new line, \\t is a tab.
 /// The name of the configuration in messages.
 pub(crate) const NAME: &str = "haterm";
 
-/// What the options ask for.
+/// The options of the command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct ServerOptions {
     listen: Vec<ListenAddress>,
@@ -103,7 +103,7 @@ pub(crate) fn args(is_named: bool, words: &[String]) -> Option<Result<CommandLin
         ServerAction::Run => {
             return Some(Ok(CommandLineArgs {
                 action: ProgramAction::Run,
-                text: Some(options.configuration(net::sys::kernel_has_tls()).into()),
+                generated: Some((NAME, options.configuration(net::sys::kernel_has_tls()).into())),
                 daemon: options.daemon,
                 no_splice: options.no_splice,
                 ..CommandLineArgs::default()

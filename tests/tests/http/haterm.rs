@@ -81,7 +81,7 @@ fn over_http1(port: u16, path: &str) -> Answer {
     Answer { status: response.status, fields, body }
 }
 
-/// A connection whose windows are as large as they can be.
+/// A connection with the largest possible windows.
 fn wide(port: u16) -> Frames {
     let mut frames = Frames::connect(port);
     let most = (i32::MAX as u32).to_be_bytes();
@@ -176,7 +176,7 @@ fn a_chunked_body_is_one_chunk() {
     );
     assert_eq!(get(scene.port, "/?k=1&s=3").expect("a response").body, b"3\r\n111\r\n0\r\n\r\n");
     assert_eq!(get(scene.port, "/?k=1").expect("a response").body, b"0\r\n\r\n");
-    // A client of HTTP/1.0 does not know chunks.
+    // HTTP/1.0 clients do not know chunks.
     let old = exchange(scene.port, "GET /?k=1&s=3 HTTP/1.0\r\n\r\n").expect("a response");
     assert_eq!((old.body.as_slice(), old.header("transfer-encoding")), (&b"111"[..], None));
 }
@@ -404,7 +404,7 @@ fn memory_stays_flat_for_large_bodies() {
     frames.get(1, "/?s=1g").next_of(HEADERS);
     get(scene.port, "/").expect("a response");
     look();
-    // The connection of HTTP/3 keeps what is not acknowledged yet, which is in static memory too.
+    // HTTP/3 keeps unacknowledged bytes, which are in static memory too.
     assert!(most < before + 8 * 1024, "{before} KiB at first, then up to {most} KiB");
 }
 
@@ -473,7 +473,7 @@ fn responses_equal_those_of_haproxy() {
     ] {
         let path = format!("/{query}");
         let (mut own, mut theirs) = (over_http1(scene.port, &path), over_http1(port, &path));
-        // The order of fields has no meaning. Bodies are the same up to the first buffer of HAProxy, where its text starts again.
+        // The order of fields has no meaning. HAProxy's text starts again with each buffer, so only the first buffer is compared.
         for answer in [&mut own, &mut theirs] {
             answer.fields.sort();
             answer.fields.iter_mut().for_each(|field| {

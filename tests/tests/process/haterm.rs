@@ -31,7 +31,7 @@ fn the_printed_configuration_is_valid_and_has_all_options() {
         "-G",
         "maxconn 99\\n\\tnbthread 1",
         "-F",
-        "option contstats",
+        "http-request set-header c d",
         "-F",
         "http-request set-header a b",
         "-T",
@@ -42,9 +42,9 @@ fn the_printed_configuration_is_valid_and_has_all_options() {
         "-c",
         "P-521",
         "--tcp-bind-opts",
-        "tfo backlog 9",
+        "maxconn 9",
         "--quic-bind-opts",
-        "interface lo",
+        "maxconn 7",
     ];
     for arguments in [&["-L", &address][..], &["-L", ":8080"], &all] {
         let text = printed(arguments);
@@ -55,14 +55,19 @@ fn the_printed_configuration_is_valid_and_has_all_options() {
     }
     let text = printed(&all);
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    let (tcp, quic) = (lines.iter().filter(|line| line.contains("tfo backlog 9")), "interface lo");
+    let (tcp, quic) = (lines.iter().filter(|line| line.contains("maxconn 9")), "maxconn 7");
     assert_eq!(tcp.count(), 4, "{text}");
     assert_eq!(lines.iter().filter(|line| line.starts_with("bind quic") && line.ends_with(quic)).count(), 2);
-    for line in ["maxconn 99", "nbthread 1", "option contstats", "http-request set-header a b", "mode haterm"]
-    {
+    for line in [
+        "maxconn 99",
+        "nbthread 1",
+        "http-request set-header c d",
+        "http-request set-header a b",
+        "mode haterm",
+    ] {
         assert!(lines.contains(&line), "{line}:\n{text}");
     }
-    assert!(text.contains("bits 3072") && text.contains("curves P-521") && text.contains("trace quic sink"));
+    assert!(text.contains(" 3072 ") && text.contains(" P-521 ") && text.contains("trace quic sink"));
     assert!(
         lines.iter().any(|line| line.starts_with(&format!("bind 127.0.0.1:{tls} ")) && line.contains("ssl"))
     );
@@ -80,7 +85,7 @@ fn every_version_is_served() {
         "-G",
         "stats socket runtime level admin\\n\\tnbthread 1",
         "-F",
-        "option contstats",
+        "http-request set-header c d",
     ];
     let weir = Weir::start_without_file(&arguments, &[port, tls]);
     assert_eq!(get(port, "/?s=3").expect("a response").text(), ".12");

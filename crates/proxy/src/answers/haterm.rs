@@ -28,7 +28,7 @@ Arguments are separated by one of & ? , ; / as in /?s=20k&t=700r&K=1 and unknown
 /// The longest delay, in milliseconds: about 24 days.
 const LONGEST: i64 = i32::MAX as i64;
 
-/// What a request asks for.
+/// The response that a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// The page with the arguments, instead of a generated body.
@@ -98,7 +98,7 @@ impl Wanted {
         let mut text = [0; 128];
         let value = written(&mut text, format_args!("time={} ms", received.as_millis()));
         head.append(b"x-req", value);
-        // The format is that of HAProxy, so that programs that read it find what they look for.
+        // In HAProxy's format, for programs that parse it.
         let Self { status, size, delay, .. } = self;
         let (cache, chunked) = (u8::from(self.is_cacheable), if self.is_chunked { ", chunked," } else { "" });
         let value = written(
@@ -141,7 +141,7 @@ fn is_final(status: &u16) -> bool {
     matches!(status, 200..=999)
 }
 
-/// Reads a decimal number and its suffixes, up to the first other byte; `None` if there is no digit.
+/// Reads a decimal number and its suffixes, up to the first other byte; `None` without a digit.
 fn number(text: &[u8]) -> Option<i64> {
     let (is_negative, text) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -167,7 +167,7 @@ fn number(text: &[u8]) -> Option<i64> {
     Some(if is_negative { -value } else { value })
 }
 
-/// Formats `arguments` into `text`; returns what fits.
+/// Formats `arguments` into `text`; returns the part that fits.
 fn written<'a>(text: &'a mut [u8], arguments: std::fmt::Arguments<'_>) -> &'a [u8] {
     let mut cursor = Cursor::new(&mut *text);
     // The buffers are longer than what the numbers need.

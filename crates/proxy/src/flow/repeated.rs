@@ -2,14 +2,10 @@
 //! never copied for a response: HTTP/1 writes them from there, and HTTP/2 and HTTP/3 refer to them until they were sent.
 
 use std::sync::LazyLock;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use http::BodyLength;
 use runtime::turns;
-
-use super::sink::Following;
-use super::source::{Framing, MemoryBody, PORTION};
-use super::{COPY, Coding, Flow, FlowError, Sink};
 
 /// The period of the text: a line of 50 bytes, on which a truncated or shifted body is easy to see.
 const LINE: &[u8; 50] = b".123456789.123456789.123456789.123456789.12345678\n";
@@ -30,9 +26,9 @@ static RANDOM: LazyLock<Box<[u8]>> = LazyLock::new(|| {
 const TURN: usize = 1 << 20;
 
 /// The same for bodies that pass through filters, which take far more time for each byte.
-const FILTERED_TURN: usize = 16 * PORTION;
+const FILTERED_TURN: usize = TURN / 4;
 
-/// What a body consists of.
+/// The content of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RepeatedBytes {
     /// Lines of digits.
@@ -59,7 +55,7 @@ pub(crate) struct Repeated {
 }
 
 impl Repeated {
-    /// A body of `length` bytes. `framing` tells how the receiver finds its end.
+    /// A body of `length` bytes. `framing` is the way in which the receiver finds its end.
     pub(crate) fn new(bytes: RepeatedBytes, length: u64, framing: BodyLength) -> Self {
         let (area, at): (&'static [u8], _) = match bytes {
             RepeatedBytes::Text => (&TEXT, 0),
@@ -85,6 +81,16 @@ impl Repeated {
         &rest[..rest.len().min(usize::try_from(self.left).unwrap_or(usize::MAX))]
     }
 
+    /// Whether the size line of the only chunk is still to be sent; then it counts as sent.
+    pub(super) fn takes_size_line(&mut self) -> bool {
+        self.left > 0 && !std::mem::replace(&mut self.has_begun, true)
+    }
+
+    /// Whether the size line of the only chunk was sent.
+    pub(super) fn has_size_line(&self) -> bool {
+        self.has_begun
+    }
+
     /// Moves on by `count` bytes of the last [`piece`](Self::piece).
     pub(super) fn advance(&mut self, count: usize) {
         self.at += count;
@@ -95,7 +101,7 @@ impl Repeated {
         self.in_turn += count;
     }
 
-    /// Ready unless so many bytes were sent that other tasks have to run first.
+    /// Ready, except after each [`TURN`], when other tasks run first.
     pub(super) fn poll_turn(&mut self, context: &Context<'_>, is_filtered: bool) -> Poll<()> {
         if self.in_turn < if is_filtered { FILTERED_TURN } else { TURN } {
             return Poll::Ready(());
@@ -103,60 +109,6 @@ impl Repeated {
         self.in_turn = 0;
         turns::yield_turn(context);
         Poll::Pending
-    }
-}
-
-impl Flow {
-    /// Sends a body that neither filters nor limits need to see. With chunked coding, it is one chunk.
-    pub(super) fn poll_repeated(
-        &mut self,
-        context: &mut Context<'_>,
-        stored: &mut MemoryBody,
-        coding: Coding,
-        to: &mut Sink<'_>,
-    ) -> Poll<Result<(), FlowError>> {
-        let Some(body) = &mut stored.repeated else { return Poll::Ready(Err(FlowError::unwritten())) };
-        let is_chunked = coding == Coding::Chunked;
-        loop {
-            if self.is_received() {
-                ready!(self.poll_flush(context, to))?;
-                return self.poll_finished(context, to);
-            }
-            if is_chunked && body.left > 0 && !std::mem::replace(&mut body.has_begun, true) {
-                // Bodies are never longer than what 63 bits can count.
-                let length = usize::try_from(body.left).unwrap_or(usize::MAX);
-                http::chunk::write_chunk_size(&mut self.staged, length);
-            }
-            let piece = body.piece();
-            let is_last = piece.len() as u64 == body.left;
-            if piece.is_empty() || is_last && piece.len() <= COPY && self.staged_left() > 0 {
-                self.staged.extend_from_slice(piece);
-                body.advance(piece.len());
-                if body.has_begun {
-                    self.staged.extend_from_slice(http::chunk::CHUNK_END);
-                }
-                coding.finish(&mut None, &mut self.staged);
-                self.framing = Framing::Done;
-                continue;
-            }
-            ready!(body.poll_turn(context, false));
-            let following = if is_last && !is_chunked { Following::End(self.ends) } else { Following::More };
-            let staged = &self.staged[self.staged_sent..];
-            let n = match to.poll_write_static(context, staged, piece, following) {
-                Poll::Pending => {
-                    self.release(context, to);
-                    return Poll::Pending;
-                }
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(FlowError::unwritten())),
-                Poll::Ready(Ok(n)) => n,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::write(&error))),
-            };
-            let of_staged = n.min(staged.len());
-            self.note_staged(of_staged);
-            self.sent += (n - of_staged) as u64;
-            body.advance(n - of_staged);
-            self.held = matches!(following, Following::More | Following::End(true));
-        }
     }
 }
 
@@ -170,7 +122,7 @@ mod tests {
         let mut body = Repeated::new(RepeatedBytes::Text, length as u64, BodyLength::UntilClose);
         let mut bytes = Vec::new();
         while !body.piece().is_empty() {
-            // Steps that are no divisor of anything.
+            // A prime, so that steps end at different positions of lines.
             let piece = body.piece();
             let taken = piece.len().min(997);
             bytes.extend_from_slice(&piece[..taken]);

@@ -36,7 +36,7 @@ pub(super) fn answer(client: &Client, x: &mut Exchange) -> Option<Stop> {
     Some(Stop::Reply)
 }
 
-/// Answers a request whose body has to be received, whose response is delayed, or whose response rules may wait.
+/// Answers a request after receiving its body and after the delay, and runs the response rules.
 pub(super) async fn answer_later(client: &mut Client, x: &mut Exchange) -> Stop {
     let wanted = wanted(x);
     match prepare_later(client, x, &wanted).await {
@@ -45,7 +45,7 @@ pub(super) async fn answer_later(client: &mut Client, x: &mut Exchange) -> Stop 
     }
 }
 
-/// What the request asks for, after rules have changed it.
+/// Reads the request's query, which rules may have changed.
 fn wanted(x: &Exchange) -> Wanted {
     let target = x.txn.request.target();
     Wanted::of(memchr::memchr(b'?', target).map(|at| &target[at + 1..]))
