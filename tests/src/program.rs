@@ -131,11 +131,20 @@ impl Weir {
         let directory = scratch("run");
         let file = directory.join("haproxy.cfg");
         std::fs::write(&file, configuration).expect("the temporary directory takes files");
+        command.args(arguments).arg("-f").arg(&file);
+        Weir::spawn(command, directory, ports)
+    }
+
+    /// Starts the program with these arguments alone, without a configuration file.
+    pub fn start_without_file(arguments: &[&str], ports: &[u16]) -> Weir {
+        let mut command = Command::new(program());
+        command.args(arguments);
+        Weir::spawn(command, scratch("run"), ports)
+    }
+
+    fn spawn(mut command: Command, directory: Scratch, ports: &[u16]) -> Weir {
         let messages = File::create(directory.join("messages")).expect("the temporary directory takes files");
         let child = command
-            .args(arguments)
-            .arg("-f")
-            .arg(&file)
             .current_dir(&directory)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

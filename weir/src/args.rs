@@ -6,6 +6,8 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 
+use diag::{Diagnostic, FileId, SourceMap};
+
 /// The action to perform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum ProgramAction {
@@ -39,6 +41,8 @@ pub(crate) struct CommandLineArgs {
     pub(crate) action: ProgramAction,
     /// `-f`, and the arguments after `--`: files and directories, in order.
     pub(crate) files: Vec<PathBuf>,
+    /// The name and the text of a generated configuration, which is used instead of files.
+    pub(crate) generated: Option<(&'static str, Box<str>)>,
     /// The condition of `-cc`.
     pub(crate) condition: String,
     /// `-d`: stay in the foreground and print events.
@@ -105,6 +109,19 @@ pub(crate) struct CommandLineArgs {
     pub(crate) ineffective: Vec<String>,
     /// `-dT`: do not use kernel TLS.
     pub(crate) no_kernel_tls: bool,
+}
+
+impl CommandLineArgs {
+    /// Reads the configuration files, or takes the generated text.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(crate) fn sources(&self, sources: &mut SourceMap) -> Result<Vec<FileId>, Vec<Diagnostic>> {
+        match &self.generated {
+            Some((name, text)) => Ok(vec![sources.add(*name, &**text)]),
+            None => syntax::load(sources, &self.files),
+        }
+    }
 }
 
 /// Why a command line cannot be used.

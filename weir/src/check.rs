@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use config::{Boot, Loaded, Setting};
-use diag::Severity;
+use diag::{Diagnostics, Severity, SourceMap};
 use plan::Plan;
 use syntax::Environment;
 
@@ -14,7 +14,7 @@ use crate::{system, version};
 /// Returns the plan of the configuration, or the exit code if there is none to start.
 pub(crate) fn plan(args: &CommandLineArgs, messages: MessageFormat) -> Result<Plan, ExitCode> {
     let before = system::priority();
-    let Loaded { plan, diagnostics, sources } = config::load(&args.files, &boot(args));
+    let Loaded { plan, diagnostics, sources } = load(args);
     // `tune.renice.startup` applies only to the reading of the configuration. A process that may not raise its priority keeps the
     // lower one.
     if system::priority() != before {
@@ -62,6 +62,19 @@ pub(crate) fn plan(args: &CommandLineArgs, messages: MessageFormat) -> Result<Pl
         say(format_args!("Configuration file is valid"));
     }
     Ok(plan)
+}
+
+/// Reads and resolves the configuration.
+fn load(args: &CommandLineArgs) -> Loaded {
+    let mut sources = SourceMap::new();
+    match args.sources(&mut sources) {
+        Ok(files) => config::load_sources(sources, files, &boot(args)),
+        Err(errors) => {
+            let mut diagnostics = Diagnostics::new();
+            errors.into_iter().for_each(|error| diagnostics.push(error));
+            Loaded { plan: None, diagnostics, sources }
+        }
+    }
 }
 
 fn no_listener(messages: MessageFormat) -> ExitCode {

@@ -91,7 +91,7 @@ fn hidden(words: &[Word], section: bool, with: Anonymous) -> String {
 /// Prints every active line, with hashes unless the key is 0. Errors are reported later, when the configuration is read for use.
 pub(crate) fn print(args: &CommandLineArgs, key: u32) {
     let mut sources = SourceMap::new();
-    let Ok(files) = syntax::load(&mut sources, &args.files) else { return };
+    let Ok(files) = args.sources(&mut sources) else { return };
     let boot = check::boot(args);
     let mut reader = Reader::new(&sources, files, &boot.facts, boot.environment);
     let (mut line, mut diagnostics) = (Line::default(), Diagnostics::new());

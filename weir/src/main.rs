@@ -15,6 +15,7 @@ mod dump;
 mod emails;
 mod generation;
 mod hand_over;
+mod haterm;
 mod keywords;
 mod listeners;
 mod master;
@@ -58,11 +59,17 @@ fn main() -> ExitCode {
     let mut words = std::env::args_os();
     let program = words.next().unwrap_or_default();
     // Tools that call `haproxy` expect HAProxy's version lines.
-    let as_haproxy = Path::new(&program).file_name().is_some_and(|name| name == "haproxy");
+    let is_called = |own: &str| Path::new(&program).file_name().is_some_and(|name| name == own);
+    let as_haproxy = is_called("haproxy");
     let own: Vec<String> =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     if let Some(code) = remote::run(&own).or_else(|| probe::run(&own)) {
         return code;
+    }
+    match haterm::args(is_called(haterm::NAME), &own) {
+        Some(Ok(args)) => return read_and_run(args, resumed),
+        Some(Err(code)) => return code,
+        None => {}
     }
     let args = match args::parse(words) {
         Ok(args) => args,

@@ -74,7 +74,7 @@ impl Reloader {
             let file = sources.add("the payload", text);
             return Ok((sources, vec![file]));
         }
-        let files = syntax::load(&mut sources, &self.args.files).map_err(|errors| {
+        let files = self.args.sources(&mut sources).map_err(|errors| {
             let mut diagnostics = Diagnostics::new();
             errors.into_iter().for_each(|error| diagnostics.push(error));
             shown(&diagnostics, &SourceMap::new(), DifferenceFormat::Text)

@@ -32,6 +32,7 @@ pub(crate) fn write(folder: &Path) -> Result<(), String> {
 fn program_page() -> String {
     let mut page = heading("WEIR", 8, "weir", "load balancer and reverse proxy");
     page += ".SH SYNOPSIS\n.B weir\n.RB [ options ]\n.BR \\-f \" FILE|DIR ...\"\n.br\n.B weir diff\n.BR \\-f \" FILE\"\n.BR \\-\\-socket \" SOCKET\"\n.RB [ \\-\\-json ]\n\
+             .br\n.B weir haterm\n.BR \\-L \" [ADDRESS]:PORT[:TLSPORT] ...\"\n.RB [ options ]\n\
              .br\n.B weir health\n.BR \\-f \" FILE\"\n.RB [ \\-\\-timeout \" SECONDS\" ]\n";
     page += ".SH DESCRIPTION\nWeir is a load balancer and reverse proxy for TCP, TLS, HTTP/1 and HTTP/2. It reads an unmodified \
              haproxy.cfg and answers to the command line, runtime socket, logs and statistics of HAProxy.\n";

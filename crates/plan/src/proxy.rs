@@ -35,6 +35,8 @@ pub struct Proxy {
     pub state: Arc<state::Proxy>,
     /// `mode`.
     pub mode: Mode,
+    /// `mode haterm`: the frontend answers each HTTP request itself, with the response that its query describes.
+    pub is_haterm: bool,
     /// `option …`.
     pub options: ProxyOptions,
     /// `timeout …`.

@@ -2,8 +2,11 @@
 //!
 //! Generating an RSA key can take seconds, so callers use a separate thread.
 
-use std::net::IpAddr;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use base::clock::{Date, WallTime};
 use rcgen::{
@@ -19,7 +22,7 @@ use crate::store::Certificate;
 use crate::x509::CertificateFields;
 
 /// A kind of key to generate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NewKey {
     /// RSA of 2048, 3072 or 4096 bits.
     Rsa(u16),
@@ -28,7 +31,7 @@ pub enum NewKey {
 }
 
 /// A curve for ECDSA.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Curve {
     /// P-256.
     P256,
@@ -113,21 +116,54 @@ const EXPIRED: &str = "expired";
 /// # Errors
 /// Creating it failed.
 pub fn temporary(name: &str) -> Result<Certificate, LoadError> {
+    signed_by_itself(name, NewKey::Ecdsa(Curve::P256), (EXPIRED, &[]), -2..-1)
+}
+
+/// The addresses of this host.
+const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+
+/// The certificates that [`self_signed`] has created.
+static KEPT: Mutex<BTreeMap<(Box<str>, NewKey), Certificate>> = Mutex::new(BTreeMap::new());
+
+/// Returns a certificate for tests, for the name and the addresses of the local host. It is valid for a year. The process creates one
+/// of each `name` and kind of key, so that a configuration that is read again has the same certificates.
+///
+/// # Errors
+/// Creating it failed.
+pub fn self_signed(name: &str, kind: NewKey) -> Result<Certificate, LoadError> {
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    match kept.entry((name.into(), kind)) {
+        Entry::Occupied(known) => Ok(known.get().clone()),
+        Entry::Vacant(place) => {
+            let made = signed_by_itself(name, kind, ("localhost", &LOOPBACK), -1..365)?;
+            Ok(place.insert(made).clone())
+        }
+    }
+}
+
+/// Creates a certificate with its key. `subject` is its common name and its addresses; the name is also an alternative name if there
+/// are any. `days` are counted from today.
+fn signed_by_itself(
+    name: &str,
+    kind: NewKey,
+    (common_name, addresses): (&str, &[IpAddr]),
+    days: Range<i64>,
+) -> Result<Certificate, LoadError> {
     let make = || {
-        let key = key(NewKey::Ecdsa(Curve::P256))?;
-        let mut params = named(&[], &[])?;
-        params.distinguished_name.push(DnType::CommonName, EXPIRED);
+        let key = key(kind)?;
+        let names = if addresses.is_empty() { &[][..] } else { &[common_name.into()] };
+        let mut params = named(names, addresses)?;
+        params.distinguished_name.push(DnType::CommonName, common_name);
         let now = WallTime::now().seconds;
-        let day = |ago: i64| {
-            let date = Date::utc(now - ago * 86_400);
+        let day = |from_now: i64| {
+            let date = Date::utc(now + from_now * 86_400);
             date_time_ymd(date.year, date.month, date.day)
         };
-        (params.not_before, params.not_after) = (day(2), day(1));
+        (params.not_before, params.not_after) = (day(days.start), day(days.end));
         let made = params.self_signed(&signer(&key)?).map_err(|error| error.to_string())?;
         Ok((Arc::from(made.der().as_ref()), key))
     };
-    let failed =
-        |error: String| LoadError::new(name, format!("cannot create a temporary certificate: {error}"));
+    let failed = |error: String| LoadError::new(name, format!("cannot create a certificate: {error}"));
     let (certificate, key) = make().map_err(failed)?;
     Certificate::new(name, vec![certificate], key)
 }
@@ -194,5 +230,19 @@ mod tests {
         assert!(from < until && until < WallTime::now().seconds);
         assert_eq!(made.key.belongs_to(&made.chain[0]), Some(true));
         assert!(is_temporary(&made));
+    }
+
+    #[test]
+    fn a_self_signed_certificate_is_valid_for_the_local_host() {
+        for kind in [NewKey::Ecdsa(Curve::P256), NewKey::Ecdsa(Curve::P384), NewKey::Rsa(2048)] {
+            let made = self_signed("a.pem", kind).unwrap();
+            let facts = CertificateFields::parse(&made.chain[0]).unwrap();
+            let (from, until) = facts.validity();
+            assert!((from..until).contains(&WallTime::now().seconds));
+            assert_eq!(made.key.belongs_to(&made.chain[0]), Some(true));
+            let again = self_signed("a.pem", kind).unwrap();
+            assert!(again.chain == made.chain && self_signed("b.pem", kind).unwrap().chain != made.chain);
+            assert!(!is_temporary(&made) && made.names.contains(&"localhost".into()), "{kind:?}");
+        }
     }
 }

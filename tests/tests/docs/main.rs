@@ -53,6 +53,7 @@ pages! {
     migrate "docs/migrate.md"
     operate "docs/operate.md"
     runtime_socket "docs/runtime-socket.md"
+    test_server "docs/test-server.md"
     tls "docs/tls.md"
     troubleshooting "docs/troubleshooting.md"
 }

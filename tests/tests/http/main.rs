@@ -8,6 +8,7 @@ mod cookies;
 mod forwarding;
 mod framing;
 mod glitches;
+mod haterm;
 mod hosts;
 mod identities;
 mod malformed;

@@ -184,7 +184,7 @@ fn invalid_trace_lines_are_refused_with_advice() {
     for (line, wanted) in [
         ("trace", "'trace' expects a trace source"),
         ("trace foo start now", "No such trace source 'foo'"),
-        ("trace haterm start now", "Weir has no `haterm`"),
+        ("trace haterm start now", "requests in `mode haterm` are traced like others: use `stream`"),
         ("trace h1 sink nowhere", "No such trace sink 'nowhere'"),
         ("trace h1 event h1c_wake", "No such trace event 'h1c_wake'"),
         ("trace h1 level loud", "No such trace level 'loud'"),

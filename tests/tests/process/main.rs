@@ -3,6 +3,7 @@
 mod arguments;
 mod calls;
 mod confinement;
+mod haterm;
 mod health;
 mod kernel;
 mod limits;

@@ -9,6 +9,16 @@ use tls::keygen::Curve;
 
 use crate::draft::tls::TlsValue;
 
+/// The names of curves for ECDSA keys.
+pub(crate) const CURVES: &[(&str, Curve)] = &[
+    ("P-256", Curve::P256),
+    ("P-384", Curve::P384),
+    ("P-521", Curve::P521),
+    ("prime256v1", Curve::P256),
+    ("secp384r1", Curve::P384),
+    ("secp521r1", Curve::P521),
+];
+
 /// An `acme` section while its lines are read.
 #[derive(Debug, Clone)]
 pub struct AcmeDraft<'a> {

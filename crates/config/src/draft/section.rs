@@ -109,7 +109,6 @@ const SECTIONS: &[(&str, SectionKind)] = &[
     ("crt-store", SectionKind::CrtStore),
     ("dynamic-update", SectionKind::Unsupported),
     ("fcgi-app", SectionKind::FcgiApp),
-    ("haterm", SectionKind::Unsupported),
     ("healthcheck", SectionKind::Healthcheck),
     ("log-forward", SectionKind::LogForward),
     ("log-profile", SectionKind::LogProfile),

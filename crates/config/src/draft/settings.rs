@@ -238,6 +238,8 @@ pub struct ProxySettings<'a> {
     pub inherits: Rc<Vec<&'a Section>>,
     /// `mode`.
     pub mode: Mode,
+    /// `mode haterm`, which is a kind of `mode http`.
+    pub is_haterm: bool,
     /// `id`.
     pub id: Option<u32>,
     /// `guid`.
@@ -385,6 +387,7 @@ impl<'a> ProxySettings<'a> {
             } else {
                 Mode::Tcp
             },
+            is_haterm: false,
             policies: PoliciesDraft::default(),
             peers: Rc::default(),
             id: None,

@@ -5,10 +5,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use diag::{Diagnostic, Severity};
+use syntax::Word;
+use tls::keygen::{Curve, NewKey};
 use tls::load::ExtraFiles;
 use tls::store::Sources;
 
-use crate::draft::acme::OrderWords;
+use crate::draft::acme::{CURVES, OrderWords};
 use crate::draft::args::Args;
 use crate::draft::row::Outcome;
 use crate::draft::settings::Bases;
@@ -16,6 +18,7 @@ use crate::draft::tls::{LoadWords, TlsValue};
 use crate::draft::{Draft, Section, SectionKind, Statement};
 use crate::resolve::ResolveContext;
 use crate::resolve::tls_files::{StoredCertificate, loader};
+use crate::tables::acme::rsa_bits;
 
 /// Reads every store. `bases` are the directories set in the global section.
 pub(crate) fn stores<'a>(draft: &'a Draft, bases: &Bases<'a>, context: &mut ResolveContext<'_>) {
@@ -59,6 +62,7 @@ fn load(
     let mut args = Args::new(statement, context.diagnostics, context.environment);
     let (mut words, mut alias, mut for_tokens) = (LoadWords::default(), None, false);
     let (mut updates, mut order) = (None, OrderWords::default());
+    let mut dummy = DummyWords::default();
     while let Some(word) = args.next() {
         if let Some(place) = words.place(word) {
             *place = Some(args.value()?.into());
@@ -72,13 +76,26 @@ fn load(
                 let value = args.value()?;
                 order.take(name, value).map_err(|error| args.wrong(error))?;
             }
-            "generate-dummy" | "keytype" | "bits" | "curves" => {
-                return Err(args.wrong(format!("`{word}` of a certificate is not supported yet")));
-            }
+            "generate-dummy" | "keytype" | "bits" | "curves" => dummy.take(word, &mut args)?,
             other => {
                 let near = diag::suggest(
                     other,
-                    ["crt", "key", "alias", "jwt", "ocsp", "issuer", "sctl", "acme", "domains", "ips"],
+                    [
+                        "crt",
+                        "key",
+                        "alias",
+                        "jwt",
+                        "ocsp",
+                        "issuer",
+                        "sctl",
+                        "acme",
+                        "domains",
+                        "ips",
+                        "generate-dummy",
+                        "keytype",
+                        "bits",
+                        "curves",
+                    ],
                 );
                 return Err(args
                     .wrong(format!("unknown argument `{other}` for `load`"))
@@ -105,6 +122,9 @@ fn load(
     }
     names.extend([within(&certificate), within(&path)]);
     let span = certificate.span;
+    if let Some(kind) = dummy.kind(&words, &order)? {
+        return generated(kind, &names, for_tokens, statement, context);
+    }
     if order != OrderWords::default() && order.section.is_empty() {
         context.diagnostics.push(super::acme::without_effect(span));
     } else if order != OrderWords::default() {
@@ -133,6 +153,77 @@ fn load(
         let noted = context.tls_files.all.note_update_mode(name, updates, true);
         noted.map_err(|why| Diagnostic::alert(why).at(certificate.span))?;
     }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    context.names.certificates.insert(&names, read, for_tokens);
+    Ok(())
+}
+
+/// The parameters of a certificate that is generated when the configuration is read.
+#[derive(Default)]
+struct DummyWords<'a> {
+    is_on: bool,
+    is_ecdsa: bool,
+    bits: Option<u16>,
+    curve: Curve,
+    /// The last parameter that only describes such a certificate.
+    about: Option<&'a Word>,
+}
+
+impl<'a> DummyWords<'a> {
+    fn take(&mut self, word: &'a Word, args: &mut Args<'a, '_>) -> Outcome {
+        match word.as_str() {
+            "generate-dummy" => {
+                self.is_on = args.on_off()?;
+                return Ok(());
+            }
+            "keytype" => self.is_ecdsa = args.one_of(&[("RSA", false), ("ECDSA", true)])?,
+            "bits" => self.bits = Some(rsa_bits(args)?),
+            _ => self.curve = args.one_of(CURVES)?,
+        }
+        self.about = Some(word);
+        Ok(())
+    }
+
+    /// The kind of the key to generate, if `generate-dummy` is on.
+    fn kind(&self, words: &LoadWords<'_>, order: &OrderWords) -> Result<Option<NewKey>, Diagnostic> {
+        if !self.is_on {
+            let Some(word) = self.about else { return Ok(None) };
+            return Err(Diagnostic::alert(format!("`{word}` needs `generate-dummy on`"))
+                .at(word.span())
+                .haproxy("keyword 'keytype', 'bits' and 'curves' require 'generate-dummy' set to 'on'"));
+        }
+        let files = [words.key, words.ocsp, words.issuer, words.sctl];
+        if let Some(file) = files.into_iter().flatten().next() {
+            return Err(Diagnostic::alert("a generated certificate has no files")
+                .at(file.span)
+                .help("remove either this parameter or `generate-dummy on`"));
+        }
+        if *order != OrderWords::default() {
+            return Err(Diagnostic::alert("a certificate is either generated or ordered by ACME")
+                .help("remove either `acme`, `domains` and `ips`, or `generate-dummy on`"));
+        }
+        Ok(Some(match self.is_ecdsa {
+            true => NewKey::Ecdsa(self.curve),
+            false => NewKey::Rsa(self.bits.unwrap_or(2048)),
+        }))
+    }
+}
+
+/// Generates a key and its self-signed certificate, which exist in memory alone.
+fn generated(
+    kind: NewKey,
+    names: &[String],
+    for_tokens: bool,
+    statement: &Statement,
+    context: &mut ResolveContext<'_>,
+) -> Outcome {
+    let name = names.first().map(String::as_str).unwrap_or_default();
+    let failed = |error: String| Diagnostic::alert(error).at(statement.keyword_span());
+    let made = tls::keygen::self_signed(name, kind).map_err(|error| failed(error.to_string()))?;
+    let mut text = tls::pem::block("PRIVATE KEY", made.key.pkcs8());
+    made.chain.iter().for_each(|der| text += &tls::pem::block("CERTIFICATE", der));
+    let read = sample::keys::Certificate::from_pem(&text, None).map_err(|error| failed(error.to_string()))?;
+    keep(names, Some(made), statement, context)?;
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     context.names.certificates.insert(&names, read, for_tokens);
     Ok(())

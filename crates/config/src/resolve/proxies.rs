@@ -19,8 +19,8 @@ use plan::server::ServerSettings;
 use plan::spoe::{Sending, SpoeEngine};
 use rules::RuleSet;
 
-use crate::draft::SectionKind;
 use crate::draft::settings::ProxySettings;
+use crate::draft::{SectionKind, Statement};
 use crate::resolve::balance::balance;
 use crate::resolve::binds::binds;
 use crate::resolve::cache;
@@ -68,6 +68,7 @@ pub(crate) fn resolve<'a>(
     let loggers = loggers(settings, context);
     check_log_mode(proxy, context);
     check_spop_mode(proxy, context);
+    check_haterm_mode(proxy, context);
     warnings::check(proxy, &rules, binds.len(), servers.len(), &loggers, context);
     let log_forward = log_forwarder(proxy, context);
     let ring = ring_settings(proxy, context);
@@ -147,6 +148,7 @@ fn assemble(
         index: place,
         state: proxy.state.clone(),
         mode: settings.mode,
+        is_haterm: settings.is_haterm && settings.is_frontend(),
         options: options(settings),
         timeouts: settings.timeouts,
         disabled: settings.disabled,
@@ -296,6 +298,28 @@ fn check_spop_mode(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
             .help("use `filter spoe` in a frontend to query the agents of a backend in this mode")
             .haproxy("mode spop is only applicable on proxies with backend capability."),
     );
+}
+
+/// Checks `mode haterm`: such a frontend answers its requests itself, so nothing that chooses a server has an effect.
+fn check_haterm_mode(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
+    let settings = &proxy.settings;
+    if !settings.is_haterm || !settings.is_frontend() {
+        return;
+    }
+    let chooses = |line: &&Statement| {
+        matches!(
+            line.keyword.name,
+            "use_backend" | "default_backend" | "use-server" | "server" | "server-template"
+        )
+    };
+    for line in settings.section.statements.iter().filter(chooses) {
+        context.diagnostics.push(
+            Diagnostic::warning(format!("`{}` has no effect in `mode haterm`", line.keyword.name))
+                .tolerated()
+                .at(line.keyword_span())
+                .help("a frontend in this mode answers all requests itself"),
+        );
+    }
 }
 
 /// The ring of a `ring` section.

@@ -1,10 +1,11 @@
 //! The lines of `acme` sections (manual, section 12.8). `resolve::acme` builds the sections.
 
 use base::units::DefaultUnit::Milliseconds;
+use diag::Diagnostic;
 use plan::acme::{Challenge, MacAlgorithm, ReadyWhen};
-use tls::keygen::{Curve, makes_rsa};
+use tls::keygen::makes_rsa;
 
-use crate::draft::acme::AcmeDraft;
+use crate::draft::acme::{AcmeDraft, CURVES};
 use crate::draft::args::Args;
 use crate::draft::keyword::{self, Apply, Keyword, ReadAcme};
 use crate::draft::row::{Outcome, Where};
@@ -37,13 +38,19 @@ pub static TABLE: &[Keyword] = &[
 ];
 
 fn bits<'a>(draft: &mut AcmeDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    draft.bits = args.integer("a number of bits", 0, u16::MAX)?;
-    if !makes_rsa(draft.bits) {
-        return Err(args
-            .wrong(format!("RSA keys of {} bits are not supported", draft.bits))
-            .help("use 2048, 3072 or 4096 bits, or `keytype ECDSA` for shorter and faster keys"));
-    }
+    draft.bits = rsa_bits(args)?;
     args.finish()
+}
+
+/// Takes the size of an RSA key.
+pub(crate) fn rsa_bits(args: &mut Args<'_, '_>) -> Result<u16, Diagnostic> {
+    let bits = args.integer("a number of bits", 0, u16::MAX)?;
+    if makes_rsa(bits) {
+        return Ok(bits);
+    }
+    Err(args
+        .wrong(format!("RSA keys of {bits} bits are not supported"))
+        .help("use 2048, 3072 or 4096 bits, or `keytype ECDSA` for shorter and faster keys"))
 }
 
 fn challenge<'a>(draft: &mut AcmeDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
@@ -60,14 +67,7 @@ fn challenge<'a>(draft: &mut AcmeDraft<'a>, args: &mut Args<'a, '_>) -> Outcome 
 }
 
 fn curves<'a>(draft: &mut AcmeDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    draft.curve = args.one_of(&[
-        ("P-256", Curve::P256),
-        ("P-384", Curve::P384),
-        ("P-521", Curve::P521),
-        ("prime256v1", Curve::P256),
-        ("secp384r1", Curve::P384),
-        ("secp521r1", Curve::P521),
-    ])?;
+    draft.curve = args.one_of(CURVES)?;
     args.finish()
 }
 

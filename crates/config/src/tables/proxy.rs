@@ -8,10 +8,11 @@ use diag::Diagnostic;
 use plan::proxy::{CookieCapture, RetryOn, Reuse, StateFile};
 use state::Mode;
 
+use crate::draft::SectionKind;
 use crate::draft::args::Args;
 use crate::draft::keyword::{Keyword, proxy, removed, removed_since};
+use crate::draft::row::Outcome;
 use crate::draft::row::places::{DFL, DFL_FORWARD, DFLB, DLB, FL, FL_FORWARD, FLB, FLB_RING, LB, LB_RING};
-use crate::draft::row::{Outcome, not_supported};
 use crate::draft::settings::{DeclaredCapture, ProxySettings};
 use crate::tables::{server, server_address};
 
@@ -19,8 +20,7 @@ use crate::tables::{server, server_address};
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     // name where arguments description setting
-    proxy("mode",                 DFLB, "{ tcp | http | log | spop }", "protocol of the proxy",                           mode)
-        .partial("`haterm` and `health` are not supported yet"),
+    proxy("mode",                 DFLB, "{ tcp | http | haterm | log | spop }", "protocol of the proxy",                  mode),
     proxy("id",                   FLB,  "<value>",               "numeric identifier in the statistics",                  id).lenient_numbers(),
     proxy("disabled",             DFLB, "",                      "disables the proxy",                                    |s, a| { s.disabled = true; a.finish() }),
     proxy("enabled",              DFLB, "",                      "enables the proxy, the default",                        |s, a| { s.disabled = false; a.finish() }),
@@ -115,18 +115,30 @@ fn seconds(value: &mut Option<Duration>, args: &mut Args<'_, '_>) -> Outcome {
 
 fn mode<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.required("'http', 'tcp', 'log', 'spop' or 'haterm'")?;
+    settings.is_haterm = word.as_str() == "haterm";
     settings.mode = match word.as_str() {
         "tcp" => Mode::Tcp,
         "http" => Mode::Http,
+        "haterm" if settings.kind == SectionKind::Backend => {
+            return Err(args
+                .wrong("`mode haterm` is only for proxies that accept connections")
+                .haproxy("mode haterm is only applicable on proxies with frontend capability."));
+        }
+        "haterm" => Mode::Http,
         "log" => Mode::Log,
         "spop" => Mode::Spop,
-        "haterm" | "health" => {
-            return Err(not_supported(&format!("mode {word}")).at(word.span()));
+        "health" => {
+            return Err(args
+                .wrong("`mode health` does not exist any more")
+                .help("`http-request return status 200` answers health checks")
+                .haproxy(
+                    "'mode health' doesn't exist anymore. Please use 'http-request return status 200' instead.",
+                ));
         }
         other => {
             return Err(args
                 .wrong(format!("unknown proxy mode `{other}`"))
-                .did_you_mean(diag::suggest(other, ["tcp", "http", "log", "spop"]))
+                .did_you_mean(diag::suggest(other, ["tcp", "http", "haterm", "log", "spop"]))
                 .haproxy(format!("unknown proxy mode '{other}'.")));
         }
     };

@@ -17,7 +17,7 @@ pub static TABLE: &[Keyword] = &[
     row("on",        Where::LOG_PROFILE, "<step> [drop] [format <fmt>] [sd <fmt>]", "format of messages of a step"),
     row("crt-base",  Where::CRT_STORE, "<directory>", "base directory of certificates"),
     row("key-base",  Where::CRT_STORE, "<directory>", "base directory of private keys"),
-    row("load",      Where::CRT_STORE, "crt <file> [key <file>] [alias <name>] [ocsp <file>] [issuer <file>] [sctl <file>] [jwt on|off]", "a certificate"),
+    row("load",      Where::CRT_STORE, "crt <file> [key <file>] [alias <name>] [ocsp <file>] [issuer <file>] [sctl <file>] [jwt on|off] [generate-dummy on|off [keytype RSA|ECDSA] [bits <number>] [curves <curve>]]", "a certificate"),
     row("trace",     Where::TRACES,   "<source> <args...>", "enables traces from startup, with the syntax of the runtime command `trace`"),
     row("errorfile", Where::ERRORS,   "<code> <file>", "response for a status code"),
 ];

@@ -47,10 +47,10 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "dynamic-update\n update id-pattern x\nhaterm h\n bind :80\n",
+        "dynamic-update\n update id-pattern x\nprogram p\n command x\n",
         &[
             "[ALERT] [1] : section 'dynamic-update' is not supported yet",
-            "[ALERT] [3] : section 'haterm' is not supported yet",
+            "[ALERT] [3] : section 'program' is not supported yet",
         ],
     ),
     (

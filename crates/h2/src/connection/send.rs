@@ -155,6 +155,16 @@ impl<B: AsRef<[u8]>> Connection<B> {
         if sent == length { Ok(()) } else { Err((data, range.start + sent..range.end)) }
     }
 
+    /// How many bytes of payload the peer's windows permit on this stream now; unlimited if the stream is over, because payload is
+    /// then discarded.
+    #[must_use]
+    pub fn sendable(&self, key: StreamKey) -> usize {
+        let Some(stream) = self.streams.get(key).filter(|stream| stream.can_send()) else {
+            return usize::MAX;
+        };
+        stream.sendable.min(self.sendable).max(0) as usize
+    }
+
     /// How many of `length` bytes may be sent; `None` if the stream is over. With `whole`, only the windows limit the number.
     fn allowance(&mut self, key: StreamKey, length: usize, whole: bool) -> Option<usize> {
         let stream = self.streams.get_mut(key).filter(|stream| stream.can_send())?;

@@ -68,6 +68,25 @@ impl Sink<'_> {
         }
     }
 
+    /// Like [`poll_write`](Self::poll_write), for payload in static memory, which streams do not copy.
+    ///
+    /// # Errors
+    /// The connection's error.
+    pub(super) fn poll_write_static(
+        &mut self,
+        context: &mut Context<'_>,
+        staged: &[u8],
+        payload: &'static [u8],
+        following: Following,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Stream(stream) if staged.is_empty() && stream.gathers() => {
+                stream.poll_write_static(context, payload, matches!(following, Following::End(_)))
+            }
+            _ => self.poll_write(context, staged, payload, following),
+        }
+    }
+
     /// Returns the stream if it can keep a buffer until its bytes were sent.
     #[inline]
     pub(crate) fn gathering(&mut self) -> Option<&mut stream::AnyStream> {

@@ -12,7 +12,7 @@ use http::{BodyLength, ChunkDecoder, ChunkEvent, Head};
 use net::Stream;
 use runtime::{Buffer, turns};
 
-use super::Socket;
+use super::{Repeated, Socket};
 use crate::stream::{self, AnyIncoming};
 
 /// The reader of a direction.
@@ -179,6 +179,8 @@ pub(crate) struct MemoryBody {
     rest: Range<usize>,
     /// A cached body that is not completely in memory, and its remaining length if known.
     pub(crate) feed: Option<Box<(CachedBody, Option<u64>)>>,
+    /// The body of a test response, which is used instead (`mode haterm`).
+    pub(crate) repeated: Option<Repeated>,
     /// Whether response filters apply, because the body comes from a cache or a service.
     pub(crate) is_filtered: bool,
     /// Whether the producer will add more.
@@ -196,6 +198,7 @@ impl MemoryBody {
         self.pieces = None;
         self.object = None;
         self.feed = None;
+        self.repeated = None;
         self.is_filtered = false;
         self.is_open = false;
         self.rest = 0..0;
@@ -224,10 +227,16 @@ impl MemoryBody {
 
     /// Returns the length, not counting pieces not generated yet.
     pub(crate) fn len(&self) -> u64 {
-        match self.object {
-            Some(_) => self.rest.len() as u64,
-            None => self.bytes.len() as u64,
+        match (&self.object, &self.repeated) {
+            (Some(_), _) => self.rest.len() as u64,
+            (None, Some(body)) => body.left(),
+            (None, None) => self.bytes.len() as u64,
         }
+    }
+
+    /// Returns how the response is framed, if that does not follow from the length.
+    pub(crate) fn framing(&self) -> Option<BodyLength> {
+        self.repeated.as_ref().map(Repeated::framing)
     }
 
     /// Returns the part of an object's body that is still to be sent.
@@ -314,6 +323,13 @@ impl MemoryBody {
             take(portion);
             self.advance(taken);
             return self.rest().is_empty();
+        }
+        if let Some(body) = &mut self.repeated {
+            let piece = body.piece();
+            let portion = &piece[..piece.len().min(PORTION)];
+            take(portion);
+            body.advance(portion.len());
+            return body.left() == 0;
         }
         take(&self.bytes);
         self.bytes.clear();

@@ -1,4 +1,4 @@
-//! Drives a direction with a stored payload: generated and cached responses.
+//! Drives a direction with a stored payload: generated and cached responses, and test responses.
 
 use std::task::{Context, Poll, ready};
 
@@ -21,11 +21,18 @@ impl Flow {
             Path::Verbatim => Coding::Bare,
             Path::Payload(coding) | Path::Filtered(coding) => coding,
         };
-        if stored.object.is_some() && self.filters.is_none() && self.gate.is_none() && coding == Coding::Bare
-        {
-            return self.poll_object(context, stored, to);
+        if self.filters.is_none() && self.gate.is_none() {
+            if stored.repeated.is_some() {
+                return self.poll_repeated(context, stored, coding, to);
+            }
+            if stored.object.is_some() && coding == Coding::Bare {
+                return self.poll_object(context, stored, to);
+            }
         }
         loop {
+            if let Some(body) = &mut stored.repeated {
+                ready!(body.poll_turn(context, true));
+            }
             if !self.has_ended() && !stored.is_taken() && !self.is_held() {
                 self.take_stored(stored, coding)?;
             }
@@ -39,7 +46,7 @@ impl Flow {
             if self.filters.is_some() && ready!(self.poll_filters(context))? == Passed::Something {
                 continue;
             }
-            if stored.object.is_some() {
+            if stored.object.is_some() || stored.repeated.is_some() {
                 continue;
             }
             if stored.is_open() {
@@ -100,6 +107,58 @@ impl Flow {
             self.sent += (n - of_staged) as u64;
             stored.advance(n - of_staged);
             self.held = following == Following::End(true);
+        }
+    }
+
+    /// Sends a body that neither filters nor limits need to see. With chunked coding, it is one chunk.
+    pub(super) fn poll_repeated(
+        &mut self,
+        context: &mut Context<'_>,
+        stored: &mut MemoryBody,
+        coding: Coding,
+        to: &mut Sink<'_>,
+    ) -> Poll<Result<(), FlowError>> {
+        let Some(body) = &mut stored.repeated else { return Poll::Ready(Err(FlowError::unwritten())) };
+        let is_chunked = coding == Coding::Chunked;
+        loop {
+            if self.is_received() {
+                ready!(self.poll_flush(context, to))?;
+                return self.poll_finished(context, to);
+            }
+            if is_chunked && body.takes_size_line() {
+                // Bodies are never longer than what 63 bits can count.
+                let length = usize::try_from(body.left()).unwrap_or(usize::MAX);
+                http::chunk::write_chunk_size(&mut self.staged, length);
+            }
+            let piece = body.piece();
+            let is_last = piece.len() as u64 == body.left();
+            if piece.is_empty() || is_last && piece.len() <= COPY && self.staged_left() > 0 {
+                self.staged.extend_from_slice(piece);
+                body.advance(piece.len());
+                if body.has_size_line() {
+                    self.staged.extend_from_slice(http::chunk::CHUNK_END);
+                }
+                coding.finish(&mut None, &mut self.staged);
+                self.framing = Framing::Done;
+                continue;
+            }
+            ready!(body.poll_turn(context, false));
+            let following = if is_last && !is_chunked { Following::End(self.ends) } else { Following::More };
+            let staged = &self.staged[self.staged_sent..];
+            let n = match to.poll_write_static(context, staged, piece, following) {
+                Poll::Pending => {
+                    self.release(context, to);
+                    return Poll::Pending;
+                }
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(FlowError::unwritten())),
+                Poll::Ready(Ok(n)) => n,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::write(&error))),
+            };
+            let of_staged = n.min(staged.len());
+            self.note_staged(of_staged);
+            self.sent += (n - of_staged) as u64;
+            body.advance(n - of_staged);
+            self.held = matches!(following, Following::More | Following::End(true));
         }
     }
 }

@@ -6,7 +6,7 @@ use sample::{Cause, LogOrigin, Phase};
 use state::sessions::Activity;
 
 use super::obtain::{note_status, obtain_response};
-use super::{features, reply, tunnel};
+use super::{features, haterm, reply, tunnel};
 use crate::client::Client;
 use crate::evaluate;
 use crate::exchange::{Arrival, Exchange, Next, Stop, Upgrade, ending, finish, report, sockets};
@@ -93,6 +93,12 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
             }
             if client.side.is_cancelled() {
                 return Err(Fault::ClientAborted.into());
+            }
+            if client.frontend.is_haterm {
+                return Err(match haterm::answer(client, x) {
+                    Some(stop) => stop,
+                    None => Box::pin(haterm::answer_later(client, x)).await,
+                });
             }
             route::choose(client, x)?
         }

@@ -8,6 +8,7 @@ mod exchange_pool;
 mod features;
 mod gate;
 mod handoff;
+mod haterm;
 mod hedge;
 pub(crate) mod http;
 mod internal_request;

@@ -195,12 +195,20 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
 /// Sets the framing of a response, whatever rules did to its fields.
 fn settle_framing(x: &mut Exchange) {
     let length = x.reply.len();
-    let body = if x.reply.is_open() { sending::length(x) } else { BodyLength::Length(length) };
+    let body = match x.reply.framing() {
+        Some(framing) => framing,
+        None if x.reply.is_open() => sending::length(x),
+        None => BodyLength::Length(length),
+    };
     if x.txn.cache.is_some() && x.txn.response.status() == 304 {
         // The client has the only body that these fields could describe.
         x.txn.response.remove_body_length();
     } else if matches!(x.txn.response.settle_framing(body), Err(_) | Ok(false)) && x.reply.is_whole() {
-        x.txn.response.set_content_length(length);
+        match body {
+            BodyLength::Chunked => _ = x.txn.response.append(b"transfer-encoding", b"chunked"),
+            BodyLength::UntilClose => {}
+            BodyLength::Length(_) | BodyLength::None => x.txn.response.set_content_length(length),
+        }
     }
 }
 
@@ -232,7 +240,11 @@ async fn send_reply(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> 
 /// Decides what happens to the connection after a generated response.
 fn conclude(client: &Client, x: &mut Exchange, sent: Result<(), Fault>, whole: bool) -> Next {
     x.txn.times.closed = now_us();
-    if sent.is_err() {
+    if let Err(fault) = sent {
+        if x.reply.repeated.is_some() {
+            // Such a body may be long, so its client has not only missed the last bytes.
+            (x.txn.termination.cause, x.txn.termination.phase) = fault.termination(Phase::Data);
+        }
         x.txn.termination.set(Cause::Client, Phase::Last);
         return Next::Close;
     }

@@ -35,6 +35,7 @@ pub(super) fn reply_length(x: &Exchange) -> BodyLength {
         Some(_) => BodyLength::Chunked,
         None if x.reply.is_open() => length(x),
         None if bodiless => BodyLength::None,
+        None if let Some(framing) = x.reply.framing() => framing,
         None => BodyLength::Length(x.reply.len()),
     }
 }

@@ -186,6 +186,19 @@ impl AnyStream {
         each!(self, stream => stream.poll_write(context, first, second, is_last))
     }
 
+    /// Like [`poll_write`](Self::poll_write), for payload in static memory, which is not copied.
+    ///
+    /// # Errors
+    /// The stream was reset.
+    pub(crate) fn poll_write_static(
+        &mut self,
+        context: &Context<'_>,
+        payload: &'static [u8],
+        is_last: bool,
+    ) -> Poll<io::Result<usize>> {
+        each!(self, stream => stream.poll_write_static(context, payload, is_last))
+    }
+
     /// Whether payload is sent without a copy ([`poll_hand_over`](Self::poll_hand_over)).
     #[inline]
     pub(crate) fn gathers(&self) -> bool {

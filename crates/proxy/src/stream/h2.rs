@@ -16,8 +16,27 @@ use super::{Lifecycle, Messages, Protocol, RequestEngine, Reset, SocketOutput};
 /// The maximum number of output pieces per call: four frames of 16 KiB, and the frame headers between them.
 const PARTS: usize = 16;
 
+/// Payload that is sent without a copy.
+#[derive(Debug)]
+pub(crate) enum Payload {
+    /// A buffer, which is returned to its pool when its bytes were sent.
+    Pooled(Buffer),
+    /// Bytes in static memory.
+    Static(&'static [u8]),
+}
+
+impl AsRef<[u8]> for Payload {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::Pooled(buffer) => buffer.filled(),
+            Self::Static(bytes) => bytes,
+        }
+    }
+}
+
 /// The HTTP/2 engine over the worker's buffers.
-pub(crate) type H2Engine = h2::Connection<Buffer>;
+pub(crate) type H2Engine = h2::Connection<Payload>;
 /// The streams of one connection.
 pub(crate) type H2Connection = super::EngineConnection<H2Engine>;
 /// The incoming half of a stream.
@@ -134,7 +153,22 @@ impl Messages for H2Engine {
     #[inline]
     fn send_owned(&mut self, key: StreamKey, buffer: Buffer, ends: bool) -> Result<(), (Buffer, usize)> {
         let range = 0..buffer.len();
-        self.send_owned(key, buffer, range, ends).or_else(|(buffer, rest)| unsent(buffer, rest.start))
+        match self.send_owned(key, Payload::Pooled(buffer), range, ends) {
+            Err((Payload::Pooled(buffer), rest)) => unsent(buffer, rest.start),
+            Ok(()) | Err((Payload::Static(_), _)) => Ok(()),
+        }
+    }
+
+    fn send_static(&mut self, key: StreamKey, data: &'static [u8], ends: bool) -> usize {
+        // The engine copies a payload that a window cuts, so it gets the part that fits as a whole.
+        let fitting = data.len().min(self.sendable(key));
+        let is_whole = fitting == data.len();
+        match self.send_owned(key, Payload::Static(data), 0..fitting, ends && is_whole) {
+            Err((_, rest)) => rest.start,
+            // The stream waits for a larger window.
+            Ok(()) if !is_whole => fitting + self.send_data(key, &data[fitting..], ends),
+            Ok(()) => data.len(),
+        }
     }
 
     fn send_trailers(&mut self, key: StreamKey, trailers: &Head) {

@@ -459,6 +459,14 @@ impl Messages for H3Engine {
         self.h3.is_blocked(key)
     }
 
+    fn send_static(&mut self, key: RequestKey, data: &'static [u8], ends: bool) -> usize {
+        if self.h3.is_blocked(key) {
+            return 0;
+        }
+        self.h3.send_bytes(&mut self.quic, key, Bytes::from_static(data), ends);
+        data.len()
+    }
+
     fn send_trailers(&mut self, key: RequestKey, trailers: &Head) {
         self.h3.send_trailers(&mut self.quic, key, trailers);
     }

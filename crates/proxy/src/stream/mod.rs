@@ -9,6 +9,7 @@ mod any;
 mod driver;
 mod engines;
 pub(crate) mod fastcgi;
+mod fixed;
 pub(crate) mod h2;
 pub(crate) mod h3;
 mod ping;

@@ -84,6 +84,12 @@ pub(crate) trait Messages: Protocol {
         false
     }
 
+    /// Queues payload in static memory, without a copy if [`SENDS_OWNED`](Self::SENDS_OWNED); returns how much was accepted. With
+    /// `ends`, nothing follows it.
+    fn send_static(&mut self, key: Self::Key, data: &'static [u8], ends: bool) -> usize {
+        self.send_data(key, data, ends)
+    }
+
     /// Sends trailers, which end the message. A protocol without trailers only sends the end.
     fn send_trailers(&mut self, key: Self::Key, trailers: &Head) {
         let _ = trailers;

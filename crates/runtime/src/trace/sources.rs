@@ -448,7 +448,7 @@ impl TraceSource {
 /// HAProxy's sources that do not exist in Weir, with the reason.
 pub const ABSENT: &[(&str, &str)] = &[
     ("applet", "Weir has no applets: use `stream`"),
-    ("haterm", "Weir has no `haterm`"),
+    ("haterm", "requests in `mode haterm` are traced like others: use `stream`"),
     ("pt", "Weir has no pass-through multiplexer: use `stream` for TCP streams"),
     ("qcm", "Weir has no separate multiplexer for QUIC: use `h3` for streams and `quic` for connections"),
     ("qmux", "QMux is not supported yet"),

@@ -183,7 +183,10 @@ fn invalid_commands_change_nothing() {
     let bench = Bench::new();
     for (line, wanted) in [
         ("foo", "No such trace source 'foo'\n"),
-        ("haterm", "No such trace source 'haterm': Weir has no `haterm`\n"),
+        (
+            "haterm",
+            "No such trace source 'haterm': requests in `mode haterm` are traced like others: use `stream`\n",
+        ),
         ("h1 foo", "Unknown trace keyword 'foo'\n"),
         ("h1 foo bar", "Unknown trace keyword 'foo'\n"),
         ("h1 sink foo", "No such trace sink 'foo'\n"),

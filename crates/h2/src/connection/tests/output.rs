@@ -155,8 +155,10 @@ fn large_payloads_are_accepted_whole_if_there_is_room() {
 fn payloads_beyond_the_window_are_returned() {
     let mut side = Side::server();
     let key = side.feed(&get(1)).opened();
+    assert_eq!(side.engine.sendable(key), 65_535);
     let back = side.engine.send_owned(key, vec![7; 100_000], 0..60_000, false);
     assert!(back.is_ok());
+    assert_eq!(side.engine.sendable(key), 5535);
     side.frames();
     let Err((data, range)) = side.engine.send_owned(key, vec![8; 100_000], 10..20_010, true) else {
         panic!("beyond the window")
