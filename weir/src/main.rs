@@ -17,6 +17,7 @@ mod generation;
 mod hand_over;
 mod keywords;
 mod listeners;
+mod load_command;
 mod master;
 mod memory;
 mod messages;
@@ -58,10 +59,14 @@ fn main() -> ExitCode {
     let mut words = std::env::args_os();
     let program = words.next().unwrap_or_default();
     // Tools that call `haproxy` expect HAProxy's version lines.
-    let as_haproxy = Path::new(&program).file_name().is_some_and(|name| name == "haproxy");
+    let file_name = Path::new(&program).file_name().and_then(std::ffi::OsStr::to_str);
+    let as_haproxy = file_name == Some("haproxy");
     let own: Vec<String> =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-    if let Some(code) = remote::run(&own).or_else(|| probe::run(&own)) {
+    let commands = [remote::run, probe::run, load_command::run_word];
+    let code = load_command::run_program(file_name, &own)
+        .or_else(|| commands.iter().find_map(|command| command(&own)));
+    if let Some(code) = code {
         return code;
     }
     let args = match args::parse(words) {
