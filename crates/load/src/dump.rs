@@ -37,7 +37,7 @@ fn server(options: &Options, one: &UrlOptions) -> String {
     let host = if url.host.contains(':') { format!("[{}]", url.host) } else { url.host.to_string() };
     let mut line = format!("{host}:{}", url.port);
     if url.scheme == UrlScheme::Quic {
-        line.insert_str(0, "quic@");
+        line.insert_str(0, if url.host.contains(':') { "quic6@" } else { "quic4@" });
     }
     // Writing to a string cannot fail.
     let mut add = |name: &str, value: Option<String>| {
@@ -50,7 +50,7 @@ fn server(options: &Options, one: &UrlOptions) -> String {
     if url.scheme == UrlScheme::Http {
         add("proto", (one.version == HttpVersion::H2).then(|| "h2".into()));
     } else {
-        add("ssl", flag(url.scheme == UrlScheme::Https));
+        add("ssl", flag(true));
         let alpn = match one.version {
             HttpVersion::Hq => "hq-interop",
             HttpVersion::H1 => "http/1.1",
@@ -125,7 +125,7 @@ mod tests {
         assert!(text.contains("\tserver s1 h:1\n\tserver s2 h:2 ssl alpn h2 sni str(h) curves "), "{text}");
         let words = "quic-cc-algo newreno(1048576) source 127.0.0.2 crt /c.pem max-reuse 4";
         let text = dumped(&["-C", "--server", words, "quic://[::1]:3/"]);
-        let line = "server s1 quic@[::1]:3 alpn h3 crt /c.pem quic-cc-algo newreno(1048576) source 127.0.0.2:0 max-reuse 4";
+        let line = "server s1 quic6@[::1]:3 ssl alpn h3 crt /c.pem quic-cc-algo newreno(1048576) source 127.0.0.2:0 max-reuse 4";
         assert!(text.contains(line), "{text}");
     }
 }

@@ -122,9 +122,6 @@ impl Http2Link {
                 }
             }
             self.kept.extend_from_slice(rest);
-            while let Some(key) = self.engine.next_writable() {
-                self.upload(key, env.now());
-            }
             if self.is_over() { Err(LinkEnd::Orderly) } else { Ok(true) }
         })
     }
@@ -186,9 +183,15 @@ impl Http2Link {
         }
     }
 
-    /// Sends the output with as few calls as possible.
-    pub(super) fn flush(&mut self, context: &mut Context<'_>) -> Result<(), LinkEnd> {
-        while self.engine.pending() > 0 {
+    /// Sends the output with as few calls as possible, and continues bodies as long as there is room.
+    pub(super) fn flush(&mut self, context: &mut Context<'_>, env: &Environment) -> Result<(), LinkEnd> {
+        loop {
+            while let Some(key) = self.engine.next_writable() {
+                self.upload(key, env.now());
+            }
+            if self.engine.pending() == 0 {
+                break;
+            }
             let mut slices = [IoSlice::new(&[]); SLICES];
             let count = self.engine.output(&mut slices);
             match self.stream.poll_write_parts(context, &slices[..count]) {

@@ -206,7 +206,7 @@ impl Connection {
         let flushed = match &mut self.state {
             LinkState::Absent | LinkState::Opening { .. } => return false,
             LinkState::Http1(link) => link.flush(context, env),
-            LinkState::Http2(link) => link.flush(context),
+            LinkState::Http2(link) => link.flush(context, env),
             LinkState::Http3(link) => link.flush(context, env),
             LinkState::Hq(link) => link.flush(context, env),
         };
