@@ -10,7 +10,7 @@ use crate::url::{Url, UrlScheme};
 /// The text of `--help`.
 pub const HELP: &str = include_str!("help.txt");
 
-/// What to do.
+/// The action to perform.
 #[derive(Debug)]
 pub enum Command {
     /// Generate load.

@@ -10,14 +10,14 @@ use std::time::{Duration, SystemTime};
 use runtime::worker::{self, WorkerPlacement};
 
 use crate::clock::{Nanos, SECOND, nanos, now};
-use crate::environment::{Environment, Shared};
+use crate::environment::{Environment, RunState};
 use crate::histogram::Latencies;
 use crate::options::{Layout, Options};
-use crate::pace::Pace;
-use crate::report::Report;
+use crate::pace::RequestPace;
+use crate::report::LineReport;
 use crate::schedule::Schedule;
 use crate::summary::Summary;
-use crate::tally::Totals;
+use crate::tally::LoadTotals;
 use crate::target::Targets;
 use crate::user::User;
 
@@ -42,7 +42,7 @@ pub fn run(options: Options, interrupts: &Interrupts, out: &mut dyn Write) -> Re
     let threads = options.threads;
     let failed = |error: io::Error| format!("cannot start the threads: {error}");
     let mut inboxes = worker::prepare(threads).map_err(failed)?;
-    let shared = Shared::new(options, targets);
+    let shared = RunState::new(options, targets);
     let (sender, results) = channel();
     for index in 0..threads {
         let (shared, sender) = (shared.clone(), sender.clone());
@@ -54,16 +54,16 @@ pub fn run(options: Options, interrupts: &Interrupts, out: &mut dyn Write) -> Re
 }
 
 /// The work of a thread.
-async fn generate(shared: Arc<Shared>, index: usize, results: Sender<ThreadResult>) {
+async fn generate(shared: Arc<RunState>, index: usize, results: Sender<ThreadResult>) {
     // The receiver waits for all threads.
     let _ = results.send(generate_as(shared, index).await);
 }
 
-async fn generate_as(shared: Arc<Shared>, index: usize) -> ThreadResult {
+async fn generate_as(shared: Arc<RunState>, index: usize) -> ThreadResult {
     let options = &shared.options;
     let ramp = nanos(options.soft_start);
     let schedule = options.rate.map(|rate| Schedule::new(rate, ramp, index, options.threads, shared.start));
-    let pace = schedule.map(Pace::new).transpose()?.map(Rc::new);
+    let pace = schedule.map(RequestPace::new).transpose()?.map(Rc::new);
     let env = Rc::new(Environment::new(shared.clone(), index, pace.clone()));
     env.enter();
     if let Some(pace) = &pace {
@@ -82,18 +82,18 @@ async fn generate_as(shared: Arc<Shared>, index: usize) -> ThreadResult {
 
 /// Prints lines until all threads have ended, then the report.
 fn observe(
-    shared: &Arc<Shared>,
+    shared: &Arc<RunState>,
     results: &Receiver<ThreadResult>,
     interrupts: &Interrupts,
     out: &mut dyn Write,
 ) -> Result<(), String> {
     let options = &shared.options;
-    let mut report = Report::new(options, shared.start);
+    let mut report = LineReport::new(options, shared.start);
     let mut next_line = shared.start.saturating_add(SECOND);
     let mut latencies = Latencies::new();
     let (mut unsent, mut running, mut end, mut abort) = (0, options.threads, shared.end, None);
     let mut print = |line: &str| {
-        // If nobody reads, the run ends.
+        // The run ends if the output is closed.
         if !options.json && writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
             shared.stop(true);
             shared.wake_all();
@@ -143,8 +143,8 @@ fn observe(
         .map_err(|error| format!("cannot print: {error}"))
 }
 
-fn totals(shared: &Shared) -> Totals {
-    Totals::of(shared.tallies.iter())
+fn totals(shared: &RunState) -> LoadTotals {
+    LoadTotals::of(shared.tallies.iter())
 }
 
 /// The first column: whole seconds since the start, or in the long formats since 1970.

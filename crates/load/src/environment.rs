@@ -1,4 +1,4 @@
-//! What the users of one thread share.
+//! The state that the users of one thread share.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -9,8 +9,8 @@ use std::task::{Context, Poll, Waker};
 use crate::clock::{Nanos, now};
 use crate::histogram::Latencies;
 use crate::options::{HttpVersion, Options};
-use crate::pace::{Pace, Waiting};
-use crate::tally::{Failure, Tally};
+use crate::pace::{RequestPace, Waiting};
+use crate::tally::{Failure, ThreadTally};
 use crate::target::Targets;
 
 thread_local! {
@@ -18,11 +18,11 @@ thread_local! {
     static CURRENT: RefCell<Option<Rc<Environment>>> = const { RefCell::new(None) };
 }
 
-/// What all threads share.
-pub(crate) struct Shared {
+/// The state that all threads share.
+pub(crate) struct RunState {
     pub(crate) options: Options,
     pub(crate) targets: Targets,
-    pub(crate) tallies: Vec<Tally>,
+    pub(crate) tallies: Vec<ThreadTally>,
     /// Requests that may still begin.
     budget: Option<AtomicU64>,
     /// No further request begins.
@@ -34,14 +34,14 @@ pub(crate) struct Shared {
     pub(crate) end: Nanos,
 }
 
-impl Shared {
+impl RunState {
     /// The state of a run that starts now.
     pub(crate) fn new(options: Options, targets: Targets) -> Arc<Self> {
         let start = now();
         let length = options.duration.map_or(u64::MAX, crate::clock::nanos);
         Arc::new(Self {
             targets,
-            tallies: (0..options.threads).map(|_| Tally::default()).collect(),
+            tallies: (0..options.threads).map(|_| ThreadTally::default()).collect(),
             budget: options.requests.map(AtomicU64::new),
             stops: AtomicBool::new(false),
             aborts: AtomicBool::new(false),
@@ -97,12 +97,12 @@ pub(crate) struct Job {
     pub(crate) is_first: bool,
 }
 
-/// What the users of one thread share.
+/// The state that the users of one thread share.
 pub(crate) struct Environment {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<RunState>,
     pub(crate) index: usize,
     pub(crate) latencies: RefCell<Latencies>,
-    pub(crate) pace: Option<Rc<Pace>>,
+    pub(crate) pace: Option<Rc<RequestPace>>,
     /// The tasks of all users, woken when the run ends.
     wakers: RefCell<Vec<Waker>>,
     /// The instant of the current turn.
@@ -110,22 +110,22 @@ pub(crate) struct Environment {
 }
 
 /// Whether a user may begin a request.
-pub(crate) enum Next {
+pub(crate) enum NextRequest {
     /// It begins a request, which was due at that time.
     Begin(Nanos),
     /// It waits, and is woken.
     Wait,
-    /// There are no more requests.
+    /// The run is over.
     Over,
 }
 
 impl Environment {
-    pub(crate) fn new(shared: Arc<Shared>, index: usize, pace: Option<Rc<Pace>>) -> Self {
+    pub(crate) fn new(shared: Arc<RunState>, index: usize, pace: Option<Rc<RequestPace>>) -> Self {
         let (latencies, wakers) = (RefCell::new(Latencies::new()), RefCell::default());
         Self { shared, index, latencies, pace, wakers, turn: Cell::new(0) }
     }
 
-    pub(crate) fn tally(&self) -> &Tally {
+    pub(crate) fn tally(&self) -> &ThreadTally {
         &self.shared.tallies[self.index]
     }
 
@@ -157,21 +157,21 @@ impl Environment {
     }
 
     /// Decides whether a user begins another request.
-    pub(crate) fn next(&self, context: &mut Context<'_>, user: &Rc<Waiting>) -> Next {
+    pub(crate) fn next(&self, context: &mut Context<'_>, user: &Rc<Waiting>) -> NextRequest {
         if self.shared.is_stopped() {
-            return Next::Over;
+            return NextRequest::Over;
         }
         let now = self.now();
         let begun = match &self.pace {
-            None if now >= self.shared.end => return Next::Over,
+            None if now >= self.shared.end => return NextRequest::Over,
             None => now,
             Some(pace) => match pace.poll_take(context, user, now.min(self.shared.end.saturating_sub(1))) {
                 Poll::Ready(due) => due,
-                Poll::Pending if now >= self.shared.end => return Next::Over,
-                Poll::Pending => return Next::Wait,
+                Poll::Pending if now >= self.shared.end => return NextRequest::Over,
+                Poll::Pending => return NextRequest::Wait,
             },
         };
-        if self.shared.claim() { Next::Begin(begun) } else { Next::Over }
+        if self.shared.claim() { NextRequest::Begin(begun) } else { NextRequest::Over }
     }
 
     /// Records that the first byte of a response has arrived, or more bytes.

@@ -213,7 +213,7 @@ fn ms(text: &str) -> Result<Duration, String> {
     if parsed.is_zero() { Err("needs a time above 0".into()) } else { Ok(parsed) }
 }
 
-/// The value of `sni`: a constant, because there is no client request to take it from.
+/// The value of `sni`: a constant, because a client has no request to take it from.
 fn constant(text: &str) -> Result<Box<str>, String> {
     let plain = text.strip_prefix("str(").and_then(|text| text.strip_suffix(')')).unwrap_or(text);
     match plain.contains(['(', ')', ',']) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::line_words::LineWords;
 use crate::url::Url;
 
-/// What a command line asks for.
+/// The settings of a command line.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// `-d`: no request begins after this time.

@@ -21,7 +21,7 @@ use crate::clock::{Nanos, SECOND, now};
 use crate::schedule::Schedule;
 
 /// The schedule of a thread, and the users that wait for it.
-pub(crate) struct Pace {
+pub(crate) struct RequestPace {
     schedule: RefCell<Schedule>,
     /// Users that wait, the longest first.
     waiting: RefCell<VecDeque<Rc<Waiting>>>,
@@ -37,7 +37,7 @@ pub(crate) struct Waiting {
     is_queued: Cell<bool>,
 }
 
-impl Pace {
+impl RequestPace {
     /// Creates the queue on the calling thread's reactor.
     ///
     /// # Errors

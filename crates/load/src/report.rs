@@ -3,21 +3,21 @@
 use crate::clock::{Nanos, SECOND};
 use crate::numbers::{short, time};
 use crate::options::{HttpVersion, Layout, Options, Statuses};
-use crate::tally::Totals;
+use crate::tally::LoadTotals;
 
 /// Formats the lines of a run.
-pub(crate) struct Report {
+pub(crate) struct LineReport {
     layout: Layout,
     statuses: Statuses,
     /// The versions that the run uses, for their columns.
     versions: Vec<HttpVersion>,
     users: u64,
     /// The totals of the previous line, and its time.
-    last: Totals,
+    last: LoadTotals,
     last_at: Nanos,
 }
 
-impl Report {
+impl LineReport {
     /// The report of a run that starts now.
     pub(crate) fn new(options: &Options, start: Nanos) -> Self {
         let is_used = |version: &HttpVersion| options.urls.iter().any(|url| url.version == *version);
@@ -26,7 +26,7 @@ impl Report {
             statuses: options.statuses,
             versions: HttpVersion::ALL.into_iter().filter(is_used).collect(),
             users: options.users as u64,
-            last: Totals::default(),
+            last: LoadTotals::default(),
             last_at: start,
         }
     }
@@ -55,7 +55,7 @@ impl Report {
     }
 
     /// A line for the time since the previous one. `shown` is the value of the first column.
-    pub(crate) fn line(&mut self, totals: &Totals, now: Nanos, shown: u64) -> String {
+    pub(crate) fn line(&mut self, totals: &LoadTotals, now: Nanos, shown: u64) -> String {
         let seconds = now.saturating_sub(self.last_at).max(1) as f64 / SECOND as f64;
         let rate = |value: u64, before: u64| value.saturating_sub(before) as f64 / seconds;
         let (last, raw) = (&self.last, self.layout == Layout::Raw);
@@ -112,14 +112,14 @@ mod tests {
     use super::*;
     use crate::Command;
 
-    fn report(line: &str) -> Report {
+    fn report(line: &str) -> LineReport {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let Ok(Command::Run(options)) = crate::arguments::parse(&words) else { panic!("{line}") };
-        Report::new(&options, 0)
+        LineReport::new(&options, 0)
     }
 
-    fn totals() -> Totals {
-        let mut totals = Totals {
+    fn totals() -> LoadTotals {
+        let mut totals = LoadTotals {
             open: 2,
             connections: 2,
             requests: 94,
@@ -128,7 +128,7 @@ mod tests {
             first_byte: 94 * 515_700,
             last_byte: 94 * 515_800,
             users: 5,
-            ..Totals::default()
+            ..LoadTotals::default()
         };
         totals.failures[2] = 3;
         totals.statuses[1][1] = 90;
@@ -180,7 +180,7 @@ mod tests {
     fn rates_are_those_since_the_previous_line() {
         let mut report = report("http://h/");
         report.line(&totals(), SECOND, 1);
-        let later = Totals { requests: 194, connections: 3, ..totals() };
+        let later = LoadTotals { requests: 194, connections: 3, ..totals() };
         assert!(report.line(&later, 3 * SECOND, 3).contains("      3 500m 50.0 0.00"));
     }
 }

@@ -4,11 +4,11 @@ use crate::clock::{Nanos, SECOND};
 use crate::histogram::{Latencies, PERCENTILES};
 use crate::numbers::{short, time};
 use crate::options::HttpVersion;
-use crate::tally::{Failure, Totals};
+use crate::tally::{Failure, LoadTotals};
 
 /// The results of a run.
 pub(crate) struct Summary {
-    pub(crate) totals: Totals,
+    pub(crate) totals: LoadTotals,
     pub(crate) latencies: Latencies,
     pub(crate) elapsed: Nanos,
     /// Requests of `-R` that were due and never sent.
@@ -110,8 +110,13 @@ mod tests {
     fn summary() -> Summary {
         let mut latencies = Latencies::new();
         (1..=100).for_each(|number| latencies.record(number * MS));
-        let mut totals =
-            Totals { requests: 100, connections: 2, bytes: 12_200, measured: 100, ..Totals::default() };
+        let mut totals = LoadTotals {
+            requests: 100,
+            connections: 2,
+            bytes: 12_200,
+            measured: 100,
+            ..LoadTotals::default()
+        };
         totals.first_byte = 100 * MS;
         totals.statuses[2][1] = 100;
         totals.failures[Failure::Reset as usize] = 4;
@@ -146,7 +151,7 @@ mod tests {
         ] {
             assert!(json.contains(part), "{part} in {json}");
         }
-        let none = Summary { totals: Totals::default(), latencies: Latencies::new(), ..summary() };
+        let none = Summary { totals: LoadTotals::default(), latencies: Latencies::new(), ..summary() };
         assert!(none.json().contains("\"first_byte_us\":{\"mean\":null},\"latency_us\":null}"));
     }
 }

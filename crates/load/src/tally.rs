@@ -12,7 +12,7 @@ pub(crate) enum Failure {
     Connect,
     /// The TLS or QUIC handshake failed.
     Handshake,
-    /// There was no progress for the time of `-w`.
+    /// The time limit of `-w` has passed without progress.
     Timeout,
     /// The connection was closed or failed during the request.
     Closed,
@@ -42,7 +42,7 @@ impl Failure {
 
 /// The counters of one thread.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct ThreadTally {
     /// Connections that are open, or being opened.
     pub(crate) open: Counter,
     /// Connections opened so far.
@@ -86,7 +86,7 @@ impl Counter {
     }
 }
 
-impl Tally {
+impl ThreadTally {
     /// Counts a response. `times` are those to the first and to the last byte, if the request is measured.
     #[inline]
     pub(crate) fn answered(&self, version: HttpVersion, status: u16, times: Option<(Nanos, Nanos)>) {
@@ -104,7 +104,7 @@ impl Tally {
 
 /// The sums of all threads at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Totals {
+pub(crate) struct LoadTotals {
     pub(crate) open: u64,
     pub(crate) connections: u64,
     pub(crate) requests: u64,
@@ -117,9 +117,9 @@ pub(crate) struct Totals {
     pub(crate) users: u64,
 }
 
-impl Totals {
+impl LoadTotals {
     /// Sums up.
-    pub(crate) fn of<'a>(tallies: impl Iterator<Item = &'a Tally>) -> Self {
+    pub(crate) fn of<'a>(tallies: impl Iterator<Item = &'a ThreadTally>) -> Self {
         let mut sum = Self::default();
         for tally in tallies {
             let pairs = [
@@ -158,14 +158,14 @@ mod tests {
 
     #[test]
     fn totals_sum_up_the_threads() {
-        let tallies = [Tally::default(), Tally::default()];
+        let tallies = [ThreadTally::default(), ThreadTally::default()];
         tallies[0].answered(HttpVersion::H1, 204, Some((5, 7)));
         tallies[1].answered(HttpVersion::H2, 503, None);
         tallies[1].answered(HttpVersion::Hq, 0, Some((1, 1)));
         tallies[1].failures[Failure::Timeout as usize].add(3);
         tallies[0].open.add(2);
         tallies[0].open.decrement();
-        let totals = Totals::of(tallies.iter());
+        let totals = LoadTotals::of(tallies.iter());
         assert_eq!((totals.requests, totals.errors(), totals.open), (3, 3, 1));
         assert_eq!((totals.measured, totals.first_byte, totals.last_byte), (2, 6, 8));
         assert_eq!([0, 1, 2, 3, 4].map(|class| totals.class(class)), [1, 1, 0, 0, 1]);

@@ -20,7 +20,7 @@ const SESSIONS: usize = 64;
 /// The time limit for connections unless `timeout connect` is set.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The receive windows of HTTP/2 and HTTP/3, in bytes: large, so that the generator is not what limits a download.
+/// The receive windows of HTTP/2 and HTTP/3, in bytes: large, so that they do not limit a download.
 const WINDOW: u32 = 1 << 20;
 
 /// The longest head that is accepted, in bytes.
@@ -28,7 +28,7 @@ pub(crate) const HEAD_MAX: usize = 60 * 1024;
 
 /// A server and the protocol spoken to it. URLs with the same target share a user's connection.
 #[derive(Debug)]
-pub(crate) struct Target {
+pub(crate) struct LoadTarget {
     pub(crate) address: SocketAddr,
     pub(crate) version: HttpVersion,
     /// How connections are opened.
@@ -83,7 +83,7 @@ pub(crate) struct TlsOptions {
 
 /// A request, ready to be sent.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct PreparedRequest {
     /// The index of its target.
     pub(crate) target: usize,
     /// The head for HTTP/1.
@@ -101,8 +101,8 @@ pub(crate) struct Request {
 /// All servers and requests.
 #[derive(Debug)]
 pub(crate) struct Targets {
-    pub(crate) targets: Vec<Arc<Target>>,
-    pub(crate) requests: Vec<Request>,
+    pub(crate) targets: Vec<Arc<LoadTarget>>,
+    pub(crate) requests: Vec<PreparedRequest>,
 }
 
 impl Targets {
@@ -136,7 +136,7 @@ impl Targets {
     }
 }
 
-fn target(options: &Options, one: &UrlOptions, address: SocketAddr) -> Result<Target, String> {
+fn target(options: &Options, one: &UrlOptions, address: SocketAddr) -> Result<LoadTarget, String> {
     let words = &options.words;
     let streams = if one.version == HttpVersion::H1 { 1 } else { options.streams };
     let rules =
@@ -148,7 +148,7 @@ fn target(options: &Options, one: &UrlOptions, address: SocketAddr) -> Result<Ta
             name: words.server_name.clone().or_else(|| one.url.server_name().map(Box::from)),
         }),
     };
-    Ok(Target {
+    Ok(LoadTarget {
         address,
         version: one.version,
         dial: DialOptions {
@@ -263,7 +263,7 @@ fn trust(path: Option<&str>) -> Result<Arc<Trust>, String> {
     Ok(Arc::new(Trust { authorities: parts.certificates, crls: parts.crls, ..Trust::default() }))
 }
 
-fn request(options: &Options, one: &UrlOptions, target: usize) -> Result<Request, String> {
+fn request(options: &Options, one: &UrlOptions, target: usize) -> Result<PreparedRequest, String> {
     let url = &one.url;
     let invalid = || format!("'{}': the request is not valid", url.target);
     let mut head = Head::new();
@@ -285,7 +285,7 @@ fn request(options: &Options, one: &UrlOptions, target: usize) -> Result<Request
     bytes.push_str("\r\n");
     let scheme = if url.scheme == UrlScheme::Http { Scheme::Http } else { Scheme::Https };
     let shown = format!("{}://{}{}", url.scheme.text(), url.authority, url.target);
-    Ok(Request { target, bytes: bytes.into_bytes(), head, scheme, method, body: options.body, shown })
+    Ok(PreparedRequest { target, bytes: bytes.into_bytes(), head, scheme, method, body: options.body, shown })
 }
 
 #[cfg(test)]

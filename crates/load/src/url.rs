@@ -41,7 +41,7 @@ impl Url {
     /// Parses a URL. The port defaults to that of the scheme, and the path to `/`.
     ///
     /// # Errors
-    /// What is wrong, with the URL.
+    /// The URL, and the reason why it is not valid.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let wrong = |what: &str| format!("'{text}': {what}");
         let (scheme, rest) =

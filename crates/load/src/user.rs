@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use runtime::timer::{NEVER, Timer};
 
 use crate::clock::{MS, Nanos, nanos};
-use crate::environment::{Environment, Job, Next};
-use crate::link::{Connection, Ended};
+use crate::environment::{Environment, Job, NextRequest};
+use crate::link::{Ended, UserConnection};
 use crate::pace::Waiting;
 
 /// The longest pause after connections that could not be opened.
@@ -19,7 +19,7 @@ const PAUSE_MAX: Nanos = 128 * MS;
 pub(crate) struct User {
     env: Rc<Environment>,
     /// One connection to each server.
-    connections: Vec<Connection>,
+    connections: Vec<UserConnection>,
     /// The next request, by index.
     next: usize,
     /// Requests that were begun and wait for a connection.
@@ -50,7 +50,7 @@ impl User {
         // Cannot overflow: both numbers are limited.
         let share = number as f64 / shared.options.users as f64;
         Self {
-            connections: shared.targets.targets.iter().map(Connection::new).collect(),
+            connections: shared.targets.targets.iter().map(UserConnection::new).collect(),
             next: number % shared.targets.requests.len(),
             planned: VecDeque::new(),
             in_flight: 0,
@@ -179,9 +179,9 @@ impl User {
             return None;
         }
         let begun = match env.next(context, &self.place) {
-            Next::Begin(begun) => begun,
-            Next::Wait => return None,
-            Next::Over => {
+            NextRequest::Begin(begun) => begun,
+            NextRequest::Wait => return None,
+            NextRequest::Over => {
                 self.is_over = true;
                 return None;
             }
@@ -209,7 +209,7 @@ impl User {
         if self.timer_at == NEVER && deadline == NEVER && self.in_flight > 0 {
             at = env.now().saturating_add(nanos(env.shared.options.io_timeout)).div_ceil(MS);
         }
-        let opening = self.connections.iter().filter_map(Connection::deadline).min();
+        let opening = self.connections.iter().filter_map(UserConnection::deadline).min();
         let paused = (self.paused_until != 0).then_some(self.paused_until);
         for other in opening.into_iter().chain(paused) {
             at = at.min(other.div_ceil(MS));

@@ -12,7 +12,7 @@ use crate::clock::Nanos;
 use crate::environment::{Environment, Job};
 use crate::options::HttpVersion;
 use crate::tally::Failure;
-use crate::target::Target;
+use crate::target::LoadTarget;
 
 /// The number of bytes that are read at once.
 const READ: usize = 64 * 1024;
@@ -22,7 +22,7 @@ const NO_ERROR: u64 = 0;
 
 /// A connection.
 pub(super) struct HqLink {
-    target: Arc<Target>,
+    target: Arc<LoadTarget>,
     quic: QuicLink,
     requests: Requests<u64>,
     /// The streams of the requests by slot.
@@ -34,7 +34,11 @@ pub(super) struct HqLink {
 
 impl HqLink {
     /// Creates a connection for a request.
-    pub(super) fn connect(target: &Arc<Target>, env: &Environment, job: Job) -> Result<Box<Self>, Failure> {
+    pub(super) fn connect(
+        target: &Arc<LoadTarget>,
+        env: &Environment,
+        job: Job,
+    ) -> Result<Box<Self>, Failure> {
         let settings = target.quic.as_ref().ok_or(Failure::Connect)?;
         Ok(Box::new(Self {
             quic: QuicLink::connect(target, settings, env)?,
@@ -162,7 +166,7 @@ impl HqLink {
         self.requests.oldest().into_iter().chain(waiting).min()
     }
 
-    /// Closes the connection; the server is told once.
+    /// Closes the connection. The server is notified once.
     pub(super) fn close(&mut self) {
         self.quic.close(NO_ERROR);
     }

@@ -11,7 +11,7 @@ use super::{BODY, Ended, LinkEnd};
 use crate::environment::{Environment, Job};
 use crate::options::HttpVersion;
 use crate::tally::Failure;
-use crate::target::{HEAD_MAX, Request, Target};
+use crate::target::{HEAD_MAX, LoadTarget, PreparedRequest};
 
 /// The number of bytes that are read at once.
 pub(super) const READ: usize = 64 * 1024;
@@ -25,7 +25,7 @@ thread_local! {
 
 /// A connection.
 pub(super) struct Http1Link {
-    target: Arc<Target>,
+    target: Arc<LoadTarget>,
     stream: Stream,
     /// The request in flight, and the number of its bytes that were sent.
     job: Option<Job>,
@@ -49,7 +49,7 @@ enum ResponsePart {
 }
 
 impl Http1Link {
-    pub(super) fn new(target: &Arc<Target>, stream: Stream) -> Box<Self> {
+    pub(super) fn new(target: &Arc<LoadTarget>, stream: Stream) -> Box<Self> {
         Box::new(Self {
             target: target.clone(),
             stream,
@@ -101,7 +101,7 @@ impl Http1Link {
                 Poll::Pending => return Ok(()),
             }
         }
-        // What could not be sent is sent by reads.
+        // Reads send the rest.
         let _ = self.stream.poll_flush(context);
         Ok(())
     }
@@ -223,7 +223,7 @@ impl Http1Link {
         }
     }
 
-    fn request<'a>(&self, env: &'a Environment) -> &'a Request {
+    fn request<'a>(&self, env: &'a Environment) -> &'a PreparedRequest {
         &env.shared.targets.requests[self.job.map_or(0, |job| job.request as usize)]
     }
 

@@ -14,7 +14,7 @@ use crate::clock::Nanos;
 use crate::environment::{Environment, Job};
 use crate::options::HttpVersion;
 use crate::tally::Failure;
-use crate::target::Target;
+use crate::target::LoadTarget;
 
 /// The parts of the output that are sent with one call.
 const SLICES: usize = 16;
@@ -24,7 +24,7 @@ const KEPT_MAX: usize = 300;
 
 /// A connection.
 pub(super) struct Http2Link {
-    target: Arc<Target>,
+    target: Arc<LoadTarget>,
     stream: Stream,
     engine: Http2<&'static [u8]>,
     requests: Requests<StreamKey>,
@@ -34,7 +34,7 @@ pub(super) struct Http2Link {
 }
 
 impl Http2Link {
-    pub(super) fn new(target: &Arc<Target>, stream: Stream) -> Box<Self> {
+    pub(super) fn new(target: &Arc<LoadTarget>, stream: Stream) -> Box<Self> {
         Box::new(Self {
             target: target.clone(),
             stream,

@@ -14,11 +14,11 @@ use crate::clock::Nanos;
 use crate::environment::{Environment, Job};
 use crate::options::HttpVersion;
 use crate::tally::Failure;
-use crate::target::Target;
+use crate::target::LoadTarget;
 
 /// A connection.
 pub(super) struct Http3Link {
-    target: Arc<Target>,
+    target: Arc<LoadTarget>,
     quic: QuicLink,
     engine: Http3,
     requests: Requests<RequestKey>,
@@ -29,7 +29,11 @@ pub(super) struct Http3Link {
 
 impl Http3Link {
     /// Creates a connection for a request.
-    pub(super) fn connect(target: &Arc<Target>, env: &Environment, job: Job) -> Result<Box<Self>, Failure> {
+    pub(super) fn connect(
+        target: &Arc<LoadTarget>,
+        env: &Environment,
+        job: Job,
+    ) -> Result<Box<Self>, Failure> {
         let settings = target.quic.as_ref().ok_or(Failure::Connect)?;
         Ok(Box::new(Self {
             quic: QuicLink::connect(target, settings, env)?,
@@ -230,7 +234,7 @@ impl Http3Link {
         self.requests.oldest().into_iter().chain(waiting).min()
     }
 
-    /// Closes the connection; the server is told once.
+    /// Closes the connection. The server is notified once.
     pub(super) fn close(&mut self) {
         self.quic.close(Code::NoError.number());
     }

@@ -1,7 +1,7 @@
 //! One connection of a user to a server, whatever the protocol.
 //!
-//! A turn has three steps: [`Connection::receive`] processes what has arrived, [`Connection::begin`] starts requests while there is
-//! room, and [`Connection::flush`] sends everything at once. A connection is opened when a request needs it.
+//! A turn has three steps: [`UserConnection::receive`] processes received bytes, [`UserConnection::begin`] starts requests while
+//! there is room, and [`UserConnection::flush`] sends everything at once. A connection is opened when a request needs it.
 //!
 //! QMux (HTTP/3 over TLS) belongs here as another transport of `h3`: see `LinkState::Opening`, which has the TLS stream.
 
@@ -20,7 +20,7 @@ use crate::clock::{Nanos, nanos};
 use crate::environment::{Environment, Job};
 use crate::options::HttpVersion;
 use crate::tally::Failure;
-use crate::target::Target;
+use crate::target::LoadTarget;
 use hq::HqLink;
 use http1::Http1Link;
 use http2::Http2Link;
@@ -53,8 +53,8 @@ pub(crate) struct Ended {
 }
 
 /// A connection, or the place for one.
-pub(crate) struct Connection {
-    target: Arc<Target>,
+pub(crate) struct UserConnection {
+    target: Arc<LoadTarget>,
     state: LinkState,
 }
 
@@ -73,9 +73,9 @@ enum LinkState {
     Hq(Box<HqLink>),
 }
 
-impl Connection {
+impl UserConnection {
     /// A place for a connection to `target`.
-    pub(crate) fn new(target: &Arc<Target>) -> Self {
+    pub(crate) fn new(target: &Arc<LoadTarget>) -> Self {
         Self { target: target.clone(), state: LinkState::Absent }
     }
 
@@ -140,7 +140,7 @@ impl Connection {
         self.state = LinkState::Absent;
     }
 
-    /// Processes what has arrived. Returns whether anything has.
+    /// Reads, and processes the received bytes. Returns whether there were any.
     pub(crate) fn receive(
         &mut self,
         context: &mut Context<'_>,
@@ -201,7 +201,7 @@ impl Connection {
         true
     }
 
-    /// Sends what is waiting to be sent. Returns whether the connection has ended.
+    /// Sends the output. Returns whether the connection has ended.
     pub(crate) fn flush(&mut self, context: &mut Context<'_>, env: &Environment, ended: &mut Ended) -> bool {
         let flushed = match &mut self.state {
             LinkState::Absent | LinkState::Opening { .. } => return false,

@@ -9,7 +9,7 @@ use tls::Keep;
 
 use crate::options::HttpVersion;
 use crate::tally::Failure;
-use crate::target::Target;
+use crate::target::LoadTarget;
 
 /// Why a connection could not be opened.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct OpenError {
 pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Stream, OpenError>>>>;
 
 /// Opens a connection.
-pub(super) fn open(target: Arc<Target>) -> Opening {
+pub(super) fn open(target: Arc<LoadTarget>) -> Opening {
     Box::pin(async move {
         let connect =
             |error: std::io::Error| OpenError { failure: Failure::Connect, text: error.to_string() };

@@ -15,7 +15,7 @@ use super::LinkEnd;
 use crate::clock::{MS, Nanos, instant, nanos};
 use crate::environment::Environment;
 use crate::tally::Failure;
-use crate::target::Target;
+use crate::target::LoadTarget;
 
 /// The maximum number of datagrams passed to the kernel at once.
 const SEGMENTS_MAX: usize = 64;
@@ -55,7 +55,7 @@ pub(super) struct QuicStreams {
 impl QuicLink {
     /// Creates a connection. Nothing is sent yet.
     pub(super) fn connect(
-        target: &Target,
+        target: &LoadTarget,
         settings: &ClientSettings,
         env: &Environment,
     ) -> Result<Self, Failure> {
@@ -149,7 +149,7 @@ impl QuicLink {
         self.transmit(context, env).map_err(|_| {
             LinkEnd::Failed(if self.is_connected { Failure::Closed } else { Failure::Connect })
         })?;
-        // The socket belongs to one connection: there is no endpoint that has to know its IDs.
+        // The socket belongs to one connection, so its IDs need not be known to an endpoint.
         while self.streams.connection.endpoint_input().is_some() {}
         let at = self.streams.connection.timeout().map_or(NEVER, |at| {
             let after = at.saturating_duration_since(runtime::timer::epoch());
