@@ -46,7 +46,7 @@ fn the_printed_configuration_is_valid() {
         "3",
         "-F",
         "--server",
-        "source 127.0.0.1 tcp-ut 5s",
+        "quic-cc-algo newreno(1m) verify none",
         "--defaults",
         "timeout connect 2s",
         "http://127.0.0.1:1/",
@@ -64,7 +64,7 @@ fn the_printed_configuration_is_valid() {
     let output = run(&words);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && text.contains("tune.quic.be.stream.max-concurrent 5"), "{text}");
-    assert!(text.contains("option tcp-smart-connect") && text.contains("max-reuse 2"), "{text}");
+    assert!(text.contains("smart-connect\n") && text.contains("max-reuse 2"), "{text}");
     let directory = scratch("load-configuration");
     let file = directory.directory().join("weir.cfg");
     std::fs::write(&file, &text).expect("the directory takes files");
