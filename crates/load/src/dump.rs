@@ -17,7 +17,7 @@ pub fn dump(options: &Options) -> String {
         options.threads,
         if words.verifies { "required" } else { "none" }
     );
-    let connect = words.connect_timeout.map_or(5000, |time| time.as_millis());
+    let connect = words.connect_timeout.unwrap_or(options.io_timeout).as_millis();
     text.push_str(&format!("\ndefaults\n\tmode http\n\ttimeout connect {connect}\n"));
     text.push_str(&format!("\ttimeout server {}\n\tretries 0\n", options.io_timeout.as_millis()));
     if options.late_ack {

@@ -62,7 +62,8 @@ async fn generate(shared: Arc<RunState>, index: usize, results: Sender<ThreadRes
 async fn generate_as(shared: Arc<RunState>, index: usize) -> ThreadResult {
     let options = &shared.options;
     let ramp = nanos(options.soft_start);
-    let schedule = options.rate.map(|rate| Schedule::new(rate, ramp, index, options.threads, shared.start));
+    let schedule =
+        options.rate.map(|rate| Schedule::new(rate, ramp, index, options.threads, shared.start, shared.end));
     let pace = schedule.map(RequestPace::new).transpose()?.map(Rc::new);
     let env = Rc::new(Environment::new(shared.clone(), index, pace.clone()));
     env.enter();

@@ -25,6 +25,8 @@ pub(crate) struct RunState {
     pub(crate) tallies: Vec<ThreadTally>,
     /// Requests that may still begin.
     budget: Option<AtomicU64>,
+    /// Whether all of them have begun.
+    is_spent: AtomicBool,
     /// No further request begins.
     stops: AtomicBool,
     /// Requests in flight are given up.
@@ -43,6 +45,7 @@ impl RunState {
             targets,
             tallies: (0..options.threads).map(|_| ThreadTally::default()).collect(),
             budget: options.requests.map(AtomicU64::new),
+            is_spent: AtomicBool::new(false),
             stops: AtomicBool::new(false),
             aborts: AtomicBool::new(false),
             start,
@@ -54,7 +57,13 @@ impl RunState {
     /// Takes one of the requests of `-n`.
     fn claim(&self) -> bool {
         let Some(budget) = &self.budget else { return true };
-        budget.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
+        let before = budget.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
+        if before == Ok(1) {
+            // Users that wait for a due request would otherwise wait for the following ones.
+            self.is_spent.store(true, Relaxed);
+            self.wake_all();
+        }
+        before.is_ok()
     }
 
     /// Ends the run: no further request begins, and with `aborts` those in flight are given up.
@@ -158,16 +167,18 @@ impl Environment {
 
     /// Decides whether a user begins another request.
     pub(crate) fn next(&self, context: &mut Context<'_>, user: &Rc<Waiting>) -> NextRequest {
-        if self.shared.is_stopped() {
-            return NextRequest::Over;
-        }
-        let now = self.now();
+        let (now, shared) = (self.now(), &self.shared);
+        let is_over = shared.is_stopped() || shared.is_spent.load(Relaxed) || now >= shared.end;
         let begun = match &self.pace {
-            None if now >= self.shared.end => return NextRequest::Over,
+            None if is_over => return NextRequest::Over,
             None => now,
-            Some(pace) => match pace.poll_take(context, user, now.min(self.shared.end.saturating_sub(1))) {
+            // After the end, overdue requests are not sent.
+            Some(_) if is_over => match user.take_granted() {
+                Some(due) => due,
+                None => return NextRequest::Over,
+            },
+            Some(pace) => match pace.poll_take(context, user, now) {
                 Poll::Ready(due) => due,
-                Poll::Pending if now >= self.shared.end => return NextRequest::Over,
                 Poll::Pending => return NextRequest::Wait,
             },
         };

@@ -1,6 +1,6 @@
 //! Lets the users of a thread wait for the next due request (`-R`).
 //!
-//! A kernel timer with nanoseconds wakes as many users as requests are due. The worker's own timers count milliseconds, which would
+//! A kernel timer with nanoseconds wakes one user for each request that is due. The worker's own timers count milliseconds, which would
 //! be a part of the measured latency.
 
 use std::cell::{Cell, RefCell};
@@ -35,6 +35,15 @@ pub(crate) struct RequestPace {
 pub(crate) struct Waiting {
     waker: RefCell<Option<Waker>>,
     is_queued: Cell<bool>,
+    /// When the request was due that the user is to send next.
+    granted: Cell<Option<Nanos>>,
+}
+
+impl Waiting {
+    /// Takes the request that the user is to send; returns when it was due.
+    pub(crate) fn take_granted(&self) -> Option<Nanos> {
+        self.granted.take()
+    }
 }
 
 impl RequestPace {
@@ -51,21 +60,42 @@ impl RequestPace {
         Ok(Self { schedule, waiting, timer, armed: Cell::new(0) })
     }
 
-    /// Takes a request that is due, and returns when it was due. If none is, the user is woken for a later one.
+    /// Takes a request that is due, and returns when it was due. The users take turns: one that has just finished a request waits
+    /// behind the others, and is woken.
     pub(crate) fn poll_take(&self, context: &mut Context<'_>, user: &Rc<Waiting>, now: Nanos) -> Poll<Nanos> {
-        let mut schedule = self.schedule.borrow_mut();
-        if let Some(due) = schedule.take(now) {
+        if let Some(due) = user.granted.take() {
             return Poll::Ready(due);
         }
         let mut waker = user.waker.borrow_mut();
         if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
             *waker = Some(context.waker().clone());
         }
+        drop(waker);
         if !user.is_queued.replace(true) {
             self.waiting.borrow_mut().push_back(user.clone());
         }
-        self.arm(schedule.due(), now);
-        Poll::Pending
+        self.grant(now, Some(user));
+        user.granted.take().map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// Gives the requests that are due to the users that have waited longest, and sets the timer for the next one. `caller` need not be
+    /// woken.
+    fn grant(&self, now: Nanos, caller: Option<&Rc<Waiting>>) {
+        let (mut schedule, mut waiting) = (self.schedule.borrow_mut(), self.waiting.borrow_mut());
+        while let Some(user) = waiting.front() {
+            let Some(due) = schedule.take(now) else {
+                self.arm(schedule.due(), now);
+                return;
+            };
+            user.is_queued.set(false);
+            user.granted.set(Some(due));
+            if caller.is_none_or(|caller| !Rc::ptr_eq(caller, user))
+                && let Some(waker) = &*user.waker.borrow()
+            {
+                waker.wake_by_ref();
+            }
+            waiting.pop_front();
+        }
     }
 
     /// The number of requests that are due before `at` and were not taken.
@@ -95,28 +125,10 @@ impl RequestPace {
                     Err(_) => return Poll::Ready(()),
                 }
                 self.armed.set(0);
-                self.wake_due();
+                self.grant(now(), None);
             }
             Poll::Pending
         })
         .await;
-    }
-
-    /// Wakes a user for each request that is due. The timer is set again when a user finds that nothing else is due.
-    fn wake_due(&self) {
-        let now = now();
-        let due = self.schedule.borrow().overdue(now.saturating_add(1));
-        let mut waiting = self.waiting.borrow_mut();
-        for _ in 0..due {
-            let Some(user) = waiting.pop_front() else { return };
-            user.is_queued.set(false);
-            if let Some(waker) = &*user.waker.borrow() {
-                waker.wake_by_ref();
-            }
-        }
-        if due == 0 && !waiting.is_empty() {
-            let next = self.schedule.borrow().due();
-            self.arm(next, now);
-        }
     }
 }

@@ -17,13 +17,22 @@ pub(crate) struct Schedule {
     next: u64,
     threads: u64,
     start: Nanos,
+    /// No request is due at this time or later.
+    end: Nanos,
 }
 
 impl Schedule {
-    /// The schedule of thread `index` of `threads`, which begins at `start`. The rate grows during `ramp`.
-    pub(crate) fn new(rate: f64, ramp: Nanos, index: usize, threads: usize, start: Nanos) -> Self {
+    /// The schedule of thread `index` of `threads`, from `start` to `end`. The rate grows during `ramp`.
+    pub(crate) fn new(
+        rate: f64,
+        ramp: Nanos,
+        index: usize,
+        threads: usize,
+        start: Nanos,
+        end: Nanos,
+    ) -> Self {
         let ramp = ramp as f64 / SECOND as f64;
-        Self { rate, ramp, next: index as u64, threads: threads as u64, start }
+        Self { rate, ramp, next: index as u64, threads: threads as u64, start, end }
     }
 
     /// When the next request is due.
@@ -42,7 +51,7 @@ impl Schedule {
     /// Takes the next request if it is due; returns when it was due.
     pub(crate) fn take(&mut self, now: Nanos) -> Option<Nanos> {
         let due = self.due();
-        (due <= now).then(|| {
+        (due <= now && due < self.end).then(|| {
             self.next += self.threads;
             due
         })
@@ -77,8 +86,8 @@ mod tests {
     fn requests_are_evenly_spaced_and_divided_among_the_threads() {
         let mut all: Vec<Nanos> = Vec::new();
         for index in 0..3 {
-            let mut schedule = Schedule::new(100.0, 0, index, 3, 5 * SECOND);
-            while let Some(due) = schedule.take(6 * SECOND - 1) {
+            let mut schedule = Schedule::new(100.0, 0, index, 3, 5 * SECOND, 6 * SECOND);
+            while let Some(due) = schedule.take(u64::MAX) {
                 all.push(due);
             }
         }
@@ -89,7 +98,7 @@ mod tests {
 
     #[test]
     fn the_rate_grows_during_the_soft_start() {
-        let mut schedule = Schedule::new(1000.0, 2 * SECOND, 0, 1, 0);
+        let mut schedule = Schedule::new(1000.0, 2 * SECOND, 0, 1, 0, u64::MAX);
         let mut taken = |until| std::iter::from_fn(|| schedule.take(until)).count();
         // A quarter of the requests of the ramp are due in its first half.
         assert_eq!(taken(SECOND - MS / 10), 250);
@@ -101,7 +110,7 @@ mod tests {
     fn requests_that_were_not_taken_are_counted() {
         for (ramp, until) in [(0, SECOND), (2 * SECOND, SECOND), (2 * SECOND, 3 * SECOND)] {
             for taken in [0, 7] {
-                let mut schedule = Schedule::new(1000.0, ramp, 1, 4, 0);
+                let mut schedule = Schedule::new(1000.0, ramp, 1, 4, 0, u64::MAX);
                 let before = (0..taken).filter_map(|_| schedule.take(u64::MAX)).count();
                 assert_eq!(before, taken);
                 let count = schedule.overdue(until);
@@ -114,7 +123,7 @@ mod tests {
 
     /// A server that answers within a millisecond, except that it stalls once for a second; one user; 100 requests per second.
     fn latencies(from_due_time: bool) -> Latencies {
-        let mut schedule = Schedule::new(100.0, 0, 0, 1, 0);
+        let mut schedule = Schedule::new(100.0, 0, 0, 1, 0, u64::MAX);
         let (mut now, mut latencies) = (0, Latencies::new());
         loop {
             now = now.max(schedule.due());

@@ -17,9 +17,6 @@ use crate::url::UrlScheme;
 /// The number of names for which TLS sessions are kept.
 const SESSIONS: usize = 64;
 
-/// The time limit for connections unless `timeout connect` is set.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// The receive windows of HTTP/2 and HTTP/3, in bytes: large, so that they do not limit a download.
 const WINDOW: u32 = 1 << 20;
 
@@ -178,7 +175,7 @@ fn target(options: &Options, one: &UrlOptions, address: SocketAddr) -> Result<Lo
         }),
         streams: streams as usize,
         per_connection: options.per_connection.unwrap_or(u64::MAX),
-        connect_timeout: words.connect_timeout.unwrap_or(CONNECT_TIMEOUT),
+        connect_timeout: words.connect_timeout.unwrap_or(options.io_timeout),
     })
 }
 

@@ -45,6 +45,23 @@ fn the_number_of_requests_limits_a_rate() {
 }
 
 #[test]
+fn users_that_wait_for_a_due_request_end_with_the_last_one() {
+    let origin = Origin::text("ok");
+    let summary = load(&["-R", "2", "-n", "2", "-u", "500", &format!("http://127.0.0.1:{}/", origin.port())]);
+    assert_eq!((number(&summary, "requests"), origin.requests()), (2, 2));
+    // The due requests of the other users would take four minutes.
+    assert!(summary["seconds"].as_f64().is_some_and(|seconds| seconds < 120.0), "{summary}");
+}
+
+#[test]
+fn users_take_turns() {
+    let origin = Origin::text("ok");
+    let url = format!("http://127.0.0.1:{}/", origin.port());
+    let summary = load(&["-R", "500", "-n", "60", "-u", "20", &url]);
+    assert_eq!((number(&summary, "requests"), number(&summary, "connections")), (60, 20), "{summary}");
+}
+
+#[test]
 fn all_users_take_part_after_the_soft_start() {
     let origin = Origin::text("ok");
     let url = format!("http://127.0.0.1:{}/", origin.port());
