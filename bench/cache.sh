@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Cache hits compared with haproxy: CPU time of the proxy for a cached response of 100 bytes, 16 KiB and 1 MiB, one thread pinned to
-# core 0, load (h2load) on core 1, in turn, medians of the rounds. Prints a table in Markdown.
+# core 0, load (`weir load`) on core 1, in turn, medians of the rounds. Prints a table in Markdown.
 #
 #     bench/cache.sh WEIR WEIR-BENCH
 #
@@ -22,8 +22,8 @@ config() {
 }
 
 declare -A pid ports
-requests() { # port, path, seconds: how many succeeded
-    succeeded --h1 -c 16 -D "$3" "http://127.0.0.1:$1/$2"
+requests() { # port, path, seconds: the number of good responses
+    answered -u 16 -d "$3" "http://127.0.0.1:$1/$2"
 }
 
 row() { # title, file

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compression compared with haproxy: gzip at level 1, one thread pinned to core 0, load (h2load) and origin (nginx) on core 1, in
+# Compression compared with haproxy: gzip at level 1, one thread pinned to core 0, load (`weir load`) and origin (nginx) on core 1, in
 # turn, medians of the rounds. Prints a table in Markdown: CPU time per MiB of content, and the compressed size.
 #
 #     bench/compression.sh WEIR WEIR-BENCH
@@ -52,8 +52,8 @@ config() {
 
 declare -A pid ports
 spent() { ticks "${pid[$1]}" | awk -v hz="$hz" '{print ($1 + $2) * 1e3 / hz}'; }
-requests() { # port, path, seconds: how many succeeded
-    succeeded --h1 -c 8 -D "$3" -H "accept-encoding: $coding" "http://127.0.0.1:$1/$2"
+requests() { # port, path, seconds: the number of good responses
+    answered -u 8 -d "$3" -H "accept-encoding: $coding" "http://127.0.0.1:$1/$2"
 }
 left() { # port, path: bytes of the compressed body
     curl -s -H "accept-encoding: $coding" -o /dev/null -w '%{size_download}' "http://127.0.0.1:$1/$2"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# HTTP/2 compared with haproxy and nginx: one thread pinned to core 0, load (h2load) and origin on core 1, in turn, medians of the
+# HTTP/2 compared with haproxy and nginx: one thread pinned to core 0, load (`weir load`) and origin on core 1, in turn, medians of the
 # rounds. Prints tables in Markdown: CPU time per request, memory per idle connection.
 #
 #     bench/h2.sh WEIR WEIR-BENCH
@@ -73,12 +73,12 @@ spent() { # name: CPU µs so far, of user and system
     ticks "${pid[$1]}" | awk -v hz="$hz" '{print ($1 + $2) * 1e6 / hz}'
 }
 
-requests() { # port, path, h2load's words: how many succeeded
-    succeeded -D "$seconds" "${@:3}" "http://127.0.0.1:$1$2"
+requests() { # port, path, words of `weir load`: the number of good responses
+    answered -d "$seconds" "${@:3}" "http://127.0.0.1:$1$2"
 }
 
 declare -A pid port
-row() { # title, target, proxies, bind words, server words, server address, path, h2load's words...
+row() { # title, target, proxies, bind words, server words, server address, path, words of `weir load`...
     local title=$1 target=$2 proxies=$3 bind=$4 server=$5 address=$6 path=$7 name before count ratios=
     shift 7
     for name in $proxies; do
@@ -114,7 +114,7 @@ resident() { awk '/^RssAnon/ {print $2; exit}' "/proc/$1/status"; }
 memory() { # name: bytes for an idle connection
     local before
     start "$1" "$(config "$1" "proto h2" "" "$origin")"
-    requests "$PORT" /redirect -c 1 -m 1 >/dev/null
+    requests "$PORT" /redirect -2c -u 1 -m 1 >/dev/null
     before=$(resident "$PID")
     # Each connection makes one request, and is then silent.
     python3 - "$PORT" "$idle" "$PID" "$before" <<'PY'
@@ -142,21 +142,21 @@ echo "| load | weir | haproxy | nginx | weir ÷ haproxy | weir ÷ nginx | target
 echo "| --- | --: | --: | --: | --: | --: | --- |"
 all="weir haproxy nginx"
 h2_origin=127.0.0.1:$h2_port
-row "answered here, 10 streams" 0.35 "$all" "proto h2" "" "$origin" /redirect -c 8 -m 10
-row "answered here, 100 streams" 0.25 "$all" "proto h2" "" "$origin" /redirect -c 4 -m 100
-row "H2→H1, 100 B, 10 streams" 0.55 "$all" "proto h2" "" "$origin" /100 -c 8 -m 10
-row "H2→H1, 100 B, 100 streams" 0.45 "$all" "proto h2" "" "$origin" /100 -c 4 -m 100
+row "answered here, 10 streams" 0.35 "$all" "proto h2" "" "$origin" /redirect -2c -u 8 -m 10
+row "answered here, 100 streams" 0.25 "$all" "proto h2" "" "$origin" /redirect -2c -u 4 -m 100
+row "H2→H1, 100 B, 10 streams" 0.55 "$all" "proto h2" "" "$origin" /100 -2c -u 8 -m 10
+row "H2→H1, 100 B, 100 streams" 0.45 "$all" "proto h2" "" "$origin" /100 -2c -u 4 -m 100
 for from in "127.0.0.1:$quick_port" "$h2_origin"; do
     [ "$from" = "$h2_origin" ] && of=" of nginx"
-    row "H1→H2, 100 B${of:-}" 0.60 "weir haproxy" "" "proto h2" "$from" /100 --h1 -c 64
-    row "H2→H2, 100 B${of:-}, 10 streams" 0.45 "weir haproxy" "proto h2" "proto h2" "$from" /100 -c 8 -m 10
-    row "H2→H2, 100 B${of:-}, 100 streams" 0.38 "weir haproxy" "proto h2" "proto h2" "$from" /100 -c 4 -m 100
+    row "H1→H2, 100 B${of:-}" 0.60 "weir haproxy" "" "proto h2" "$from" /100 -1 -u 64
+    row "H2→H2, 100 B${of:-}, 10 streams" 0.45 "weir haproxy" "proto h2" "proto h2" "$from" /100 -2c -u 8 -m 10
+    row "H2→H2, 100 B${of:-}, 100 streams" 0.38 "weir haproxy" "proto h2" "proto h2" "$from" /100 -2c -u 4 -m 100
 done
-row "H2→H1, 16 KiB" 0.70 "$all" "proto h2" "" "$origin" /16384 -c 8 -m 10
-row "H2→H2, 16 KiB" 0.65 "weir haproxy" "proto h2" "proto h2" "$h2_origin" /16384 -c 8 -m 10
-row "H2→H1, 1 MiB" 0.65 "$all" "proto h2" "" "$origin" /1048576 -c 4 -m 4
-row "H2→H2, 1 MiB" 0.55 "weir haproxy" "proto h2" "proto h2" "$h2_origin" /1048576 -c 4 -m 4
-row "1 MiB up, H2→H1" 0.55 "$all" "proto h2" "" "127.0.0.1:$h1_port" /up -c 4 -m 4 -d "$dir/1048576"
+row "H2→H1, 16 KiB" 0.70 "$all" "proto h2" "" "$origin" /16384 -2c -u 8 -m 10
+row "H2→H2, 16 KiB" 0.65 "weir haproxy" "proto h2" "proto h2" "$h2_origin" /16384 -2c -u 8 -m 10
+row "H2→H1, 1 MiB" 0.65 "$all" "proto h2" "" "$origin" /1048576 -2c -u 4 -m 4
+row "H2→H2, 1 MiB" 0.55 "weir haproxy" "proto h2" "proto h2" "$h2_origin" /1048576 -2c -u 4 -m 4
+row "1 MiB up, H2→H1" 0.55 "$all" "proto h2" "" "127.0.0.1:$h1_port" /up -2c -u 4 -m 4 --body 1m
 echo
 echo "Bytes for an idle connection (of $idle) that served one request:"
 echo

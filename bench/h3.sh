@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
-# HTTP/3 compared with HAProxy 3.5: one thread each, load by haload and origin by haterm, in turn, medians of the rounds. Prints a table
+# HTTP/3 compared with HAProxy 3.5: one thread each, load by `weir load` and origin by haterm, in turn, medians of the rounds. Prints a table
 # in Markdown: CPU time of the proxy for a request, and memory of an idle connection.
 #
 #     bench/h3.sh WEIR WEIR-BENCH
 #
-# HAPROXY=, HALOAD= and HATERM= name the programs of HAProxy 3.5, built for QUIC with AWS-LC. ROUNDS= is the number of rounds, IDLE=
+# HAPROXY= and HATERM= name the programs of HAProxy 3.5, built for QUIC with AWS-LC. ROUNDS= is the number of rounds, IDLE=
 # the number of idle connections.
 #
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
-haload=${HALOAD:?names the load generator of HAProxy 3.5}
 haterm=${HATERM:?names the server of HAProxy 3.5}
 idle=${IDLE:-1000}
 
@@ -40,11 +39,11 @@ nanoseconds() { # process: CPU time of all its threads
     cat "/proc/$1"/task/*/schedstat | awk '{sum += $1} END {print sum}'
 }
 
-load() { # name, path, haload's words
-    taskset -c 1 "$haload" -3 "${@:3}" "quic://127.0.0.1:${port[$1]}$2" >/dev/null 2>&1
+load() { # name, path, words of `weir load`
+    taskset -c 1 "$load_program" load "${@:3}" "quic://127.0.0.1:${port[$1]}$2" >/dev/null 2>&1
 }
 
-row() { # label, number of requests, path, haload's words
+row() { # label, number of requests, path, words of `weir load`
     local label=$1 requests=$2 path=$3 before after name
     shift 3
     for name in weir haproxy; do
@@ -70,12 +69,14 @@ row 'HTTP/3 to HTTP/1, 1 MiB, 8 connections of 2 streams' 400 '/?s=1m' -u 8 -m 2
 row 'HTTP/3 to HTTP/1, 1 MiB, 1 connection of 4 streams' 300 '/?s=1m' -u 1 -m 4
 row 'HTTP/3 to HTTP/1, 100 B, 10 streams' 20000 '/?s=100' -u 1 -m 10
 row 'answered here, 100 B, 10 streams' 50000 /own -u 1 -m 10
+row 'a handshake and a request' 1000 /own -u 4 -r 1 --server no-ssl-reuse
+row '1 MiB up, HTTP/3 to HTTP/1' 300 / -u 4 -m 2 --body 1m
 
 printf '\n| %s idle connections | weir | haproxy |\n| --- | --: | --: |\n' "$idle"
 for name in weir haproxy; do
     before=$(resident "${pid[$name]}")
-    # Each user sends one request, and another one only after the measurement.
-    taskset -c 1 "$haload" -3 -u "$idle" -R "$idle" -n $((idle * 2)) -d 4 "quic://127.0.0.1:${port[$name]}/own" >/dev/null 2>&1 &
+    # Each user has sent one request after two seconds, and sends another one in the two seconds after that.
+    taskset -c 1 "$load_program" load -u "$idle" -R $((idle / 2)) -n $((idle * 2)) "quic://127.0.0.1:${port[$name]}/own" >/dev/null 2>&1 &
     sleep 3
     echo "$name $((($(resident "${pid[$name]}") - before) * 10 / idle))" >>"$dir/memory"
     wait $! 2>/dev/null || true

@@ -106,8 +106,11 @@ quotient() { # two files: divides their first columns round by round and prints 
     paste -d' ' "$1" "$2" | awk '$2 > 0 {printf "%.4f\n", $1 / $2}' | median | awk '{if ($1 == "-") print "–"; else printf "%.2f", $1}'
 }
 
-succeeded() { # words of h2load, on core 1: how many requests succeeded
-    taskset -c 1 h2load "$@" 2>/dev/null | sed -n 's/^requests: .* \([0-9]*\) succeeded.*/\1/p'
+# GENERATOR= names another weir for `weir load`, if the measured one does not have it.
+load_program=${GENERATOR:-$weir}
+answered() { # words of `weir load`, on core 1: the number of responses with a status of 2xx or 3xx
+    taskset -c 1 "$load_program" load --json "$@" 2>/dev/null |
+        sed -n 's/.*"statuses":{"1xx":[0-9]*,"2xx":\([0-9]*\),"3xx":\([0-9]*\).*/\1 \2/p' | awk '{print $1 + $2}'
 }
 
 serve_files() { # directory, more lines of http: nginx on core 1 serves it; sets FILES to its port

@@ -36,7 +36,8 @@ finish() { # a Weir: its counts are written when it exits by itself, not when a 
 
 load() { # words of the generator, or `h2load`, a path, and its words
     if [ "$1" = h2load ]; then
-        succeeded -D "$seconds" "${@:3}" "${scheme:-http}://127.0.0.1:$PORT$2" >/dev/null
+        # Not `weir load`: the profile would be that of the generator too.
+        taskset -c 1 h2load -D "$seconds" "${@:3}" "${scheme:-http}://127.0.0.1:$PORT$2" >/dev/null 2>&1
     else
         ask run "target=127.0.0.1:$PORT" "seconds=$seconds" "$@" >/dev/null
     fi

@@ -18,6 +18,7 @@ mod hand_over;
 mod haterm;
 mod keywords;
 mod listeners;
+mod load_command;
 mod master;
 mod memory;
 mod messages;
@@ -59,14 +60,17 @@ fn main() -> ExitCode {
     let mut words = std::env::args_os();
     let program = words.next().unwrap_or_default();
     // Tools that call `haproxy` expect HAProxy's version lines.
-    let is_called = |own: &str| Path::new(&program).file_name().is_some_and(|name| name == own);
-    let as_haproxy = is_called("haproxy");
+    let file_name = Path::new(&program).file_name().and_then(std::ffi::OsStr::to_str);
+    let as_haproxy = file_name == Some("haproxy");
     let own: Vec<String> =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-    if let Some(code) = remote::run(&own).or_else(|| probe::run(&own)) {
+    let commands = [remote::run, probe::run, load_command::run_word];
+    let code = load_command::run_program(file_name, &own)
+        .or_else(|| commands.iter().find_map(|command| command(&own)));
+    if let Some(code) = code {
         return code;
     }
-    match haterm::args(is_called(haterm::NAME), &own) {
+    match haterm::args(file_name == Some(haterm::NAME), &own) {
         Some(Ok(args)) => return read_and_run(args, resumed),
         Some(Err(code)) => return code,
         None => {}

@@ -34,6 +34,7 @@ const CRATES: &[Crate] = &[
     ("mail",       "crates/mail",    &[]),
     ("lua",        "crates/lua",     &["base", "http", "rules", "runtime", "sample", "state"]),
     ("net",        "crates/net",     &["base", "runtime", "tls"]),
+    ("load",       "crates/load",    &["base", "fields", "h2", "h3", "http", "net", "quic", "runtime", "tls"]),
     ("plan",       "crates/plan",    &["balance", "base", "cache", "compress", "fcgi", "fields", "h2", "h3", "http", "lua", "mail", "net", "rules", "runtime", "sample", "state", "tls"]),
     ("config",     "crates/config",  &["balance", "base", "cache", "compress", "diag", "http", "lua", "mail", "plan", "rules", "runtime", "sample", "spop", "state", "syntax", "tls"]),
     ("process",    "crates/process", &["base"]),
@@ -48,7 +49,7 @@ const CRATES: &[Crate] = &[
     ("acme",       "crates/acme",    &["base", "httpclient", "plan", "resolvers", "runtime", "sample", "state", "tls"]),
     ("statistics", "crates/statistics", &["base", "cache", "http", "runtime", "sample", "state", "tls"]),
     ("control",    "crates/control", &["base", "cache", "http", "runtime", "sample", "state", "statistics", "tls"]),
-    ("weir",       "weir",           &["acme", "balance", "base", "cache", "httpclient", "compress", "config", "control", "diag", "disk", "health", "http", "lua", "mail", "net", "ocsp", "peers", "plan", "process", "proxy", "resolvers", "rules", "runtime", "sample", "state", "statistics", "syntax", "tls"]),
+    ("weir",       "weir",           &["acme", "balance", "base", "cache", "httpclient", "compress", "config", "control", "diag", "disk", "health", "http", "load", "lua", "mail", "net", "ocsp", "peers", "plan", "process", "proxy", "resolvers", "rules", "runtime", "sample", "state", "statistics", "syntax", "tls"]),
     ("xtask",      "xtask",          &["base", "config", "control", "rules", "sample", "statistics"]),
     ("weir-tests", "tests",          &["acme", "cache", "httpclient", "config", "control", "diag", "fcgi", "fields", "h2", "h3", "health", "http", "mail", "net", "peers", "plan", "quic", "resolvers", "rules", "runtime", "sample", "scratch", "spop", "state", "statistics", "tls"]),
 ];

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use crate::completions;
-use crate::help::{HelpEntry, sections};
+use crate::help::{HelpEntry, HelpSection, load_sections, sections};
 use crate::reference::{self, ReferenceTable};
 
 /// Writes all pages and completions into `folder`.
@@ -16,13 +16,15 @@ use crate::reference::{self, ReferenceTable};
 /// A file cannot be written.
 pub(crate) fn write(folder: &Path) -> Result<(), String> {
     let options: Vec<HelpEntry> = sections().into_iter().skip(1).flat_map(|(_, entries)| entries).collect();
+    let load: Vec<HelpEntry> = load_sections().into_iter().flat_map(|(_, entries)| entries).collect();
     for (name, text) in [
         ("weir.8", program_page()),
         ("weir.cfg.5", configuration_page()),
         ("weir-api.8", runtime_page()),
-        ("weir.bash", completions::bash(&options)),
-        ("_weir", completions::zsh(&options)),
-        ("weir.fish", completions::fish(&options)),
+        ("weir-load.8", load_page()),
+        ("weir.bash", completions::bash(&options, &load)),
+        ("_weir", completions::zsh(&options, &load)),
+        ("weir.fish", completions::fish(&options, &load)),
     ] {
         std::fs::write(folder.join(name), text).map_err(|error| format!("{name}: {error}"))?;
     }
@@ -33,16 +35,14 @@ fn program_page() -> String {
     let mut page = heading("WEIR", 8, "weir", "load balancer and reverse proxy");
     page += ".SH SYNOPSIS\n.B weir\n.RB [ options ]\n.BR \\-f \" FILE|DIR ...\"\n.br\n.B weir diff\n.BR \\-f \" FILE\"\n.BR \\-\\-socket \" SOCKET\"\n.RB [ \\-\\-json ]\n\
              .br\n.B weir haterm\n.BR \\-L \" [ADDRESS]:PORT[:TLSPORT] ...\"\n.RB [ options ]\n\
-             .br\n.B weir health\n.BR \\-f \" FILE\"\n.RB [ \\-\\-timeout \" SECONDS\" ]\n";
+             .br\n.B weir health\n.BR \\-f \" FILE\"\n.RB [ \\-\\-timeout \" SECONDS\" ]\n\
+             .br\n.B weir load\n.RB [ options ]\n.BR URL \" ...\"\n";
     page += ".SH DESCRIPTION\nWeir is a load balancer and reverse proxy for TCP, TLS, HTTP/1 and HTTP/2. It reads an unmodified \
              haproxy.cfg and answers to the command line, runtime socket, logs and statistics of HAProxy.\n";
     for (index, (title, entries)) in sections().into_iter().enumerate() {
         let title =
             if index == 0 { "EXAMPLES".to_owned() } else { format!("{} OPTIONS", title.to_uppercase()) };
-        let _ = writeln!(page, ".SH {title}");
-        for entry in entries {
-            let _ = writeln!(page, ".TP\n.B {}\n{}", escaped(&entry.flags), text(&entry.text));
-        }
+        help_section(&mut page, &(title, entries));
     }
     page += ".SH SIGNALS\n";
     for (signal, effect) in [
@@ -68,7 +68,29 @@ fn program_page() -> String {
     ] {
         let _ = writeln!(page, ".TP\n.I {file}\n{}", text(purpose));
     }
-    page + ".SH EXIT STATUS\n0 on success and after a stop by a signal, 1 if the configuration or the command line is wrong.\n.SH SEE ALSO\n.BR weir.cfg (5),\n.BR weir-api (8)\n"
+    page + ".SH EXIT STATUS\n0 on success and after a stop by a signal, 1 if the configuration or the command line is wrong.\n.SH SEE ALSO\n.BR weir.cfg (5),\n.BR weir-api (8),\n.BR weir-load (8)\n"
+}
+
+/// Writes a section of a help text.
+fn help_section(page: &mut String, (title, entries): &HelpSection) {
+    let _ = writeln!(page, ".SH {title}");
+    for entry in entries {
+        let _ = writeln!(page, ".TP\n.B {}\n{}", escaped(&entry.flags), text(&entry.text));
+    }
+}
+
+fn load_page() -> String {
+    let mut page = heading("WEIR-LOAD", 8, "weir-load", "load generator for HTTP/1, HTTP/2 and HTTP/3");
+    page += ".SH SYNOPSIS\n.B weir load\n.RB [ options ]\n.BR URL \" ...\"\n\
+             .SH DESCRIPTION\nSends requests to servers and reports rates, errors and latencies. A URL is http://, https:// or \
+             quic://HOST[:PORT][/PATH]. Each user requests the URLs in turn, over one connection to each server. A line is printed \
+             each second, and a report at the end. The first interrupt ends the run, and the second one does not wait for requests in \
+             flight. A program called haload has the same options.\n";
+    for (title, entries) in load_sections() {
+        help_section(&mut page, &(format!("{} OPTIONS", title.to_uppercase()), entries));
+    }
+    page + ".SH EXIT STATUS\n0 if the load was generated, whatever the responses were, and 1 if the command line cannot be used.\n\
+            .SH SEE ALSO\n.BR weir (8)\n"
 }
 
 fn configuration_page() -> String {
