@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use crate::connection_id::{ConnectionId, LENGTH_MAX};
 use crate::error::{TRANSPORT_PARAMETER_ERROR, TransportError};
+use crate::settings::Settings;
+use crate::streams::UNI_STREAMS;
 use crate::varint::{self, Reader};
 
 /// The smallest maximum size of UDP payloads that a peer may announce.
@@ -20,17 +22,17 @@ pub struct TransportParameters {
     pub max_idle: Duration,
     pub(crate) max_udp_payload: u64,
     /// The data that the other side may send on all streams.
-    pub max_data: u64,
+    pub(crate) max_data: u64,
     /// The data that the other side may send on each bidirectional stream that the sender of the parameters opens.
-    pub max_stream_data_local: u64,
+    pub(crate) max_stream_data_local: u64,
     /// The same for bidirectional streams that the other side opens.
-    pub max_stream_data_remote: u64,
+    pub(crate) max_stream_data_remote: u64,
     /// The same for unidirectional streams.
-    pub max_stream_data_uni: u64,
+    pub(crate) max_stream_data_uni: u64,
     /// The number of bidirectional streams that the other side may open.
-    pub max_streams_bidi: u64,
+    pub(crate) max_streams_bidi: u64,
     /// The number of unidirectional streams that the other side may open.
-    pub max_streams_uni: u64,
+    pub(crate) max_streams_uni: u64,
     pub(crate) ack_delay_exponent: u64,
     pub(crate) max_ack_delay: Duration,
     pub(crate) disable_active_migration: bool,
@@ -82,6 +84,20 @@ const RETRY_SOURCE: u64 = 0x10;
 const PREFERRED_ADDRESSES: usize = 4 + 2 + 16 + 2;
 
 impl TransportParameters {
+    /// Returns the parameters about streams and idle time, with defaults for all others.
+    pub fn of_streams(settings: &Settings) -> Self {
+        Self {
+            max_idle: settings.max_idle.unwrap_or_default(),
+            max_data: settings.connection_window,
+            max_stream_data_local: settings.stream_window,
+            max_stream_data_remote: settings.stream_window,
+            max_stream_data_uni: settings.stream_window,
+            max_streams_bidi: settings.max_streams,
+            max_streams_uni: UNI_STREAMS,
+            ..Self::default()
+        }
+    }
+
     /// Encodes the parameters, without those that have their default.
     pub fn write(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(128);
