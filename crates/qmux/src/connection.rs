@@ -39,7 +39,8 @@ impl QmuxConnection {
     /// client sets `max_streams` to 0.
     pub fn new(is_server: bool, settings: &Settings, now: Instant) -> Self {
         Self {
-            streams: StreamSet::new(is_server, settings),
+            // HAProxy 3.5 reports the frames that are left out as a bug of its own.
+            streams: StreamSet::new(is_server, settings).without_reports(),
             is_connected: false,
             is_over: false,
             parameters: Some(parameters::write(settings)),

@@ -152,6 +152,7 @@ fn streams_pass_both_ways_however_the_bytes_are_split() {
             (0..3).map(|_| pair.client.open(StreamDirection::Both).expect("it is permitted")).collect();
         assert_eq!(ids, [0, 4, 8]);
         let (mut written, mut received) = ([0; 3], [(); 3].map(|()| (Vec::new(), false)));
+        let mut accepted = Vec::new();
         while received.iter().any(|(_, ended)| !ended) {
             for (at, id) in ids.iter().enumerate() {
                 written[at] += pair.client.write(*id, &body[written[at]..]).unwrap_or(0);
@@ -160,15 +161,19 @@ fn streams_pass_both_ways_however_the_bytes_are_split() {
                 }
             }
             pair.exchange(piece);
-            while pair.server.accept_stream(StreamDirection::Both).is_some() {}
-            for (id, (all, ended)) in ids.iter().zip(&mut received) {
+            accepted.extend(std::iter::from_fn(|| pair.server.accept_stream(StreamDirection::Both)));
+            for (id, (all, ended)) in accepted.iter().zip(&mut received) {
                 let (more, is_end) = read(&mut pair.server, *id);
                 all.extend(more);
                 *ended |= is_end;
             }
             assert!(!pair.server.is_closed() && !pair.client.is_closed());
         }
-        assert!(received.iter().all(|(all, _)| all == body), "in pieces of {piece}");
+        for (at, (all, _)) in received.iter().enumerate() {
+            let differs = all.iter().zip(body).position(|(one, other)| one != other);
+            assert_eq!((all.len(), differs), (body.len(), None), "stream {at} in pieces of {piece}");
+        }
+        assert_eq!(accepted, ids);
         let finished = events(&mut pair.client);
         assert!(ids.iter().all(|id| finished.contains(&QuicEvent::Finished(*id))));
         assert_eq!(pair.server.write(0, b"answer"), Ok(6));
@@ -410,8 +415,9 @@ fn padding_and_blocked_frames_have_no_effect_on_streams() {
     assert_eq!(read(&mut server, 0), (b"a".to_vec(), false));
 }
 
+/// A peer that reads gives credit in any case, and HAProxy 3.5 reports such frames as a bug of its own.
 #[test]
-fn a_side_without_credit_says_so_once() {
+fn a_side_without_credit_waits_in_silence() {
     let mut pair = Pair::new(&settings());
     let id = pair.client.open(StreamDirection::Both).expect("a stream");
     assert_eq!(pair.client.write(id, &[1; 50_000]), Ok(40_000));
@@ -419,7 +425,8 @@ fn a_side_without_credit_says_so_once() {
     assert_eq!(pair.client.write(id, &[1]), Ok(0));
     let passed = pass(pair.now, &mut pair.client, &mut pair.server, usize::MAX);
     let blocked = numbers(&[0x15, id, 40_000]);
-    assert_eq!(passed.windows(blocked.len()).filter(|window| *window == blocked).count(), 1);
+    assert!(passed.windows(blocked.len()).all(|window| window != blocked));
+    assert!(pair.client.output().is_empty());
 }
 
 /// Section 4.3: only the last ping of several is answered.

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
+use qmux::QmuxConnection;
 use quic::varint::Reader;
 use quic::{QuicEvent, Settings, StreamDirection, StreamRead};
-use qmux::QmuxConnection;
 
 use crate::qmux::{RECORD_MAX, parameters, record, usual};
 
@@ -29,8 +29,12 @@ fn receive(is_server: bool, now: Instant, bytes: &[u8], piece: usize) -> Outcome
     for part in bytes.chunks(piece) {
         connection.receive(now, part);
     }
-    let mut outcome =
-        Outcome { events: Vec::new(), data: Vec::new(), output: Vec::new(), is_closed: connection.is_closed() };
+    let mut outcome = Outcome {
+        events: Vec::new(),
+        data: Vec::new(),
+        output: Vec::new(),
+        is_closed: connection.is_closed(),
+    };
     while let Some(event) = connection.poll() {
         outcome.events.push(event);
     }

@@ -53,6 +53,8 @@ pub struct StreamSet {
     /// Streams that had no room for their last write.
     blocked: Vec<u64>,
     events: VecDeque<QuicEvent>,
+    /// Whether the peer is told that it gives too little credit.
+    reports_blocked: bool,
 }
 
 /// Streams of one direction that we open.
@@ -148,7 +150,14 @@ impl StreamSet {
             control: VecDeque::new(),
             blocked: Vec::new(),
             events: VecDeque::new(),
+            reports_blocked: true,
         }
+    }
+
+    /// Sends no DATA_BLOCKED and STREAM_DATA_BLOCKED frames (RFC 9000, 4.1): they only help a peer to choose its windows.
+    pub fn without_reports(mut self) -> Self {
+        self.reports_blocked = false;
+        self
     }
 
     /// Sets the limits of the peer.

@@ -38,6 +38,9 @@ impl StreamSet {
         if !std::mem::replace(&mut send.is_blocked, true) {
             self.blocked.push(id);
         }
+        if !self.reports_blocked {
+            return Ok(0);
+        }
         let mut has_control = false;
         if by_stream == 0 && send.blocked_at != Some(send.max_data) {
             send.blocked_at = Some(send.max_data);
