@@ -31,6 +31,8 @@ pub struct RawQmux {
     received: Vec<u8>,
     streams: BTreeMap<u64, ReceivedStream>,
     next_request: u64,
+    /// The number of requests that the server permits so far.
+    max_requests: u64,
     /// Whether credit is given for received data.
     pub gives_credit: bool,
     /// The server's transport parameters: name and value.
@@ -46,7 +48,7 @@ pub struct RawQmux {
     data: u64,
 }
 
-/// What the server sent on a stream.
+/// The server's side of a stream.
 #[derive(Debug, Default, Clone)]
 pub struct ReceivedStream {
     /// The bytes.
@@ -112,8 +114,11 @@ pub fn request(method: &str, path: &str, body: Option<&[u8]>) -> Vec<u8> {
     for (name, value) in
         [(":method", method), (":scheme", "https"), (":authority", "localhost"), (":path", path)]
     {
-        // A literal name of a length that needs a second byte (RFC 9204, 4.5.6).
-        section.extend([0x27, name.len() as u8 - 7]);
+        // A literal name, with the length in three bits and a second byte (RFC 9204, 4.5.6).
+        match name.len() {
+            length @ 0..7 => section.push(0x20 | length as u8),
+            length => section.extend([0x27, length as u8 - 7]),
+        }
         section.extend(name.as_bytes());
         assert!(value.len() < 127, "one byte has the length");
         section.push(value.len() as u8);
@@ -137,6 +142,7 @@ impl RawQmux {
             received: Vec::new(),
             streams: BTreeMap::new(),
             next_request: 0,
+            max_requests: 0,
             gives_credit: true,
             parameters: Vec::new(),
             closed: None,
@@ -179,8 +185,11 @@ impl RawQmux {
         let _ = self.socket.shutdown(Shutdown::Write);
     }
 
-    /// Returns the number of the next request's stream.
+    /// Returns the number of the next request's stream, once the server permits it.
     pub fn next_stream(&mut self) -> u64 {
+        while self.next_request / 4 >= self.max_requests && !self.parameters.is_empty() {
+            assert!(self.receive(), "the server closed the connection");
+        }
         self.next_request += 4;
         self.next_request - 4
     }
@@ -234,7 +243,11 @@ impl RawQmux {
                 let mut content = Reader::new(reader.prefixed()?);
                 while !content.is_empty() {
                     let (name, value) = (content.number()?, content.prefixed()?);
-                    self.parameters.push((name, Reader::new(value).number()?));
+                    let value = Reader::new(value).number()?;
+                    self.parameters.push((name, value));
+                    if name == 0x08 {
+                        self.max_requests = value;
+                    }
                 }
             }
             PING => {
@@ -252,7 +265,8 @@ impl RawQmux {
                 self.streams.entry(id).or_default().stop = Some(code);
             }
             0x08..=0x0f => self.take_data(kind, reader)?,
-            0x10 | 0x12..=0x14 | 0x16 | 0x17 => drop(reader.number()?),
+            0x12 => self.max_requests = reader.number()?,
+            0x10 | 0x13 | 0x14 | 0x16 | 0x17 => drop(reader.number()?),
             0x11 | 0x15 => drop((reader.number()?, reader.number()?)),
             0x1c | 0x1d => {
                 let code = reader.number()?;
@@ -284,7 +298,7 @@ impl RawQmux {
         Some(())
     }
 
-    /// What arrived on a stream so far.
+    /// Returns the bytes that have arrived on a stream.
     pub fn stream(&self, id: u64) -> ReceivedStream {
         self.streams.get(&id).cloned().unwrap_or_default()
     }

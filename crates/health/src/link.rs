@@ -37,11 +37,11 @@ pub(crate) struct CheckLink<'a> {
     settled: bool,
     /// Whether the connection is HTTP/1, regardless of the server's protocol.
     pub(crate) is_bridged: bool,
-    /// What is known of the connection behind a bridge, over QUIC or QMux.
+    /// The facts of the connection behind a bridge, over QUIC or QMux.
     bridged: Option<BridgedFacts>,
 }
 
-/// The facts of a connection that the check's stream is not.
+/// The facts of a connection that the check's stream does not have.
 struct BridgedFacts {
     /// Our address and the server's.
     ends: Option<(SocketAddr, SocketAddr)>,

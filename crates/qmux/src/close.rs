@@ -44,8 +44,8 @@ impl QmuxConnection {
         self.events.push_back(QuicEvent::Lost(reason));
     }
 
-    /// Ends the connection if it has been idle for too long, without a frame. `is_busy` is set while a request waits for its response:
-    /// silence is no sign of a lost peer then, and other time limits apply.
+    /// Ends the connection if it has been idle for too long, without a frame. `is_busy` is set while a request waits for its
+    /// response. A peer may then be silent for longer, and other time limits apply.
     pub fn handle_timeout(&mut self, now: Instant, is_busy: bool) {
         if self.is_closed() || self.idle.deadline().is_none_or(|deadline| now < deadline) {
             return;

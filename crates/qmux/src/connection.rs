@@ -1,4 +1,4 @@
-//! A connection: its streams, and what is known of its peer.
+//! A connection: its streams, and the state of its peer.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -35,11 +35,11 @@ pub struct QmuxConnection {
 }
 
 impl QmuxConnection {
-    /// Creates the connection of a server, or a client. Of `settings`, those of congestion control and datagrams do not matter. A
-    /// client sets `max_streams` to 0.
+    /// Creates the connection of a server, or a client. Settings for congestion control and datagrams are not used. A client sets
+    /// `max_streams` to 0.
     pub fn new(is_server: bool, settings: &Settings, now: Instant) -> Self {
         Self {
-            // HAProxy 3.5 reports the frames that are left out as a bug of its own.
+            // HAProxy 3.5 logs such reports as internal errors.
             streams: StreamSet::new(is_server, settings).without_reports(),
             is_connected: false,
             is_over: false,

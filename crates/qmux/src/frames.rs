@@ -14,7 +14,7 @@ use crate::ping::{QX_PING, QX_PING_ANSWER};
 use crate::record::{self, RecordSpan};
 
 impl QmuxConnection {
-    /// Processes received bytes. What belongs to an incomplete record is kept; after the end of the connection everything is dropped.
+    /// Processes received bytes. The bytes of an incomplete record are kept. After the end of the connection, all bytes are dropped.
     pub fn receive(&mut self, now: Instant, bytes: &[u8]) {
         if let Err(error) = self.receive_all(now, bytes) {
             self.fail(error);
@@ -34,7 +34,7 @@ impl QmuxConnection {
         Ok(())
     }
 
-    /// Processes the record at the front of `bytes`, or keeps its beginning; returns what is left.
+    /// Processes the record at the front of `bytes`, or keeps its beginning; returns the remaining bytes.
     fn receive_first<'a>(&mut self, now: Instant, bytes: &'a [u8]) -> Result<&'a [u8], TransportError> {
         let span = record::first(bytes)?;
         match span {
@@ -50,7 +50,7 @@ impl QmuxConnection {
         Ok(&[])
     }
 
-    /// Adds bytes to the record that has begun, and processes it once it is complete; returns what is left.
+    /// Adds bytes to the record that has begun, and processes it once it is complete; returns the remaining bytes.
     fn receive_rest<'a>(&mut self, now: Instant, bytes: &'a [u8]) -> Result<&'a [u8], TransportError> {
         let span = record::first(&self.partial)?;
         // Until the size is known, its next byte is all that certainly belongs to the record.

@@ -1,4 +1,4 @@
-//! QMux without sockets, clock or threads (draft-ietf-quic-qmux-01): the streams of QUIC over a byte stream, such as TCP or TLS.
+//! QMux without sockets, clock or threads (draft-ietf-quic-qmux-01): QUIC's streams over a byte stream, such as TCP or TLS.
 //!
 //! A [`QmuxConnection`] gets the received bytes and the time from its caller, and returns the bytes to send. Streams, their flow
 //! control and their frames are those of the crate `quic`; this crate adds the records that carry the frames, the exchange of

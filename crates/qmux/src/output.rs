@@ -30,7 +30,7 @@ impl QmuxConnection {
         }
     }
 
-    /// Returns how many bytes wait to be sent, at least: what is not in a record yet counts as one.
+    /// Returns a lower bound for the number of bytes to send: frames that are not in a record yet count as one byte.
     pub fn unsent(&self) -> usize {
         self.output.len() - self.sent + usize::from(self.has_frames())
     }

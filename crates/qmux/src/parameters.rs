@@ -43,7 +43,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<TransportParameters, TransportError> 
     let mut reader = Reader::new(bytes);
     let mut has_record_size = false;
     while !reader.is_empty() {
-        // What is malformed is refused with the others.
+        // `TransportParameters::read` refuses malformed parameters.
         let (Some(name), Some(value)) = (reader.number(), reader.prefixed()) else { break };
         match name {
             MAX_RECORD_SIZE if std::mem::replace(&mut has_record_size, true) => {

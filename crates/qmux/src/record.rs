@@ -15,9 +15,9 @@ pub(crate) const SIZE_LENGTH: usize = 2;
 /// The position of the first record in received bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordSpan {
-    /// Where its frames begin.
+    /// The start of its frames.
     pub(crate) start: usize,
-    /// Where it ends.
+    /// Its end.
     pub(crate) end: usize,
 }
 

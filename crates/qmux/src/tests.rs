@@ -415,7 +415,7 @@ fn padding_and_blocked_frames_have_no_effect_on_streams() {
     assert_eq!(read(&mut server, 0), (b"a".to_vec(), false));
 }
 
-/// A peer that reads gives credit in any case, and HAProxy 3.5 reports such frames as a bug of its own.
+/// A peer that reads gives credit in any case, and HAProxy 3.5 logs such frames as internal errors.
 #[test]
 fn a_side_without_credit_waits_in_silence() {
     let mut pair = Pair::new(&settings());

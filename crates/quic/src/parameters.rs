@@ -5,8 +5,11 @@ use std::time::Duration;
 use crate::connection_id::{ConnectionId, LENGTH_MAX};
 use crate::error::{TRANSPORT_PARAMETER_ERROR, TransportError};
 use crate::settings::Settings;
-use crate::streams::UNI_STREAMS;
 use crate::varint::{self, Reader};
+
+/// The number of unidirectional streams that a client may open: HTTP/3's control, encoder and decoder streams, and one for
+/// extensions.
+pub(crate) const UNI_STREAMS: u64 = 4;
 
 /// The smallest maximum size of UDP payloads that a peer may announce.
 const PAYLOAD_MIN: u64 = 1200;

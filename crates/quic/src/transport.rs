@@ -5,4 +5,4 @@ pub use crate::error::{FRAME_ENCODING_ERROR, PROTOCOL_VIOLATION, TRANSPORT_PARAM
 pub use crate::frame::{APPLICATION_CLOSE, CONNECTION_CLOSE, HANDSHAKE_DONE, PADDING, write_close};
 pub use crate::parameters::TransportParameters;
 pub use crate::stream_frame::StreamFrame;
-pub use crate::streams::{StreamFault, StreamSet, UNI_STREAMS};
+pub use crate::streams::{StreamFault, StreamSet};

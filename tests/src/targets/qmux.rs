@@ -8,7 +8,7 @@ use quic::{QuicEvent, Settings, StreamDirection, StreamRead};
 
 use crate::qmux::{RECORD_MAX, parameters, record, usual};
 
-/// What a connection made of the bytes: its events, the data of the peer's streams, and what it has to send.
+/// The effect of the bytes on a connection: its events, the data of the peer's streams, and the bytes to send.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     events: Vec<QuicEvent>,

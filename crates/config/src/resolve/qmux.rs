@@ -140,7 +140,7 @@ pub(crate) fn fit_server(
 pub(crate) fn of_server(draft: &ServerDraft<'_>) -> QmuxUse {
     match draft.speaks_qmux {
         Some(_) => QmuxUse::Always,
-        // With another protocol set, what TLS negotiates does not matter.
+        // Another protocol on the line takes precedence over the one that TLS negotiates.
         None if draft.is_quic || draft.speaks_h1 || draft.speaks_h2 || draft.speaks_fcgi => QmuxUse::Never,
         None if lists_http3(&draft.tls.words) => QmuxUse::Negotiated,
         None => QmuxUse::Never,

@@ -17,17 +17,13 @@ pub use receive::StreamFault;
 pub(crate) use send_buffer::SendBuffer;
 
 use crate::error::{STREAM_LIMIT_ERROR, STREAM_STATE_ERROR, TransportError};
-use crate::parameters::TransportParameters;
+use crate::parameters::{TransportParameters, UNI_STREAMS};
 use crate::sent::SentFrame;
 use crate::settings::Settings;
 use crate::stream_frame;
 use crate::types::{QuicEvent, StreamDirection};
 use crate::varint;
 use halves::{ReceiveHalf, SendHalf, Stream};
-
-/// The number of unidirectional streams that a client may open: HTTP/3's control, encoder and decoder streams, and one for
-/// extensions.
-pub const UNI_STREAMS: u64 = 4;
 
 /// The bit of streams that the server opened.
 const SERVER: u64 = 0x1;
@@ -53,7 +49,7 @@ pub struct StreamSet {
     /// Streams that had no room for their last write.
     blocked: Vec<u64>,
     events: VecDeque<QuicEvent>,
-    /// Whether the peer is told that it gives too little credit.
+    /// Whether frames report to the peer that its limits block this side.
     reports_blocked: bool,
 }
 

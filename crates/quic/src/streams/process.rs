@@ -37,8 +37,8 @@ impl StreamSet {
         self.has_control() || self.has_data()
     }
 
-    /// Appends frames as long as they fit before `limit`, less than 64 KiB away. The transport delivers everything, so what was
-    /// written counts as acknowledged.
+    /// Appends frames as long as they fit before `limit`, less than 64 KiB away. The transport delivers everything, so the
+    /// written frames count as acknowledged.
     pub fn write_delivered(&mut self, out: &mut Vec<u8>, limit: usize) {
         let mut sent = SentFrames::new();
         self.write_control(out, limit, &mut sent);

@@ -1,7 +1,7 @@
 //! Clients that break the rules: each connection ends with the right error, and others are served.
 
+use weir_tests::eventually;
 use weir_tests::qmux::{PARAMETERS, PING, RawQmux, numbers, parameters, record, stream, usual};
-use weir_tests::{client, eventually};
 
 use super::{origin, scene};
 
@@ -65,7 +65,6 @@ fn the_first_frame_must_be_that_of_transport_parameters() {
         raw.receive_end();
         assert_eq!(raw.closed, Some((BY_TRANSPORT, code)), "{bytes:x?}");
     }
-    assert!(client::get_if_open(scene.port, "/").is_none(), "it is not an HTTP/1 port");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! HTTP/3 over QMux: listeners, servers, and what peers may not do.
+//! HTTP/3 over QMux: listeners, servers, and peers that break the rules.
 
 mod breaches;
 mod chain;

@@ -40,9 +40,9 @@ pub(in crate::serve) struct QmuxCarrier {
 #[derive(Debug)]
 #[expect(dead_code, reason = "they are traced")]
 pub(in crate::serve) enum QmuxViolation {
-    /// Of QMux: the error code, and what was violated.
+    /// A violation of QMux: the error code, and the reason.
     Transport(u64, String),
-    /// Of HTTP/3.
+    /// A violation of HTTP/3.
     Http3(Violation),
 }
 
@@ -112,6 +112,9 @@ impl ClientCarrier for QmuxCarrier {
         connection.take_touched();
         let mut engine = connection.engine.borrow_mut();
         let received = self.reader.receive(&mut engine, &mut root.socket().stream, context)?;
+        if received == Received::End {
+            engine.note_end();
+        }
         if self.timer.poll_expired(context).is_ready() {
             engine.handle_timeout();
             engine.follow_announcement(engine::now());
@@ -132,7 +135,7 @@ impl ClientCarrier for QmuxCarrier {
             Some(_) => return Err(io::ErrorKind::ConnectionReset.into()),
         }
         let has_work = engine.begin_turn(busy());
-        // There may be more to read, even if the bytes were no complete record.
+        // Even a part of a record may be followed by more bytes.
         Ok(if has_work && received == Received::Nothing { Received::Bytes } else { received })
     }
 
@@ -161,7 +164,7 @@ impl ClientCarrier for QmuxCarrier {
         let engine = connection.engine.borrow();
         self.tracer.turn(&engine);
         if engine.has_work() {
-            // Sending has made room for streams whose data is in the engine.
+            // Sending has made room for data that waits in the engine.
             context.waker().wake_by_ref();
         }
         let at = [engine.transport.connection.timeout(), engine.shutdown_at()];

@@ -1,7 +1,7 @@
 //! HTTP/3 connections to servers, shared by the requests of many clients: finding one for a request, and starting a new one.
 //!
-//! Each connection has a [`task`], which passes what its [`ServerTransport`] receives to the streams: datagrams of QUIC
-//! ([`transport`]), or QMux records of a socket ([`qmux`]).
+//! Each connection has a [`task`], which passes the data that its [`ServerTransport`] receives to the streams: QUIC datagrams
+//! ([`transport`]), or QMux records ([`qmux`]).
 
 pub(crate) mod qmux;
 mod task;

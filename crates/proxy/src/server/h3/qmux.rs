@@ -138,7 +138,7 @@ impl ServerTransport for QmuxTransport {
         let engine = self.connection.engine.borrow();
         self.tracer.turn(&engine);
         if engine.has_work() {
-            // Sending has made room for streams whose data is in the engine.
+            // Sending has made room for data that waits in the engine.
             context.waker().wake_by_ref();
         }
         self.timer.set(engine.transport.connection.timeout().map_or(NEVER, timer_ms));

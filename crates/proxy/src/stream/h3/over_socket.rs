@@ -19,8 +19,8 @@ pub(crate) type QmuxIncoming = IncomingHalf<QmuxEngine>;
 /// A request over QMux. Dropping it resets the stream unless it is over.
 pub(crate) type QmuxStream = EngineStream<QmuxEngine>;
 
-/// The number of bytes that wait for the socket at most. The socket has buffers of its own, and data in a record is not overtaken by
-/// data of a higher priority.
+/// The maximum number of bytes that wait for the socket. The socket has its own buffers, and data of a higher priority cannot overtake
+/// data in a record.
 const SEND_WINDOW: u64 = 128 * 1024;
 
 /// Returns the settings of QMux for a listener or a server with these settings of QUIC.
@@ -39,6 +39,11 @@ impl QmuxEngine {
             }
         }
         lost
+    }
+
+    /// The peer has closed its side of the socket, so that it takes nothing any more.
+    pub(crate) fn note_end(&mut self) {
+        self.is_lost = true;
     }
 
     /// Ends an idle connection, if it is time; requests keep it open.
@@ -70,7 +75,7 @@ impl SocketOutput for QmuxEngine {
                 Poll::Ready(Err(error)) => return Err(error),
             }
         }
-        // What is in a record counts as acknowledged.
+        // Data in a record counts as acknowledged.
         self.note_events();
         match socket.poll_flush(context) {
             Poll::Ready(flushed) => flushed.map(|()| wrote),
