@@ -75,7 +75,7 @@ impl QmuxConnection {
     /// Checks the beginning of the first record.
     fn check_beginning(&self, span: Option<RecordSpan>) -> Result<(), TransportError> {
         match span {
-            Some(span) if !self.has_parameters() => record::check_beginning(&self.partial[span.start..]),
+            Some(span) if !self.has_parameters() => parameters::check_beginning(&self.partial[span.start..]),
             _ => Ok(()),
         }
     }

@@ -60,6 +60,16 @@ pub(crate) fn read(bytes: &[u8]) -> Result<TransportParameters, TransportError> 
     TransportParameters::read(bytes, false)
 }
 
+/// Checks the beginning of the frames in the first record of a connection, before the rest has arrived: a peer that speaks another
+/// protocol may not send more.
+///
+/// # Errors
+/// It is not that of QX_TRANSPORT_PARAMETERS.
+pub(crate) fn check_beginning(frames: &[u8]) -> Result<(), TransportError> {
+    let known = frames.len().min(MAGIC.len());
+    if frames[..known] == MAGIC[..known] { Ok(()) } else { Err(NOT_FIRST) }
+}
+
 /// The peer may accept larger records than by default, and not smaller ones. The records of this side never exceed the default.
 fn check_record_size(value: &[u8]) -> Result<(), TransportError> {
     let mut reader = Reader::new(value);

@@ -3,8 +3,6 @@
 use quic::transport::TransportError;
 use quic::varint::{self, Reader};
 
-use crate::parameters;
-
 /// The largest record without its size. It is the default of `max_record_size`, which this side does not raise. Larger records of
 /// this side would have no advantage: with its size, such a record fills a TLS record.
 pub(crate) const RECORD_MAX: usize = 16_382;
@@ -35,16 +33,6 @@ pub(crate) fn first(bytes: &[u8]) -> Result<Option<RecordSpan>, TransportError> 
         Ok(size @ 1..=RECORD_MAX) => Ok(Some(RecordSpan { start, end: start + size })),
         _ => Err(TransportError::encoding("a record is larger than permitted")),
     }
-}
-
-/// Checks the beginning of the frames in the first record of a connection, before the rest has arrived: a peer that speaks another
-/// protocol may not send more.
-///
-/// # Errors
-/// It is not that of QX_TRANSPORT_PARAMETERS.
-pub(crate) fn check_beginning(frames: &[u8]) -> Result<(), TransportError> {
-    let known = frames.len().min(parameters::MAGIC.len());
-    if frames[..known] == parameters::MAGIC[..known] { Ok(()) } else { Err(parameters::NOT_FIRST) }
 }
 
 /// Sets the size of the record that begins at `start`, with room for [`SIZE_LENGTH`] bytes, and ends with `out`.
