@@ -29,6 +29,7 @@ mod origin;
 pub mod pebble;
 pub mod peers;
 mod program;
+pub mod qmux;
 pub mod quic;
 pub mod relay;
 pub mod reloading;

@@ -13,6 +13,7 @@ mod h3;
 mod h3_connection;
 mod payload;
 mod peers;
+mod qmux;
 mod quic;
 mod spop;
 mod tls;
@@ -37,6 +38,7 @@ pub use self::h3::{h3_request, qpack};
 pub use self::h3_connection::h3_connection;
 pub use self::payload::{encoded, first_bytes, payload};
 pub use self::peers::peers_session;
+pub use self::qmux::qmux_connection;
 pub use self::quic::{quic_frames, quic_parameters};
 pub use self::spop::spop_frames;
 pub use self::tls::{ciphers, client_hello, crt_list, ocsp, pem, x509};
@@ -74,6 +76,7 @@ pub const TARGETS: &[Target] = &[
     ("h3_request", h3_request),
     ("quic_frames", quic_frames),
     ("quic_parameters", quic_parameters),
+    ("qmux_connection", qmux_connection),
     ("peers_session", peers_session),
     ("fcgi_records", fcgi_records),
     ("spop_frames", spop_frames),

@@ -139,6 +139,10 @@ impl health::Idle for Pools {
         })
     }
 
+    fn speak_qmux<'a>(&'a self, wanted: IdleRequest<'a>, stream: Stream) -> health::Speaking<'a> {
+        Box::pin(check_bridge::speak_qmux(wanted.backend, wanted.server, stream))
+    }
+
     fn keep(&self, wanted: IdleRequest<'_>, stream: Stream, moves: u32) {
         check_pool::keep(wanted.backend, wanted.server, wanted.name, stream, moves);
     }

@@ -134,6 +134,8 @@ Available multiplexer protocols :
        fcgi : mode=HTTP  side=BE     mux=FCGI  flags=HTX|HOL_RISK|NO_UPG
   <default> : mode=SPOP  side=BE     mux=SPOP  flags=HOL_RISK|NO_UPG
        spop : mode=SPOP  side=BE     mux=SPOP  flags=HOL_RISK|NO_UPG
+       qmux : mode=HTTP  side=FE|BE  mux=QMUX  flags=HTX|NO_UPG
+       quic : mode=HTTP  side=FE|BE  mux=QUIC  flags=HTX|NO_UPG|FRAMED
   <default> : mode=HTTP  side=FE|BE  mux=H1    flags=HTX
          h1 : mode=HTTP  side=FE|BE  mux=H1    flags=HTX|NO_UPG
   <default> : mode=TCP   side=FE|BE  mux=PASS  flags=

@@ -25,6 +25,7 @@ const CRATES: &[Crate] = &[
     ("cache",      "crates/cache",   &["http"]),
     ("fcgi",       "crates/fcgi",    &["base", "http"]),
     ("quic",       "crates/quic",    &["tls"]),
+    ("qmux",       "crates/qmux",    &["quic"]),
     ("spop",       "crates/spop",    &["base"]),
     ("tls",        "crates/tls",     &["base", "compress"]),
     ("state",      "crates/state",   &["base", "runtime"]),
@@ -40,7 +41,7 @@ const CRATES: &[Crate] = &[
     ("process",    "crates/process", &["base"]),
     ("scratch",    "crates/scratch", &[]),
     ("disk",       "crates/disk",    &["base", "cache"]),
-    ("proxy",      "crates/proxy",   &["balance", "base", "cache", "compress", "fcgi", "fields", "h2", "h3", "http", "lua", "net", "plan", "quic", "rules", "runtime", "sample", "spop", "state", "tls"]),
+    ("proxy",      "crates/proxy",   &["balance", "base", "cache", "compress", "fcgi", "fields", "h2", "h3", "http", "lua", "net", "plan", "qmux", "quic", "rules", "runtime", "sample", "spop", "state", "tls"]),
     ("health",     "crates/health",  &["base", "fcgi", "fields", "h2", "http", "net", "plan", "process", "runtime", "sample", "spop", "state", "tls"]),
     ("resolvers",  "crates/resolvers", &["base", "net", "plan", "runtime", "state", "tls"]),
     ("peers",      "crates/peers",   &["base", "net", "runtime", "state"]),
@@ -51,7 +52,7 @@ const CRATES: &[Crate] = &[
     ("control",    "crates/control", &["base", "cache", "http", "runtime", "sample", "state", "statistics", "tls"]),
     ("weir",       "weir",           &["acme", "balance", "base", "cache", "httpclient", "compress", "config", "control", "diag", "disk", "health", "http", "load", "lua", "mail", "net", "ocsp", "peers", "plan", "process", "proxy", "resolvers", "rules", "runtime", "sample", "state", "statistics", "syntax", "tls"]),
     ("xtask",      "xtask",          &["base", "config", "control", "rules", "sample", "statistics"]),
-    ("weir-tests", "tests",          &["acme", "cache", "httpclient", "config", "control", "diag", "fcgi", "fields", "h2", "h3", "health", "http", "mail", "net", "peers", "plan", "quic", "resolvers", "rules", "runtime", "sample", "scratch", "spop", "state", "statistics", "tls"]),
+    ("weir-tests", "tests",          &["acme", "cache", "httpclient", "config", "control", "diag", "fcgi", "fields", "h2", "h3", "health", "http", "mail", "net", "peers", "plan", "qmux", "quic", "resolvers", "rules", "runtime", "sample", "scratch", "spop", "state", "statistics", "tls"]),
 ];
 
 /// The crates that may disable the `unsafe` check for one of their files, and these files.

@@ -33,6 +33,9 @@ pub type Reaching<'a> = Pin<Box<dyn Future<Output = Option<Stream>> + 'a>>;
 /// The future of [`Idle::connect_quic`].
 pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<QuicReached, QuicUnreached>> + 'a>>;
 
+/// The future of [`Idle::speak_qmux`].
+pub type Speaking<'a> = Pin<Box<dyn Future<Output = std::io::Result<Stream>> + 'a>>;
+
 /// A server reached over QUIC.
 pub struct QuicReached {
     /// A stream for one HTTP/1 request, which reaches the server as HTTP/3.
@@ -72,6 +75,9 @@ pub trait Idle: Send + Sync {
         is_http: bool,
     ) -> Connecting<'a>;
 
+    /// Starts HTTP/3 over QMux on a connection; returns a stream for one HTTP/1 request, which reaches the server as HTTP/3.
+    fn speak_qmux<'a>(&'a self, wanted: IdleRequest<'a>, stream: Stream) -> Speaking<'a>;
+
     /// Adds a connection to the pool, or closes it. A check opened it when the server's address had changed `moves` times.
     fn keep(&self, wanted: IdleRequest<'_>, stream: Stream, moves: u32);
 }
@@ -109,7 +115,10 @@ pub(crate) fn home<'a>(
         || elsewhere
         || introduced
         || own.socks4.is_some()
-        || matches!(settings.protocol, Some(Protocol::Http2 | Protocol::FastCgi | Protocol::Quic))
+        || matches!(
+            settings.protocol,
+            Some(Protocol::Http2 | Protocol::FastCgi | Protocol::Quic | Protocol::Qmux)
+        )
         || own.tls.is_some()
     {
         return None;

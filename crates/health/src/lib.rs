@@ -42,7 +42,7 @@ use plan::server::ServerSettings;
 use state::server::Demand;
 use state::{Process, Server};
 
-pub use idle::{Connecting, Idle, IdleRequest, Lent, QuicReached, QuicUnreached, Reaching, Taking};
+pub use idle::{Connecting, Idle, IdleRequest, Lent, QuicReached, QuicUnreached, Reaching, Speaking, Taking};
 pub use outcome::{CheckOutcome, CheckVerdict};
 pub use task::RunningChecks;
 

@@ -37,12 +37,16 @@ pub(crate) struct CheckLink<'a> {
     settled: bool,
     /// Whether the connection is HTTP/1, regardless of the server's protocol.
     pub(crate) is_bridged: bool,
-    /// The addresses and TLS details of a QUIC connection.
-    quic: Option<QuicFacts>,
+    /// The facts of the connection behind a bridge, over QUIC or QMux.
+    bridged: Option<BridgedFacts>,
 }
 
-/// Our address and the server's, and the TLS details.
-type QuicFacts = ((SocketAddr, SocketAddr), Arc<tls::Details>);
+/// The facts of a connection that the check's stream does not have.
+struct BridgedFacts {
+    /// Our address and the server's.
+    ends: Option<(SocketAddr, SocketAddr)>,
+    tls: Option<Arc<tls::Details>>,
+}
 
 /// The ownership of a connection.
 enum Carrier {
@@ -60,7 +64,15 @@ pub(crate) enum LinkError {
 
 impl<'a> CheckLink<'a> {
     fn new(carrier: Carrier, deadline: u64, linger: bool, home: Option<IdleOwner<'a>>) -> Self {
-        Self { carrier: Some(carrier), deadline, linger, home, settled: false, is_bridged: false, quic: None }
+        Self {
+            carrier: Some(carrier),
+            deadline,
+            linger,
+            home,
+            settled: false,
+            is_bridged: false,
+            bridged: None,
+        }
     }
 
     fn stream(&mut self) -> io::Result<&mut Stream> {
@@ -108,8 +120,8 @@ impl<'a> CheckLink<'a> {
 
     /// Returns both addresses of the connection, if it has any.
     pub(crate) fn ends(&mut self) -> Option<(SocketAddr, SocketAddr)> {
-        if let Some((ends, _)) = &self.quic {
-            return Some(*ends);
+        if let Some(bridged) = &self.bridged {
+            return bridged.ends;
         }
         let stream = self.stream().ok()?;
         stream.local().zip(stream.peer())
@@ -117,14 +129,18 @@ impl<'a> CheckLink<'a> {
 
     /// Whether HTTP/2 was negotiated in TLS.
     pub(crate) fn agreed_on_h2(&mut self) -> bool {
+        self.agreed_on(b"h2")
+    }
+
+    fn agreed_on(&mut self, name: &[u8]) -> bool {
         let session = self.stream().ok().and_then(|stream| stream.tls());
-        session.is_some_and(|session| session.details().alpn.as_deref() == Some(b"h2"))
+        session.is_some_and(|session| session.details().alpn.as_deref() == Some(name))
     }
 
     /// Returns the TLS details of the connection, if it uses TLS.
     pub(crate) fn tls(&mut self) -> Option<Arc<tls::Details>> {
-        if let Some((_, details)) = &self.quic {
-            return Some(details.clone());
+        if let Some(bridged) = &self.bridged {
+            return bridged.tls.clone();
         }
         self.stream().ok()?.tls().map(|session| session.details().clone())
     }
@@ -238,7 +254,7 @@ async fn open_quic<'a>(
     let answer_by = settings.timeout.map_or(after(start, settings.inter), |answer| after(now_ms(), answer));
     let mut link = CheckLink::new(Carrier::Own(reached.stream, 0), answer_by, true, None);
     link.is_bridged = true;
-    link.quic = Some((reached.ends, reached.tls));
+    link.bridged = Some(BridgedFacts { ends: Some(reached.ends), tls: Some(reached.tls) });
     Ok(link)
 }
 
@@ -311,8 +327,46 @@ async fn open<'a>(
     if let Some((connector, name)) = subject.own().tls.as_ref().and_then(|tls| tls.of_step(step)) {
         secure(&mut link, connector, name, context.keep).await?;
     }
+    if uses_qmux(subject, step, &mut link) {
+        bridge(&mut link, subject, context).await?;
+    }
     link.deadline = settings.timeout.map_or(after(start, settings.inter), |answer| after(now_ms(), answer));
     Ok(link)
+}
+
+/// Whether a step's HTTP requests are sent over QMux: by `proto`, or negotiated in TLS.
+fn uses_qmux(subject: &Subject, step: &Connect, link: &mut CheckLink<'_>) -> bool {
+    let settings = &subject.settings;
+    let is_http = matches!(&*settings.kind, CheckKind::Script(script) if script.family == Family::Http);
+    let usual = settings.protocol.filter(|_| step.default || step.implied);
+    is_http
+        && match step.protocol.or(usual) {
+            Some(protocol) => protocol == Protocol::Qmux,
+            None => link.agreed_on(b"h3"),
+        }
+}
+
+/// Starts HTTP/3 over QMux on an established connection. The check continues with HTTP/1 on its end of a bridge.
+async fn bridge(
+    link: &mut CheckLink<'_>,
+    subject: &Subject,
+    context: &CheckContext,
+) -> Result<(), ConnectError> {
+    let none = ConnectError::Unknown("no QMux connection is possible");
+    let Some(idle) = context.idle.as_deref() else { return Err(none) };
+    let facts = BridgedFacts { ends: link.ends(), tls: link.tls() };
+    let Some(Carrier::Own(stream, moves)) = link.carrier.take() else { return Err(none) };
+    let wanted = IdleRequest { backend: &subject.peer.backend, server: &subject.peer.own, name: "" };
+    match timeout_at(link.deadline, idle.speak_qmux(wanted, stream)).await {
+        Ok(Ok(stream)) => link.carrier = Some(Carrier::Own(stream, moves)),
+        Ok(Err(error)) => return Err(ConnectError::Broken(error)),
+        Err(_) => return Err(ConnectError::Timeout),
+    }
+    link.bridged = Some(facts);
+    link.is_bridged = true;
+    // Requests cannot use the bridge.
+    link.home = None;
+    Ok(())
 }
 
 /// Performs the TLS handshake on an established connection.

@@ -113,7 +113,7 @@ impl Conversation<'_> {
                 let app = self.subject.backend().fcgi.as_deref()?;
                 ProbeExchange::FastCgi(Box::new(fastcgi::FastcgiProbe::begin(app, message, ends, limit)?))
             }
-            Protocol::Http1 | Protocol::Bytes | Protocol::Spop | Protocol::Quic => {
+            Protocol::Http1 | Protocol::Bytes | Protocol::Spop | Protocol::Quic | Protocol::Qmux => {
                 self.answer = Some(CheckAnswer::new(&own.method, limit));
                 return Some(message.bytes());
             }

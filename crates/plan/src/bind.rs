@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::quic::QuicBind;
+use crate::quic::{QmuxUse, QuicBind};
 
 /// How a socket receives data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +123,8 @@ pub struct Bind {
     pub stays_raw: bool,
     /// `proto h2`: clients speak HTTP/2 without negotiation.
     pub speaks_h2: bool,
+    /// Whether clients speak HTTP/3 over QMux (`proto qmux`, or `alpn h3` over TCP).
+    pub qmux: QmuxUse,
     /// `proto h1`: an HTTP/2 preface is not recognized.
     pub http1_alone: bool,
     /// `idle-ping`: the interval of pings on idle HTTP/2 connections.

@@ -64,23 +64,26 @@ pub enum Protocol {
     Spop,
     /// `quic`: HTTP/3 over QUIC, only for servers that are reached over QUIC.
     Quic,
+    /// `qmux`: HTTP/3 over QMux.
+    Qmux,
 }
 
 impl Protocol {
     /// All protocols and their names.
-    pub const ALL: [(&'static str, Self); 6] = [
+    pub const ALL: [(&'static str, Self); 7] = [
         ("h1", Self::Http1),
         ("h2", Self::Http2),
         ("fcgi", Self::FastCgi),
         ("spop", Self::Spop),
         ("none", Self::Bytes),
         ("quic", Self::Quic),
+        ("qmux", Self::Qmux),
     ];
 
     /// Whether the protocol carries HTTP messages.
     #[must_use]
     pub fn is_http(self) -> bool {
-        matches!(self, Self::Http1 | Self::Http2 | Self::FastCgi | Self::Quic)
+        matches!(self, Self::Http1 | Self::Http2 | Self::FastCgi | Self::Quic | Self::Qmux)
     }
 }
 

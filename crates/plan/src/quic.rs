@@ -132,3 +132,15 @@ impl Default for QuicSide {
         }
     }
 }
+
+/// Whether connections over TCP use HTTP/3 over QMux.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum QmuxUse {
+    /// They do not.
+    #[default]
+    Never,
+    /// If TLS negotiates `h3`.
+    Negotiated,
+    /// `proto qmux`.
+    Always,
+}

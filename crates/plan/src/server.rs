@@ -9,7 +9,7 @@ use sample::format::Format;
 
 use crate::check::{AgentSettings, CheckSettings, Connect};
 use crate::log::LogServer;
-use crate::quic::QuicServer;
+use crate::quic::{QmuxUse, QuicServer};
 use crate::resolvers::Resolution;
 
 /// The settings of one server. Settings that change at run time are in [`state::Server`].
@@ -29,6 +29,8 @@ pub struct ServerSettings {
     pub speaks_h2: bool,
     /// `proto fcgi`: FastCGI.
     pub speaks_fcgi: bool,
+    /// HTTP/3 over QMux (`proto qmux`, or `alpn h3` over TCP).
+    pub qmux: QmuxUse,
     /// `quic4@`, `quic6@`: HTTP/3 over QUIC.
     pub quic: Option<QuicServer>,
     /// `ws`.

@@ -86,6 +86,7 @@ fn server_connection(source: TraceSource, server: &state::Server) {
         TraceSource::Acme
         | TraceSource::Ssl
         | TraceSource::Quic
+        | TraceSource::Qmux
         | TraceSource::Stream
         | TraceSource::Peers
         | TraceSource::Check
@@ -110,6 +111,20 @@ pub(crate) fn of_quic(
 ) {
     if trace::is_on(TraceSource::Quic) {
         trace::report(TraceSource::Quic, events, level, keys, message, detail);
+    }
+}
+
+/// Reports an event of a QMux connection. `detail` appends further words.
+#[inline]
+#[track_caller]
+pub(crate) fn of_qmux(
+    keys: &Keys,
+    (events, level): (u64, TraceLevel),
+    message: &str,
+    detail: &dyn Fn(Verbosity, &mut String),
+) {
+    if trace::is_on(TraceSource::Qmux) {
+        trace::report(TraceSource::Qmux, events, level, keys, message, detail);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::log::Outbox;
 use crate::server::agents::Agents;
 use crate::server::fcgi::Applications;
 use crate::server::h2_pool::Carriers;
-use crate::server::h3::QuicCarriers;
+use crate::server::h3::{QmuxCarriers, QuicCarriers};
 use crate::server::per_worker::{LocalProxy, LocalServer, Locals};
 use crate::server::pool::Pools;
 use crate::shared::{PreparedProxy, Shared};
@@ -29,6 +29,7 @@ pub async fn close_idle(generation: u64, backend: usize, server: usize) {
                 while worker.pools.evict(&server) {}
                 worker.carriers.look(&server);
                 worker.quic_carriers.look(&server);
+                worker.qmux_carriers.look(&server);
                 worker.applications.look(&server);
                 worker.agents.look(&server);
             }
@@ -112,6 +113,7 @@ pub fn succeed(shared: Arc<Shared>, closing: Arc<HashSet<(usize, usize)>>) -> Op
                 while old.pools.evict(&server) {}
                 old.carriers.look(&server);
                 old.quic_carriers.look(&server);
+                old.qmux_carriers.look(&server);
                 old.applications.look(&server);
                 old.agents.look(&server);
             }
@@ -159,8 +161,10 @@ pub struct Worker {
     pub(crate) pools: Pools,
     /// Shared HTTP/2 connections to servers.
     pub(crate) carriers: Rc<Carriers>,
-    /// Shared HTTP/3 connections to servers.
+    /// Shared HTTP/3 connections to servers, over QUIC.
     pub(crate) quic_carriers: Rc<QuicCarriers>,
+    /// The same over QMux.
+    pub(crate) qmux_carriers: Rc<QmuxCarriers>,
     /// FastCGI connections to servers.
     pub(crate) applications: Rc<Applications>,
     /// Connections to agents (SPOE).
@@ -207,6 +211,10 @@ impl Worker {
             quic_carriers: before.map_or_else(
                 || QuicCarriers::new(shared.plan.global.tune.glitches.cpu_usage),
                 |before| before.quic_carriers.clone(),
+            ),
+            qmux_carriers: before.map_or_else(
+                || QmuxCarriers::new(shared.plan.global.tune.glitches.cpu_usage),
+                |before| before.qmux_carriers.clone(),
             ),
             applications: before.map_or_else(Rc::default, |before| before.applications.clone()),
             agents: before.map_or_else(Rc::default, |before| before.agents.clone()),

@@ -5,41 +5,26 @@ use std::ops::Range;
 use crate::connection_id::{ConnectionId, LENGTH_MAX};
 use crate::error::TransportError;
 use crate::ranges::Ranges;
-use crate::types::StreamDirection;
+use crate::stream_frame::StreamFrame;
 use crate::varint::{self, Reader};
 
-pub(crate) const PADDING: u64 = 0x00;
+/// The frame type PADDING.
+pub const PADDING: u64 = 0x00;
 pub(crate) const PING: u64 = 0x01;
 pub(crate) const ACK: u64 = 0x02;
 pub(crate) const ACK_ECN: u64 = 0x03;
-pub(crate) const RESET_STREAM: u64 = 0x04;
-pub(crate) const STOP_SENDING: u64 = 0x05;
 pub(crate) const CRYPTO: u64 = 0x06;
 pub(crate) const NEW_TOKEN: u64 = 0x07;
-pub(crate) const STREAM: u64 = 0x08;
-pub(crate) const STREAM_LAST: u64 = 0x0f;
-pub(crate) const MAX_DATA: u64 = 0x10;
-pub(crate) const MAX_STREAM_DATA: u64 = 0x11;
-pub(crate) const MAX_STREAMS_BIDI: u64 = 0x12;
-pub(crate) const MAX_STREAMS_UNI: u64 = 0x13;
-pub(crate) const DATA_BLOCKED: u64 = 0x14;
-pub(crate) const STREAM_DATA_BLOCKED: u64 = 0x15;
-pub(crate) const STREAMS_BLOCKED_BIDI: u64 = 0x16;
-pub(crate) const STREAMS_BLOCKED_UNI: u64 = 0x17;
 pub(crate) const NEW_CONNECTION_ID: u64 = 0x18;
 pub(crate) const RETIRE_CONNECTION_ID: u64 = 0x19;
 pub(crate) const PATH_CHALLENGE: u64 = 0x1a;
 pub(crate) const PATH_RESPONSE: u64 = 0x1b;
-pub(crate) const CONNECTION_CLOSE: u64 = 0x1c;
-pub(crate) const APPLICATION_CLOSE: u64 = 0x1d;
-pub(crate) const HANDSHAKE_DONE: u64 = 0x1e;
-
-const FIN: u64 = 0x01;
-const LENGTH: u64 = 0x02;
-const OFFSET: u64 = 0x04;
-
-/// The largest number of streams that can be counted.
-const STREAMS_MAX: u64 = 1 << 60;
+/// The frame type CONNECTION_CLOSE.
+pub const CONNECTION_CLOSE: u64 = 0x1c;
+/// The frame type CONNECTION_CLOSE with an error of the application.
+pub const APPLICATION_CLOSE: u64 = 0x1d;
+/// The frame type HANDSHAKE_DONE.
+pub const HANDSHAKE_DONE: u64 = 0x1e;
 
 /// A received frame.
 #[derive(Debug, Clone)]
@@ -47,17 +32,9 @@ pub(crate) enum Frame<'a> {
     Padding,
     Ping,
     Ack(AckFrame<'a>),
-    ResetStream { id: u64, code: u64, size: u64 },
-    StopSending { id: u64, code: u64 },
     Crypto { offset: u64, data: &'a [u8] },
     NewToken(&'a [u8]),
-    Stream { id: u64, offset: u64, data: &'a [u8], fin: bool },
-    MaxData(u64),
-    MaxStreamData { id: u64, most: u64 },
-    MaxStreams(StreamDirection, u64),
-    DataBlocked,
-    StreamDataBlocked(u64),
-    StreamsBlocked(StreamDirection),
+    Stream(StreamFrame<'a>),
     NewConnectionId(NewConnectionId),
     RetireConnectionId(u64),
     PathChallenge([u8; 8]),
@@ -152,6 +129,9 @@ impl<'a> Frames<'a> {
 
     fn frame(&mut self, kind: u64) -> Option<Frame<'a>> {
         let reader = &mut self.0;
+        if StreamFrame::has_kind(kind) {
+            return StreamFrame::read(kind, reader).map(Frame::Stream);
+        }
         Some(match kind {
             PADDING => {
                 let rest = reader.0.iter().position(|byte| *byte != 0).unwrap_or(reader.0.len());
@@ -160,35 +140,8 @@ impl<'a> Frames<'a> {
             }
             PING => Frame::Ping,
             ACK | ACK_ECN => Frame::Ack(AckFrame::read(reader, kind == ACK_ECN)?),
-            RESET_STREAM => {
-                Frame::ResetStream { id: reader.number()?, code: reader.number()?, size: reader.number()? }
-            }
-            STOP_SENDING => Frame::StopSending { id: reader.number()?, code: reader.number()? },
             CRYPTO => Frame::Crypto { offset: reader.number()?, data: reader.prefixed()? },
             NEW_TOKEN => Frame::NewToken(reader.prefixed().filter(|token| !token.is_empty())?),
-            STREAM..=STREAM_LAST => {
-                let id = reader.number()?;
-                let offset = if kind & OFFSET != 0 { reader.number()? } else { 0 };
-                let data = match kind & LENGTH != 0 {
-                    true => reader.prefixed()?,
-                    false => std::mem::take(&mut reader.0),
-                };
-                // The end of the data must be a valid offset too.
-                offset.checked_add(data.len() as u64).filter(|end| *end <= varint::MAX)?;
-                Frame::Stream { id, offset, data, fin: kind & FIN != 0 }
-            }
-            MAX_DATA => Frame::MaxData(reader.number()?),
-            MAX_STREAM_DATA => Frame::MaxStreamData { id: reader.number()?, most: reader.number()? },
-            MAX_STREAMS_BIDI => Frame::MaxStreams(StreamDirection::Both, streams(reader)?),
-            MAX_STREAMS_UNI => Frame::MaxStreams(StreamDirection::One, streams(reader)?),
-            DATA_BLOCKED => reader.number().map(|_| Frame::DataBlocked)?,
-            STREAM_DATA_BLOCKED => {
-                let id = reader.number()?;
-                reader.number()?;
-                Frame::StreamDataBlocked(id)
-            }
-            STREAMS_BLOCKED_BIDI => streams(reader).map(|_| Frame::StreamsBlocked(StreamDirection::Both))?,
-            STREAMS_BLOCKED_UNI => streams(reader).map(|_| Frame::StreamsBlocked(StreamDirection::One))?,
             NEW_CONNECTION_ID => Frame::NewConnectionId(new_connection_id(reader)?),
             RETIRE_CONNECTION_ID => Frame::RetireConnectionId(reader.number()?),
             PATH_CHALLENGE => Frame::PathChallenge(reader.array()?),
@@ -210,10 +163,6 @@ impl<'a> Frames<'a> {
     }
 }
 
-fn streams(reader: &mut Reader<'_>) -> Option<u64> {
-    reader.number().filter(|count| *count <= STREAMS_MAX)
-}
-
 fn new_connection_id(reader: &mut Reader<'_>) -> Option<NewConnectionId> {
     let (sequence, retire_prior_to) = (reader.number()?, reader.number()?);
     let length = usize::from(reader.byte()?);
@@ -221,11 +170,6 @@ fn new_connection_id(reader: &mut Reader<'_>) -> Option<NewConnectionId> {
     let id = ConnectionId::new(id)?;
     let reset_token = reader.array()?;
     (retire_prior_to <= sequence).then_some(NewConnectionId { sequence, retire_prior_to, id, reset_token })
-}
-
-/// Appends a frame of numbers.
-pub(crate) fn write_numbers(out: &mut Vec<u8>, numbers: &[u64]) {
-    numbers.iter().for_each(|number| varint::write(out, *number));
 }
 
 /// Appends an ACK frame for `ranges` that fits into `room` bytes. The oldest ranges are omitted if they do not fit. Returns
@@ -246,36 +190,21 @@ pub(crate) fn write_ack(
     let Some(last) = all.next() else { return false };
     let count = (ranges.len() - 1).min(left / RANGE_MAX);
     let kind = if ecn.is_some() { ACK_ECN } else { ACK };
-    write_numbers(out, &[kind, last.end - 1, delay, count as u64, last.end - 1 - last.start]);
+    varint::write_all(out, &[kind, last.end - 1, delay, count as u64, last.end - 1 - last.start]);
     let mut smallest = last.start;
     for range in all.take(count) {
-        write_numbers(out, &[smallest - range.end - 1, range.end - 1 - range.start]);
+        varint::write_all(out, &[smallest - range.end - 1, range.end - 1 - range.start]);
         smallest = range.start;
     }
-    write_numbers(out, ecn.as_ref().map_or(&[], |ecn| &ecn[..]));
+    varint::write_all(out, ecn.as_ref().map_or(&[], |ecn| &ecn[..]));
     true
 }
 
-/// Appends the head of a STREAM frame. `length` is `None` if the data ends with the packet.
-pub(crate) fn write_stream(out: &mut Vec<u8>, id: u64, offset: u64, length: Option<usize>, fin: bool) {
-    let mut kind = STREAM;
-    kind |= if fin { FIN } else { 0 };
-    kind |= if length.is_some() { LENGTH } else { 0 };
-    kind |= if offset > 0 { OFFSET } else { 0 };
-    write_numbers(out, &[kind, id]);
-    if offset > 0 {
-        varint::write(out, offset);
-    }
-    if let Some(length) = length {
-        varint::write(out, length as u64);
-    }
-}
-
 /// Appends a CONNECTION_CLOSE frame; `frame` is the frame at fault, `None` for errors of the application. The reason is cut to `room`.
-pub(crate) fn write_close(out: &mut Vec<u8>, code: u64, frame: Option<u64>, reason: &[u8], room: usize) {
+pub fn write_close(out: &mut Vec<u8>, code: u64, frame: Option<u64>, reason: &[u8], room: usize) {
     match frame {
-        Some(frame) => write_numbers(out, &[CONNECTION_CLOSE, code, frame]),
-        None => write_numbers(out, &[APPLICATION_CLOSE, code]),
+        Some(frame) => varint::write_all(out, &[CONNECTION_CLOSE, code, frame]),
+        None => varint::write_all(out, &[APPLICATION_CLOSE, code]),
     }
     let reason = &reason[..reason.len().min(room.saturating_sub(20))];
     varint::write(out, reason.len() as u64);
@@ -314,13 +243,15 @@ mod tests {
     fn stream_frames_are_read_as_written() {
         for (offset, fin) in [(0, false), (5, true)] {
             let mut out = Vec::new();
-            write_stream(&mut out, 4, offset, Some(3), fin);
+            crate::stream_frame::write_stream(&mut out, 4, offset, Some(3), fin);
             out.extend_from_slice(b"abc");
-            write_stream(&mut out, 8, offset, None, fin);
+            crate::stream_frame::write_stream(&mut out, 8, offset, None, fin);
             out.extend_from_slice(b"rest");
             let mut frames = Frames::new(&out);
             for (expected, content) in [(4, &b"abc"[..]), (8, b"rest")] {
-                let Some(Ok((_, Frame::Stream { id, offset: at, data, fin: end }))) = frames.next() else {
+                let Some(Ok((_, Frame::Stream(StreamFrame::Stream { id, offset: at, data, fin: end })))) =
+                    frames.next()
+                else {
                     panic!("{out:x?}")
                 };
                 assert_eq!((id, at, data, end), (expected, offset, content, fin));

@@ -28,11 +28,13 @@ mod rtt;
 mod sent;
 mod settings;
 mod stats;
+mod stream_frame;
 mod streams;
 mod token;
 mod transmit;
+pub mod transport;
 mod types;
-mod varint;
+pub mod varint;
 mod versions;
 
 pub use client::{ClientSettings, ConnectFailure, ServerHandshake};

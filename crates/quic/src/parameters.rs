@@ -4,27 +4,37 @@ use std::time::Duration;
 
 use crate::connection_id::{ConnectionId, LENGTH_MAX};
 use crate::error::{TRANSPORT_PARAMETER_ERROR, TransportError};
+use crate::settings::Settings;
 use crate::varint::{self, Reader};
+
+/// The number of unidirectional streams that a client may open: HTTP/3's control, encoder and decoder streams, and one for
+/// extensions.
+pub(crate) const UNI_STREAMS: u64 = 4;
 
 /// The smallest maximum size of UDP payloads that a peer may announce.
 const PAYLOAD_MIN: u64 = 1200;
 
 /// The transport parameters of one side.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TransportParameters {
+pub struct TransportParameters {
     pub(crate) original_destination: Option<ConnectionId>,
     pub(crate) initial_source: Option<ConnectionId>,
     pub(crate) retry_source: Option<ConnectionId>,
     pub(crate) reset_token: Option<[u8; 16]>,
-    /// 0 for no limit.
-    pub(crate) max_idle: Duration,
+    /// How long the sender lets the connection be idle; 0 for no limit.
+    pub max_idle: Duration,
     pub(crate) max_udp_payload: u64,
+    /// The data that the other side may send on all streams.
     pub(crate) max_data: u64,
-    /// Windows of streams that the sender of the parameters opens, that the other side opens, and that have one direction.
+    /// The data that the other side may send on each bidirectional stream that the sender of the parameters opens.
     pub(crate) max_stream_data_local: u64,
+    /// The same for bidirectional streams that the other side opens.
     pub(crate) max_stream_data_remote: u64,
+    /// The same for unidirectional streams.
     pub(crate) max_stream_data_uni: u64,
+    /// The number of bidirectional streams that the other side may open.
     pub(crate) max_streams_bidi: u64,
+    /// The number of unidirectional streams that the other side may open.
     pub(crate) max_streams_uni: u64,
     pub(crate) ack_delay_exponent: u64,
     pub(crate) max_ack_delay: Duration,
@@ -77,8 +87,22 @@ const RETRY_SOURCE: u64 = 0x10;
 const PREFERRED_ADDRESSES: usize = 4 + 2 + 16 + 2;
 
 impl TransportParameters {
+    /// Returns the parameters about streams and idle time, with defaults for all others.
+    pub fn of_streams(settings: &Settings) -> Self {
+        Self {
+            max_idle: settings.max_idle.unwrap_or_default(),
+            max_data: settings.connection_window,
+            max_stream_data_local: settings.stream_window,
+            max_stream_data_remote: settings.stream_window,
+            max_stream_data_uni: settings.stream_window,
+            max_streams_bidi: settings.max_streams,
+            max_streams_uni: UNI_STREAMS,
+            ..Self::default()
+        }
+    }
+
     /// Encodes the parameters, without those that have their default.
-    pub(crate) fn write(&self) -> Vec<u8> {
+    pub fn write(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(128);
         let default = Self::default();
         let ids = [
@@ -126,7 +150,7 @@ impl TransportParameters {
     ///
     /// # Errors
     /// TRANSPORT_PARAMETER_ERROR with the reason.
-    pub(crate) fn read(bytes: &[u8], is_server: bool) -> Result<Self, TransportError> {
+    pub fn read(bytes: &[u8], is_server: bool) -> Result<Self, TransportError> {
         let mut parameters = Self::default();
         let mut seen: u32 = 0;
         let mut reader = Reader(bytes);

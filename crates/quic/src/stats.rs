@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use crate::stream_frame::StreamFrame;
+use crate::types::StreamDirection;
+
 /// A snapshot of a connection's numbers, for `show quic`, fetches and counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -45,4 +48,21 @@ pub struct Stats {
     pub control_frames: u64,
     /// Packets dropped because there were too many gaps in the bytes of a stream.
     pub gap_limit: u64,
+}
+
+impl Stats {
+    /// Counts a received frame.
+    pub(crate) fn note(&mut self, frame: &StreamFrame<'_>) {
+        match frame {
+            StreamFrame::ResetStream { .. } | StreamFrame::StopSending { .. } => self.control_frames += 1,
+            StreamFrame::DataBlocked => self.data_blocked += 1,
+            StreamFrame::StreamDataBlocked(_) => self.stream_data_blocked += 1,
+            StreamFrame::StreamsBlocked(StreamDirection::Both) => self.streams_blocked_bidi += 1,
+            StreamFrame::StreamsBlocked(StreamDirection::One) => self.streams_blocked_uni += 1,
+            StreamFrame::Stream { .. }
+            | StreamFrame::MaxData(_)
+            | StreamFrame::MaxStreamData { .. }
+            | StreamFrame::MaxStreams(..) => {}
+        }
+    }
 }

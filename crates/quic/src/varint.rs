@@ -1,10 +1,10 @@
 //! Variable-length integers (RFC 9000, 16) and a reader of wire formats.
 
 /// The largest number that can be encoded.
-pub(crate) const MAX: u64 = (1 << 62) - 1;
+pub const MAX: u64 = (1 << 62) - 1;
 
 /// Returns the number of bytes that `value` takes.
-pub(crate) const fn length(value: u64) -> usize {
+pub const fn length(value: u64) -> usize {
     match value {
         0..0x40 => 1,
         0x40..0x4000 => 2,
@@ -14,7 +14,7 @@ pub(crate) const fn length(value: u64) -> usize {
 }
 
 /// Appends `value`, which is at most [`MAX`].
-pub(crate) fn write(out: &mut Vec<u8>, value: u64) {
+pub fn write(out: &mut Vec<u8>, value: u64) {
     debug_assert!(value <= MAX, "{value}");
     // The casts cannot truncate within their ranges.
     match value {
@@ -25,12 +25,23 @@ pub(crate) fn write(out: &mut Vec<u8>, value: u64) {
     }
 }
 
+/// Appends several numbers.
+pub fn write_all(out: &mut Vec<u8>, values: &[u64]) {
+    values.iter().for_each(|value| write(out, *value));
+}
+
 /// Reads fields from the front of a buffer. All methods return `None` if it is too short.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+pub struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Creates a reader of `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// Whether everything was read.
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
@@ -52,7 +63,8 @@ impl<'a> Reader<'a> {
         Some(*bytes)
     }
 
-    pub(crate) fn number(&mut self) -> Option<u64> {
+    /// Reads a number of variable length.
+    pub fn number(&mut self) -> Option<u64> {
         let &first = self.0.first()?;
         let value = match first >> 6 {
             0 => {
@@ -67,8 +79,18 @@ impl<'a> Reader<'a> {
         Some(value & ((1 << bits) - 1))
     }
 
+    /// Returns how many bytes are left.
+    pub fn left(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Reads the rest.
+    pub fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.0)
+    }
+
     /// Reads a length and the bytes after it.
-    pub(crate) fn prefixed(&mut self) -> Option<&'a [u8]> {
+    pub fn prefixed(&mut self) -> Option<&'a [u8]> {
         let length = usize::try_from(self.number()?).ok()?;
         self.bytes(length)
     }

@@ -101,6 +101,8 @@ impl ConnectionError {
     pub const NO_MEMORY: Self = Self(49);
     /// The peer no longer accepts data.
     pub const BROKEN_PIPE: Self = Self(56);
+    /// The exchange of QMux's transport parameters failed. The manual's table does not have it.
+    pub const QMUX: Self = Self(57);
 
     /// Classifies an I/O error of a connecting or established socket.
     pub fn of_kernel(error: &io::Error) -> Self {
@@ -189,6 +191,7 @@ const ERRORS: &[(&str, &str)] = &[
     ("ENSOCK",           "ENSOCK returned by OS"),
     ("ENOBUFS",          "ENOBUFS returned by OS"),
     ("EPIPE",            "EPIPE returned by OS"),
+    ("QMUX",             "Error during QMux transport parameters initial exchange"),
 ];
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! HTTP/3 over QUIC.
+//! HTTP/3 over QUIC and QMux.
 
 mod attacks;
 mod clients;
@@ -7,6 +7,7 @@ mod connections;
 mod early;
 mod exchanges;
 mod packets;
+mod qmux;
 mod relay;
 mod reloads;
 mod rules;

@@ -54,6 +54,8 @@ pub struct BindDraft<'a> {
     pub severity_output: SeverityOutput,
     /// `proto quic`.
     pub speaks_quic: Option<&'a Word>,
+    /// `proto qmux`.
+    pub speaks_qmux: Option<&'a Word>,
     /// QUIC parameters.
     pub quic: QuicWords<'a>,
     /// TLS parameters.

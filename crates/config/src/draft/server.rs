@@ -135,6 +135,8 @@ pub struct ServerDraft<'a> {
     pub speaks_spop: bool,
     /// `proto quic`.
     pub speaks_quic: Option<&'a Word>,
+    /// `proto qmux`.
+    pub speaks_qmux: Option<&'a Word>,
     /// Whether the address is for QUIC.
     pub is_quic: bool,
     /// QUIC parameters.
@@ -222,6 +224,7 @@ impl Default for ServerDraft<'_> {
             speaks_fcgi: false,
             speaks_spop: false,
             speaks_quic: None,
+            speaks_qmux: None,
             is_quic: false,
             quic: QuicWords::default(),
             idle_ping: None,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use diag::Diagnostic;
 use plan::bind::{Bind, BindAddress};
+use plan::quic::QmuxUse;
 use state::Mode;
 use syntax::Word;
 
@@ -12,7 +13,7 @@ use crate::draft::Statement;
 use crate::draft::args::Args;
 use crate::resolve::crt_list::{self, Listed};
 use crate::resolve::tls::{self, LineOwner};
-use crate::resolve::{PendingProxy, ResolveContext, carry_over, lines, quic, reverse};
+use crate::resolve::{PendingProxy, ResolveContext, carry_over, lines, qmux, quic, reverse};
 use crate::tables::bind;
 
 /// The sockets of a proxy.
@@ -84,6 +85,10 @@ fn bind_line<'a>(
     }
     let line = quic::QuicLine { draft: &mut draft, addresses: &addresses, word: address, title: &title };
     let quic = quic::settings(line, proxy, context)?;
+    let qmux = match quic {
+        Some(_) => QmuxUse::Never,
+        None => qmux::of_bind(&mut draft, (&title, address.span()), proxy, statement, context)?,
+    };
     let is_http = proxy.settings.mode == Mode::Http;
     if draft.speaks_h2 && !is_http && !proxy.settings.disabled {
         return Err(Diagnostic::alert("`proto h2` is only supported on HTTP frontends")
@@ -104,6 +109,7 @@ fn bind_line<'a>(
             .map_err(|message| Diagnostic::alert(message).at(statement.span))?;
         bind.place = lines::shown(context, statement.span).into();
         bind.quic = quic.clone().map(Box::new);
+        bind.qmux = qmux;
         if let Some(prefix) = draft.guid_prefix {
             context.guids.name(format!("{prefix}-{at}"), &bind.listener.guid, prefix, context.diagnostics);
         }
@@ -135,6 +141,7 @@ pub(crate) fn stats_socket(
         vec![(BindAddress::Unix(word.as_str().into()), format!("unix@{word}"))]
     };
     let draft = bind::parse_params(&mut args, &format!("stats socket {word}"), "global")?;
+    qmux::refuse(&draft)?;
     let owner = LineOwner { frontend: "GLOBAL", is_http: false, is_quic: false, certificates: &[] };
     let acceptor = tls::acceptor(&draft.tls, &format!("stats socket {word}"), &owner, statement, context)?;
     let (address, shown) =

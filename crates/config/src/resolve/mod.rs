@@ -32,6 +32,7 @@ pub(crate) mod names;
 mod peers;
 mod policies;
 mod proxies;
+mod qmux;
 mod quic;
 mod resolvers;
 mod reverse;

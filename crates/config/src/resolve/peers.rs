@@ -19,7 +19,7 @@ use crate::draft::{Section, SectionKind, Statement};
 use crate::resolve::server_line::ServerLine;
 use crate::resolve::tls::{self, LineOwner};
 use crate::resolve::unique::second;
-use crate::resolve::{PendingProxy, ResolveContext, lines, quic};
+use crate::resolve::{PendingProxy, ResolveContext, lines, qmux, quic};
 use crate::tables::bind;
 use crate::tables::environment::LOCAL_PEER;
 use crate::tables::server::parse_params;
@@ -143,6 +143,7 @@ fn bind_line(
         args.next();
         bind::parse_more(&mut draft, &mut args, &title, "peers")?;
     }
+    qmux::refuse(&draft)?;
     let [(address, shown)]: [(BindAddress, String); 1] = addresses.try_into().map_err(|_| {
         Diagnostic::alert("a peers section can listen on only one address").at(word.span()).haproxy(
             "Only one listener per \"peers\" section is authorized. Multiple listening addresses or port range are not supported.",

@@ -97,7 +97,7 @@ pub(crate) fn settings(
             &format!("'{name}' is not supported by QUIC listeners"),
         ));
     }
-    if draft.speaks_h2 || draft.http1_alone || draft.stays_raw {
+    if draft.speaks_h2 || draft.http1_alone || draft.stays_raw || draft.speaks_qmux.is_some() {
         return Err(wrong(
             "a QUIC listener has no other protocol than `quic`",
             "'proto' needs a stream address",
@@ -187,7 +187,8 @@ pub(crate) fn fit_server(
         return Err(wrong("QUIC requires a backend in HTTP mode", "QUIC is only usable with 'mode http'")
             .help("add `mode http` to the backend"));
     }
-    if draft.speaks_h1 || draft.speaks_h2 || draft.speaks_fcgi || draft.speaks_spop {
+    let other = draft.speaks_h1 || draft.speaks_h2 || draft.speaks_fcgi || draft.speaks_spop;
+    if other || draft.speaks_qmux.is_some() {
         return Err(wrong(
             "a QUIC server has no other protocol than `quic`",
             "'proto' needs a stream address",

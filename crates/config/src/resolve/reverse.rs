@@ -143,6 +143,12 @@ pub(crate) fn finish(
     if !is_reverse {
         return Ok(());
     }
+    if draft.speaks_qmux.is_some() {
+        return Err(Diagnostic::alert("a reverse HTTP listener uses HTTP/2, not `proto qmux`")
+            .at(span)
+            .help("remove `proto`")
+            .haproxy("'proto' option is not accepted for reverse HTTP"));
+    }
     if let Some(name) = draft.of_sockets {
         return Err(Diagnostic::alert(format!("`{name}` has no effect on a reverse HTTP listener"))
             .at(span)

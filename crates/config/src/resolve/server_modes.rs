@@ -6,7 +6,7 @@ use state::Mode;
 
 use crate::draft::Statement;
 use crate::draft::server::{SendProxyWords, ServerDraft};
-use crate::resolve::{PendingProxy, ResolveContext, quic};
+use crate::resolve::{PendingProxy, ResolveContext, qmux, quic};
 
 /// Checks the parameters of a server against the mode of its proxy and removes those without effect.
 pub(crate) fn fit(
@@ -17,6 +17,9 @@ pub(crate) fn fit(
     context: &mut ResolveContext<'_>,
 ) {
     if let Err(error) = quic::fit_server(draft, &server.name, statement, proxy, context) {
+        context.diagnostics.push(error);
+    }
+    if let Err(error) = qmux::fit_server(draft, server, statement, proxy, context) {
         context.diagnostics.push(error);
     }
     let settings = &proxy.settings;
@@ -73,6 +76,7 @@ fn spoken(draft: &ServerDraft<'_>) -> Option<(&'static str, Mode)> {
         _ if draft.speaks_h1 => Some(("h1", Mode::Http)),
         _ if draft.speaks_fcgi => Some(("fcgi", Mode::Http)),
         _ if draft.speaks_h2 => Some(("h2", Mode::Http)),
+        _ if draft.speaks_qmux.is_some() => Some(("qmux", Mode::Http)),
         _ if draft.speaks_spop => Some(("spop", Mode::Spop)),
         _ => None,
     }

@@ -27,7 +27,7 @@ use crate::resolve::check::{Sources, check_kind};
 use crate::resolve::rules::scope;
 use crate::resolve::servers::MadeServer;
 use crate::resolve::track::Tracked;
-use crate::resolve::{PendingProxy, ResolveContext, carry_over, quic, server_modes, tls_server, track};
+use crate::resolve::{PendingProxy, ResolveContext, carry_over, qmux, quic, server_modes, tls_server, track};
 
 /// Resolves the servers of a proxy, in order. Also returns the check for servers added at run time, unless that is a plain connect
 /// check.
@@ -113,6 +113,7 @@ fn assemble(
         tcp_ut: draft.tcp_ut,
         is_reverse: is_reverse(state),
         speaks_h2: draft.speaks_h2,
+        qmux: qmux::of_server(draft),
         speaks_fcgi: draft.speaks_fcgi,
         quic,
         ws: draft.tls.ws,
@@ -329,7 +330,9 @@ impl<'a> Line<'_, 'a> {
             protocol: draft.check_protocol.or(if draft.speaks_fcgi {
                 Some(Protocol::FastCgi)
             } else {
-                draft.speaks_h2.then_some(Protocol::Http2)
+                let known =
+                    [(draft.speaks_h2, Protocol::Http2), (draft.speaks_qmux.is_some(), Protocol::Qmux)];
+                known.into_iter().find_map(|(is_set, protocol)| is_set.then_some(protocol))
             }),
             timeout: settings.timeouts.check,
             connect_timeout: settings.timeouts.connect,

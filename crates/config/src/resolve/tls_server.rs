@@ -112,9 +112,9 @@ pub(crate) fn server(
     let without = |left_out: &[u8]| -> Vec<Box<[u8]>> {
         alpn.iter().filter(|name| &***name != left_out).cloned().collect()
     };
-    let (speaks_h2, speaks_h1) = (without(b"h2").len() < alpn.len(), without(b"http/1.1").len() < alpn.len());
+    let speaks = |name: &[u8]| without(name).len() < alpn.len();
     let of_upgrades = match own.ws {
-        Ws::Auto if !(speaks_h2 && speaks_h1) => None,
+        Ws::Auto if !((speaks(b"h2") || speaks(b"h3")) && speaks(b"http/1.1")) => None,
         Ws::Auto | Ws::Http1 => Some(vec![Box::from(*b"http/1.1")]),
         Ws::Http2 => Some(vec![Box::from(*b"h2")]),
     };

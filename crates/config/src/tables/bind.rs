@@ -9,6 +9,7 @@ use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
 use plan::bind::{AccessLevel, Bind, BindAddress, SeverityOutput, Shards};
 use plan::global::UnixBind;
+use plan::quic::QmuxUse;
 use runtime::placement::Placement;
 use syntax::Word;
 
@@ -47,7 +48,7 @@ pub static TABLE: &[BindKeyword] = &[
     row("nbconn",           "<nbconn>",      "number of connections that a reverse HTTP listener keeps open", nbconn),
     row("nice",             "<nice>",        "priority of the tasks that serve its connections", |_, a| { let word = a.value()?; a.number(word, -1024, 1024).map(|_| ()) }).without_effect("a worker schedules its tasks round-robin"),
     row("process",          "<sets>",        "removed: use `thread`",                            process),
-    row("proto",            "<name>",        "protocol to speak",                                proto).partial("`qmux`, `fcgi` and `spop` are not supported yet"),
+    row("proto",            "<name>",        "protocol to speak",                                proto).partial("`fcgi` and `spop` are not supported yet"),
     row("severity-output",  "{ none | number | string }", "severity prefix of answers on a command socket", severity_output),
     row("shards",           "{ <number> | by-thread | by-group }", "number of sockets opened for the same address", shards),
     row("tcp-ss",           "{ 1 | 2 }",     "saves the SYN of each connection; 2 includes its Ethernet header", |d, a| { d.save_syn = Some(a.integer("1 or 2", 1, 2)?); Ok(()) }),
@@ -271,7 +272,11 @@ fn proto<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
             draft.speaks_quic = Some(word);
             Ok(())
         }
-        "fcgi" | "spop" | "qmux" => Err(not_supported(&format!("proto {word}")).at(word.span())),
+        "qmux" => {
+            draft.speaks_qmux = Some(word);
+            Ok(())
+        }
+        "fcgi" | "spop" => Err(not_supported(&format!("proto {word}")).at(word.span())),
         other => Err(args
             .wrong(format!("unknown protocol `{other}`"))
             .haproxy(format!("'proto' :  unknown MUX protocol '{other}'"))),
@@ -386,6 +391,7 @@ pub fn make(
         netscaler_magic: draft.netscaler_magic,
         stays_raw: draft.stays_raw,
         speaks_h2: draft.speaks_h2,
+        qmux: QmuxUse::Never,
         http1_alone: draft.http1_alone,
         idle_ping: draft.idle_ping,
         save_syn: draft.save_syn,

@@ -112,7 +112,6 @@ fn protocol(args: &mut Args<'_, '_>) -> Result<Protocol, Diagnostic> {
         // Agents have a separate kind of check.
         (_, Some(Protocol::Spop)) => wanted != "http-check",
         (_, Some(protocol)) => protocol.is_http(),
-        ("qmux", None) => true,
         _ => {
             return Err(args
                 .wrong(format!("unknown protocol `{word}`"))

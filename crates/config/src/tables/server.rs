@@ -49,7 +49,7 @@ pub static TABLE: &[ServerKeyword] = &[
     row("pool-low-conn",      "<count>",       "minimum number of idle connections for other threads to take one", |d, a| number(&mut d.pool_low_conn, a, 0, u32::MAX)),
     row("pool-max-conn",      "<count>",       "maximum number of idle connections",                        |d, a| number(&mut d.pool_max_conn, a, -1, i64::from(i32::MAX))),
     row("pool-purge-delay",   "<delay>",       "time between purges of idle connections",                   |d, a| { let word = a.value()?; d.pool_purge_delay = a.time(word, Milliseconds)?; Ok(()) }),
-    row("proto",              "<name>",        "protocol to speak",                                         proto).partial("`qmux` is not supported yet"),
+    row("proto",              "<name>",        "protocol to speak",                                         proto),
     row("proxy-v2-options",   "<option>[,...]", "additional contents of the PROXY header version 2",        proxy_v2_options),
     row("quic-cc-algo",       "{ cubic | newreno | bbr | nocc }[(<max-window>)]", "QUIC congestion control algorithm", |d, a| { congestion(&mut d.quic, a)?; d.quic.first = a.parameter; Ok(()) }),
     row("redir",              "<prefix>",      "redirects clients to the server",                           |d, a| text(&mut d.redirect, a)),
@@ -239,9 +239,9 @@ fn proto<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     (draft.speaks_h1, draft.speaks_h2) = (word == "h1", word == "h2");
     (draft.speaks_fcgi, draft.speaks_spop) = (word == "fcgi", word == "spop");
     draft.speaks_quic = Some(word).filter(|word| *word == "quic");
+    draft.speaks_qmux = Some(word).filter(|word| *word == "qmux");
     match word.as_str() {
-        "h1" | "none" | "h2" | "fcgi" | "spop" | "quic" => Ok(()),
-        "qmux" => Err(not_supported(&format!("proto {word}")).at(word.span())),
+        "h1" | "none" | "h2" | "fcgi" | "spop" | "quic" | "qmux" => Ok(()),
         other => Err(args
             .wrong(format!("unknown protocol `{other}`"))
             .haproxy(format!("'proto' :  unknown MUX protocol '{other}'"))),

@@ -8,7 +8,7 @@ use plan::check::{InitState, Protocol};
 use plan::server::{Observe, OnError};
 
 use crate::draft::args::Args;
-use crate::draft::row::{Outcome, not_supported};
+use crate::draft::row::Outcome;
 use crate::draft::server::ServerDraft;
 use crate::system::resolve_host;
 use crate::tables::server_row::{ServerKeyword, delay, interval, number, row, text};
@@ -46,8 +46,7 @@ pub(crate) static TABLE: &[ServerKeyword] = &[
     row("agent-port",         "<port>",        "port of the agent",                                         |d, a| { d.agent_port = Some(port(a)?); Ok(()) }),
     row("agent-inter",        "<delay>",       "time between agent checks",                                 |d, a| { d.agent_inter = interval(a)?; Ok(()) }),
     row("agent-send",         "<string>",      "string sent to the agent",                                  |d, a| { d.agent_send = a.value()?.bytes().into(); Ok(()) }),
-    row("check-proto",        "<name>",        "protocol for checks",                                       check_proto)
-        .partial("`qmux` is not supported yet"),
+    row("check-proto",        "<name>",        "protocol for checks",                                       check_proto),
     row("check-via-socks4",   "",              "sends checks through the SOCKS4 proxy too",                 |d, _| { d.check_via_socks4 = true; Ok(()) }),
     row("healthcheck",        "<name>",        "healthcheck section that defines its checks",               |d, a| { d.healthcheck = Some(a.value()?); Ok(()) }),
 ];
@@ -133,7 +132,6 @@ fn check_proto<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outc
             draft.check_protocol = Some(*protocol);
             Ok(())
         }
-        None if word == "qmux" => Err(not_supported(&format!("check-proto {word}")).at(word.span())),
         None => Err(args
             .wrong(format!("unknown protocol `{word}`"))
             .haproxy(format!("'check-proto' :  unknown MUX protocol '{word}'."))),

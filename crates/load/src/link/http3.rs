@@ -83,19 +83,13 @@ impl Http3Link {
     /// Passes as much of a body to the transport as it takes.
     fn upload(&mut self, key: RequestKey, now: Nanos) {
         let Some(running) = self.requests.get(key.index(), key) else { return };
-        while running.unsent > 0 {
+        while running.unsent > 0 && !self.engine.is_blocked(key) {
             let length = running.unsent.min(BODY.len() as u64);
             let ends = length == running.unsent;
             let data = Bytes::from_static(&BODY[..length as usize]);
-            let rest = self.engine.send_bytes(&mut self.quic.streams, key, data, ends);
-            let sent = length - rest.map_or(0, |rest| rest.len() as u64);
-            running.unsent -= sent;
-            if sent > 0 {
-                running.job.touched = now;
-            }
-            if sent < length {
-                return;
-            }
+            self.engine.send_bytes(&mut self.quic.streams, key, data, ends);
+            running.unsent -= length;
+            running.job.touched = now;
         }
     }
 

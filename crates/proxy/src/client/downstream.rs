@@ -414,7 +414,7 @@ impl Downstream {
         match self {
             Self::Socket(_) => None,
             Self::Stream(stream) => stream.quic_stats(),
-            Self::Quic(connection) => Some(connection.engine.borrow().quic.connection.stats()),
+            Self::Quic(connection) => Some(connection.engine.borrow().transport.connection.stats()),
         }
     }
 

@@ -31,7 +31,7 @@ impl ServerSocket {
         match self {
             Self::None => None,
             Self::Open(number) => facts(*number),
-            Self::Quic(connection) => Some(of_quic(&connection.engine.borrow().quic.connection.stats())),
+            Self::Quic(connection) => Some(of_quic(&connection.engine.borrow().transport.connection.stats())),
             Self::Gone(facts) => *facts,
         }
     }

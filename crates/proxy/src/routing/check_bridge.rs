@@ -1,5 +1,5 @@
-//! An HTTP/1 health check over a connection that a client has provided (`rhttp@`), or over QUIC: the check gets one end of a socket
-//! pair, and the request at the other end is converted to HTTP/2 or HTTP/3 on that connection.
+//! An HTTP/1 health check over a connection that a client has provided (`rhttp@`), or over QUIC or QMux: the check gets one end of a
+//! socket pair, and the request at the other end is converted to HTTP/2 or HTTP/3 on that connection.
 //!
 //! Each bridge carries one request and its response. Called by the binary, for `health`, on the worker that runs the check.
 
@@ -17,12 +17,12 @@ use http::{Head, ParseOptions, ParseStatus};
 use net::{Stream, Target};
 use plan::{Proxy, ServerSettings};
 use runtime::timer;
+use sample::ConnectionError;
 
 use crate::routing::connect_quic::NotBegun;
 use crate::routing::takeover::{has_idle_elsewhere, take_over};
-use crate::routing::{check_pool, connect_quic};
-use crate::server::h3::OpenedQuic;
-use crate::server::h3::transport::TransportEnd;
+use crate::routing::{check_pool, connect_qmux, connect_quic};
+use crate::server::h3::{OpenedHttp3, ServerTransport as _, TransportEnd};
 use crate::server::http_request::{HttpRequest, RequestProtocol};
 use crate::server::pool::PoolQuery;
 use crate::server::{Open, SharedRequest, Upstream};
@@ -44,7 +44,10 @@ pub async fn reach(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) ->
     if request.is_none() && has_idle_elsewhere(&worker, &local, ask) {
         request = match take_over(&worker, &local, ask, true).await {
             Some(Upstream::Stream(SharedRequest::H2(request))) => Some(request),
-            Some(Upstream::Stream(SharedRequest::H3(_) | SharedRequest::Fcgi(_)) | Upstream::Socket(_))
+            Some(
+                Upstream::Stream(SharedRequest::H3(_) | SharedRequest::Qmux(_) | SharedRequest::Fcgi(_))
+                | Upstream::Socket(_),
+            )
             | None => None,
         };
     }
@@ -135,7 +138,7 @@ pub async fn connect_quic(
         },
     )?;
     let reached = poll_fn(|context| transport.poll_handshake(false, context)).await;
-    let details = transport.details();
+    let details = transport.handshake_details();
     if let Err(end) = reached {
         return Err(match (details.failure, end) {
             (Some(error), _) => error.into(),
@@ -151,7 +154,7 @@ pub async fn connect_quic(
     let stream = match is_http {
         true => {
             let open = Open::new(&local);
-            let opened = OpenedQuic { transport, key: check_pool::key(""), ends: None, for_one: true, open };
+            let opened = OpenedHttp3 { transport, key: check_pool::key(""), ends: None, for_one: true, open };
             bridge(worker.quic_carriers.begin(opened, backend.state.clone()))
         }
         false => {
@@ -160,6 +163,26 @@ pub async fn connect_quic(
         }
     };
     Ok(QuicReached { stream: stream.map_err(QuicUnreached::Socket)?, ends, tls: details })
+}
+
+/// Starts HTTP/3 over QMux on a check's connection to a server; returns the check's end of the conversation, in HTTP/1.
+///
+/// # Errors
+/// The server does not speak QMux, or the connection has failed.
+pub async fn speak_qmux(backend: &Proxy, server: &Arc<ServerSettings>, socket: Stream) -> io::Result<Stream> {
+    let Some((worker, local)) = check_pool::here(backend, server) else {
+        return Err(io::ErrorKind::NotConnected.into());
+    };
+    let mut transport = connect_qmux::transport(&worker, &local, socket, Vec::new());
+    if let Err(end) = poll_fn(|context| transport.poll_parameters(context)).await {
+        return Err(match end {
+            TransportEnd::Socket(error) => error,
+            TransportEnd::Lost(_) => io::Error::other(ConnectionError::QMUX.message()),
+        });
+    }
+    let open = Open::new(&local);
+    let opened = OpenedHttp3 { transport, key: check_pool::key(""), ends: None, for_one: true, open };
+    bridge(worker.qmux_carriers.begin(opened, backend.state.clone()))
 }
 
 /// Forwards the request, and its response back.

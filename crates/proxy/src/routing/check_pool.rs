@@ -95,6 +95,11 @@ pub(super) fn find(backend: &Proxy, server: &Arc<ServerSettings>) -> Option<(Rc<
     {
         return None;
     }
+    here(backend, server)
+}
+
+/// Returns the server on the calling worker.
+pub(super) fn here(backend: &Proxy, server: &Arc<ServerSettings>) -> Option<(Rc<Worker>, Rc<LocalServer>)> {
     let worker = current()?;
     // The check may belong to another plan, which may have another server at this index.
     worker.shared.proxies.get(backend.index)?;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use net::{Stream, Target, socks4};
 use plan::fcgi::App;
 use plan::proxy::Reuse;
+use plan::quic::QmuxUse;
 use plan::server::{SendProxy, UseSource, Ws};
 use plan::{Proxy, ServerSettings};
 use runtime::timer::{NEVER, now_ms, now_us};
@@ -28,7 +29,7 @@ use crate::routing::connect_wait::reach;
 use crate::routing::send_proxy::proxy_header;
 use crate::routing::server_target::{place, socket_options, target};
 use crate::routing::takeover::{has_idle_elsewhere, take_over};
-use crate::routing::{connect_error, connect_quic, server_tls};
+use crate::routing::{connect_error, connect_qmux, connect_quic, server_tls};
 use crate::server::h1::Connection;
 use crate::server::per_worker::LocalServer;
 use crate::server::pool::PoolQuery;
@@ -65,6 +66,11 @@ pub(crate) fn idle(client: &Client, x: &mut Exchange, backend: &Proxy, lease: &L
         Some(request) => Upstream::Stream(SharedRequest::H2(request)),
         None if settings.quic.is_some() => {
             Upstream::Stream(SharedRequest::H3(client.worker.quic_carriers.share(settings, ask)?))
+        }
+        None if settings.qmux != QmuxUse::Never
+            && let Some(request) = client.worker.qmux_carriers.share(settings, ask) =>
+        {
+            Upstream::Stream(SharedRequest::Qmux(request))
         }
         None if settings.speaks_fcgi => {
             Upstream::Stream(SharedRequest::Fcgi(client.worker.applications.share(settings, ask)?))
@@ -267,7 +273,8 @@ async fn open_socket(
     if let Some(tls) = settings.speaks_tls() {
         let name = server_tls::server_name(client, x, settings);
         let preamble = std::mem::take(&mut x.choice.preamble);
-        let early = server_tls::may_be_early(client, x, backend, tls);
+        // The transport parameters of QMux are not known before the handshake.
+        let early = settings.qmux == QmuxUse::Never && server_tls::may_be_early(client, x, backend, tls);
         let sent = (name.as_deref(), &*preamble, early);
         let upgrades = tls.of_upgrades.as_ref().filter(|_| x.txn.request.has_upgrade());
         let connector = upgrades.unwrap_or(&tls.connector);
@@ -295,13 +302,20 @@ async fn open(
     key: Box<[u8]>,
 ) -> Result<Upstream, Fault> {
     let (stream, ends, opened) = open_socket(client, x, backend, settings).await?;
-    let agreed = stream.tls().map(|session| session.details().alpn.as_deref() == Some(b"h2"));
-    let spoken = match (settings.ws, x.txn.request.has_upgrade()) {
-        (Ws::Http1, true) => false,
-        (Ws::Http2, true) => true,
-        _ => settings.speaks_h2,
+    let agreed =
+        |name: &[u8]| stream.tls().is_some_and(|session| session.details().alpn.as_deref() == Some(name));
+    let (spoken, qmux) = match (settings.ws, x.txn.request.has_upgrade()) {
+        (Ws::Http1, true) => (false, QmuxUse::Never),
+        (Ws::Http2, true) => (true, QmuxUse::Never),
+        _ => (settings.speaks_h2, settings.qmux),
     };
-    let is_h2 = x.txn.is_http && (spoken || agreed == Some(true));
+    let is_qmux = qmux == QmuxUse::Always || (qmux == QmuxUse::Negotiated && agreed(b"h3"));
+    if x.txn.is_http && is_qmux {
+        let watch = client.aborts_on_close(backend);
+        let opened = shared(x, backend, (stream, ends, opened), key);
+        return connect_qmux::begin(client, x, opened, watch).await;
+    }
+    let is_h2 = x.txn.is_http && (spoken || agreed(b"h2"));
     if settings.speaks_fcgi || is_h2 {
         let opened = shared(x, backend, (stream, ends, opened), key);
         return begin_shared(client, x, backend, opened, settings.speaks_fcgi);

@@ -24,8 +24,8 @@ use crate::points;
 use crate::routing::connect_wait::reach;
 use crate::routing::server_target::{place, socket_options, target};
 use crate::routing::{connect_error, server_tls};
-use crate::server::h3::OpenedQuic;
-use crate::server::h3::transport::{Http3Settings, QuicTransport, TransportEnd};
+use crate::server::h3::transport::{Http3Settings, QuicTransport};
+use crate::server::h3::{OpenedHttp3, ServerTransport as _, TransportEnd};
 use crate::server::per_worker::LocalServer;
 use crate::server::{SharedRequest, Upstream};
 use crate::stream::quic;
@@ -57,7 +57,7 @@ pub(super) async fn open(
     let (mut transport, early) = start(client, x, backend, server, (&to, address))?;
     let step = |context: &mut Context<'_>| transport.poll_handshake(early, context).map_err(of_end);
     let mut reached = reach(client, x, watch, step).await;
-    let details = transport.details();
+    let details = transport.handshake_details();
     if let (Err(fault), Some(error)) = (&mut reached, details.failure) {
         *fault = server_tls::failed(error);
     }
@@ -76,7 +76,7 @@ pub(super) async fn open(
     let ours = if asked { Endpoint::Ip(transport.local()) } else { Endpoint::Local };
     let ends = Some((ours, Endpoint::Ip(address)));
     let for_one = backend.reuse == Reuse::Never;
-    let opened = OpenedQuic { transport, key, ends, for_one, open: opened };
+    let opened = OpenedHttp3 { transport, key, ends, for_one, open: opened };
     let request = client.worker.quic_carriers.begin(opened, backend.state.clone());
     Ok(Upstream::Stream(SharedRequest::H3(request)))
 }

@@ -6,6 +6,7 @@ pub mod check_bridge;
 pub mod check_pool;
 pub(crate) mod connect;
 pub(crate) mod connect_error;
+mod connect_qmux;
 mod connect_quic;
 mod connect_wait;
 pub(crate) mod cookie;

@@ -6,10 +6,13 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use net::Stream;
 use plan::ServerSettings;
+use plan::quic::QmuxUse;
 use sample::Endpoint;
 
 use crate::flow::Socket;
 use crate::server::h1::Connection;
+use crate::server::h3::qmux::QmuxTransport;
+use crate::server::h3::transport::QuicTransport;
 use crate::server::per_worker::LocalServer;
 use crate::server::pool::PoolQuery;
 use crate::server::{self, SharedRequest, Upstream};
@@ -40,7 +43,8 @@ pub(crate) fn has_idle_elsewhere(worker: &Worker, settings: &ServerSettings, ask
 enum TakenConnection {
     H1(Box<H1Transfer>),
     H2(Box<server::h2::H2Transfer>),
-    H3(Box<server::h3::QuicTransfer>),
+    H3(Box<server::h3::Http3Transfer<QuicTransport>>),
+    Qmux(Box<server::h3::Http3Transfer<QmuxTransport>>),
 }
 
 /// An HTTP/1 connection.
@@ -81,6 +85,9 @@ pub(crate) async fn take_over(
             } else if shared && server.quic.is_some() {
                 let give = |handed| drop(send.send(TakenConnection::H3(Box::new(handed))));
                 worker.quic_carriers.hand_over(&server, ask, Box::new(give));
+            } else if shared && server.qmux != QmuxUse::Never && worker.qmux_carriers.has_idle(&server, ask) {
+                let give = |handed| drop(send.send(TakenConnection::Qmux(Box::new(handed))));
+                worker.qmux_carriers.hand_over(&server, ask, Box::new(give));
             } else if shared {
                 let give = |handed| drop(send.send(TakenConnection::H2(Box::new(handed))));
                 worker.carriers.hand_over(&server, ask, Box::new(give));
@@ -111,6 +118,11 @@ pub(crate) async fn take_over(
                 let backend = worker.local(settings.backend).state.clone();
                 let request = worker.quic_carriers.take_in(*handed, key, backend, settings)?;
                 return Some(Upstream::Stream(SharedRequest::H3(request)));
+            }
+            Ok(TakenConnection::Qmux(handed)) => {
+                let backend = worker.local(settings.backend).state.clone();
+                let request = worker.qmux_carriers.take_in(*handed, key, backend, settings)?;
+                return Some(Upstream::Stream(SharedRequest::Qmux(request)));
             }
             // That worker had no connection, or has lost it in the meantime.
             Err(_) => {}

@@ -9,7 +9,7 @@ use net::udp::UdpSocket;
 use runtime::timer::{self, Timer};
 
 use crate::serve::reply_budget::ReplyBudget;
-use crate::stream::h3::{H3Connection, H3Engine};
+use crate::stream::h3::{H3Connection, QuicEngine};
 use crate::stream::quic::of_engine;
 
 /// A socket with its connections.
@@ -46,7 +46,7 @@ impl QuicSocket {
     pub(super) fn pass(&self, handle: ConnectionHandle, receive: impl FnOnce(&mut QuicConnection)) {
         let connection = self.connections.borrow().get(handle.0).cloned().flatten();
         if let Some(connection) = connection {
-            receive(&mut connection.engine.borrow_mut().quic.connection);
+            receive(&mut connection.engine.borrow_mut().transport.connection);
             connection.touch();
         }
     }
@@ -65,8 +65,8 @@ impl QuicSocket {
     }
 
     /// Passes the input of a connection to the endpoint.
-    pub(super) fn exchange(&self, handle: ConnectionHandle, engine: &mut H3Engine) {
-        while let Some(input) = engine.quic.connection.endpoint_input() {
+    pub(super) fn exchange(&self, handle: ConnectionHandle, engine: &mut QuicEngine) {
+        while let Some(input) = engine.transport.connection.endpoint_input() {
             let is_end = input.is_end();
             self.endpoint.borrow_mut().handle(handle, input);
             if is_end {

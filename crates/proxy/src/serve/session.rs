@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 
 use net::Stream;
 use plan::bind::{Bind, BindAddress};
+use plan::quic::QmuxUse;
 use rules::Spoken;
 use runtime::pools::{self, Pool};
 use runtime::profile;
@@ -179,6 +180,7 @@ fn run<S: ServeExchange>(
                 After::End => return,
             },
             ConnectionKind::Http2 => return Box::pin(multiplexed::serve(connection, exchanges)).await,
+            ConnectionKind::Qmux => return Box::pin(multiplexed::serve_qmux(connection, exchanges)).await,
             ConnectionKind::Http1 => {}
             ConnectionKind::Unserved => return,
             ConnectionKind::Irreversible => return connection.side.reset(),
@@ -218,6 +220,8 @@ enum ConnectionKind {
     Http1,
     /// HTTP/2, negotiated in TLS or set by the bind line.
     Http2,
+    /// HTTP/3 over QMux, negotiated in TLS or set by the bind line.
+    Qmux,
     /// TCP, which may become HTTP.
     Tcp,
     /// A peer of a `peers` section.
@@ -244,6 +248,7 @@ fn kind(connection: &ClientConnection, leaves_to: Option<Box<Attach>>) -> Connec
         None => {}
     }
     match frontend.mode {
+        Mode::Http if speaks_qmux(connection) => ConnectionKind::Qmux,
         Mode::Http if speaks_h2(connection) => ConnectionKind::Http2,
         Mode::Http => ConnectionKind::Http1,
         Mode::Tcp | Mode::Log => ConnectionKind::Tcp,
@@ -304,6 +309,17 @@ fn speaks_h2(connection: &ClientConnection) -> bool {
     connection.frontend.mode == Mode::Http
         && (connection.session.tls().is_some_and(|details| details.alpn.as_deref() == Some(b"h2"))
             || handshake::bind(connection).is_some_and(is_spoken))
+}
+
+/// Whether the client speaks HTTP/3 over QMux: because the listener requires it, or because it was negotiated in TLS over TCP.
+fn speaks_qmux(connection: &ClientConnection) -> bool {
+    match handshake::bind(connection).map_or(QmuxUse::Never, |bind| bind.qmux) {
+        QmuxUse::Never => false,
+        QmuxUse::Negotiated => {
+            connection.session.tls().is_some_and(|details| details.alpn.as_deref() == Some(b"h3"))
+        }
+        QmuxUse::Always => true,
+    }
 }
 
 /// Waits for the first byte of the next request without holding a buffer. Returns `None` if the connection must end.

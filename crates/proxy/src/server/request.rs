@@ -21,7 +21,8 @@ use crate::stream::WireProtocol;
 /// A request on a shared connection.
 pub(crate) enum SharedRequest {
     H2(h2::BoxedRequest),
-    H3(Box<h3::H3Request>),
+    H3(Box<h3::QuicRequest>),
+    Qmux(Box<h3::QmuxRequest>),
     Fcgi(Box<fcgi::FcgiStream>),
 }
 
@@ -31,6 +32,7 @@ macro_rules! each {
         match $any {
             Self::H2($request) => $call,
             Self::H3($request) => $call,
+            Self::Qmux($request) => $call,
             Self::Fcgi($request) => $call,
         }
     };
@@ -41,7 +43,7 @@ impl SharedRequest {
     pub(crate) fn protocol(&self) -> WireProtocol {
         match self {
             Self::H2(_) => WireProtocol::Http2,
-            Self::H3(_) => WireProtocol::Http3,
+            Self::H3(_) | Self::Qmux(_) => WireProtocol::Http3,
             Self::Fcgi(_) => WireProtocol::FastCgi,
         }
     }
@@ -49,7 +51,7 @@ impl SharedRequest {
     /// Whether the protocol allows a switch to another (upgrades, WebSocket).
     pub(crate) fn can_upgrade(&self) -> bool {
         match self {
-            Self::H2(_) | Self::H3(_) => true,
+            Self::H2(_) | Self::H3(_) | Self::Qmux(_) => true,
             Self::Fcgi(_) => false,
         }
     }
@@ -62,7 +64,7 @@ impl SharedRequest {
         parameters: impl FnOnce() -> Result<Parameters, NotExpressible>,
     ) -> bool {
         match self {
-            Self::H2(_) | Self::H3(_) => true,
+            Self::H2(_) | Self::H3(_) | Self::Qmux(_) => true,
             Self::Fcgi(request) => request.prepare(method, parameters),
         }
     }
@@ -73,6 +75,7 @@ impl SharedRequest {
         match self {
             Self::H2(request) => request.start(head, length, ends),
             Self::H3(request) => request.start(head, length, ends),
+            Self::Qmux(request) => request.start(head, length, ends),
             Self::Fcgi(request) => request.start(ends),
         }
     }
@@ -83,6 +86,7 @@ impl SharedRequest {
         match self {
             Self::H2(request) => request.holds_head(),
             Self::H3(request) => request.holds_head(),
+            Self::Qmux(request) => request.holds_head(),
             Self::Fcgi(_) => false,
         }
     }
@@ -92,6 +96,7 @@ impl SharedRequest {
         match self {
             Self::H2(request) => request.poll_open(context),
             Self::H3(request) => request.poll_open(context),
+            Self::Qmux(request) => request.poll_open(context),
             Self::Fcgi(_) => Poll::Ready(()),
         }
     }
@@ -101,6 +106,7 @@ impl SharedRequest {
         match self {
             Self::H2(request) => request.note_timeout(),
             Self::H3(request) => request.note_timeout(),
+            Self::Qmux(request) => request.note_timeout(),
             Self::Fcgi(_) => {}
         }
     }
@@ -123,6 +129,7 @@ impl SharedRequest {
         match self {
             Self::H2(request) => request.cancel(),
             Self::H3(request) => request.cancel(),
+            Self::Qmux(request) => request.cancel(),
             // The request is aborted when it is dropped.
             Self::Fcgi(_) => {}
         }
@@ -133,6 +140,7 @@ impl SharedRequest {
         match self {
             Self::H2(request) => request.glitches(),
             Self::H3(request) => request.glitches(),
+            Self::Qmux(request) => request.glitches(),
             Self::Fcgi(_) => 0,
         }
     }
@@ -141,7 +149,7 @@ impl SharedRequest {
     pub(crate) fn refused_early(&self) -> bool {
         match self {
             Self::H3(request) => request.refused_early(),
-            Self::H2(_) | Self::Fcgi(_) => false,
+            Self::H2(_) | Self::Qmux(_) | Self::Fcgi(_) => false,
         }
     }
 

@@ -25,6 +25,7 @@ pub(crate) enum WireProtocol {
 pub(crate) enum AnyStream {
     H2(h2::H2Stream),
     H3(h3::H3Stream),
+    Qmux(h3::QmuxStream),
     Fcgi(fastcgi::FastcgiStream),
 }
 
@@ -32,6 +33,7 @@ pub(crate) enum AnyStream {
 pub(crate) enum AnyIncoming<'a> {
     H2(&'a mut h2::H2Incoming),
     H3(&'a mut h3::H3Incoming),
+    Qmux(&'a mut h3::QmuxIncoming),
     Fcgi(&'a mut fastcgi::FastcgiIncoming),
 }
 
@@ -41,6 +43,7 @@ macro_rules! each {
         match $any {
             Self::H2($stream) => $call,
             Self::H3($stream) => $call,
+            Self::Qmux($stream) => $call,
             Self::Fcgi($stream) => $call,
         }
     };
@@ -51,7 +54,7 @@ impl AnyStream {
     pub(crate) fn protocol(&self) -> WireProtocol {
         match self {
             Self::H2(_) => WireProtocol::Http2,
-            Self::H3(_) => WireProtocol::Http3,
+            Self::H3(_) | Self::Qmux(_) => WireProtocol::Http3,
             Self::Fcgi(_) => WireProtocol::FastCgi,
         }
     }
@@ -111,6 +114,10 @@ impl AnyStream {
             Self::H3(stream) => {
                 let (incoming, input) = stream.halves();
                 (AnyIncoming::H3(incoming), input)
+            }
+            Self::Qmux(stream) => {
+                let (incoming, input) = stream.halves();
+                (AnyIncoming::Qmux(incoming), input)
             }
             Self::Fcgi(stream) => {
                 let (incoming, input) = stream.halves();
@@ -239,7 +246,7 @@ impl AnyStream {
     pub(crate) fn is_early(&self) -> bool {
         match self {
             Self::H3(stream) => stream.connection().engine.borrow().is_early(),
-            Self::H2(_) | Self::Fcgi(_) => false,
+            Self::H2(_) | Self::Qmux(_) | Self::Fcgi(_) => false,
         }
     }
 
@@ -250,15 +257,15 @@ impl AnyStream {
     pub(crate) fn poll_handshake(&self, context: &Context<'_>) -> Poll<Result<(), tls::Error>> {
         match self {
             Self::H3(stream) => stream.connection().engine.borrow_mut().poll_handshake(context),
-            Self::H2(_) | Self::Fcgi(_) => Poll::Ready(Ok(())),
+            Self::H2(_) | Self::Qmux(_) | Self::Fcgi(_) => Poll::Ready(Ok(())),
         }
     }
 
     /// Returns the numbers of the QUIC connection, if it is one.
     pub(crate) fn quic_stats(&self) -> Option<quic::Stats> {
         match self {
-            Self::H3(stream) => Some(stream.connection().engine.borrow().quic.connection.stats()),
-            Self::H2(_) | Self::Fcgi(_) => None,
+            Self::H3(stream) => Some(stream.connection().engine.borrow().transport.connection.stats()),
+            Self::H2(_) | Self::Qmux(_) | Self::Fcgi(_) => None,
         }
     }
 
@@ -321,5 +328,11 @@ impl From<fastcgi::FastcgiStream> for AnyStream {
 impl From<h3::H3Stream> for AnyStream {
     fn from(stream: h3::H3Stream) -> Self {
         Self::H3(stream)
+    }
+}
+
+impl From<h3::QmuxStream> for AnyStream {
+    fn from(stream: h3::QmuxStream) -> Self {
+        Self::Qmux(stream)
     }
 }

@@ -71,7 +71,7 @@ pub(crate) fn timer_ms(at: Instant) -> u64 {
 pub(crate) fn count(counters: &QuicShard, connection: &H3Connection) {
     let mut engine = connection.engine.borrow_mut();
     engine.count_frames(&counters.h3);
-    let stats = engine.quic.connection.stats();
+    let stats = engine.transport.connection.stats();
     let counters = &counters.quic;
     let each = [
         (&counters.sent_pkt, stats.packets_sent),

@@ -22,8 +22,8 @@ pub(crate) struct QuicEntry {
 impl QuicConnection for QuicEntry {
     fn snapshot(&self) -> QuicSnapshot {
         let mut engine = self.connection.engine.borrow_mut();
-        let timer = engine.quic.connection.timeout().map(|at| at.saturating_duration_since(h3::now()));
-        let quic = &engine.quic.connection;
+        let timer = engine.transport.connection.timeout().map(|at| at.saturating_duration_since(h3::now()));
+        let quic = &engine.transport.connection;
         let stats = quic.stats();
         let ParameterBytes { local: local_parameters, remote: remote_parameters } = quic.parameters();
         let state = match () {

@@ -3,7 +3,7 @@
 use ::quic::{LostReason, Stats};
 use runtime::trace::{self, Keys, TraceLevel, TraceSource, quic};
 
-use super::h3::H3Engine;
+use super::h3::QuicEngine;
 use crate::points::of_quic;
 
 /// The trace points of one connection.
@@ -25,16 +25,16 @@ impl QuicTracer {
     }
 
     /// A connection begins.
-    pub(crate) fn begins(&self, engine: &H3Engine) {
+    pub(crate) fn begins(&self, engine: &QuicEngine) {
         of_quic(&self.keys, (quic::NEW, TraceLevel::User), "new connection", &|_, out| {
-            out.push_str(&format!("peer={}", engine.quic.connection.remote()));
+            out.push_str(&format!("peer={}", engine.transport.connection.remote()));
         });
     }
 
     /// The handshake is complete.
-    pub(crate) fn is_connected(&self, engine: &H3Engine) {
+    pub(crate) fn is_connected(&self, engine: &QuicEngine) {
         of_quic(&self.keys, (quic::PARAMETERS, TraceLevel::State), "handshake complete", &|_, out| {
-            let details = engine.quic.connection.details();
+            let details = engine.transport.connection.details();
             let alpn = details.alpn.as_deref().map(String::from_utf8_lossy).unwrap_or_default();
             let (is_resumed, is_early) = (u8::from(details.is_resumed), u8::from(details.early.came()));
             out.push_str(&format!("alpn={alpn} resumed={is_resumed} early={is_early}"));
@@ -67,15 +67,15 @@ impl QuicTracer {
 
     /// Reports the datagrams since the last turn.
     #[inline]
-    pub(crate) fn turn(&mut self, engine: &H3Engine) {
+    pub(crate) fn turn(&mut self, engine: &QuicEngine) {
         if trace::is_on(TraceSource::Quic) {
             self.progress(engine);
         }
     }
 
     #[cold]
-    fn progress(&mut self, engine: &H3Engine) {
-        let now = engine.quic.connection.stats();
+    fn progress(&mut self, engine: &QuicEngine) {
+        let now = engine.transport.connection.stats();
         let Some(before) = self.seen.replace(Box::new(now)) else { return };
         let report = |events: u64, message: &str, count: u64, bytes: u64| {
             if count > 0 {

@@ -6,10 +6,11 @@ use std::time::Instant;
 use super::space::SpaceId;
 use super::{LostReason, QuicConnection};
 use crate::error::TransportError;
-use crate::frame::{self, Frame, Frames};
+use crate::frame::{Frame, Frames};
 use crate::packet::PacketKind;
 use crate::registration::{EndpointInput, Registration};
 use crate::streams::{StreamFault, TooManyGaps};
+use crate::varint;
 
 /// The number of challenges that wait for their answers. Later ones replace earlier ones.
 const RESPONSES_MAX: usize = 4;
@@ -97,8 +98,9 @@ impl QuicConnection {
             Frame::Padding => {}
             Frame::Ping => self.stats.control_frames += 1,
             Frame::Ack(ack) => self.on_ack(now, space, &ack)?,
-            Frame::Stream { id, offset, data, fin } => {
-                return match self.streams.on_stream(id, offset, data, fin) {
+            Frame::Stream(frame) => {
+                self.stats.note(&frame);
+                return match self.streams.process(&frame) {
                     Ok(()) => Ok(false),
                     Err(StreamFault::TooManyGaps) => Ok(self.note_gaps()),
                     Err(StreamFault::Violation(error)) => Err(error),
@@ -108,29 +110,6 @@ impl QuicConnection {
                 if self.on_crypto(now, space, offset, data)? == Err(TooManyGaps) {
                     return Ok(self.note_gaps());
                 }
-            }
-            Frame::ResetStream { id, code, size } => {
-                self.stats.control_frames += 1;
-                self.streams.on_reset(id, code, size)?;
-            }
-            Frame::StopSending { id, code } => {
-                self.stats.control_frames += 1;
-                self.streams.on_stop(id, code)?;
-            }
-            Frame::MaxData(most) => self.streams.on_max_data(most),
-            Frame::MaxStreamData { id, most } => self.streams.on_max_stream_data(id, most)?,
-            Frame::MaxStreams(direction, most) => self.streams.on_max_streams(direction, most),
-            Frame::DataBlocked => self.stats.data_blocked += 1,
-            Frame::StreamDataBlocked(id) => {
-                self.stats.stream_data_blocked += 1;
-                self.streams.on_stream_data_blocked(id)?;
-            }
-            Frame::StreamsBlocked(direction) => {
-                match direction {
-                    super::StreamDirection::Both => self.stats.streams_blocked_bidi += 1,
-                    super::StreamDirection::One => self.stats.streams_blocked_uni += 1,
-                }
-                self.streams.on_streams_blocked(direction);
             }
             Frame::NewConnectionId(new) => {
                 self.stats.control_frames += 1;
@@ -235,6 +214,6 @@ pub(super) fn space_of(kind: PacketKind) -> SpaceId {
 
 /// Appends the frames of a path's validation.
 pub(super) fn write_path_frame(out: &mut Vec<u8>, kind: u64, data: [u8; 8]) {
-    frame::write_numbers(out, &[kind]);
+    varint::write_all(out, &[kind]);
     out.extend_from_slice(&data);
 }

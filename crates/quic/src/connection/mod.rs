@@ -415,16 +415,9 @@ impl QuicConnection {
 /// Our transport parameters that do not depend on the connection.
 fn own_parameters(settings: &Settings) -> TransportParameters {
     TransportParameters {
-        max_idle: settings.max_idle.unwrap_or_default(),
         max_udp_payload: u64::from(settings.mtu_max.max(Settings::INITIAL_MTU)),
-        max_data: settings.connection_window,
-        max_stream_data_local: settings.stream_window,
-        max_stream_data_remote: settings.stream_window,
-        max_stream_data_uni: settings.stream_window,
-        max_streams_bidi: settings.max_streams,
-        max_streams_uni: crate::streams::UNI_STREAMS,
         disable_active_migration: !settings.migration,
         active_ids: ids::PEERS_MAX as u64,
-        ..TransportParameters::default()
+        ..TransportParameters::of_streams(settings)
     }
 }

@@ -14,6 +14,7 @@ use crate::frame;
 use crate::packet::{self, FIXED_BIT, KEY_PHASE, PacketKind};
 use crate::sent::{SentFrame, SentFrames, SentPacket};
 use crate::transmit::{Ecn, Transmit};
+use crate::varint;
 
 /// The smallest datagrams with Initial packets and of path validation (RFC 9000, 8.2.1 and 14.1).
 const DATAGRAM_MIN: usize = 1200;
@@ -298,7 +299,7 @@ impl QuicConnection {
         if let Some(space) = self.space_mut(id) {
             space.probes = space.probes.saturating_sub(1);
             if std::mem::take(&mut space.sends_ping) {
-                frame::write_numbers(out, &[frame::PING]);
+                varint::write_all(out, &[frame::PING]);
             }
             write_crypto(space, out, end, sent);
         }
@@ -307,7 +308,7 @@ impl QuicConnection {
         }
         if self.sends_handshake_done && out.len() < end {
             self.sends_handshake_done = false;
-            frame::write_numbers(out, &[frame::HANDSHAKE_DONE]);
+            varint::write_all(out, &[frame::HANDSHAKE_DONE]);
             sent.push(SentFrame::HandshakeDone);
         }
         self.write_path_frames(now, out, end);
@@ -352,7 +353,7 @@ impl QuicConnection {
         {
             let Some(id) = self.own_ids.get(sequence) else { continue };
             let token = self.shared.keys.reset_token(id);
-            frame::write_numbers(out, &[frame::NEW_CONNECTION_ID, sequence, 0, id.len() as u64]);
+            varint::write_all(out, &[frame::NEW_CONNECTION_ID, sequence, 0, id.len() as u64]);
             out.extend_from_slice(id);
             out.extend_from_slice(&token);
             sent.push(SentFrame::NewConnectionId(sequence));
@@ -360,7 +361,7 @@ impl QuicConnection {
         while out.len() + FRAME_MAX <= end
             && let Some(sequence) = self.peer_ids.pending.pop()
         {
-            frame::write_numbers(out, &[frame::RETIRE_CONNECTION_ID, sequence]);
+            varint::write_all(out, &[frame::RETIRE_CONNECTION_ID, sequence]);
             sent.push(SentFrame::RetireConnectionId(sequence));
         }
     }
@@ -373,7 +374,7 @@ impl QuicConnection {
         }
         self.sends_new_token = false;
         let Some(token) = self.shared.keys.new_token(self.path.remote.ip()) else { return };
-        frame::write_numbers(out, &[frame::NEW_TOKEN, token.len() as u64]);
+        varint::write_all(out, &[frame::NEW_TOKEN, token.len() as u64]);
         out.extend_from_slice(&token);
         sent.push(SentFrame::NewToken);
     }
@@ -464,7 +465,7 @@ impl QuicConnection {
     fn build_mtu_probe(&mut self, now: Instant, out: &mut Vec<u8>, size: u16) -> Option<()> {
         let begin = out.len();
         let mut draft = self.write_header(SpaceId::Application, out);
-        frame::write_numbers(out, &[frame::PING]);
+        varint::write_all(out, &[frame::PING]);
         draft.is_eliciting = true;
         draft.frames.push(SentFrame::MtuProbe);
         out.resize(begin + usize::from(size), 0);
@@ -543,7 +544,7 @@ fn write_crypto(space: &mut super::Space, out: &mut Vec<u8>, end: usize, sent: &
         let range = range.start..range.end.min(range.start + room);
         // Cannot truncate: the range is shorter than a packet.
         let length = (range.end - range.start) as u16;
-        frame::write_numbers(out, &[frame::CRYPTO, range.start, length.into()]);
+        varint::write_all(out, &[frame::CRYPTO, range.start, length.into()]);
         space.crypto_out.copy(range.clone(), out);
         space.crypto_out.mark_sent(range.clone());
         sent.push(SentFrame::Crypto { offset: range.start, length });

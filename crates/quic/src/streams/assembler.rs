@@ -13,7 +13,7 @@ const GAPS_MAX: usize = 128;
 
 /// There are too many gaps in the received bytes: the packet is to be dropped, so that the peer sends it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TooManyGaps;
+pub struct TooManyGaps;
 
 /// The received bytes of a stream that were not read.
 #[derive(Debug, Default)]

@@ -2,6 +2,7 @@
 
 mod assembler;
 mod halves;
+mod process;
 mod receive;
 mod send;
 mod send_buffer;
@@ -12,21 +13,17 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 pub(crate) use assembler::{Assembler, TooManyGaps};
-pub(crate) use receive::StreamFault;
+pub use receive::StreamFault;
 pub(crate) use send_buffer::SendBuffer;
 
 use crate::error::{STREAM_LIMIT_ERROR, STREAM_STATE_ERROR, TransportError};
-use crate::frame;
-use crate::parameters::TransportParameters;
+use crate::parameters::{TransportParameters, UNI_STREAMS};
 use crate::sent::SentFrame;
 use crate::settings::Settings;
+use crate::stream_frame;
 use crate::types::{QuicEvent, StreamDirection};
 use crate::varint;
 use halves::{ReceiveHalf, SendHalf, Stream};
-
-/// The number of unidirectional streams that a client may open: HTTP/3's control, encoder and decoder streams, and one for
-/// extensions.
-pub(crate) const UNI_STREAMS: u64 = 4;
 
 /// The bit of streams that the server opened.
 const SERVER: u64 = 0x1;
@@ -34,7 +31,7 @@ const SERVER: u64 = 0x1;
 const UNI: u64 = 0x2;
 
 /// The streams of a connection.
-pub(crate) struct StreamSet {
+pub struct StreamSet {
     is_server: bool,
     map: HashMap<u64, Box<Stream>, RandomState>,
     ours: [OwnStreams; 2],
@@ -52,6 +49,8 @@ pub(crate) struct StreamSet {
     /// Streams that had no room for their last write.
     blocked: Vec<u64>,
     events: VecDeque<QuicEvent>,
+    /// Whether frames report to the peer that its limits block this side.
+    reports_blocked: bool,
 }
 
 /// Streams of one direction that we open.
@@ -126,7 +125,8 @@ fn index(direction: StreamDirection) -> usize {
 const DIRECTIONS: [StreamDirection; 2] = [StreamDirection::Both, StreamDirection::One];
 
 impl StreamSet {
-    pub(crate) fn new(is_server: bool, settings: &Settings) -> Self {
+    /// Creates the streams of a server, or a client, before any is open.
+    pub fn new(is_server: bool, settings: &Settings) -> Self {
         let peers = |allowed| PeerStreams { most: allowed, allowed, ..PeerStreams::default() };
         let bidi = if is_server { settings.max_streams } else { 0 };
         Self {
@@ -146,11 +146,18 @@ impl StreamSet {
             control: VecDeque::new(),
             blocked: Vec::new(),
             events: VecDeque::new(),
+            reports_blocked: true,
         }
     }
 
+    /// Sends no DATA_BLOCKED and STREAM_DATA_BLOCKED frames (RFC 9000, 4.1): they only help a peer to choose its windows.
+    pub fn without_reports(mut self) -> Self {
+        self.reports_blocked = false;
+        self
+    }
+
     /// Sets the limits of the peer.
-    pub(crate) fn set_parameters(&mut self, peer: &TransportParameters) {
+    pub fn set_parameters(&mut self, peer: &TransportParameters) {
         self.outgoing.max_data = self.outgoing.max_data.max(peer.max_data);
         self.peer_windows =
             [peer.max_stream_data_remote, peer.max_stream_data_local, peer.max_stream_data_uni];
@@ -172,7 +179,8 @@ impl StreamSet {
         self.wake_blocked();
     }
 
-    pub(crate) fn poll(&mut self) -> Option<QuicEvent> {
+    /// Returns the next event.
+    pub fn poll(&mut self) -> Option<QuicEvent> {
         let event = self.events.pop_front()?;
         if let QuicEvent::Opened(direction) = event {
             self.peers[index(direction)].is_announced = false;
@@ -188,7 +196,7 @@ impl StreamSet {
     }
 
     /// Opens a stream, if the peer permits another one.
-    pub(crate) fn open(&mut self, direction: StreamDirection) -> Option<u64> {
+    pub fn open(&mut self, direction: StreamDirection) -> Option<u64> {
         let ours = &mut self.ours[index(direction)];
         if ours.next >= ours.most {
             return None;
@@ -202,7 +210,7 @@ impl StreamSet {
     }
 
     /// Returns the next stream that the peer has opened.
-    pub(crate) fn accept(&mut self, direction: StreamDirection) -> Option<u64> {
+    pub fn accept(&mut self, direction: StreamDirection) -> Option<u64> {
         let peers = &mut self.peers[index(direction)];
         if peers.next_accepted == peers.next {
             return None;
@@ -257,6 +265,11 @@ impl StreamSet {
             self.create(new << 2 | id & (SERVER | UNI));
         }
         Ok(())
+    }
+
+    /// Whether the peer may open the stream and has not done so.
+    fn is_unopened(&self, id: u64) -> bool {
+        !self.is_ours(id) && id >> 2 >= self.peers[index(direction_of(id))].next
     }
 
     /// Whether the application has not accepted the stream yet, so that events for it are of no use.
@@ -325,7 +338,7 @@ impl StreamSet {
         if self.incoming.sends_max_data && has_room(out) {
             self.incoming.sends_max_data = false;
             self.incoming.max_data = self.incoming.consumed + self.incoming.window;
-            frame::write_numbers(out, &[frame::MAX_DATA, self.incoming.max_data.min(varint::MAX)]);
+            varint::write_all(out, &[stream_frame::MAX_DATA, self.incoming.max_data.min(varint::MAX)]);
             sent.extend([SentFrame::MaxData]);
         }
         for direction in DIRECTIONS {
@@ -333,14 +346,14 @@ impl StreamSet {
             if peers.sends_most && has_room(out) {
                 peers.sends_most = false;
                 peers.most = peers.most.max(peers.ended + peers.allowed);
-                let kind = frame::MAX_STREAMS_BIDI + index(direction) as u64;
-                frame::write_numbers(out, &[kind, peers.most]);
+                let kind = stream_frame::MAX_STREAMS_BIDI + index(direction) as u64;
+                varint::write_all(out, &[kind, peers.most]);
                 sent.extend([SentFrame::MaxStreams(direction)]);
             }
         }
         if self.outgoing.sends_blocked && has_room(out) {
             self.outgoing.sends_blocked = false;
-            frame::write_numbers(out, &[frame::DATA_BLOCKED, self.outgoing.max_data]);
+            varint::write_all(out, &[stream_frame::DATA_BLOCKED, self.outgoing.max_data]);
             sent.extend([SentFrame::DataBlocked]);
         }
         while has_room(out) {
@@ -375,23 +388,26 @@ impl StreamSet {
         if let Some(send) = &mut stream.send {
             if let Some(reset) = send.reset.as_mut().filter(|reset| reset.is_pending) {
                 reset.is_pending = false;
-                frame::write_numbers(out, &[frame::RESET_STREAM, id, reset.code, send.buffer.end()]);
+                varint::write_all(out, &[stream_frame::RESET_STREAM, id, reset.code, send.buffer.end()]);
                 sent.extend([SentFrame::ResetStream(id)]);
             } else if send.sends_blocked {
                 send.sends_blocked = false;
-                frame::write_numbers(out, &[frame::STREAM_DATA_BLOCKED, id, send.max_data]);
+                varint::write_all(out, &[stream_frame::STREAM_DATA_BLOCKED, id, send.max_data]);
                 sent.extend([SentFrame::StreamDataBlocked(id)]);
             }
         }
         if let Some(receive) = &mut stream.receive {
             if let Some((code, is_pending @ true)) = &mut receive.stop {
                 *is_pending = false;
-                frame::write_numbers(out, &[frame::STOP_SENDING, id, *code]);
+                varint::write_all(out, &[stream_frame::STOP_SENDING, id, *code]);
                 sent.extend([SentFrame::StopSending(id)]);
             }
             if std::mem::take(&mut receive.sends_max_data) {
                 receive.max_data = receive.max_data.max(receive.assembler.read_offset() + window);
-                frame::write_numbers(out, &[frame::MAX_STREAM_DATA, id, receive.max_data.min(varint::MAX)]);
+                varint::write_all(
+                    out,
+                    &[stream_frame::MAX_STREAM_DATA, id, receive.max_data.min(varint::MAX)],
+                );
                 sent.extend([SentFrame::MaxStreamData(id)]);
             }
         }

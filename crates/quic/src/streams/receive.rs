@@ -6,7 +6,7 @@ use crate::types::{QuicEvent, StreamRead};
 
 /// Why a STREAM frame was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StreamFault {
+pub enum StreamFault {
     /// The peer violated the protocol.
     Violation(TransportError),
     /// The packet is to be dropped.
@@ -99,7 +99,7 @@ impl StreamSet {
     }
 
     /// Reads at most `max` bytes.
-    pub(crate) fn read(&mut self, id: u64, max: usize) -> StreamRead {
+    pub fn read(&mut self, id: u64, max: usize) -> StreamRead {
         let window = self.stream_window;
         let Some(receive) = self.map.get_mut(&id).and_then(|stream| stream.receive.as_mut()) else {
             return StreamRead::Finished;
@@ -129,7 +129,7 @@ impl StreamSet {
     }
 
     /// Asks the peer to send no more on a stream, and drops data that was not read.
-    pub(crate) fn stop(&mut self, id: u64, code: u64) {
+    pub fn stop(&mut self, id: u64, code: u64) {
         let Some(receive) = self.map.get_mut(&id).and_then(|stream| stream.receive.as_mut()) else { return };
         if receive.stop.is_some() {
             return;

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use super::halves::{Fin, Reset, SendHalf};
 use super::{QuicEvent, StreamSet};
 use crate::error::TransportError;
-use crate::frame;
 use crate::sent::{SentFrame, StreamRange};
+use crate::stream_frame;
 use crate::types::Stopped;
 use crate::varint;
 
@@ -38,6 +38,9 @@ impl StreamSet {
         if !std::mem::replace(&mut send.is_blocked, true) {
             self.blocked.push(id);
         }
+        if !self.reports_blocked {
+            return Ok(0);
+        }
         let mut has_control = false;
         if by_stream == 0 && send.blocked_at != Some(send.max_data) {
             send.blocked_at = Some(send.max_data);
@@ -60,7 +63,10 @@ impl StreamSet {
     }
 
     /// Writes as much of `data` as there is room for.
-    pub(crate) fn write(&mut self, id: u64, data: &[u8]) -> Result<usize, Stopped> {
+    ///
+    /// # Errors
+    /// The peer wants no more data.
+    pub fn write(&mut self, id: u64, data: &[u8]) -> Result<usize, Stopped> {
         let count = self.room(id)?.min(data.len());
         if count > 0 {
             if let Some(send) = self.send_half(id) {
@@ -72,7 +78,10 @@ impl StreamSet {
     }
 
     /// The same without a copy.
-    pub(crate) fn write_bytes(&mut self, id: u64, mut data: Bytes) -> Result<usize, Stopped> {
+    ///
+    /// # Errors
+    /// The peer wants no more data.
+    pub fn write_bytes(&mut self, id: u64, mut data: Bytes) -> Result<usize, Stopped> {
         let count = self.room(id)?.min(data.len());
         if count > 0 {
             data.truncate(count);
@@ -85,7 +94,7 @@ impl StreamSet {
     }
 
     /// Ends the data of a stream. Returns `false` if the stream was over, or the peer wants no data.
-    pub(crate) fn finish(&mut self, id: u64) -> bool {
+    pub fn finish(&mut self, id: u64) -> bool {
         let Some(send) = self.send_half(id) else { return false };
         if send.fin != Fin::Open || send.reset.is_some() || send.stopped.is_some() {
             return false;
@@ -96,7 +105,7 @@ impl StreamSet {
     }
 
     /// Aborts sending on a stream.
-    pub(crate) fn reset(&mut self, id: u64, code: u64) {
+    pub fn reset(&mut self, id: u64, code: u64) {
         let Some(send) = self.send_half(id) else { return };
         if send.reset.is_some() {
             return;
@@ -113,7 +122,8 @@ impl StreamSet {
         self.wake_blocked();
     }
 
-    pub(crate) fn set_priority(&mut self, id: u64, priority: i32) {
+    /// Sets the priority of a stream: data of higher ones is sent first.
+    pub fn set_priority(&mut self, id: u64, priority: i32) {
         let Some(send) = self.send_half(id) else { return };
         let before = std::mem::replace(&mut send.priority, priority);
         if before != priority && std::mem::take(&mut send.is_scheduled) {
@@ -250,7 +260,7 @@ impl StreamSet {
     }
 
     /// Reports streams that may be written to again.
-    pub(crate) fn wake_blocked(&mut self) {
+    pub fn wake_blocked(&mut self) {
         if self.blocked.is_empty()
             || self.outgoing.kept >= self.outgoing.window
             || self.outgoing.written >= self.outgoing.max_data
@@ -273,7 +283,7 @@ impl StreamSet {
     }
 
     /// Drops everything that is to be sent: the connection is closed.
-    pub(crate) fn end_sending(&mut self) {
+    pub fn end_sending(&mut self) {
         self.map.values_mut().for_each(|stream| stream.send = None);
         self.map.retain(|_, stream| stream.receive.is_some());
         (self.schedule, self.control, self.blocked) = Default::default();
@@ -306,7 +316,7 @@ fn write_frame(id: u64, send: &mut SendHalf, out: &mut Vec<u8>, limit: usize) ->
     };
     let end = range.start + count as u64;
     let fin = end == send.buffer.end() && send.is_finished();
-    frame::write_stream(out, id, range.start, length, fin);
+    stream_frame::write_stream(out, id, range.start, length, fin);
     if count > 0 {
         send.buffer.copy(range.start..end, out);
         send.buffer.mark_sent(range.start..end);

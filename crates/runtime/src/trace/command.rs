@@ -138,7 +138,7 @@ fn own_locks(source: TraceSource) -> &'static [(Lock, &'static str, &'static str
         TraceSource::Peers => &[(Lock::Own, "peer", "the peer"), (Lock::Group, "peers", "the section")],
         TraceSource::Quic => &[(Lock::Connection, "qconn", "the QUIC connection")],
         TraceSource::Acme => &[(Lock::Own, "acme_ctx", "the ACME order")],
-        TraceSource::Ssl | TraceSource::Check | TraceSource::Session => &[],
+        TraceSource::Qmux | TraceSource::Ssl | TraceSource::Check | TraceSource::Session => &[],
     }
 }
 

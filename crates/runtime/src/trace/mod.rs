@@ -14,7 +14,9 @@ use std::fmt::Write;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-pub use sources::{TraceSource, acme, check, fcgi, h1, h2, h3, peers, quic, session, spop, ssl, stream};
+pub use sources::{
+    TraceSource, acme, check, fcgi, h1, h2, h3, peers, qmux, quic, session, spop, ssl, stream,
+};
 pub use state::{Lock, TraceAction, TraceRun, stop_all};
 
 /// The bits of the traced sources. Written by `state` when a trace starts or stops.

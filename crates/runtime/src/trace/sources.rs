@@ -17,6 +17,8 @@ pub enum TraceSource {
     H3,
     /// Client connections over QUIC, and the datagrams of their listeners.
     Quic,
+    /// Connections over QMux, on either side.
+    Qmux,
     /// Connections that carry HTTP/1, on either side.
     H1,
     /// Requests and TCP streams, step by step.
@@ -140,6 +142,32 @@ pub mod quic {
         event(CLOSE, "conn_close", "connection closed by either side"),
         event(RESET, "stateless_reset", "stateless reset sent"),
         event(PARAMETERS, "transport_params", "handshake complete, transport parameters known"),
+    ];
+}
+
+/// Events of [`TraceSource::Qmux`].
+pub mod qmux {
+    use super::{TraceEvent, event};
+    /// A connection begins.
+    pub const NEW: u64 = 1;
+    /// The transport parameters of the peer have arrived.
+    pub const PARAMETERS: u64 = 1 << 1;
+    /// Records were received.
+    pub const RX: u64 = 1 << 2;
+    /// Records were sent.
+    pub const TX: u64 = 1 << 3;
+    /// A connection was closed by the peer, or because of the peer.
+    pub const CLOSE: u64 = 1 << 4;
+    /// A connection is over.
+    pub const END: u64 = 1 << 5;
+
+    pub(super) const EVENTS: &[TraceEvent] = &[
+        event(NEW, "new_conn", "connection opened"),
+        event(TX, "tx_record", "records sent"),
+        event(RX, "rx_record", "records received"),
+        event(END, "conn_freed", "connection released"),
+        event(CLOSE, "conn_close", "connection closed by the peer, or because of it"),
+        event(PARAMETERS, "transport_params", "transport parameters received"),
     ];
 }
 
@@ -391,7 +419,7 @@ pub mod spop {
 
 impl TraceSource {
     /// All sources, in HAProxy's order, which is also the order of their numbers.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::H2,
         Self::Fcgi,
         Self::Spop,
@@ -399,6 +427,7 @@ impl TraceSource {
         Self::Ssl,
         Self::H3,
         Self::Quic,
+        Self::Qmux,
         Self::H1,
         Self::Stream,
         Self::Peers,
@@ -432,6 +461,7 @@ impl TraceSource {
             Self::H2 => ("h2", "HTTP/2", h2::EVENTS),
             Self::H3 => ("h3", "HTTP/3", h3::EVENTS),
             Self::Quic => ("quic", "QUIC connections", quic::EVENTS),
+            Self::Qmux => ("qmux", "QMux connections", qmux::EVENTS),
             Self::Fcgi => ("fcgi", "FastCGI", fcgi::EVENTS),
             Self::Acme => ("acme", "ACME orders", acme::EVENTS),
             Self::Ssl => ("ssl", "TLS handshakes", ssl::EVENTS),
@@ -450,6 +480,8 @@ pub const ABSENT: &[(&str, &str)] = &[
     ("applet", "Weir has no applets: use `stream`"),
     ("haterm", "requests in `mode haterm` are traced like others: use `stream`"),
     ("pt", "Weir has no pass-through multiplexer: use `stream` for TCP streams"),
-    ("qcm", "Weir has no separate multiplexer for QUIC: use `h3` for streams and `quic` for connections"),
-    ("qmux", "QMux is not supported yet"),
+    (
+        "qcm",
+        "Weir has no separate multiplexer for QUIC: use `h3` for streams, `quic` and `qmux` for connections",
+    ),
 ];

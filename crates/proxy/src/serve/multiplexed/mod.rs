@@ -5,6 +5,7 @@
 //! turn polls only woken streams.
 
 pub(super) mod carrier;
+mod qmux;
 mod socket;
 
 use std::future::poll_fn;
@@ -24,6 +25,7 @@ use state::counters::Multiplexed;
 use state::sessions::{self, Activity};
 
 use self::carrier::{ClientCarrier, KeyOf};
+pub(super) use self::qmux::serve_qmux;
 use super::connection_deadline::{ConnectionDeadline, DeadlineState};
 use super::exchange_pool::{Exchanges, RunningRequest, ServeExchange};
 use super::shutdown_wakers::{self, ShutdownWaker};

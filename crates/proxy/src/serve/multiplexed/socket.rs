@@ -71,24 +71,7 @@ impl ClientCarrier for ReceivedBytes {
         root: &mut ClientConnection,
         connection: &H2Connection,
     ) -> Result<(), FrontEnd> {
-        let wish = connection.take_wish();
-        if wish == Wish::default() {
-            return Ok(());
-        }
-        let socket = &mut root.socket().stream;
-        if let Some(tos) = wish.tos {
-            socket.set_tos(tos);
-        }
-        if let Some(mark) = wish.mark {
-            socket.set_mark(mark);
-        }
-        match wish.vanish {
-            Some(rst_ttl) => {
-                socket.vanish(rst_ttl);
-                Err(FrontEnd::Vanished)
-            }
-            None => Ok(()),
-        }
+        apply_wish(root, connection.take_wish())
     }
 
     async fn finish(&mut self, root: &mut ClientConnection, _: &H2Connection, _: FrontEnd) {
@@ -98,5 +81,29 @@ impl ClientCarrier for ReceivedBytes {
 
     fn trace(&self, root: &ClientConnection, connection: &H2Connection) {
         trace::events::frames_of_client(root, &connection.engine);
+    }
+}
+
+/// Changes the socket as rules asked for.
+///
+/// # Errors
+/// The connection is to end.
+pub(super) fn apply_wish(root: &mut ClientConnection, wish: Wish) -> Result<(), FrontEnd> {
+    if wish == Wish::default() {
+        return Ok(());
+    }
+    let socket = &mut root.socket().stream;
+    if let Some(tos) = wish.tos {
+        socket.set_tos(tos);
+    }
+    if let Some(mark) = wish.mark {
+        socket.set_mark(mark);
+    }
+    match wish.vanish {
+        Some(rst_ttl) => {
+            socket.vanish(rst_ttl);
+            Err(FrontEnd::Vanished)
+        }
+        None => Ok(()),
     }
 }

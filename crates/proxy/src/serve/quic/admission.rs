@@ -18,7 +18,7 @@ use crate::evaluate::quic_initial::{InitialVerdict, quic_initial};
 use crate::serve::gate::Gate;
 use crate::serve::handoff::{self, Incoming, QuicNewcomer};
 use crate::serve::quic_socket::QuicSocket;
-use crate::stream::h3::{self, H3Connection, H3Engine};
+use crate::stream::h3::{self, H3Connection, QuicEngine};
 use crate::worker::Worker;
 
 /// The decision about a client without a connection.
@@ -119,7 +119,7 @@ impl QuicSocket {
         };
         drop(output);
         let owns = worker.shared.plan.global.tune.quic.zero_copy;
-        let engine = H3Engine::new(quic, &proxy.prepared().h2.h3, owns);
+        let engine = QuicEngine::new(quic, &proxy.prepared().h2.h3, owns);
         let connection = H3Connection::new(engine, self.socket.as_fd().as_raw_fd(), false);
         self.register(handle, connection.clone());
         // Counted here, because its task runs only after the other datagrams of the turn.

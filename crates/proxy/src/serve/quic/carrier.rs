@@ -18,7 +18,7 @@ use crate::exchange::trace::events::ConnectionPoints;
 use crate::serve::multiplexed::FrontEnd;
 use crate::serve::multiplexed::carrier::ClientCarrier;
 use crate::serve::quic_socket::QuicSocket;
-use crate::stream::h3::{self as engine, H3Connection, H3Engine, H3Stream};
+use crate::stream::h3::{self as engine, H3Connection, H3Stream, QuicEngine};
 use crate::stream::quic::{SEGMENTS_MAX, of_engine, timeout_ms, timer_ms};
 use crate::stream::{AnyStream, Notice, QuicTracer, Received, Wish};
 
@@ -88,11 +88,11 @@ impl QuicCarrier {
         connection.take_touched();
         let mut engine = connection.engine.borrow_mut();
         if self.timer.poll_expired(context).is_ready() {
-            engine.quic.connection.handle_timeout(engine::now());
+            engine.transport.connection.handle_timeout(engine::now());
             engine.follow_announcement(engine::now());
         }
         let mut waiting = Vec::new();
-        while let Some(event) = engine.quic.connection.poll() {
+        while let Some(event) = engine.transport.connection.poll() {
             match event {
                 QuicEvent::Connected => {
                     self.tracer.is_connected(&engine);
@@ -116,7 +116,7 @@ impl QuicCarrier {
                 }
             }
         }
-        let remote = engine.quic.connection.remote();
+        let remote = engine.transport.connection.remote();
         if remote != self.remote {
             self.remote = remote;
             self.counters().conn_migration_done.add(1);
@@ -135,17 +135,17 @@ impl QuicCarrier {
         self.tracer.turn(&engine);
         self.listener.exchange(self.handle, &mut engine);
         let shutdown = engine.shutdown_at().map_or(NEVER, timer_ms);
-        let at = timeout_ms(&mut engine.quic.connection).min(shutdown);
+        let at = timeout_ms(&mut engine.transport.connection).min(shutdown);
         drop(engine);
         self.timer.set(at);
         if self.timer.poll_expired(context).is_ready() {
             // While the requests of a connection that is over end, there are no turns.
-            connection.engine.borrow_mut().quic.connection.handle_timeout(engine::now());
+            connection.engine.borrow_mut().transport.connection.handle_timeout(engine::now());
             context.waker().wake_by_ref();
         }
     }
 
-    fn transmit(&mut self, engine: &mut H3Engine, context: &mut Context<'_>) {
+    fn transmit(&mut self, engine: &mut QuicEngine, context: &mut Context<'_>) {
         let socket = &self.listener.socket;
         if let Some(unsent) = &self.unsent {
             if socket.poll_send(context, &of_engine(&unsent.0, &unsent.1)).is_pending() {
@@ -157,7 +157,8 @@ impl QuicCarrier {
         let most = socket.most_segments().min(SEGMENTS_MAX);
         loop {
             output.clear();
-            let Some(transmit) = engine.quic.connection.transmit(engine::now(), most, &mut output) else {
+            let Some(transmit) = engine.transport.connection.transmit(engine::now(), most, &mut output)
+            else {
                 return;
             };
             match socket.poll_send(context, &of_engine(&transmit, &output)) {
@@ -175,14 +176,14 @@ impl QuicCarrier {
 
     /// Closes the connection if it is open, and continues until its last packets cannot be under way any more. Returns the tracer.
     pub(super) async fn drain(mut self, connection: &H3Connection) -> QuicTracer {
-        if !connection.engine.borrow().quic.connection.is_closed() {
+        if !connection.engine.borrow().transport.connection.is_closed() {
             self.tracer.closes();
             connection.close(None);
         }
         std::future::poll_fn(|context| {
             self.turn(connection, context);
             self.flush(connection, context);
-            if connection.engine.borrow().quic.connection.is_drained() {
+            if connection.engine.borrow().transport.connection.is_drained() {
                 Poll::Ready(())
             } else {
                 Poll::Pending
@@ -194,7 +195,7 @@ impl QuicCarrier {
 }
 
 impl ClientCarrier for QuicCarrier {
-    type Engine = H3Engine;
+    type Engine = QuicEngine;
     type Broken = Violation;
 
     const HTTP_MAJOR: u8 = 3;

@@ -63,7 +63,7 @@ pub(in crate::serve) async fn run<S: ServeExchange>(
     let mut root = opening::new_connection(worker, (frontend, bind), side, ends, accepted_us, load, None);
     root.entry.is_quic.set(true);
     trace::events::session_begins(&root);
-    let remote = connection.engine.borrow().quic.connection.remote();
+    let remote = connection.engine.borrow().transport.connection.remote();
     let tracer = QuicTracer::new(points::of_session(&root.session));
     tracer.begins(&connection.engine.borrow());
     let registered = quic_connections::register(Rc::new(QuicEntry {
@@ -84,7 +84,7 @@ pub(in crate::serve) async fn run<S: ServeExchange>(
     let tracer = Box::pin(carrier.drain(&connection)).await;
     drop(registered);
     quic::count(&proxy.state.frontend.mine().quic, &connection);
-    tracer.ends(&connection.engine.borrow().quic.connection.stats());
+    tracer.ends(&connection.engine.borrow().transport.connection.stats());
 }
 
 /// The handshake, and the rules that run before any request; `false` if the connection is to end.
@@ -119,7 +119,7 @@ async fn open(root: &mut ClientConnection, carrier: &mut QuicCarrier, connection
     if outcome.is_err() {
         counters.quic.hdshk_fail.add(1);
     }
-    let details = connection.engine.borrow().quic.connection.details();
+    let details = connection.engine.borrow().transport.connection.details();
     let failure = details.failure;
     let is_challenge = details.is_challenge;
     let is_resumed = details.is_resumed;

@@ -1,4 +1,4 @@
-//! The task of one connection: it receives datagrams, passes events to the streams, and sends the output of all requests together.
+//! The task of one connection: it receives, passes events to the streams, and sends the output of all requests together.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -9,8 +9,7 @@ use bytes::Bytes;
 use runtime::timer::{Timer, now_ms};
 use runtime::turns;
 
-use super::transport::{QuicTransport, TransportTurn};
-use super::{Http3Connection, QuicCarriers};
+use super::{Http3Carriers, Http3Connection, ServerTransport, TransportTurn, is_idle, note_connected};
 use crate::server::shared::Idle;
 use crate::stream::{Lifecycle as _, Notice, Ping, h3};
 use crate::violation;
@@ -45,7 +44,7 @@ impl KeepAlive {
     }
 
     /// Sends a PING if the server has been silent for long.
-    fn poll(&self, shared: &Http3Connection, context: &mut Context<'_>) {
+    fn poll<T: ServerTransport>(&self, shared: &Http3Connection<T>, context: &mut Context<'_>) {
         while self.timer.poll_expired(context).is_ready() {
             shared.connection.engine.borrow_mut().ping();
             shared.connection.touch();
@@ -55,15 +54,14 @@ impl KeepAlive {
 }
 
 /// Serves a connection until it ends. A connection that is to move to another worker is returned.
-pub(super) async fn run(
-    all: Rc<QuicCarriers>,
-    shared: Rc<Http3Connection>,
-    mut transport: QuicTransport,
-) -> Option<(Rc<Http3Connection>, QuicTransport)> {
+pub(super) async fn run<T: ServerTransport>(
+    all: Rc<Http3Carriers<T>>,
+    shared: Rc<Http3Connection<T>>,
+    mut transport: T,
+) -> Option<(Rc<Http3Connection<T>>, T)> {
     let mut idle = Idle::default();
     let mut payload = Bytes::new();
-    let idle_timeout = shared.connection.engine.borrow().quic.connection.max_idle_timeout();
-    let keep_alive = KeepAlive { every: idle_timeout.map(|limit| limit / 2), ..KeepAlive::default() };
+    let keep_alive = KeepAlive { every: transport.keep_alive(), ..KeepAlive::default() };
     keep_alive.note_life();
     let mut ping = shared.open.server.idle_ping.map(|every| Box::new(Ping::new(every)));
     let end = poll_fn(|context| {
@@ -94,7 +92,7 @@ pub(super) async fn run(
             // The worker that requested the connection no longer waits for this one.
             shared.own.leaves_to.take();
         }
-        if !shared.is_idle() {
+        if !is_idle(&shared) {
             idle.end(&shared.open.server);
             keep_alive.poll(&shared, context);
             return Poll::Pending;
@@ -121,28 +119,28 @@ pub(super) async fn run(
     None
 }
 
-/// Whether the connection is completely idle, and nothing else refers to it: besides this task, the register of connections does.
-fn may_leave(shared: &Rc<Http3Connection>, transport: &QuicTransport) -> bool {
-    let is_unused = Rc::strong_count(shared) == 1 && Rc::strong_count(&shared.connection) == 3;
+/// Whether the connection is completely idle, and nothing else refers to it.
+fn may_leave<T: ServerTransport>(shared: &Rc<Http3Connection<T>>, transport: &T) -> bool {
+    let is_unused = Rc::strong_count(shared) == 1 && Rc::strong_count(&shared.connection) == T::REFERENCES;
     is_unused
         && transport.is_quiet()
         && !shared.is_leaving.get()
-        && shared.is_idle()
+        && is_idle(shared)
         && shared.connection.engine.borrow().pending() == 0
 }
 
-/// Receives once, passes the events to their streams, and sends; returns whether there were any datagrams.
-fn take_turn(
-    all: &QuicCarriers,
-    shared: &Http3Connection,
-    transport: &mut QuicTransport,
+/// Receives once, passes the events to their streams, and sends; returns whether anything was received.
+fn take_turn<T: ServerTransport>(
+    all: &Http3Carriers<T>,
+    shared: &Http3Connection<T>,
+    transport: &mut T,
     payload: &mut Bytes,
     context: &mut Context<'_>,
 ) -> Result<bool, CarrierEnd> {
     let connection = &shared.connection;
     let TransportTurn { received, end } = transport.turn(context);
     if shared.own.is_early.get() && transport.is_connected() {
-        shared.note_connected();
+        note_connected(shared, transport);
         if shared.own.refused_early.get() {
             return Err(CarrierEnd::Agreed);
         }
@@ -165,7 +163,7 @@ fn take_turn(
     Ok(received)
 }
 
-fn heed(shared: &Http3Connection, notice: Notice<::h3::RequestKey>) {
+fn heed<T: ServerTransport>(shared: &Http3Connection<T>, notice: Notice<::h3::RequestKey>) {
     match notice {
         Notice::Head { key, end } => {
             shared.connection.put_head(key);

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use ::quic::{
     ClientSettings, ConnectFailure, Ecn, LostReason, QuicConnection, QuicEvent, ServerHandshake, Transmit,
@@ -14,11 +15,13 @@ use ::quic::{
 use net::udp::{Batch, UdpSocket};
 use runtime::timer::Timer;
 use runtime::trace::Keys;
+use state::quic_connections::{self, RegisteredQuic};
 use state::quic_counters::QuicShard;
 
-use crate::stream::QuicTracer;
-use crate::stream::h3::{self, H3Connection, H3Engine};
+use super::{ServerTransport, TransportEnd, TransportTurn};
+use crate::stream::h3::{self, H3Connection, QuicEngine};
 use crate::stream::quic::{self, SEGMENTS_MAX, of_engine, timeout_ms};
+use crate::stream::{QuicEntry, QuicTracer};
 
 thread_local! {
     /// Buffers for received datagrams, which are processed at once.
@@ -29,23 +32,6 @@ thread_local! {
 
 /// The first code of errors that are TLS alerts (RFC 9000, 20.1).
 const CRYPTO_ERROR: u64 = 0x100;
-
-/// Why a connection has ended.
-#[derive(Debug)]
-pub(crate) enum TransportEnd {
-    /// The socket failed: the server's machine rejects the datagrams.
-    Socket(io::Error),
-    /// The connection was closed, or timed out.
-    Lost(LostReason),
-}
-
-/// The result of [`QuicTransport::turn`].
-pub(super) struct TransportTurn {
-    /// Whether datagrams were received.
-    pub(super) received: bool,
-    /// Why the connection has ended, if it has. The streams may have data that arrived before.
-    pub(super) end: Option<TransportEnd>,
-}
 
 /// The transport of one connection.
 pub(crate) struct QuicTransport {
@@ -64,9 +50,9 @@ pub(crate) struct QuicTransport {
 }
 
 /// A connection without requests on its way to another worker.
-pub(super) struct DetachedQuic {
+pub(crate) struct DetachedQuic {
     socket: OwnedFd,
-    engine: H3Engine,
+    engine: QuicEngine,
     backend: Arc<state::Proxy>,
     keys: Keys,
 }
@@ -103,7 +89,7 @@ impl QuicTransport {
             socket.disable_segmentation();
         }
         let quic = QuicConnection::connect(settings, h3::now(), remote, handshake)?;
-        let engine = H3Engine::to_server(quic, http.config, http.owns);
+        let engine = QuicEngine::to_server(quic, http.config, http.owns);
         let connection = H3Connection::new(engine, socket.as_fd().as_raw_fd(), false);
         let tracer = QuicTracer::new(keys);
         tracer.begins(&connection.engine.borrow());
@@ -113,14 +99,9 @@ impl QuicTransport {
         Ok(Self { connection, socket, timer, unsent, is_connected, alert, backend, tracer })
     }
 
-    /// Whether the handshake is complete.
-    pub(crate) fn is_connected(&self) -> bool {
-        self.is_connected
-    }
-
     /// Returns the results of the TLS handshake so far.
-    pub(crate) fn details(&self) -> Arc<tls::Details> {
-        let details = self.connection.engine.borrow().quic.connection.details();
+    pub(crate) fn handshake_details(&self) -> Arc<tls::Details> {
+        let details = self.connection.engine.borrow().transport.connection.details();
         let Some(alert) = self.alert.filter(|_| details.failure.is_none()) else { return details };
         let (kind, reason) = (tls::FailureKind::Handshake, tls::Reason::Alert(alert));
         let failure = Some(tls::Error { kind, reason, verify: 0 });
@@ -146,7 +127,9 @@ impl QuicTransport {
             if let Some(end) = end {
                 return Poll::Ready(Err(end));
             }
-            if self.is_connected || (early && self.connection.engine.borrow().quic.connection.has_early()) {
+            if self.is_connected
+                || (early && self.connection.engine.borrow().transport.connection.has_early())
+            {
                 return Poll::Ready(Ok(()));
             }
             self.flush(context).map_err(TransportEnd::Socket)?;
@@ -156,8 +139,100 @@ impl QuicTransport {
         }
     }
 
-    /// Receives datagrams once, runs the timers that are due, and passes the events of the connection to HTTP/3.
-    pub(super) fn turn(&mut self, context: &mut Context<'_>) -> TransportTurn {
+    fn receive(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
+        BATCH.with_borrow_mut(|batch| {
+            match self.socket.poll_recv(context, batch) {
+                Poll::Pending => {
+                    return match self.socket.poll_error(context) {
+                        Poll::Ready(error) => Err(error),
+                        Poll::Pending => Ok(false),
+                    };
+                }
+                Poll::Ready(Ok(())) => {}
+                // The socket is connected: such an error is about this server.
+                Poll::Ready(Err(error)) => return Err(error),
+            }
+            let now = h3::now();
+            let mut engine = self.connection.engine.borrow_mut();
+            for received in batch.received() {
+                let (source, destination) = (received.source, received.destination);
+                let ecn = Ecn::from_bits(received.ecn);
+                for datagram in received.datagrams() {
+                    engine.transport.connection.receive(now, source, destination, ecn, datagram);
+                }
+            }
+            Ok(true)
+        })
+    }
+
+    fn transmit(&mut self, engine: &mut QuicEngine, context: &mut Context<'_>) -> io::Result<()> {
+        let is_fatal = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+        if let Some(unsent) = &self.unsent {
+            match self.socket.poll_send(context, &of_engine(&unsent.0, &unsent.1)) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(Err(error)) if is_fatal(&error) => return Err(error),
+                Poll::Ready(_) => self.unsent = None,
+            }
+        }
+        let most = self.socket.most_segments().min(SEGMENTS_MAX);
+        OUTPUT.with_borrow_mut(|output| {
+            loop {
+                output.clear();
+                let Some(transmit) = engine.transport.connection.transmit(h3::now(), most, output) else {
+                    return Ok(());
+                };
+                match self.socket.poll_send(context, &of_engine(&transmit, output)) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(error)) if is_fatal(&error) => return Err(error),
+                    Poll::Ready(Err(_)) => counters(&self.backend).quic.sendto_err.add(1),
+                    Poll::Pending => {
+                        counters(&self.backend).quic.socket_full.add(1);
+                        self.unsent = Some(Box::new((transmit, output.clone())));
+                        return Ok(());
+                    }
+                }
+            }
+        })
+    }
+}
+
+impl ServerTransport for QuicTransport {
+    type Streams = QuicConnection;
+    type Detached = DetachedQuic;
+
+    const REFERENCES: usize = 3;
+
+    fn connection(&self) -> &Rc<H3Connection> {
+        &self.connection
+    }
+
+    fn is_connected(&self) -> bool {
+        self.is_connected
+    }
+
+    fn refused_early(&self) -> bool {
+        self.connection.engine.borrow().transport.connection.refused_early()
+    }
+
+    fn details(&self) -> Option<Arc<tls::Details>> {
+        Some(self.connection.engine.borrow().transport.connection.details())
+    }
+
+    fn keep_alive(&self) -> Option<Duration> {
+        let limit = self.connection.engine.borrow().transport.connection.max_idle_timeout();
+        limit.map(|limit| limit / 2)
+    }
+
+    fn register(&self, backend: Arc<state::Proxy>) -> Option<RegisteredQuic> {
+        Some(quic_connections::register(Rc::new(QuicEntry {
+            connection: self.connection.clone(),
+            proxy: backend,
+            is_to_server: true,
+            local: self.local(),
+        })))
+    }
+
+    fn turn(&mut self, context: &mut Context<'_>) -> TransportTurn {
         let mut turn = TransportTurn { received: false, end: None };
         match self.receive(context) {
             Ok(received) => turn.received = received,
@@ -165,9 +240,9 @@ impl QuicTransport {
         }
         let mut engine = self.connection.engine.borrow_mut();
         if self.timer.poll_expired(context).is_ready() {
-            engine.quic.connection.handle_timeout(h3::now());
+            engine.transport.connection.handle_timeout(h3::now());
         }
-        while let Some(event) = engine.quic.connection.poll() {
+        while let Some(event) = engine.transport.connection.poll() {
             engine.note(&event);
             match event {
                 QuicEvent::Connected => {
@@ -196,35 +271,28 @@ impl QuicTransport {
         turn
     }
 
-    fn receive(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
-        BATCH.with_borrow_mut(|batch| {
-            match self.socket.poll_recv(context, batch) {
-                Poll::Pending => {
-                    return match self.socket.poll_error(context) {
-                        Poll::Ready(error) => Err(error),
-                        Poll::Pending => Ok(false),
-                    };
-                }
-                Poll::Ready(Ok(())) => {}
-                // The socket is connected: such an error is about this server.
-                Poll::Ready(Err(error)) => return Err(error),
-            }
-            let now = h3::now();
-            let mut engine = self.connection.engine.borrow_mut();
-            for received in batch.received() {
-                let (source, destination) = (received.source, received.destination);
-                let ecn = Ecn::from_bits(received.ecn);
-                for datagram in received.datagrams() {
-                    engine.quic.connection.receive(now, source, destination, ecn, datagram);
-                }
-            }
-            Ok(true)
-        })
+    fn flush(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        let connection = self.connection.clone();
+        let mut engine = connection.engine.borrow_mut();
+        self.transmit(&mut engine, context)?;
+        self.tracer.turn(&engine);
+        // The socket is that of one connection: there is no endpoint that has to know its IDs.
+        while engine.transport.connection.endpoint_input().is_some() {}
+        let at = timeout_ms(&mut engine.transport.connection);
+        drop(engine);
+        self.timer.set(at);
+        if self.timer.poll_expired(context).is_ready() {
+            context.waker().wake_by_ref();
+        }
+        Ok(())
     }
 
-    /// Closes a connection that is not used any more, and counts it. The close is sent once: if it is lost, the kernel answers later datagrams.
-    pub(crate) async fn abandon(&mut self) {
-        if !self.connection.engine.borrow().quic.connection.is_closed() {
+    fn is_quiet(&self) -> bool {
+        self.unsent.is_none() && self.is_connected
+    }
+
+    async fn abandon(&mut self) {
+        if !self.connection.engine.borrow().transport.connection.is_closed() {
             self.tracer.closes();
             self.connection.close(None);
         }
@@ -238,81 +306,21 @@ impl QuicTransport {
             counters.half_open.down();
         }
         quic::count(counters, &self.connection);
-        self.tracer.ends(&self.connection.engine.borrow().quic.connection.stats());
+        self.tracer.ends(&self.connection.engine.borrow().transport.connection.stats());
     }
 
-    /// Whether nothing waits to be sent.
-    pub(super) fn is_quiet(&self) -> bool {
-        self.unsent.is_none() && self.is_connected
-    }
-
-    /// Takes the connection from this worker; `None` if something still refers to it.
-    pub(super) fn detach(self) -> Option<DetachedQuic> {
+    fn detach(self) -> Option<DetachedQuic> {
         let Self { connection, socket, backend, tracer, .. } = self;
         let engine = connection.into_engine()?;
         Some(DetachedQuic { socket: socket.detach(), engine, backend, keys: tracer.keys() })
     }
 
-    /// Continues a connection on this worker.
-    ///
-    /// # Errors
-    /// The kernel has no room for the socket.
-    pub(super) fn attach(detached: DetachedQuic) -> io::Result<Self> {
+    fn attach(detached: DetachedQuic) -> io::Result<Self> {
         let DetachedQuic { socket, engine, backend, keys } = detached;
         let socket = UdpSocket::connected(socket)?;
         let connection = H3Connection::new(engine, socket.as_fd().as_raw_fd(), false);
         let (timer, tracer) = (Timer::new(), QuicTracer::new(keys));
         let (unsent, is_connected, alert) = (None, true, None);
         Ok(Self { connection, socket, timer, unsent, is_connected, alert, backend, tracer })
-    }
-
-    /// Sends what the connection has to send, and sets its timer.
-    ///
-    /// # Errors
-    /// The socket failed. Lost datagrams cause no error, because they are repeated.
-    pub(super) fn flush(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        let connection = self.connection.clone();
-        let mut engine = connection.engine.borrow_mut();
-        self.transmit(&mut engine, context)?;
-        self.tracer.turn(&engine);
-        // The socket is that of one connection: there is no endpoint that has to know its IDs.
-        while engine.quic.connection.endpoint_input().is_some() {}
-        let at = timeout_ms(&mut engine.quic.connection);
-        drop(engine);
-        self.timer.set(at);
-        if self.timer.poll_expired(context).is_ready() {
-            context.waker().wake_by_ref();
-        }
-        Ok(())
-    }
-
-    fn transmit(&mut self, engine: &mut H3Engine, context: &mut Context<'_>) -> io::Result<()> {
-        let is_fatal = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-        if let Some(unsent) = &self.unsent {
-            match self.socket.poll_send(context, &of_engine(&unsent.0, &unsent.1)) {
-                Poll::Pending => return Ok(()),
-                Poll::Ready(Err(error)) if is_fatal(&error) => return Err(error),
-                Poll::Ready(_) => self.unsent = None,
-            }
-        }
-        let most = self.socket.most_segments().min(SEGMENTS_MAX);
-        OUTPUT.with_borrow_mut(|output| {
-            loop {
-                output.clear();
-                let Some(transmit) = engine.quic.connection.transmit(h3::now(), most, output) else {
-                    return Ok(());
-                };
-                match self.socket.poll_send(context, &of_engine(&transmit, output)) {
-                    Poll::Ready(Ok(())) => {}
-                    Poll::Ready(Err(error)) if is_fatal(&error) => return Err(error),
-                    Poll::Ready(Err(_)) => counters(&self.backend).quic.sendto_err.add(1),
-                    Poll::Pending => {
-                        counters(&self.backend).quic.socket_full.add(1);
-                        self.unsent = Some(Box::new((transmit, output.clone())));
-                        return Ok(());
-                    }
-                }
-            }
-        })
     }
 }

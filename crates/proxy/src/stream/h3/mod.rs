@@ -1,14 +1,16 @@
-//! The HTTP/3 engine behind the traits of [`stream`](super): messages over the streams of a QUIC connection.
+//! The HTTP/3 engine behind the traits of [`stream`](super): messages over the streams of a QUIC or QMux connection.
 
-use std::collections::VecDeque;
+mod over_socket;
+mod transport;
+
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fields::Scheme;
-use h3::{Code, RequestKey, StreamChunk, Violation};
+use h3::{Code, RequestKey, Violation};
 use http::Head;
-use quic::StreamDirection;
+use quic::{QuicConnection, StreamDirection};
 use runtime::{Buffer, timer};
 use sample::StreamFacts;
 use state::counters::Multiplexed;
@@ -17,11 +19,15 @@ use state::quic_counters::Http3Counters;
 use super::protocol::unsent;
 use super::{ConnectionEvent, Lifecycle, Messages, NoHead, Notice, Protocol, RequestEngine, Reset};
 
-/// HTTP/3 and the QUIC connection beneath it.
-pub(crate) struct H3Engine {
+pub(crate) use over_socket::{QmuxEngine, QmuxIncoming, QmuxReader, QmuxStream, QmuxStreams, qmux_settings};
+pub(crate) use transport::StreamTransport;
+use transport::TransportStreams;
+
+/// HTTP/3 and the connection beneath it.
+pub(crate) struct H3Engine<T> {
     h3: h3::Connection,
     role: h3::Role,
-    pub(crate) quic: QuicStreams,
+    pub(crate) transport: TransportStreams<T>,
     /// Whether HTTP/3 has streams to look at.
     has_work: bool,
     /// Frames and codes counted so far.
@@ -36,25 +42,8 @@ pub(crate) struct H3Engine {
     owns: bool,
     /// When an announced shutdown begins.
     shutdown_at: Option<Instant>,
-    /// The number of datagrams received, and when the last one was noticed.
+    /// The number of datagrams or records received, and when the last one was noticed.
     heard: (u64, Instant),
-}
-
-/// A QUIC connection as the transport of HTTP/3.
-pub(crate) struct QuicStreams {
-    pub(crate) connection: quic::QuicConnection,
-    /// The number of bytes that the transport has accepted, and of responses that the peer has received.
-    progress: u64,
-    /// Streams opened in advance for requests: only opening one shows whether the server allows it.
-    ahead: VecDeque<u64>,
-    /// The finished streams, as long as the peer has not acknowledged all their bytes. Closing the connection would discard these.
-    unacknowledged: Vec<u64>,
-}
-
-impl QuicStreams {
-    fn new(connection: quic::QuicConnection) -> Self {
-        Self { connection, progress: 0, ahead: VecDeque::new(), unacknowledged: Vec::new() }
-    }
 }
 
 /// The number of streams opened in advance. Requests take turns, so that few of them are about to begin at a time.
@@ -72,12 +61,14 @@ const SILENCE_MAX: Duration = Duration::from_secs(2);
 /// a client that cancels all its requests at once sends two for each.
 const CONTROL_FRAMES: u64 = 32;
 
-/// The streams of one connection.
-pub(crate) type H3Connection = super::EngineConnection<H3Engine>;
-/// The incoming half of a stream.
-pub(crate) type H3Incoming = super::IncomingHalf<H3Engine>;
-/// A request. Dropping it resets the stream unless it is over.
-pub(crate) type H3Stream = super::EngineStream<H3Engine>;
+/// HTTP/3 over QUIC.
+pub(crate) type QuicEngine = H3Engine<QuicConnection>;
+/// The streams of one QUIC connection.
+pub(crate) type H3Connection = super::EngineConnection<QuicEngine>;
+/// The incoming half of a stream over QUIC.
+pub(crate) type H3Incoming = super::IncomingHalf<QuicEngine>;
+/// A request over QUIC. Dropping it resets the stream unless it is over.
+pub(crate) type H3Stream = super::EngineStream<QuicEngine>;
 
 /// The codes of RFC 9114, 8.1.
 impl From<Code> for Reset {
@@ -102,92 +93,22 @@ impl From<Reset> for Code {
     }
 }
 
-impl QuicStreams {
-    /// The peer has all data of a stream, or needs none of it.
-    fn note_acknowledged(&mut self, id: u64) {
-        if let Some(at) = self.unacknowledged.iter().position(|one| *one == id) {
-            self.unacknowledged.swap_remove(at);
-            self.progress += 1;
-        }
-    }
-}
-
-impl h3::Streams for QuicStreams {
-    fn open_uni(&mut self) -> Option<u64> {
-        self.connection.open(StreamDirection::One)
-    }
-
-    fn open_bi(&mut self) -> Option<u64> {
-        self.ahead.pop_front().or_else(|| self.connection.open(StreamDirection::Both))
-    }
-
-    fn read(&mut self, id: u64, max: usize) -> StreamChunk {
-        match self.connection.read(id, max) {
-            quic::StreamRead::Bytes(bytes) => StreamChunk::Bytes(bytes),
-            quic::StreamRead::Blocked => StreamChunk::Blocked,
-            quic::StreamRead::Finished => StreamChunk::Finished,
-            quic::StreamRead::Reset(code) => StreamChunk::Reset(code),
-        }
-    }
-
-    fn write(&mut self, id: u64, data: &[u8]) -> Result<usize, h3::Stopped> {
-        let written = self.connection.write(id, data).map_err(|quic::Stopped(code)| h3::Stopped(code))?;
-        self.progress += written as u64;
-        Ok(written)
-    }
-
-    fn write_bytes(&mut self, id: u64, data: Bytes) -> Result<usize, h3::Stopped> {
-        let written =
-            self.connection.write_bytes(id, data).map_err(|quic::Stopped(code)| h3::Stopped(code))?;
-        self.progress += written as u64;
-        Ok(written)
-    }
-
-    fn finish(&mut self, id: u64) {
-        if self.connection.finish(id) {
-            self.unacknowledged.push(id);
-        }
-    }
-
-    fn reset(&mut self, id: u64, code: u64) {
-        self.note_acknowledged(id);
-        self.connection.reset(id, code);
-    }
-
-    fn stop(&mut self, id: u64, code: u64) {
-        self.connection.stop(id, code);
-    }
-
-    fn set_priority(&mut self, id: u64, priority: i32) {
-        self.connection.set_priority(id, priority);
-    }
-}
-
-impl H3Engine {
+impl<T: StreamTransport> H3Engine<T> {
     /// Creates the server's side over a connection, possibly during its handshake. Large payloads are copied unless `owns` is set.
-    pub(crate) fn new(quic: quic::QuicConnection, config: &std::sync::Arc<h3::Config>, owns: bool) -> Self {
-        Self::of_role(h3::Role::Server, quic, config, owns)
+    pub(crate) fn new(connection: T, config: &std::sync::Arc<h3::Config>, owns: bool) -> Self {
+        Self::of_role(h3::Role::Server, connection, config, owns)
     }
 
     /// Creates the client's side. The arguments are those of [`new`](Self::new).
-    pub(crate) fn to_server(
-        quic: quic::QuicConnection,
-        config: &std::sync::Arc<h3::Config>,
-        owns: bool,
-    ) -> Self {
-        Self::of_role(h3::Role::Client, quic, config, owns)
+    pub(crate) fn to_server(connection: T, config: &std::sync::Arc<h3::Config>, owns: bool) -> Self {
+        Self::of_role(h3::Role::Client, connection, config, owns)
     }
 
-    fn of_role(
-        role: h3::Role,
-        quic: quic::QuicConnection,
-        config: &std::sync::Arc<h3::Config>,
-        owns: bool,
-    ) -> Self {
+    fn of_role(role: h3::Role, connection: T, config: &std::sync::Arc<h3::Config>, owns: bool) -> Self {
         Self {
             h3: h3::Connection::new(role, config),
             role,
-            quic: QuicStreams::new(quic),
+            transport: TransportStreams::new(connection),
             has_work: false,
             counts: h3::Counts::default(),
             control_frames: 0,
@@ -197,37 +118,6 @@ impl H3Engine {
             shutdown_at: None,
             heard: (0, now()),
         }
-    }
-
-    /// Whether requests are early data, which could be replays by an attacker (RFC 8470, 3).
-    #[inline]
-    pub(crate) fn is_early(&self) -> bool {
-        self.quic.connection.is_handshaking()
-    }
-
-    /// Ready once the handshake is complete.
-    ///
-    /// # Errors
-    /// The handshake has failed.
-    pub(crate) fn poll_handshake(&mut self, context: &Context<'_>) -> Poll<Result<(), tls::Error>> {
-        if !self.is_early() {
-            return Poll::Ready(Ok(()));
-        }
-        if self.quic.connection.is_closed() {
-            let failure = self.quic.connection.details().failure;
-            let cut = tls::Reason::UnexpectedEof;
-            let cut = tls::Error { kind: tls::FailureKind::Handshake, reason: cut, verify: 0 };
-            return Poll::Ready(Err(failure.unwrap_or(cut)));
-        }
-        if !self.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
-            self.waiting.push(context.waker().clone());
-        }
-        Poll::Pending
-    }
-
-    /// Takes the wakers of the requests that wait for the end of the handshake.
-    pub(crate) fn take_waiting(&mut self) -> Vec<Waker> {
-        std::mem::take(&mut self.waiting)
     }
 
     /// Whether the client or the network ended the connection.
@@ -242,16 +132,16 @@ impl H3Engine {
 
     /// Begins with the negotiated protocol, once the connection can send: for HTTP/3, opens the control stream and sends SETTINGS.
     pub(crate) fn start(&mut self) {
-        if self.quic.connection.details().alpn.as_deref() == Some(b"hq-interop") {
+        if self.transport.connection.speaks_hq() {
             self.h3.use_hq();
         }
-        self.h3.start(&mut self.quic);
+        self.h3.start(&mut self.transport);
         self.open_ahead();
     }
 
     /// Opens streams for the next requests to a server, if the server allows more.
     fn open_ahead(&mut self) {
-        let QuicStreams { connection, ahead, .. } = &mut self.quic;
+        let TransportStreams { connection, ahead, .. } = &mut self.transport;
         while self.role == h3::Role::Client
             && ahead.len() < STREAMS_AHEAD
             && let Some(id) = connection.open(StreamDirection::Both)
@@ -260,23 +150,23 @@ impl H3Engine {
         }
     }
 
-    /// Passes an event of the QUIC connection to HTTP/3.
+    /// Passes an event of the connection to HTTP/3.
     pub(crate) fn note(&mut self, event: &quic::QuicEvent) {
-        self.has_work = true;
+        self.has_work |= !matches!(event, quic::QuicEvent::Finished(_));
         if let quic::QuicEvent::Lost(reason) = event {
             self.is_lost = *reason != quic::LostReason::Local;
-            self.quic.unacknowledged.clear();
+            self.transport.unacknowledged.clear();
         }
         match *event {
             quic::QuicEvent::Opened(direction) => {
-                while let Some(id) = self.quic.connection.accept_stream(direction) {
+                while let Some(id) = self.transport.connection.accept_stream(direction) {
                     self.h3.opened(id);
                 }
             }
             quic::QuicEvent::Readable(id) => self.h3.readable(id),
             quic::QuicEvent::Writable(id) => self.h3.writable(id),
             quic::QuicEvent::Stopped(id, code) => {
-                self.quic.note_acknowledged(id);
+                self.transport.note_acknowledged(id);
                 self.h3.stopped(id, code);
             }
             quic::QuicEvent::Available(_) => {
@@ -284,7 +174,7 @@ impl H3Engine {
                 self.h3.available();
             }
             quic::QuicEvent::Lost(quic::LostReason::Application(code)) => self.h3.closed_with(code),
-            quic::QuicEvent::Finished(id) => self.quic.note_acknowledged(id),
+            quic::QuicEvent::Finished(id) => self.transport.note_acknowledged(id),
             quic::QuicEvent::HandshakeData | quic::QuicEvent::Connected | quic::QuicEvent::Lost(_) => {}
         }
     }
@@ -297,7 +187,7 @@ impl H3Engine {
         &mut self,
         payload: &mut Bytes,
     ) -> Result<Option<ConnectionEvent<RequestKey>>, Violation> {
-        let Some(event) = self.h3.next(&mut self.quic)? else {
+        let Some(event) = self.h3.next(&mut self.transport)? else {
             self.has_work = false;
             return Ok(None);
         };
@@ -342,13 +232,13 @@ impl H3Engine {
 
     /// Starts a turn; returns whether there is anything to look at. If the worker is `busy`, a connection with too many glitches ends.
     pub(crate) fn begin_turn(&mut self, busy: bool) -> bool {
-        let quic = &self.quic.connection;
-        let (received, datagrams) = (quic.control_frames(), quic.datagrams_received());
-        let control_frames = received - std::mem::replace(&mut self.control_frames, received);
-        if datagrams != self.heard.0 {
-            self.heard = (datagrams, now());
-        } else if !self.quic.unacknowledged.is_empty() && now() > self.heard.1 + SILENCE_MAX {
-            self.quic.unacknowledged.clear();
+        let connection = &self.transport.connection;
+        let (control_frames, received) = (connection.control_frames(), connection.received());
+        let control_frames = control_frames - std::mem::replace(&mut self.control_frames, control_frames);
+        if received != self.heard.0 {
+            self.heard = (received, now());
+        } else if !self.transport.unacknowledged.is_empty() && now() > self.heard.1 + SILENCE_MAX {
+            self.transport.unacknowledged.clear();
         }
         let is_excessive = control_frames > CONTROL_FRAMES;
         self.has_work |= is_excessive;
@@ -361,17 +251,22 @@ impl H3Engine {
         self.has_work
     }
 
+    /// Whether HTTP/3 has something to do in the next turn.
+    pub(crate) fn has_work(&self) -> bool {
+        self.has_work
+    }
+
     /// A number that grows while the peer reads: with the bytes that the transport accepts, which the peer's flow control limits, and
     /// with the responses that the peer has received.
     pub(crate) fn progress(&self) -> u64 {
-        self.quic.progress
+        self.transport.progress
     }
 
     /// Begins an announced shutdown when it is due.
     pub(crate) fn follow_announcement(&mut self, now: Instant) {
         if self.shutdown_at.is_some_and(|at| now >= at) {
             self.shutdown_at = None;
-            self.h3.shutdown(&mut self.quic);
+            self.h3.shutdown(&mut self.transport);
             self.has_work = true;
         }
     }
@@ -382,7 +277,40 @@ impl H3Engine {
     }
 }
 
-impl Protocol for H3Engine {
+impl QuicEngine {
+    /// Whether requests are early data, which could be replays by an attacker (RFC 8470, 3).
+    #[inline]
+    pub(crate) fn is_early(&self) -> bool {
+        self.transport.connection.is_handshaking()
+    }
+
+    /// Ready once the handshake is complete.
+    ///
+    /// # Errors
+    /// The handshake has failed.
+    pub(crate) fn poll_handshake(&mut self, context: &Context<'_>) -> Poll<Result<(), tls::Error>> {
+        if !self.is_early() {
+            return Poll::Ready(Ok(()));
+        }
+        if self.transport.connection.is_closed() {
+            let failure = self.transport.connection.details().failure;
+            let cut = tls::Reason::UnexpectedEof;
+            let cut = tls::Error { kind: tls::FailureKind::Handshake, reason: cut, verify: 0 };
+            return Poll::Ready(Err(failure.unwrap_or(cut)));
+        }
+        if !self.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+            self.waiting.push(context.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// Takes the wakers of the requests that wait for the end of the handshake.
+    pub(crate) fn take_waiting(&mut self) -> Vec<Waker> {
+        std::mem::take(&mut self.waiting)
+    }
+}
+
+impl<T: StreamTransport> Protocol for H3Engine<T> {
     type Key = RequestKey;
 
     const HTTP_MAJOR: u8 = 3;
@@ -393,7 +321,7 @@ impl Protocol for H3Engine {
     }
 
     fn free(&self) -> usize {
-        self.h3.free().min(self.quic.ahead.len())
+        self.h3.free().min(self.transport.ahead.len())
     }
 
     #[inline]
@@ -403,7 +331,7 @@ impl Protocol for H3Engine {
     }
 
     fn release(&mut self, key: RequestKey, reset: Option<Reset>) {
-        self.h3.release(&mut self.quic, key, reset.map(Code::from));
+        self.h3.release(&mut self.transport, key, reset.map(Code::from));
         self.has_work = true;
     }
 
@@ -420,11 +348,11 @@ impl Protocol for H3Engine {
 
     fn shrink(&mut self) {
         self.h3.shrink();
-        self.quic.unacknowledged.shrink_to_fit();
+        self.transport.unacknowledged.shrink_to_fit();
     }
 }
 
-impl Messages for H3Engine {
+impl<T: StreamTransport> Messages for H3Engine<T> {
     const SENDS_OWNED: bool = true;
 
     #[inline]
@@ -433,11 +361,11 @@ impl Messages for H3Engine {
     }
 
     fn send_head(&mut self, key: RequestKey, head: &Head, ends: bool) {
-        self.h3.send_head(&mut self.quic, key, head, ends);
+        self.h3.send_head(&mut self.transport, key, head, ends);
     }
 
     fn send_data(&mut self, key: RequestKey, data: &[u8], ends: bool) -> usize {
-        self.h3.send_data(&mut self.quic, key, data, ends)
+        self.h3.send_data(&mut self.transport, key, data, ends)
     }
 
     fn send_owned(&mut self, key: RequestKey, buffer: Buffer, ends: bool) -> Result<(), (Buffer, usize)> {
@@ -451,7 +379,7 @@ impl Messages for H3Engine {
         if self.h3.is_blocked(key) {
             return Err((buffer, 0));
         }
-        self.h3.send_bytes(&mut self.quic, key, Bytes::from_owner(buffer), ends);
+        self.h3.send_bytes(&mut self.transport, key, Bytes::from_owner(buffer), ends);
         Ok(())
     }
 
@@ -463,12 +391,12 @@ impl Messages for H3Engine {
         if self.h3.is_blocked(key) {
             return 0;
         }
-        self.h3.send_bytes(&mut self.quic, key, Bytes::from_static(data), ends);
+        self.h3.send_bytes(&mut self.transport, key, Bytes::from_static(data), ends);
         data.len()
     }
 
     fn send_trailers(&mut self, key: RequestKey, trailers: &Head) {
-        self.h3.send_trailers(&mut self.quic, key, trailers);
+        self.h3.send_trailers(&mut self.transport, key, trailers);
     }
 
     fn next_writable(&mut self) -> Option<RequestKey> {
@@ -480,9 +408,9 @@ impl Messages for H3Engine {
     }
 }
 
-impl RequestEngine for H3Engine {
+impl<T: StreamTransport> RequestEngine for H3Engine<T> {
     fn open(&mut self, head: &Head, scheme: Scheme, ends: bool) -> Option<RequestKey> {
-        let opened = self.h3.open_request(&mut self.quic, head, scheme, ends);
+        let opened = self.h3.open_request(&mut self.transport, head, scheme, ends);
         self.has_work = true;
         self.open_ahead();
         opened.ok()
@@ -497,22 +425,27 @@ impl RequestEngine for H3Engine {
     }
 }
 
-impl Lifecycle for H3Engine {
+impl<T: StreamTransport> Lifecycle for H3Engine<T> {
     fn ping(&mut self) {
-        self.quic.connection.ping();
+        self.transport.connection.ping();
     }
 
     fn shutdown(&mut self) {
-        self.h3.announce_shutdown(&mut self.quic);
-        let grace =
-            self.quic.connection.stats().rtt.saturating_mul(3).saturating_add(GOAWAY_MIN).min(GOAWAY_MAX);
+        self.h3.announce_shutdown(&mut self.transport);
+        let grace = self
+            .transport
+            .connection
+            .round_trip()
+            .saturating_mul(3)
+            .saturating_add(GOAWAY_MIN)
+            .min(GOAWAY_MAX);
         self.shutdown_at = Some(now() + grace);
     }
 
     fn close(&mut self, reset: Option<Reset>) {
         self.shutdown_at = None;
         let code = reset.map_or(Code::NoError, Code::from);
-        self.quic.connection.close(now(), code.number(), b"");
+        self.transport.connection.close(now(), code.number());
     }
 
     fn glitches(&self) -> u32 {
@@ -525,12 +458,18 @@ impl Lifecycle for H3Engine {
 
     fn pending(&self) -> usize {
         // A peer that has left takes nothing any more.
-        if self.is_lost { 0 } else { self.h3.pending() + self.quic.unacknowledged.len() }
+        if self.is_lost {
+            return 0;
+        }
+        let TransportStreams { connection, unacknowledged, .. } = &self.transport;
+        self.h3.pending() + unacknowledged.len() + connection.unsent()
     }
 
     fn is_ours_to_close(&self) -> bool {
         // Data that the peer has not acknowledged would be lost with the connection.
-        self.h3.is_ours_to_close() && self.quic.unacknowledged.is_empty()
+        self.h3.is_ours_to_close()
+            && self.transport.unacknowledged.is_empty()
+            && self.transport.connection.unsent() == 0
     }
 
     fn count(&mut self, counters: &Multiplexed) {
@@ -546,8 +485,8 @@ impl Lifecycle for H3Engine {
 ///
 /// # Errors
 /// The peer violated the protocol, and the connection was closed.
-pub(crate) fn advance(
-    connection: &H3Connection,
+pub(crate) fn advance<T: StreamTransport>(
+    connection: &super::EngineConnection<H3Engine<T>>,
     payload: &mut Bytes,
 ) -> Result<Option<Notice<RequestKey>>, Violation> {
     loop {
