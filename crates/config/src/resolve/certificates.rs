@@ -199,7 +199,11 @@ impl<'a> DummyWords<'a> {
                 .help("remove either this parameter or `generate-dummy on`"));
         }
         if *order != OrderWords::default() {
-            return Err(Diagnostic::alert("a certificate is either generated or ordered by ACME")
+            let at = words.certificate.map(|word| word.span);
+            let text = "a certificate is either generated or ordered by ACME";
+            return Err(at
+                .into_iter()
+                .fold(Diagnostic::alert(text), Diagnostic::at)
                 .help("remove either `acme`, `domains` and `ips`, or `generate-dummy on`"));
         }
         Ok(Some(match self.is_ecdsa {

@@ -47,6 +47,27 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "crt-store\n load generate-dummy on bits 1000 crt a\n load bits 2048 crt b\n load generate-dummy on crt c key d\n load generate-dummy on keytype DSA crt e\n load generate-dummy on crt f acme x\n load generate-dummy off crt /nonexistent/g\n",
+        &[
+            "[ALERT] [2] : RSA keys of 1000 bits are not supported; use 2048, 3072 or 4096 bits, or 'keytype ECDSA' for shorter and faster keys",
+            "[ALERT] [3] : keyword 'keytype', 'bits' and 'curves' require 'generate-dummy' set to 'on'",
+            "[ALERT] [4] : a generated certificate has no files; remove either this parameter or 'generate-dummy on'",
+            "[ALERT] [5] : 'load' expects one of 'RSA', 'ECDSA' (got 'DSA').",
+            "[ALERT] [6] : a certificate is either generated or ordered by ACME; remove either 'acme', 'domains' and 'ips', or 'generate-dummy on'",
+            "[ALERT] [7] : cannot read '/nonexistent/g': No such file or directory",
+        ],
+    ),
+    (
+        "defaults\n mode haterm\n timeout client 1s\n timeout server 1s\n timeout connect 1s\nfrontend f\n default_backend b\n use_backend b if TRUE\nlisten l\n server s 127.0.0.1:3\nbackend b\n server t 127.0.0.1:3\nbackend c\n mode haterm\nbackend d\n mode health\n",
+        &[
+            "[ALERT] [14] : mode haterm is only applicable on proxies with frontend capability.",
+            "[ALERT] [16] : 'mode health' doesn't exist anymore. Please use 'http-request return status 200' instead.",
+            "[WARNING] [7] : 'default_backend' has no effect in 'mode haterm'; a frontend in this mode answers all requests itself",
+            "[WARNING] [8] : 'use_backend' has no effect in 'mode haterm'; a frontend in this mode answers all requests itself",
+            "[WARNING] [10] : 'server' has no effect in 'mode haterm'; a frontend in this mode answers all requests itself",
+        ],
+    ),
+    (
         "dynamic-update\n update id-pattern x\nprogram p\n command x\n",
         &[
             "[ALERT] [1] : section 'dynamic-update' is not supported yet",
