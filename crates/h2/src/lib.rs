@@ -1,7 +1,7 @@
 //! HTTP/2 without sockets, clock or threads: RFC 9113, 7541, 8441 and 9218.
 //!
 //! [`hpack`] compresses header blocks, and [`fields`] reads and writes them as messages. [`Connection`] implements everything else:
-//! frames, streams, windows, priorities and limits, for both sides. Callers: `proxy`, `health`.
+//! frames, streams, windows, priorities and limits, for both sides. Callers: `proxy`, `health`, `load`.
 
 #![forbid(unsafe_code)]
 

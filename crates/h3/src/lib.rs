@@ -2,7 +2,7 @@
 //!
 //! [`qpack`] compresses field sections, which [`fields`] reads and writes as messages. [`Connection`] is everything else: frames,
 //! request streams, the control stream and limits, for both sides. It runs over [`Streams`], which a QUIC connection implements.
-//! Caller: `proxy`.
+//! Callers: `proxy`, `load`.
 
 #![forbid(unsafe_code)]
 

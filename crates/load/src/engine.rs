@@ -139,9 +139,11 @@ fn observe(
     print(&line);
     let summary = Summary { totals, latencies, elapsed, unsent };
     let text = if options.json { summary.json() } else { summary.text() };
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|error| format!("cannot print: {error}"))
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // As after `| head`.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        printed => printed.map_err(|error| format!("cannot print: {error}")),
+    }
 }
 
 fn totals(shared: &RunState) -> LoadTotals {

@@ -3,7 +3,7 @@
 //! An [`Endpoint`] demultiplexes the datagrams of one socket by connection ID and decides what to do with clients that it does not
 //! know. A [`QuicConnection`] is one QUIC connection with its streams. Both get the time and the datagrams from their caller, and write
 //! datagrams into its buffers. The TLS handshake is that of the crate `tls`, so that certificates, tickets and captured details are
-//! the same as over TCP. Caller: `proxy`.
+//! the same as over TCP. Callers: `proxy`, `load`.
 //!
 //! Streams are created when they are used, the TLS session goes after the handshake, and packets are encrypted and decrypted in the
 //! caller's buffers: an idle connection takes little memory, and a packet little time.

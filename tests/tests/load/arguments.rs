@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-use weir_tests::{check, program, scratch};
+use weir_tests::{Origin, check, program, scratch};
 
 use super::run;
 
@@ -22,6 +22,17 @@ fn errors_name_the_cause_and_exit_with_1() {
         assert!(output.status.code() == Some(1) && text.starts_with(error), "{words:?}: {text}");
         assert!(output.stdout.is_empty(), "{words:?}");
     }
+}
+
+#[test]
+fn traces_show_connections_and_responses() {
+    let origin = Origin::text("ok");
+    let url = format!("http://127.0.0.1:{}/x", origin.port());
+    let output = run(&["--traces", "-n", "2", "-r", "1", &url]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    let count = |part: &str| text.lines().filter(|line| line.contains(part)).count();
+    assert_eq!(count(&format!("connecting to 127.0.0.1:{}", origin.port())), 2, "{text}");
+    assert_eq!(count(&format!("{url}: 200 after ")), 2, "{text}");
 }
 
 #[test]
