@@ -34,9 +34,11 @@ finish() { # a Weir: its counts are written when it exits by itself, not when a 
     wait "$1" || true
 }
 
-load() { # words of the generator, or `h2load`, a path, and its words
-    if [ "$1" = h2load ]; then
-        # Not `weir load`: the profile would be that of the generator too.
+load() { # words of the generator, or `h2load` or `h3load`, a path, and the options of h2load or `weir load`
+    if [ "$1" = h3load ]; then
+        # The generator is the same program: its own counts are discarded.
+        LLVM_PROFILE_FILE=/dev/null taskset -c 1 "$weir" load -d "$seconds" "${@:3}" "quic://127.0.0.1:$PORT$2" >/dev/null 2>&1
+    elif [ "$1" = h2load ]; then
         taskset -c 1 h2load -D "$seconds" "${@:3}" "${scheme:-http}://127.0.0.1:$PORT$2" >/dev/null 2>&1
     else
         ask run "target=127.0.0.1:$PORT" "seconds=$seconds" "$@" >/dev/null
@@ -113,6 +115,7 @@ done)
 {
     one_thread "maxconn 4000" "tune.bufsize 1100000"
     printf '    bind unix@%s/tls ssl crt %s alpn h2,http/1.1\n    http-after-response set-header ETag 5e8c3f-64\n' "$dir" "$dir/pem"
+    printf '    bind quic4@127.0.0.1:PORT ssl crt %s alpn h3\n' "$dir/pem"
     printf '%s\n    http-request return status 200\n' "$files"
 } >"$dir/server.text"
 start weir "$(cat "$dir/server.text")"
@@ -121,6 +124,14 @@ server_pid=$PID server_address=127.0.0.1:$PORT
 exercise "HTTP/2 to HTTP/1" http "$answers if { path /redirect }" "    http-reuse always" \
     "h2load / -c 8 -m 10" "h2load / -c 4 -m 100" "h2load /redirect -c 4 -m 100" "h2load /16384 -c 8 -m 10" \
     "h2load /1048576 -c 4 -m 4" "h2load / -c 4 -m 4 -d $dir/1048576"
+quic="    bind quic4@127.0.0.1:PORT ssl crt $dir/pem alpn h3"
+exercise "HTTP/3 to HTTP/1" http "$quic
+$answers if { path /redirect }" "    http-reuse always" "h3load / -u 8 -m 10" "h3load / -u 1 -m 10" "h3load /redirect -u 4 -m 10" \
+    "h3load /16384 -u 8 -m 4" "h3load /1048576 -u 8 -m 2" "h3load /1048576 -u 1 -m 4" "h3load / -u 4 -m 2 --body 1m" \
+    "h3load / -u 4 -r 1"
+address=quic4@$server_address server='ssl verify none alpn h3'
+exercise "HTTP/3 to HTTP/3" http "$quic" "    http-reuse always" "h3load /100 -u 8 -m 10" "h3load /1048576 -u 4 -m 2" \
+    "$many path=/100" "$few path=/1048576"
 address=$server_address server='proto h2'
 exercise "HTTP/2 to HTTP/2" http "" "    http-reuse always" "h2load /100 -c 8 -m 10" "h2load /100 -c 4 -m 100" \
     "h2load /16384 -c 8 -m 10" "h2load /1048576 -c 4 -m 4" "$many path=/100" "$many path=/16384"
