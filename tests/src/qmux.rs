@@ -160,7 +160,17 @@ impl RawQmux {
 
     /// The same with these parameters.
     pub fn connect_with(port: u16, values: &[(u64, u64)]) -> Self {
+        Self::begin(port, values, true)
+    }
+
+    /// The same without further credit for the server.
+    pub fn with_limits(port: u16, values: &[(u64, u64)]) -> Self {
+        Self::begin(port, values, false)
+    }
+
+    fn begin(port: u16, values: &[(u64, u64)], gives_credit: bool) -> Self {
         let mut client = Self::bare(port);
+        client.gives_credit = gives_credit;
         client.send_record(&parameters(values));
         client.send_record(&stream(2, 0, &[0, 4, 0], false));
         while client.parameters.is_empty() {

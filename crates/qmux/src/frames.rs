@@ -83,6 +83,9 @@ impl QmuxConnection {
     fn process_record(&mut self, now: Instant, frames: &[u8]) -> Result<(), TransportError> {
         self.records_received += 1;
         self.idle.restart(now);
+        if !self.has_parameters() {
+            parameters::check_beginning(frames)?;
+        }
         let mut reader = Reader::new(frames);
         while !reader.is_empty() && !self.is_closed() {
             let before = reader.left();

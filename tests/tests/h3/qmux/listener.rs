@@ -73,8 +73,7 @@ fn data_without_a_length_extends_to_the_end_of_the_record() {
 fn a_client_without_credit_stops_its_stream_and_no_other() {
     let origin = origin();
     let scene = scene(&origin, "", "");
-    let mut client = RawQmux::connect_with(scene.port, &[(4, 1 << 20), (5, 10_000), (7, 10_000), (9, 3)]);
-    client.gives_credit = false;
+    let mut client = RawQmux::with_limits(scene.port, &[(4, 1 << 20), (5, 10_000), (7, 10_000), (9, 3)]);
     let stalled = client.request("GET", "/get/50000", None);
     assert!(client.receive_until(|client| client.stream(stalled).bytes.len() == 10_000));
     let small = client.request("GET", "/get/100", None);
@@ -88,10 +87,11 @@ fn a_client_without_credit_stops_its_stream_and_no_other() {
 fn the_window_of_the_connection_is_not_exceeded() {
     let origin = origin();
     let scene = scene(&origin, "", "");
-    let mut client = RawQmux::connect_with(scene.port, &[(4, 30_000), (5, 1 << 20), (7, 10_000), (9, 3)]);
-    client.gives_credit = false;
+    let mut client = RawQmux::with_limits(scene.port, &[(4, 30_000), (5, 1 << 20), (7, 10_000), (9, 3)]);
     let ids: Vec<u64> = (0..4).map(|_| client.request("GET", "/get/20000", None)).collect();
-    assert!(client.receive_until(|client| client.received_data() == 30_000));
+    let is_full = client.receive_until(|client| client.received_data() == 30_000);
+    let each: Vec<usize> = ids.iter().map(|id| client.stream(*id).bytes.len()).collect();
+    assert!(is_full, "{each:?} of {}", client.received_data());
     client.send_record(&numbers(&[PING, 1]));
     assert!(client.receive_until(|client| !client.answers.is_empty()));
     assert_eq!(client.received_data(), 30_000);
@@ -155,8 +155,7 @@ fn an_upload_that_stalls_leaves_the_connection_usable() {
 fn cancelled_requests_end_and_others_go_on() {
     let origin = origin();
     let scene = scene(&origin, "", "");
-    let mut client = RawQmux::connect_with(scene.port, &[(4, 1 << 20), (5, 1000), (7, 10_000), (9, 3)]);
-    client.gives_credit = false;
+    let mut client = RawQmux::with_limits(scene.port, &[(4, 1 << 20), (5, 1000), (7, 10_000), (9, 3)]);
     for _ in 0..300 {
         let id = client.request("GET", "/get/100000", None);
         assert!(client.receive_until(|client| client.stream(id).bytes.len() == 1000));
