@@ -25,6 +25,9 @@ pub(crate) enum Payload {
     Static(&'static [u8]),
 }
 
+// The static variant does not enlarge a payload.
+const _: () = assert!(size_of::<Payload>() == size_of::<Buffer>());
+
 impl AsRef<[u8]> for Payload {
     #[inline]
     fn as_ref(&self) -> &[u8] {
