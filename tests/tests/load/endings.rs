@@ -38,7 +38,7 @@ fn the_first_connection_error_may_stop_the_run() {
     let url = format!("http://127.0.0.1:{}/", free_port());
     let summary = load(&["-n", "1000", "-e", &url]);
     assert_eq!((number(&summary, "errors"), number(&summary, "connections")), (1, 1));
-    let origin = Origin::raw(|stream| drop(stream));
+    let origin = Origin::raw(drop);
     let summary = load(&["-d", "60", "-e", &format!("http://127.0.0.1:{}/", origin.port())]);
     assert_eq!((number(&summary, "errors"), number(&summary, "errors_by_reason/closed")), (1, 1));
 }
