@@ -47,6 +47,16 @@ const OBJECTS: &[(&[ObjectKind], &[&str])] = &[
     (&[Frontend], &[
         "limit_session_rate", "http_requests_rate_max", "connections_rate_max",
         "intercepted_requests_total",
+    ]),
+    (&[Frontend, Backend], &[
+        "http_comp_bytes_in_total", "http_comp_bytes_out_total", "http_comp_bytes_bypassed_total",
+        "http_comp_responses_total", "http_cache_lookups_total", "http_cache_hits_total",
+        "http_cache_hint_hits_total", "h2_headers_rcvd", "h2_data_rcvd", "h2_settings_rcvd",
+        "h2_rst_stream_rcvd", "h2_goaway_rcvd", "h2_detected_conn_protocol_errors",
+        "h2_detected_strm_protocol_errors", "h2_rst_stream_resp", "h2_goaway_resp", "h2_open_connections",
+        "h2_backend_open_streams", "h2_total_connections", "h2_backend_total_streams",
+        "h1_open_connections", "h1_total_connections", "h1_total_streams", "h1_bytes_in", "h1_bytes_out",
+        "h1_spliced_bytes_in", "h1_spliced_bytes_out",
         "h3_data", "h3_headers", "h3_cancel_push", "h3_push_promise", "h3_max_push_id",
         "h3_goaway", "h3_settings", "h3_no_error", "h3_general_protocol_error",
         "h3_internal_error", "h3_stream_creation_error", "h3_closed_critical_stream",
@@ -70,16 +80,6 @@ const OBJECTS: &[(&[ObjectKind], &[&str])] = &[
         "quic_transp_err_no_viable_path", "quic_transp_err_crypto_error",
         "quic_transp_err_unknown_error", "quic_data_blocked", "quic_stream_data_blocked",
         "quic_streams_blocked_bidi", "quic_streams_blocked_uni", "quic_ncbuf_gap_limit",
-    ]),
-    (&[Frontend, Backend], &[
-        "http_comp_bytes_in_total", "http_comp_bytes_out_total", "http_comp_bytes_bypassed_total",
-        "http_comp_responses_total", "http_cache_lookups_total", "http_cache_hits_total",
-        "http_cache_hint_hits_total", "h2_headers_rcvd", "h2_data_rcvd", "h2_settings_rcvd",
-        "h2_rst_stream_rcvd", "h2_goaway_rcvd", "h2_detected_conn_protocol_errors",
-        "h2_detected_strm_protocol_errors", "h2_rst_stream_resp", "h2_goaway_resp", "h2_open_connections",
-        "h2_backend_open_streams", "h2_total_connections", "h2_backend_total_streams",
-        "h1_open_connections", "h1_total_connections", "h1_total_streams", "h1_bytes_in", "h1_bytes_out",
-        "h1_spliced_bytes_in", "h1_spliced_bytes_out",
     ]),
     (&[Backend, Server], &[
         "current_queue", "max_queue", "connection_errors_total", "response_errors_total",
