@@ -452,3 +452,17 @@ fn huge_frames_are_not_awaited() {
         matches!(&events[..], [H3Event::Head { .. }, H3Event::Data { bytes, end: false, .. }] if bytes == "abc")
     );
 }
+
+/// Section 4.1.1: a client may cancel a request at any time, also before the server has looked at it.
+#[test]
+fn requests_are_cancelled_as_they_arrive() {
+    let mut script = Script::server();
+    let ids = [script.ask(&get()), script.ask(&get())];
+    script.stop(ids[0], 0x10c);
+    // The engine is called once all of it has arrived.
+    script.wire.deliver_all();
+    script.run();
+    assert_eq!(script.head().id(), ids[1]);
+    assert_eq!((script.sent_reset(ids[0]), script.closed), (Some(Code::RequestCancelled), None));
+    assert_eq!((script.sent_reset(ids[1]), script.engine.streams()), (None, 1));
+}

@@ -32,6 +32,9 @@ const THREADS_MAX: u64 = 1024;
 /// The maximum of `-u`.
 const USERS_MAX: u64 = 1_000_000;
 
+/// The maximum of `--body`: the size of the longest stream of QUIC, in round numbers.
+const BODY_MAX: u64 = 1 << 60;
+
 /// Options that apply to the URLs after them.
 #[derive(Default)]
 struct Positional {
@@ -92,9 +95,13 @@ pub fn parse(words: &[String]) -> Result<Command, String> {
             }
             "--body" => {
                 let size = next(word, &mut words)?;
-                options.body = parse_size(size).map_err(|error| {
+                let wrong = |error: String| {
                     format!("--body: {error} in '{size}': use a size such as 1024, 64k or 1m")
-                })?;
+                };
+                options.body = parse_size(size).map_err(|error| wrong(error.to_string()))?;
+                if options.body > BODY_MAX {
+                    return Err(wrong("value too large".into()));
+                }
             }
             "--server" => options.words.read_server(next(word, &mut words)?)?,
             "--defaults" => options.words.read_defaults(next(word, &mut words)?)?,
@@ -318,6 +325,10 @@ mod tests {
             (
                 "--body x http://h/",
                 "--body: unexpected character 'x' in 'x': use a size such as 1024, 64k or 1m",
+            ),
+            (
+                "--body 9223372036854775807 http://h/",
+                "--body: value too large in '9223372036854775807': use a size such as 1024, 64k or 1m",
             ),
             ("--tls-curves nope https://h/", "--tls-curves: 'nope' is not supported"),
             (

@@ -75,11 +75,13 @@ const SERVER: ([u8; 4], u16) = ([192, 0, 2, 2], 443);
 struct Side {
     connection: QuicConnection,
     events: Vec<QuicEvent>,
+    /// The length of the longest batch of datagrams.
+    longest: usize,
 }
 
 impl Side {
     fn new(connection: QuicConnection) -> Self {
-        Self { connection, events: Vec::new() }
+        Self { connection, events: Vec::new(), longest: 0 }
     }
 
     /// Returns the datagrams to send.
@@ -88,9 +90,10 @@ impl Side {
         let mut bytes = Vec::new();
         loop {
             bytes.clear();
-            let Some(Transmit { length, segment, .. }) = self.connection.transmit(now, 8, &mut bytes) else {
+            let Some(Transmit { length, segment, .. }) = self.connection.transmit(now, 64, &mut bytes) else {
                 return all;
             };
+            self.longest = self.longest.max(length);
             all.extend(bytes[..length].chunks(segment.unwrap_or(length)).map(<[u8]>::to_vec));
         }
     }
@@ -407,6 +410,17 @@ fn late_and_repeated_datagrams_are_put_in_order() {
     wire.connect();
     let bytes: Vec<u8> = (0..200_000).map(|at: u32| (at ^ (at >> 8)) as u8).collect();
     assert!(wire.carry(&bytes) == bytes);
+}
+
+#[test]
+fn a_batch_is_not_longer_than_the_largest_datagram() {
+    let authority = Authority::new();
+    let mut wire = Wire::new(&authority.acceptor(), &settings(), handshake(&connector(&authority), false));
+    wire.connect();
+    let bytes: Vec<u8> = (0..4_000_000).map(|at: u32| (at ^ (at >> 8)) as u8).collect();
+    assert!(wire.carry(&bytes) == bytes);
+    let longest = wire.client.longest;
+    assert!((63_000..=65_507).contains(&longest), "{longest}");
 }
 
 #[test]

@@ -125,9 +125,15 @@ impl Connection {
 
     /// Processes the peer's requests to stop sending, up to the next event.
     pub(super) fn next_stop(&mut self, streams: &mut impl Streams) -> Result<Option<H3Event>, Violation> {
-        while let Some((id, number)) = self.stops.pop_front() {
+        for _ in 0..self.stops.len() {
+            let Some((id, number)) = self.stops.pop_front() else { break };
             if self.own.has(id) {
                 return Err(Violation::CriticalClosed);
+            }
+            if self.has_arrived(id) {
+                // Its turn comes once the request has a slot.
+                self.stops.push_back((id, number));
+                continue;
             }
             let Some(slot) = self.requests.find(id) else { continue };
             let code = Code::from_number(number);

@@ -245,7 +245,8 @@ impl Connection {
     /// Called when the peer asked us to stop sending on a stream (STOP_SENDING).
     pub fn stopped(&mut self, id: u64, code: u64) {
         let is_ours = self.own.has(id);
-        if is_ours || (self.requests.find(id).is_some() && !self.stops.iter().any(|stop| stop.0 == id)) {
+        let is_request = self.requests.find(id).is_some() || self.has_arrived(id);
+        if is_ours || (is_request && !self.stops.iter().any(|stop| stop.0 == id)) {
             self.stops.push_back((id, code));
         }
     }
@@ -297,6 +298,11 @@ impl Connection {
         }
         self.flush_own(streams)?;
         Ok(None)
+    }
+
+    /// Whether the peer has opened this stream, and it was not looked at yet. Streams arrive in order.
+    pub(super) fn has_arrived(&self, id: u64) -> bool {
+        self.arrivals.binary_search(&id).is_ok()
     }
 
     fn next_arrival(&mut self) -> Option<u64> {

@@ -19,6 +19,9 @@ use crate::varint;
 /// The smallest datagrams with Initial packets and of path validation (RFC 9000, 8.2.1 and 14.1).
 const DATAGRAM_MIN: usize = 1200;
 
+/// The maximum length of the datagrams that are sent together: the kernel accepts no more than the largest UDP datagram over IPv4.
+const BATCH_MAX: usize = 65_507;
+
 /// The largest header without a token, and a few bytes of payload.
 const PACKET_MIN: usize = 64;
 
@@ -46,7 +49,7 @@ struct Draft {
 }
 
 impl QuicConnection {
-    /// Appends at most `most` datagrams to `out`.
+    /// Appends at most `most` datagrams to `out`, and no more than one system call can send.
     pub fn transmit(&mut self, now: Instant, most: usize, out: &mut Vec<u8>) -> Option<Transmit> {
         match self.state {
             State::Open => {}
@@ -76,7 +79,7 @@ impl QuicConnection {
             if count == 1 {
                 segment = size;
             }
-            if size < limit || !self.is_confirmed {
+            if size < limit || !self.is_confirmed || out.len() - start + segment > BATCH_MAX {
                 break;
             }
         }
