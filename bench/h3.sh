@@ -75,10 +75,16 @@ row '1 MiB up, HTTP/3 to HTTP/1' 300 / -u 4 -m 2 --body 1m
 printf '\n| %s idle connections | weir | haproxy |\n| --- | --: | --: |\n' "$idle"
 for name in weir haproxy; do
     before=$(resident "${pid[$name]}")
-    # Each user has sent one request after two seconds, and sends another one in the two seconds after that.
-    taskset -c 1 "$load_program" load -u "$idle" -R $((idle / 2)) -n $((idle * 2)) "quic://127.0.0.1:${port[$name]}/own" >/dev/null 2>&1 &
-    sleep 3
+    # Each user sends one request and keeps its connection open.
+    taskset -c 1 "$load_program" load -u "$idle" -n "$idle" -R $((idle / 2)) -r 1 --hold 60 "quic://127.0.0.1:${port[$name]}/own" >"$dir/held" 2>&1 &
+    holder=$!
+    # Two lines with all responses and connections: nothing happened in the second between them.
+    until [ "$(awk -v n="$idle" '$2 == n && $4 == n' "$dir/held" | wc -l)" -ge 2 ]; do
+        kill -0 "$holder" 2>/dev/null || { echo "the connections to $name were not held:" >&2; cat "$dir/held" >&2; exit 1; }
+        sleep 0.1
+    done
     echo "$name $((($(resident "${pid[$name]}") - before) * 10 / idle))" >>"$dir/memory"
-    wait $! 2>/dev/null || true
+    kill -INT "$holder"
+    wait "$holder"
 done
 awk '{printf "%s%s", (NR == 1 ? "| KiB each | " : " | "), $2 / 10} END {print " |"}' "$dir/memory"

@@ -35,7 +35,7 @@ const CRATES: &[Crate] = &[
     ("mail",       "crates/mail",    &[]),
     ("lua",        "crates/lua",     &["base", "http", "rules", "runtime", "sample", "state"]),
     ("net",        "crates/net",     &["base", "runtime", "tls"]),
-    ("load",       "crates/load",    &["base", "fields", "h2", "h3", "http", "net", "quic", "runtime", "tls"]),
+    ("load",       "crates/load",    &["base", "fields", "h2", "h3", "http", "net", "qmux", "quic", "runtime", "tls"]),
     ("plan",       "crates/plan",    &["balance", "base", "cache", "compress", "fcgi", "fields", "h2", "h3", "http", "lua", "mail", "net", "rules", "runtime", "sample", "state", "tls"]),
     ("config",     "crates/config",  &["balance", "base", "cache", "compress", "diag", "http", "lua", "mail", "plan", "rules", "runtime", "sample", "spop", "state", "syntax", "tls"]),
     ("process",    "crates/process", &["base"]),

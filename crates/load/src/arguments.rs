@@ -84,6 +84,14 @@ pub fn parse(words: &[String]) -> Result<Command, String> {
             "-3" | "-h3" => positional.version = VersionChoice::H3,
             "--json" => options.json = true,
             "--traces" => options.traces = true,
+            "--hold" => {
+                let time = next(word, &mut words)?;
+                let is_number = time.bytes().all(|byte| byte.is_ascii_digit());
+                // With a unit, times may be shorter than a second.
+                let unit = if is_number { DefaultUnit::Seconds } else { DefaultUnit::Milliseconds };
+                options.hold = parse_duration(time, unit)
+                    .map_err(|error| format!("--hold: {error} in '{time}': use a time such as 30 or 2m"))?;
+            }
             "--method" => {
                 let name = next(word, &mut words)?;
                 if !http::is_token(name.as_bytes()) || name == "CONNECT" {
@@ -169,11 +177,7 @@ fn place(text: &str, positional: &Positional) -> Result<UrlOptions, String> {
     let url = Url::parse(text)?;
     let version = match (url.scheme, positional.version) {
         (UrlScheme::Http, Choice::H2Clear) | (UrlScheme::Https, Choice::H2) => HttpVersion::H2,
-        (UrlScheme::Http | UrlScheme::Https, Choice::H3) => {
-            return Err(format!(
-                "-3 {text}: HTTP/3 over TCP (QMux) is not supported yet: use quic:// for HTTP/3 over QUIC"
-            ));
-        }
+        (UrlScheme::Http | UrlScheme::Https, Choice::H3) => HttpVersion::H3,
         // An option for another scheme does not apply.
         (UrlScheme::Http | UrlScheme::Https, _) => HttpVersion::H1,
         (UrlScheme::Quic, Choice::Hq) => HttpVersion::Hq,
@@ -277,16 +281,20 @@ mod tests {
         let read = options("-d 0 -n -1 -r -1 -R 0 http://h/");
         assert!(read.duration.is_none() && read.requests.is_none() && read.rate.is_none());
         assert_eq!(options("-d 2m -w 1s http://h/").duration, Some(Duration::from_secs(120)));
+        assert_eq!(options("--hold 3 http://h/").hold, Duration::from_secs(3));
+        assert_eq!(options("--hold 200ms http://h/").hold, Duration::from_millis(200));
     }
 
     #[test]
     fn versions_and_tls_lists_apply_to_the_urls_after_them() {
         let read = options(
-            "http://a/ -2c http://b/ -2 https://c/ http://d/ --tls-curves P-256 https://e/ quic://f/ -0 quic://g/",
+            "http://a/ -2c http://b/ -2 https://c/ http://d/ --tls-curves P-256 https://e/ quic://f/ -0 quic://g/ -3 http://i/ https://j/",
         );
         let found: Vec<_> = read.urls.iter().map(|one| (&*one.url.host, one.version)).collect();
         use HttpVersion::*;
-        assert_eq!(found, [("a", H1), ("b", H2), ("c", H2), ("d", H1), ("e", H2), ("f", H3), ("g", Hq)]);
+        let over_quic = [("f", H3), ("g", Hq)];
+        assert_eq!(found[..5], [("a", H1), ("b", H2), ("c", H2), ("d", H1), ("e", H2)]);
+        assert_eq!((&found[5..7], &found[7..]), (&over_quic[..], &[("i", H3), ("j", H3)][..]));
         assert!(read.urls[2].tls.groups.is_empty() && read.urls[4].tls.groups == [0x17]);
     }
 
@@ -331,10 +339,7 @@ mod tests {
                 "--body: value too large in '9223372036854775807': use a size such as 1024, 64k or 1m",
             ),
             ("--tls-curves nope https://h/", "--tls-curves: 'nope' is not supported"),
-            (
-                "-3 https://h/",
-                "-3 https://h/: HTTP/3 over TCP (QMux) is not supported yet: use quic:// for HTTP/3 over QUIC",
-            ),
+            ("--hold x http://h/", "--hold: unexpected character 'x' in 'x': use a time such as 30 or 2m"),
             ("--json -l http://h/", "--json prints all figures: it cannot be combined with -l, -hs or -hsv"),
             (
                 "--method CONNECT http://h/",

@@ -11,8 +11,12 @@ use crate::url::UrlScheme;
 pub fn dump(options: &Options) -> String {
     let words = &options.words;
     let streams = options.streams;
+    let experimental = match options.urls.iter().any(is_qmux) {
+        true => "\texpose-experimental-directives\n",
+        false => "",
+    };
     let mut text = format!(
-        "global\n\tnbthread {}\n\ttune.h2.be.max-concurrent-streams {streams}\n\t\
+        "global\n{experimental}\tnbthread {}\n\ttune.h2.be.max-concurrent-streams {streams}\n\t\
          tune.quic.be.stream.max-concurrent {streams}\n\tssl-server-verify {}\n",
         options.threads,
         if words.verifies { "required" } else { "none" }
@@ -28,6 +32,11 @@ pub fn dump(options: &Options) -> String {
         text.push_str(&format!("\tserver s{} {}\n", number + 1, server(options, url)));
     }
     text
+}
+
+/// Whether HTTP/3 is spoken over TCP or TLS.
+fn is_qmux(one: &UrlOptions) -> bool {
+    one.version == HttpVersion::H3 && one.url.scheme != UrlScheme::Quic
 }
 
 /// The rest of a server line.
@@ -49,6 +58,7 @@ fn server(options: &Options, one: &UrlOptions) -> String {
     let text = |value: &Option<Box<str>>| value.as_ref().map(ToString::to_string);
     if url.scheme == UrlScheme::Http {
         add("proto", (one.version == HttpVersion::H2).then(|| "h2".into()));
+        add("proto", is_qmux(one).then(|| "qmux".into()));
     } else {
         add("ssl", flag(true));
         let alpn = match one.version {
@@ -127,5 +137,9 @@ mod tests {
         let text = dumped(&["-C", "--server", words, "quic://[::1]:3/"]);
         let line = "server s1 quic6@[::1]:3 ssl alpn h3 crt /c.pem quic-cc-algo newreno(1048576) source 127.0.0.2:0 max-reuse 4";
         assert!(text.contains(line), "{text}");
+        let text = dumped(&["-C", "-3", "http://h:1/", "https://h:2/"]);
+        assert!(text.starts_with("global\n\texpose-experimental-directives\n"), "{text}");
+        assert!(text.contains("server s1 h:1 proto qmux\n"), "{text}");
+        assert!(text.contains("server s2 h:2 ssl alpn h3 sni str(h)\n"), "{text}");
     }
 }

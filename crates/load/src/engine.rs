@@ -27,7 +27,7 @@ pub type Interrupts = AtomicUsize;
 /// How often interrupts are looked for.
 const TICK: Duration = Duration::from_millis(50);
 
-/// How long requests may take after the end of the run, in addition to the time limit of `-w`.
+/// How long requests may take after the end of the run, in addition to the times of `-w` and `--hold`.
 const GRACE: Nanos = SECOND;
 
 /// The results of a thread: its latencies, and the requests that were due and not sent.
@@ -115,13 +115,18 @@ fn observe(
         }
         let now = now();
         let signals = interrupts.load(Relaxed);
+        if signals > 0 && !shared.is_released() {
+            shared.release();
+            shared.wake_all();
+        }
         if signals > 0 || shared.is_stopped() {
             end = end.min(now);
         }
         if now >= end && abort.is_none() {
             shared.stop(false);
             shared.wake_all();
-            abort = Some(now.saturating_add(nanos(options.io_timeout)).saturating_add(GRACE));
+            let rest = nanos(options.io_timeout).saturating_add(nanos(options.hold));
+            abort = Some(now.saturating_add(rest).saturating_add(GRACE));
         }
         if !shared.is_aborted() && (signals > 1 || abort.is_some_and(|at| now >= at)) {
             shared.stop(true);

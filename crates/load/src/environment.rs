@@ -31,6 +31,8 @@ pub(crate) struct RunState {
     stops: AtomicBool,
     /// Requests in flight are given up.
     aborts: AtomicBool,
+    /// Idle connections are not held any longer.
+    releases: AtomicBool,
     /// When the run began, and when it ends by `-d`.
     pub(crate) start: Nanos,
     pub(crate) end: Nanos,
@@ -48,6 +50,7 @@ impl RunState {
             is_spent: AtomicBool::new(false),
             stops: AtomicBool::new(false),
             aborts: AtomicBool::new(false),
+            releases: AtomicBool::new(false),
             start,
             end: start.saturating_add(length),
             options,
@@ -72,6 +75,11 @@ impl RunState {
         self.aborts.fetch_or(aborts, Relaxed);
     }
 
+    /// Closes the connections that are held.
+    pub(crate) fn release(&self) {
+        self.releases.store(true, Relaxed);
+    }
+
     /// Wakes all users of all threads.
     pub(crate) fn wake_all(&self) {
         let wake = || CURRENT.with_borrow(|current| current.iter().for_each(|env| env.wake_users()));
@@ -82,6 +90,10 @@ impl RunState {
 
     pub(crate) fn is_stopped(&self) -> bool {
         self.stops.load(Relaxed)
+    }
+
+    pub(crate) fn is_released(&self) -> bool {
+        self.releases.load(Relaxed)
     }
 
     pub(crate) fn is_aborted(&self) -> bool {
@@ -215,6 +227,7 @@ impl Environment {
         self.tally().failures[failure as usize].add(1);
         let is_of_connection = matches!(failure, Failure::Connect | Failure::Handshake | Failure::Closed);
         if self.shared.options.stops_on_error && is_of_connection && !self.shared.is_stopped() {
+            self.shared.release();
             self.shared.stop(false);
             self.shared.wake_all();
         }

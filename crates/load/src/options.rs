@@ -26,6 +26,8 @@ pub struct Options {
     pub(crate) users: usize,
     /// `-w`: how long a request may be without progress.
     pub(crate) io_timeout: Duration,
+    /// `--hold`: how long a connection stays open after its last request.
+    pub(crate) hold: Duration,
     /// `-R`: requests per second.
     pub(crate) rate: Option<f64>,
     /// `-A`: the first request of each connection is not measured.
@@ -130,6 +132,7 @@ impl Default for Options {
             threads: 1,
             users: 1,
             io_timeout: Duration::from_secs(10),
+            hold: Duration::ZERO,
             rate: None,
             skips_first: false,
             late_ack: false,

@@ -11,6 +11,7 @@ use quic::{ClientSettings, Congestion, Settings};
 use tls::load;
 use tls::{Connecting, Connector, Keep, Limits, Parameters, Trust};
 
+use crate::link::qmux_settings;
 use crate::options::{HttpVersion, Options, TlsLists, UrlOptions};
 use crate::url::UrlScheme;
 
@@ -19,6 +20,9 @@ const SESSIONS: usize = 64;
 
 /// The receive windows of HTTP/2 and HTTP/3, in bytes: large, so that they do not limit a download.
 const WINDOW: u32 = 1 << 20;
+
+/// The idle timeout of QUIC and QMux, unless `-w` or `--hold` needs a longer one.
+const IDLE: Duration = Duration::from_secs(30);
 
 /// The longest head that is accepted, in bytes.
 pub(crate) const HEAD_MAX: usize = 60 * 1024;
@@ -33,6 +37,8 @@ pub(crate) struct LoadTarget {
     pub(crate) tls: Option<TlsOptions>,
     /// The transport settings over QUIC.
     pub(crate) quic: Option<ClientSettings>,
+    /// The transport settings of HTTP/3 over TCP or TLS.
+    pub(crate) qmux: Option<Settings>,
     pub(crate) h2: Arc<h2::Config>,
     pub(crate) h3: Arc<h3::Config>,
     /// Concurrent requests on a connection.
@@ -135,6 +141,7 @@ impl Targets {
 
 fn target(options: &Options, one: &UrlOptions, address: SocketAddr) -> Result<LoadTarget, String> {
     let words = &options.words;
+    let is_quic = one.url.scheme == UrlScheme::Quic;
     let streams = if one.version == HttpVersion::H1 { 1 } else { options.streams };
     let rules =
         fields::Rules { max_bytes: HEAD_MAX, max_fields: 200, relaxed: true, connect_protocol: false };
@@ -155,10 +162,11 @@ fn target(options: &Options, one: &UrlOptions, address: SocketAddr) -> Result<Lo
             user_timeout: words.user_timeout,
             fast_open: words.fast_open,
             late_ack: options.late_ack,
-            proxy_header: words.proxy_header.filter(|_| one.url.scheme != UrlScheme::Quic),
+            proxy_header: words.proxy_header.filter(|_| !is_quic),
         },
         tls,
-        quic: (one.url.scheme == UrlScheme::Quic).then(|| ClientSettings::new(&transport(options))),
+        quic: is_quic.then(|| ClientSettings::new(&transport(options))),
+        qmux: (one.version == HttpVersion::H3 && !is_quic).then(|| qmux_settings(transport(options))),
         h2: Arc::new(h2::Config {
             rules: rules.clone(),
             buffer: 16_384,
@@ -188,7 +196,7 @@ fn transport(options: &Options) -> Settings {
     Settings {
         // Servers open no streams for requests.
         max_streams: 0,
-        max_idle: Some(options.io_timeout.max(Duration::from_secs(30))),
+        max_idle: Some(options.io_timeout.max(options.hold.saturating_add(IDLE))),
         send_window: congestion.window_max.saturating_mul(2),
         congestion,
         ..Settings::default()

@@ -93,8 +93,13 @@ impl User {
         }
         while self.turn(context, &env) {}
         if self.is_over && self.in_flight == 0 && self.planned.is_empty() {
-            self.connections.iter_mut().for_each(|connection| connection.leave(&env));
-            return Poll::Ready(());
+            let mut are_closed = true;
+            for connection in &mut self.connections {
+                are_closed &= connection.release(&env);
+            }
+            if are_closed {
+                return Poll::Ready(());
+            }
         }
         self.arm(context, &env, deadline);
         Poll::Pending
@@ -152,12 +157,17 @@ impl User {
     /// Begins as many requests as permitted.
     fn begin(&mut self, context: &mut Context<'_>, env: &Environment) -> bool {
         let mut progress = false;
+        let holds = !env.shared.options.hold.is_zero();
         while self.in_flight < env.shared.options.streams {
             if self.paused_until != 0 {
                 if env.now() < self.paused_until && !env.shared.is_stopped() {
                     break;
                 }
                 self.paused_until = 0;
+            }
+            // A request is not taken for a connection that is held.
+            if holds && self.planned.is_empty() && !self.connections[self.next_target(env)].has_room() {
+                break;
             }
             let Some(job) = self.planned.pop_front().or_else(|| self.plan(context, env)) else { break };
             let target = env.shared.targets.requests[job.request as usize].target;
@@ -171,6 +181,11 @@ impl User {
             progress = true;
         }
         progress
+    }
+
+    /// The target of the next request.
+    fn next_target(&self, env: &Environment) -> usize {
+        env.shared.targets.requests[self.next].target
     }
 
     /// Takes the next request.
@@ -209,7 +224,7 @@ impl User {
         if self.timer_at == NEVER && deadline == NEVER && self.in_flight > 0 {
             at = env.now().saturating_add(nanos(env.shared.options.io_timeout)).div_ceil(MS);
         }
-        let opening = self.connections.iter().filter_map(UserConnection::deadline).min();
+        let opening = self.connections.iter().filter_map(UserConnection::wakes_at).min();
         let paused = (self.paused_until != 0).then_some(self.paused_until);
         for other in opening.into_iter().chain(paused) {
             at = at.min(other.div_ceil(MS));

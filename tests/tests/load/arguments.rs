@@ -71,6 +71,8 @@ fn the_printed_configuration_is_valid() {
         "TLS_AES_128_GCM_SHA256",
         "-3",
         "quic://127.0.0.1:3/",
+        "http://127.0.0.1:4/",
+        "https://127.0.0.1:5/",
     ];
     let output = run(&words);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

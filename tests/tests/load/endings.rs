@@ -109,7 +109,7 @@ fn a_second_interrupt_gives_up_requests_in_flight() {
     assert_eq!(number(&super::summary(&output), "errors_by_reason/timeout"), 1);
 }
 
-fn interrupt(id: u32) {
+pub(super) fn interrupt(id: u32) {
     let killed = Command::new("kill").args(["-INT", &id.to_string()]).status();
     assert!(killed.is_ok_and(|status| status.success()), "the program runs");
 }

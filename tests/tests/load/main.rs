@@ -2,6 +2,7 @@
 
 mod arguments;
 mod endings;
+mod hold;
 mod http1;
 mod multiplexed;
 mod rates;

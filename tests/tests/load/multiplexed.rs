@@ -1,42 +1,51 @@
-//! HTTP/2, HTTP/3 and HTTP/0.9 over QUIC, counted by a frontend of Weir and its server.
+//! HTTP/2, HTTP/3 over QUIC and QMux, and HTTP/0.9 over QUIC, counted by a frontend of Weir and its server.
 
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
+
+use weir_tests::qmux::{numbers, parameters, record, usual};
 use weir_tests::{Authority, Origin, Weir, free_port};
 
 use super::{assert_all, load, number};
 
-/// A frontend with a TCP, a TLS and a QUIC port, and its server.
-struct Scene {
-    weir: Weir,
-    origin: Origin,
-    clear: u16,
+/// A frontend with TCP, TLS, QUIC and QMux, and its server.
+pub(super) struct Scene {
+    pub(super) weir: Weir,
+    pub(super) origin: Origin,
+    pub(super) clear: u16,
     secure: u16,
+    qmux: u16,
     _authority: Authority,
 }
 
-fn scene(global: &str, origin: Origin) -> Scene {
+pub(super) fn scene(global: &str, origin: Origin) -> Scene {
     let authority = Authority::new();
     let certificate = authority.issue(&["localhost"]);
-    let (clear, secure) = (free_port(), free_port());
+    let (clear, secure, qmux) = (free_port(), free_port(), free_port());
     let crt = certificate.display();
     let text = format!(
-        "global\n stats socket runtime level admin\n{global}\ndefaults\n mode http\n timeout connect 10s\n timeout client 20s\n \
-         timeout server 20s\nfrontend f\n bind 127.0.0.1:{clear}\n bind 127.0.0.1:{secure} ssl crt {crt} alpn h2,http/1.1\n \
+        "global\n stats socket runtime level admin\n expose-experimental-directives\n{global}\ndefaults\n mode http\n timeout connect 10s\n timeout client 20s\n \
+         timeout server 20s\nfrontend f\n bind 127.0.0.1:{clear}\n bind 127.0.0.1:{qmux} proto qmux\n \
+         bind 127.0.0.1:{secure} ssl crt {crt} alpn h3,h2,http/1.1\n \
          bind quic4@127.0.0.1:{secure} ssl crt {crt} alpn h3,hq-interop\n default_backend b\n\
          backend b\n server s 127.0.0.1:{}\n",
         origin.port()
     );
+    // A connection that only probes the QMux port would count as a session.
     let weir = Weir::start(&text, &[clear, secure]);
-    Scene { weir, origin, clear, secure, _authority: authority }
+    Scene { weir, origin, clear, secure, qmux, _authority: authority }
 }
 
 impl Scene {
     /// The URLs of all protocols, with the options before them and their labels.
-    fn urls(&self) -> [(&'static str, String, &'static str); 4] {
-        let (clear, secure) = (self.clear, self.secure);
+    pub(super) fn urls(&self) -> [(&'static str, String, &'static str); 6] {
+        let Self { clear, secure, qmux, .. } = self;
         [
             ("-2c", format!("http://127.0.0.1:{clear}/"), "h2"),
             ("-2", format!("https://127.0.0.1:{secure}/"), "h2"),
             ("-3", format!("quic://127.0.0.1:{secure}/"), "h3"),
+            ("-3", format!("http://127.0.0.1:{qmux}/"), "h3"),
+            ("-3", format!("https://127.0.0.1:{secure}/"), "h3"),
             ("-0", format!("quic://127.0.0.1:{secure}/"), "h0"),
         ]
     }
@@ -54,7 +63,7 @@ fn every_protocol_sends_exactly_the_requested_number() {
         before += 300;
         assert_eq!(scene.origin.requests(), before, "{option}");
     }
-    assert_eq!(scene.weir.stat("f,FRONTEND", "h3sess"), "6", "both protocols over QUIC");
+    assert_eq!(scene.weir.stat("f,FRONTEND", "h3sess"), "12", "all protocols over QUIC and QMux");
 }
 
 #[test]
@@ -67,7 +76,7 @@ fn connections_end_after_their_number_of_requests() {
             assert_eq!(number(&summary, "connections"), connections, "{option} -m {streams}");
         }
     }
-    assert_eq!(scene.weir.stat("f,FRONTEND", "h3sess"), "40", "both protocols over QUIC");
+    assert_eq!(scene.weir.stat("f,FRONTEND", "h3sess"), "80", "all protocols over QUIC and QMux");
 }
 
 #[test]
@@ -77,7 +86,7 @@ fn bodies_of_requests_arrive_whole() {
         format!("HTTP/1.1 {status} x\r\nContent-Length: 0\r\n\r\n").into_bytes()
     });
     let scene = scene("", origin);
-    for (option, url, _) in scene.urls().into_iter().take(3) {
+    for (option, url, _) in scene.urls().into_iter().take(5) {
         let summary = load(&["-n", "30", "-m", "5", "--body", "300k", option, &url]);
         assert_all(&summary, 30);
         assert_eq!(number(&summary, "statuses/2xx"), 30, "{option}");
@@ -106,7 +115,7 @@ fn the_servers_limits_are_respected() {
     let global = " tune.h2.fe.max-concurrent-streams 2\n tune.h2.fe.max-total-streams 10\n \
                   tune.quic.fe.stream.max-concurrent 2\n tune.quic.fe.stream.max-total 10";
     let scene = scene(global, Origin::text("ok"));
-    for (option, url, _) in scene.urls().into_iter().take(3) {
+    for (option, url, _) in scene.urls().into_iter().take(5) {
         let before = scene.origin.requests();
         let summary = load(&["-n", "100", "-m", "8", option, &url]);
         assert_all(&summary, 100);
@@ -146,11 +155,46 @@ fn several_protocols_may_be_mixed() {
     let scene = scene("", Origin::text("ok"));
     let urls = scene.urls();
     let clear = format!("http://127.0.0.1:{}/", scene.clear);
-    let mut words = vec!["-n", "50", "-m", "3", &clear];
+    let mut words = vec!["-n", "70", "-m", "3", &clear];
     urls.iter().for_each(|(option, url, _)| words.extend([*option, url]));
     let summary = load(&words);
-    assert_all(&summary, 50);
-    for (label, count) in [("h0", 10), ("h1", 10), ("h2", 20), ("h3", 10)] {
+    assert_all(&summary, 70);
+    for (label, count) in [("h0", 10), ("h1", 10), ("h2", 20), ("h3", 30)] {
         assert_eq!(number(&summary, &format!("statuses_by_version/{label}/2xx")), count, "{summary}");
     }
+}
+
+/// Servers that do not speak QMux, or close the connection before or during a request.
+#[test]
+fn a_server_that_ends_a_qmux_connection_is_an_error() {
+    let run = |answer: fn(&mut TcpStream, &[u8]), reason: &str| {
+        let greeting = record(&parameters(&usual(1 << 16)));
+        let origin = Origin::raw(move |mut stream| {
+            answer(&mut stream, &greeting);
+            let _ = stream.shutdown(Shutdown::Write);
+            let _ = std::io::copy(&mut stream, &mut std::io::sink());
+        });
+        let url = format!("http://127.0.0.1:{}/", origin.port());
+        let summary = load(&["-n", "3", "-3", &url]);
+        assert_eq!(
+            (number(&summary, "requests"), number(&summary, &format!("errors_by_reason/{reason}"))),
+            (0, 3),
+            "{summary}"
+        );
+        assert_eq!(origin.connections(), 3, "{reason}");
+    };
+    run(|_, _| {}, "handshake");
+    run(
+        |stream, _| stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").expect("the client reads"),
+        "protocol",
+    );
+    run(|stream, greeting| stream.write_all(greeting).expect("the client reads"), "closed");
+    run(
+        |stream, greeting| {
+            // CONNECTION_CLOSE with H3_NO_ERROR.
+            let close = record(&numbers(&[0x1d, 0x100, 0]));
+            stream.write_all(&[greeting, &close].concat()).expect("the client reads");
+        },
+        "closed",
+    );
 }

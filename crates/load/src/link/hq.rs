@@ -64,6 +64,11 @@ impl HqLink {
             && self.begun < self.target.per_connection
     }
 
+    /// Whether the last request of the connection is over.
+    pub(super) fn is_finished(&self) -> bool {
+        self.requests.len() == 0 && self.begun >= self.target.per_connection
+    }
+
     /// Removes the requests in flight.
     pub(super) fn jobs(&mut self) -> impl Iterator<Item = Job> + '_ {
         self.requests.drain().chain(self.waiting.take())
@@ -112,8 +117,7 @@ impl HqLink {
         {
             self.begin(env, job);
         }
-        let is_over = self.requests.len() == 0 && self.begun >= self.target.per_connection;
-        if is_over { Err(LinkEnd::Orderly) } else { Ok(received) }
+        Ok(received)
     }
 
     fn read(&mut self, id: u64, env: &Environment, ended: &mut Ended) {

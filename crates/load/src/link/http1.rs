@@ -64,7 +64,12 @@ impl Http1Link {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.job.is_none()
+        self.job.is_none() && self.begun < self.target.per_connection
+    }
+
+    /// Whether the last request of the connection is over.
+    pub(super) fn is_finished(&self) -> bool {
+        self.job.is_none() && self.begun >= self.target.per_connection
     }
 
     pub(super) fn job(&self) -> Option<Job> {
@@ -227,18 +232,17 @@ impl Http1Link {
         &env.shared.targets.requests[self.job.map_or(0, |job| job.request as usize)]
     }
 
-    /// Counts the response, and closes the connection if it cannot or must not be used again.
+    /// Counts the response, and closes the connection if it cannot be used again.
     fn complete(&mut self, env: &Environment, ended: &mut Ended) -> Result<(), LinkEnd> {
         let request = self.request(env);
         let is_sent = self.sent >= request.bytes.len() as u64 + request.body;
         let Some(job) = self.job.take() else { return Ok(()) };
         env.answered(HttpVersion::H1, self.head.status(), &job);
         ended.count += 1;
-        let is_spent = self.begun >= self.target.per_connection;
-        if is_spent {
+        if self.is_finished() {
             // Without a reset, each connection would block its port for a minute.
             self.stream.reset_on_close();
         }
-        if self.closes || is_spent || !is_sent { Err(LinkEnd::Orderly) } else { Ok(()) }
+        if self.closes || !is_sent { Err(LinkEnd::Orderly) } else { Ok(()) }
     }
 }

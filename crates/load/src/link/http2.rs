@@ -51,6 +51,11 @@ impl Http2Link {
             && self.engine.free() > 0
     }
 
+    /// Whether the last request of the connection is over.
+    pub(super) fn is_finished(&self) -> bool {
+        self.requests.len() == 0 && self.begun >= self.target.per_connection
+    }
+
     /// Removes the requests in flight.
     pub(super) fn jobs(&mut self) -> impl Iterator<Item = Job> + '_ {
         self.requests.drain()
@@ -122,13 +127,8 @@ impl Http2Link {
                 }
             }
             self.kept.extend_from_slice(rest);
-            if self.is_over() { Err(LinkEnd::Orderly) } else { Ok(true) }
+            if self.requests.len() == 0 && self.engine.is_ending() { Err(LinkEnd::Orderly) } else { Ok(true) }
         })
-    }
-
-    /// Whether no request is in flight and none can begin.
-    fn is_over(&self) -> bool {
-        self.requests.len() == 0 && (self.begun >= self.target.per_connection || self.engine.is_ending())
     }
 
     fn note(&mut self, event: Event, env: &Environment, ended: &mut Ended) {

@@ -1,14 +1,14 @@
-//! An HTTP/3 connection.
+//! An HTTP/3 connection over QUIC or QMux.
 
 use std::sync::Arc;
 use std::task::Context;
 
 use bytes::Bytes;
-use h3::{Code, Connection as Http3, H3Event, OpenError, RequestKey, Role};
-use quic::QuicEvent;
+use h3::{Code, Connection as Http3, H3Event, OpenError, RequestKey, Role, Streams};
+use quic::{LostReason, QuicEvent, StreamDirection};
 
 use super::requests::{Requests, Running};
-use super::transport::QuicLink;
+use super::streams::LinkStreams;
 use super::{BODY, Ended, LinkEnd};
 use crate::clock::Nanos;
 use crate::environment::{Environment, Job};
@@ -16,10 +16,57 @@ use crate::options::HttpVersion;
 use crate::tally::Failure;
 use crate::target::LoadTarget;
 
+/// A connection with streams under HTTP/3: QUIC or QMux.
+pub(super) trait Http3Transport {
+    type Connection;
+
+    /// The streams.
+    fn streams(&mut self) -> &mut LinkStreams<Self::Connection>;
+
+    /// Returns the next event.
+    fn poll(&mut self) -> Option<QuicEvent>;
+
+    /// Returns the next stream that the server has opened.
+    fn accept_stream(&mut self, direction: StreamDirection) -> Option<u64>;
+
+    fn is_connected(&self) -> bool;
+
+    /// The handshake is complete.
+    fn set_connected(&mut self);
+
+    /// When the handshake times out, unless it is complete.
+    fn deadline(&self) -> Option<Nanos>;
+
+    /// Receives once and runs the timers that are due. Returns whether anything was received. `is_busy` is set while there are
+    /// requests.
+    ///
+    /// # Errors
+    /// The socket has failed or was closed.
+    fn receive(
+        &mut self,
+        context: &mut Context<'_>,
+        env: &Environment,
+        is_busy: bool,
+    ) -> Result<bool, LinkEnd>;
+
+    /// Sends what the connection has to send, and sets its timer. Returns whether there may be events, because there is room for more
+    /// data.
+    ///
+    /// # Errors
+    /// The socket has failed.
+    fn flush(&mut self, context: &mut Context<'_>, env: &Environment) -> Result<bool, LinkEnd>;
+
+    /// Converts the end of the connection.
+    fn end(&self, reason: &LostReason) -> LinkEnd;
+
+    /// Closes the connection with an error code of HTTP/3. The server is notified once.
+    fn close(&mut self, code: u64);
+}
+
 /// A connection.
-pub(super) struct Http3Link {
+pub(super) struct Http3Link<T> {
     target: Arc<LoadTarget>,
-    quic: QuicLink,
+    transport: T,
     engine: Http3,
     requests: Requests<RequestKey>,
     /// A request that waits for the handshake, or until the server permits another stream.
@@ -27,30 +74,28 @@ pub(super) struct Http3Link {
     begun: u64,
 }
 
-impl Http3Link {
+impl<T: Http3Transport> Http3Link<T>
+where
+    LinkStreams<T::Connection>: Streams,
+{
     /// Creates a connection for a request.
-    pub(super) fn connect(
-        target: &Arc<LoadTarget>,
-        env: &Environment,
-        job: Job,
-    ) -> Result<Box<Self>, Failure> {
-        let settings = target.quic.as_ref().ok_or(Failure::Connect)?;
-        Ok(Box::new(Self {
-            quic: QuicLink::connect(target, settings, env)?,
+    pub(super) fn new(target: &Arc<LoadTarget>, transport: T, job: Job) -> Box<Self> {
+        Box::new(Self {
+            transport,
             engine: Http3::new(Role::Client, &target.h3),
             requests: Requests::new(),
             waiting: Some(job),
             begun: 0,
             target: target.clone(),
-        }))
+        })
     }
 
     pub(super) fn is_connected(&self) -> bool {
-        self.quic.is_connected
+        self.transport.is_connected()
     }
 
     pub(super) fn deadline(&self) -> Option<Nanos> {
-        self.quic.deadline()
+        self.transport.deadline()
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -58,6 +103,11 @@ impl Http3Link {
             && self.requests.len() < self.target.streams
             && self.begun < self.target.per_connection
             && self.engine.free() > 0
+    }
+
+    /// Whether the last request of the connection is over.
+    pub(super) fn is_finished(&self) -> bool {
+        self.requests.len() == 0 && self.begun >= self.target.per_connection
     }
 
     /// Removes the requests in flight.
@@ -68,7 +118,7 @@ impl Http3Link {
     pub(super) fn begin(&mut self, env: &Environment, job: Job) {
         let request = &env.shared.targets.requests[job.request as usize];
         let ends = request.body == 0;
-        let opened = self.engine.open_request(&mut self.quic.streams, &request.head, request.scheme, ends);
+        let opened = self.engine.open_request(self.transport.streams(), &request.head, request.scheme, ends);
         match opened {
             Ok(key) => {
                 self.begun += 1;
@@ -87,38 +137,44 @@ impl Http3Link {
             let length = running.unsent.min(BODY.len() as u64);
             let ends = length == running.unsent;
             let data = Bytes::from_static(&BODY[..length as usize]);
-            self.engine.send_bytes(&mut self.quic.streams, key, data, ends);
+            self.engine.send_bytes(self.transport.streams(), key, data, ends);
             running.unsent -= length;
             running.job.touched = now;
         }
     }
 
-    /// Receives datagrams once. Returns whether anything was received.
+    /// Receives once. Returns whether anything was received.
     pub(super) fn receive(
         &mut self,
         context: &mut Context<'_>,
         env: &Environment,
         ended: &mut Ended,
     ) -> Result<bool, LinkEnd> {
-        let received = self.quic.receive(context, env)?;
+        let received = self.transport.receive(context, env, self.requests.len() > 0)?;
+        self.process(env, ended)?;
+        Ok(received)
+    }
+
+    /// Processes the events of the transport.
+    fn process(&mut self, env: &Environment, ended: &mut Ended) -> Result<(), LinkEnd> {
         let mut lost = None;
-        while let Some(event) = self.quic.streams.connection.poll() {
+        while let Some(event) = self.transport.poll() {
             if let Some(end) = self.note_transport(&event, ended) {
                 lost = Some(end);
             }
         }
         self.engine.begin_turn(false);
         loop {
-            match self.engine.next(&mut self.quic.streams) {
+            match self.engine.next(self.transport.streams()) {
                 Ok(Some(event)) => self.note(event, env, ended),
                 Ok(None) => break,
                 Err(violation) => {
-                    self.quic.close(violation.code().number());
+                    self.transport.close(violation.code().number());
                     return Err(LinkEnd::Failed(Failure::Protocol));
                 }
             }
         }
-        env.tally().bytes.add(std::mem::take(&mut self.quic.streams.received));
+        env.tally().bytes.add(std::mem::take(&mut self.transport.streams().received));
         while let Some(key) = self.engine.next_writable() {
             self.upload(key, env.now());
         }
@@ -131,20 +187,19 @@ impl Http3Link {
         {
             self.begin(env, job);
         }
-        let is_over = self.begun >= self.target.per_connection || self.engine.is_ending();
-        if self.requests.len() == 0 && is_over { Err(LinkEnd::Orderly) } else { Ok(received) }
+        if self.requests.len() == 0 && self.engine.is_ending() { Err(LinkEnd::Orderly) } else { Ok(()) }
     }
 
     /// Passes an event of the transport to HTTP/3. Returns how the connection has ended, if it has.
     fn note_transport(&mut self, event: &QuicEvent, ended: &mut Ended) -> Option<LinkEnd> {
         match *event {
             QuicEvent::Connected => {
-                self.quic.is_connected = true;
+                self.transport.set_connected();
                 ended.opened = true;
-                self.engine.start(&mut self.quic.streams);
+                self.engine.start(self.transport.streams());
             }
             QuicEvent::Opened(direction) => {
-                while let Some(id) = self.quic.streams.connection.accept_stream(direction) {
+                while let Some(id) = self.transport.accept_stream(direction) {
                     self.engine.opened(id);
                 }
             }
@@ -152,7 +207,7 @@ impl Http3Link {
             QuicEvent::Writable(id) => self.engine.writable(id),
             QuicEvent::Stopped(id, code) => self.engine.stopped(id, code),
             QuicEvent::Available(_) => self.engine.available(),
-            QuicEvent::Lost(ref reason) => return Some(self.quic.end(reason)),
+            QuicEvent::Lost(ref reason) => return Some(self.transport.end(reason)),
             QuicEvent::HandshakeData | QuicEvent::Finished(_) => {}
         }
         None
@@ -183,7 +238,7 @@ impl Http3Link {
             H3Event::Trailers { key } | H3Event::End { key } => self.complete(key, env, ended),
             H3Event::Reset { key, code, by } => {
                 let running = self.requests.take(key.index(), key);
-                self.engine.release(&mut self.quic.streams, key, None);
+                self.engine.release(self.transport.streams(), key, None);
                 let Some(Running { job, status, .. }) = running else { return };
                 if by.is_unprocessed(code) && !job.is_repeated {
                     ended.again.push(Job { is_repeated: true, ..job });
@@ -203,22 +258,31 @@ impl Http3Link {
 
     fn complete(&mut self, key: RequestKey, env: &Environment, ended: &mut Ended) {
         let running = self.requests.take(key.index(), key);
-        self.engine.release(&mut self.quic.streams, key, None);
+        self.engine.release(self.transport.streams(), key, None);
         if let Some(running) = running {
             env.answered(HttpVersion::H3, running.status, &running.job);
             ended.count += 1;
         }
     }
 
-    pub(super) fn flush(&mut self, context: &mut Context<'_>, env: &Environment) -> Result<(), LinkEnd> {
-        self.quic.flush(context, env)
+    /// Sends the output, and continues bodies as long as there is room.
+    pub(super) fn flush(
+        &mut self,
+        context: &mut Context<'_>,
+        env: &Environment,
+        ended: &mut Ended,
+    ) -> Result<(), LinkEnd> {
+        while self.transport.flush(context, env)? {
+            self.process(env, ended)?;
+        }
+        Ok(())
     }
 
     /// Resets requests without progress since `since`. Returns when the oldest of the others was touched.
     pub(super) fn expire(&mut self, env: &Environment, since: Nanos, ended: &mut Ended) -> Option<Nanos> {
         while let Some(key) = self.requests.stalled(since) {
             let running = self.requests.take(key.index(), key);
-            self.engine.release(&mut self.quic.streams, key, Some(Code::RequestCancelled));
+            self.engine.release(self.transport.streams(), key, Some(Code::RequestCancelled));
             if let Some(running) = running {
                 env.failed(Failure::Timeout, &running.job);
                 ended.count += 1;
@@ -230,6 +294,6 @@ impl Http3Link {
 
     /// Closes the connection. The server is notified once.
     pub(super) fn close(&mut self) {
-        self.quic.close(Code::NoError.number());
+        self.transport.close(Code::NoError.number());
     }
 }

@@ -2,15 +2,15 @@
 //!
 //! A turn has three steps: [`UserConnection::receive`] processes received bytes, [`UserConnection::begin`] starts requests while
 //! there is room, and [`UserConnection::flush`] sends everything at once. A connection is opened when a request needs it.
-//!
-//! QMux (HTTP/3 over TLS) belongs here as another transport of `h3`: see `LinkState::Opening`, which has the TLS stream.
 
 mod hq;
 mod http1;
 mod http2;
 mod http3;
 mod open;
+mod qmux;
 mod requests;
+mod streams;
 mod transport;
 
 use std::sync::Arc;
@@ -26,6 +26,9 @@ use http1::Http1Link;
 use http2::Http2Link;
 use http3::Http3Link;
 use open::Opening;
+use qmux::QmuxLink;
+pub(crate) use qmux::qmux_settings;
+use transport::QuicLink;
 
 /// The bytes of request bodies.
 pub(crate) static BODY: [u8; 64 * 1024] = [b'w'; 64 * 1024];
@@ -56,6 +59,8 @@ pub(crate) struct Ended {
 pub(crate) struct UserConnection {
     target: Arc<LoadTarget>,
     state: LinkState,
+    /// When a connection without further requests is to be closed (`--hold`).
+    held_until: Option<Nanos>,
 }
 
 enum LinkState {
@@ -69,14 +74,15 @@ enum LinkState {
     },
     Http1(Box<Http1Link>),
     Http2(Box<Http2Link>),
-    Http3(Box<Http3Link>),
+    Http3(Box<Http3Link<QuicLink>>),
+    Qmux(Box<Http3Link<QmuxLink>>),
     Hq(Box<HqLink>),
 }
 
 impl UserConnection {
     /// A place for a connection to `target`.
     pub(crate) fn new(target: &Arc<LoadTarget>) -> Self {
-        Self { target: target.clone(), state: LinkState::Absent }
+        Self { target: target.clone(), state: LinkState::Absent, held_until: None }
     }
 
     /// Whether another request may begin.
@@ -87,6 +93,7 @@ impl UserConnection {
             LinkState::Http1(link) => link.has_room(),
             LinkState::Http2(link) => link.has_room(),
             LinkState::Http3(link) => link.has_room(),
+            LinkState::Qmux(link) => link.has_room(),
             LinkState::Hq(link) => link.has_room(),
         }
     }
@@ -106,6 +113,7 @@ impl UserConnection {
             LinkState::Http1(link) => link.begin(job),
             LinkState::Http2(link) => link.begin(env, job),
             LinkState::Http3(link) => link.begin(env, job),
+            LinkState::Qmux(link) => link.begin(env, job),
             LinkState::Hq(link) => link.begin(env, job),
         }
     }
@@ -116,10 +124,12 @@ impl UserConnection {
         if env.shared.options.traces {
             env.trace(format_args!("connecting to {}", self.target.address));
         }
-        if self.target.quic.is_some() {
-            let opened = match self.target.version {
-                HttpVersion::Hq => HqLink::connect(&self.target, env, job).map(LinkState::Hq),
-                _ => Http3Link::connect(&self.target, env, job).map(LinkState::Http3),
+        if let Some(settings) = &self.target.quic {
+            let target = &self.target;
+            let opened = match target.version {
+                HttpVersion::Hq => HqLink::connect(target, env, job).map(LinkState::Hq),
+                _ => QuicLink::connect(target, settings, env)
+                    .map(|transport| LinkState::Http3(Http3Link::new(target, transport, job))),
             };
             match opened {
                 Ok(state) => self.state = state,
@@ -138,6 +148,7 @@ impl UserConnection {
     fn closed(&mut self, env: &Environment) {
         env.tally().open.decrement();
         self.state = LinkState::Absent;
+        self.held_until = None;
     }
 
     /// Reads, and processes the received bytes. Returns whether there were any.
@@ -153,9 +164,11 @@ impl UserConnection {
             LinkState::Http1(link) => link.receive(context, env, ended),
             LinkState::Http2(link) => link.receive(context, env, ended),
             LinkState::Http3(link) => link.receive(context, env, ended),
+            LinkState::Qmux(link) => link.receive(context, env, ended),
             LinkState::Hq(link) => link.receive(context, env, ended),
         };
         match received {
+            Ok(_) if self.is_finished() && self.release(env) => true,
             Ok(progress) => progress,
             Err(end) => {
                 self.end(env, end, ended);
@@ -165,18 +178,23 @@ impl UserConnection {
     }
 
     fn continue_opening(&mut self, context: &mut Context<'_>, env: &Environment, ended: &mut Ended) -> bool {
-        let LinkState::Opening { opening, job, .. } = &mut self.state else { return false };
+        let LinkState::Opening { opening, job, deadline } = &mut self.state else { return false };
         let opened = match opening.as_mut().poll(context) {
             Poll::Pending => return false,
             Poll::Ready(opened) => opened,
         };
         env.tick();
-        let mut job = *job;
+        let (mut job, deadline) = (*job, *deadline);
         job.touched = env.now();
         match opened {
             Ok(stream) => {
-                ended.opened = true;
+                // With QMux, the handshake follows.
+                ended.opened = self.target.qmux.is_none();
                 self.state = match self.target.version {
+                    HttpVersion::H3 if let Some(settings) = &self.target.qmux => {
+                        let transport = QmuxLink::new(stream, settings, env, deadline);
+                        LinkState::Qmux(Http3Link::new(&self.target, transport, job))
+                    }
                     HttpVersion::H2 => {
                         let mut link = Http2Link::new(&self.target, stream);
                         link.begin(env, job);
@@ -207,7 +225,8 @@ impl UserConnection {
             LinkState::Absent | LinkState::Opening { .. } => return false,
             LinkState::Http1(link) => link.flush(context, env),
             LinkState::Http2(link) => link.flush(context, env),
-            LinkState::Http3(link) => link.flush(context, env),
+            LinkState::Http3(link) => link.flush(context, env, ended),
+            LinkState::Qmux(link) => link.flush(context, env, ended),
             LinkState::Hq(link) => link.flush(context, env),
         };
         if let Err(end) = flushed {
@@ -226,6 +245,11 @@ impl UserConnection {
             LinkState::Http1(link) => jobs.extend(link.job()),
             LinkState::Http2(link) => jobs.extend(link.jobs()),
             LinkState::Http3(link) => {
+                ended.failed_to_open |= !link.is_connected();
+                jobs.extend(link.jobs());
+                link.close();
+            }
+            LinkState::Qmux(link) => {
                 ended.failed_to_open |= !link.is_connected();
                 jobs.extend(link.jobs());
                 link.close();
@@ -269,6 +293,7 @@ impl UserConnection {
             LinkState::Http1(link) => link.job().map(|job| job.touched),
             LinkState::Http2(link) => link.expire(env, since, ended),
             LinkState::Http3(link) => link.expire(env, since, ended),
+            LinkState::Qmux(link) => link.expire(env, since, ended),
             LinkState::Hq(link) => link.expire(env, since, ended),
         };
         if self.deadline().is_some_and(|deadline| env.now() >= deadline) {
@@ -290,14 +315,42 @@ impl UserConnection {
         match &self.state {
             LinkState::Opening { deadline, .. } => Some(*deadline),
             LinkState::Http3(link) => link.deadline(),
+            LinkState::Qmux(link) => link.deadline(),
             LinkState::Hq(link) => link.deadline(),
             _ => None,
         }
     }
 
-    /// Closes a connection without requests, at the end of the run.
-    pub(crate) fn leave(&mut self, env: &Environment) {
+    /// When the user must look at the connection again: to give up opening it, or because it was held for long enough.
+    pub(crate) fn wakes_at(&self) -> Option<Nanos> {
+        self.held_until.or_else(|| self.deadline())
+    }
+
+    /// Whether all requests of `-r` are over.
+    fn is_finished(&self) -> bool {
+        match &self.state {
+            LinkState::Absent | LinkState::Opening { .. } => false,
+            LinkState::Http1(link) => link.is_finished(),
+            LinkState::Http2(link) => link.is_finished(),
+            LinkState::Http3(link) => link.is_finished(),
+            LinkState::Qmux(link) => link.is_finished(),
+            LinkState::Hq(link) => link.is_finished(),
+        }
+    }
+
+    /// Closes a connection that is not used again, once it was held for the time of `--hold`. Returns whether it is closed.
+    pub(crate) fn release(&mut self, env: &Environment) -> bool {
+        if matches!(self.state, LinkState::Absent) {
+            return true;
+        }
+        let until =
+            self.held_until.unwrap_or_else(|| env.now().saturating_add(nanos(env.shared.options.hold)));
+        if env.now() < until && !env.shared.is_released() {
+            self.held_until = Some(until);
+            return false;
+        }
         self.end(env, LinkEnd::Orderly, &mut Ended::default());
+        true
     }
 
     /// Gives up all requests.

@@ -40,10 +40,12 @@ pub(super) fn open(target: Arc<LoadTarget>) -> Opening {
             .await
             .map_err(|error| handshake(error.to_string()))?;
         let alpn = stream.tls().and_then(|tls| tls.details().alpn.clone());
-        if target.version == HttpVersion::H2 && alpn.as_deref() != Some(b"h2") {
-            return Err(handshake("the server did not choose HTTP/2 (ALPN h2)".into()));
+        match (target.version, alpn.as_deref()) {
+            (HttpVersion::H2, Some(b"h2")) | (HttpVersion::H3, Some(b"h3")) => Ok(stream),
+            (HttpVersion::H2, _) => Err(handshake("the server did not choose HTTP/2 (ALPN h2)".into())),
+            (HttpVersion::H3, _) => Err(handshake("the server did not choose HTTP/3 (ALPN h3)".into())),
+            _ => Ok(stream),
         }
-        Ok(stream)
     })
 }
 

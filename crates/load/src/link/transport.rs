@@ -3,15 +3,18 @@
 use std::cell::RefCell;
 use std::io;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use net::udp::{Batch, UdpSocket};
 use quic::{
-    ClientSettings, Ecn, LostReason, QuicConnection, ServerHandshake, StreamDirection, StreamRead, Transmit,
+    ClientSettings, Ecn, LostReason, QuicConnection, QuicEvent, ServerHandshake, StreamDirection, Transmit,
 };
 use runtime::timer::{NEVER, Timer};
 use tls::Keep;
 
 use super::LinkEnd;
+use super::http3::Http3Transport;
+use super::streams::LinkStreams;
 use crate::clock::{MS, Nanos, instant, nanos};
 use crate::environment::Environment;
 use crate::tally::Failure;
@@ -35,7 +38,7 @@ thread_local! {
 
 /// A connection without its application protocol.
 pub(super) struct QuicLink {
-    pub(super) streams: QuicStreams,
+    pub(super) streams: LinkStreams<QuicConnection>,
     socket: UdpSocket,
     timer: Timer,
     /// Datagrams that the socket had no room for.
@@ -43,13 +46,6 @@ pub(super) struct QuicLink {
     pub(super) is_connected: bool,
     /// When the handshake must be complete.
     deadline: Nanos,
-}
-
-/// The streams of a connection, as `h3` uses them.
-pub(super) struct QuicStreams {
-    pub(super) connection: QuicConnection,
-    /// Bytes read since they were counted.
-    pub(super) received: u64,
 }
 
 impl QuicLink {
@@ -73,7 +69,7 @@ impl QuicLink {
         let connection = QuicConnection::connect(settings, instant(env.now()), target.address, handshake)
             .map_err(|_| Failure::Handshake)?;
         Ok(Self {
-            streams: QuicStreams { connection, received: 0 },
+            streams: LinkStreams::new(connection),
             socket,
             timer: Timer::new(),
             unsent: None,
@@ -151,14 +147,7 @@ impl QuicLink {
         })?;
         // The socket belongs to one connection, so its IDs need not be known to an endpoint.
         while self.streams.connection.endpoint_input().is_some() {}
-        let at = self.streams.connection.timeout().map_or(NEVER, |at| {
-            let after = at.saturating_duration_since(runtime::timer::epoch());
-            nanos(after).div_ceil(MS)
-        });
-        self.timer.set(at);
-        if self.timer.poll_expired(context).is_ready() {
-            context.waker().wake_by_ref();
-        }
+        arm(&self.timer, self.streams.connection.timeout(), context);
         Ok(())
     }
 
@@ -206,6 +195,15 @@ impl QuicLink {
     }
 }
 
+/// Sets the timer of a connection; wakes the task if the time has passed.
+pub(super) fn arm(timer: &Timer, at: Option<Instant>, context: &mut Context<'_>) {
+    let since_epoch = |at: Instant| nanos(at.saturating_duration_since(runtime::timer::epoch()));
+    timer.set(at.map_or(NEVER, |at| since_epoch(at).div_ceil(MS)));
+    if timer.poll_expired(context).is_ready() {
+        context.waker().wake_by_ref();
+    }
+}
+
 /// Converts the engine's datagrams to the socket's.
 fn of_engine<'a>(transmit: &Transmit, bytes: &'a [u8]) -> net::udp::Transmit<'a> {
     net::udp::Transmit {
@@ -217,48 +215,47 @@ fn of_engine<'a>(transmit: &Transmit, bytes: &'a [u8]) -> net::udp::Transmit<'a>
     }
 }
 
-impl h3::Streams for QuicStreams {
-    fn open_uni(&mut self) -> Option<u64> {
-        self.connection.open(StreamDirection::One)
+impl Http3Transport for QuicLink {
+    type Connection = QuicConnection;
+
+    fn streams(&mut self) -> &mut LinkStreams<QuicConnection> {
+        &mut self.streams
     }
 
-    fn open_bi(&mut self) -> Option<u64> {
-        self.connection.open(StreamDirection::Both)
+    fn poll(&mut self) -> Option<QuicEvent> {
+        self.streams.connection.poll()
     }
 
-    fn read(&mut self, id: u64, max: usize) -> h3::StreamChunk {
-        match self.connection.read(id, max) {
-            StreamRead::Bytes(bytes) => {
-                self.received += bytes.len() as u64;
-                h3::StreamChunk::Bytes(bytes)
-            }
-            StreamRead::Blocked => h3::StreamChunk::Blocked,
-            StreamRead::Finished => h3::StreamChunk::Finished,
-            StreamRead::Reset(code) => h3::StreamChunk::Reset(code),
-        }
+    fn accept_stream(&mut self, direction: StreamDirection) -> Option<u64> {
+        self.streams.connection.accept_stream(direction)
     }
 
-    fn write(&mut self, id: u64, data: &[u8]) -> Result<usize, h3::Stopped> {
-        self.connection.write(id, data).map_err(|quic::Stopped(code)| h3::Stopped(code))
+    fn is_connected(&self) -> bool {
+        self.is_connected
     }
 
-    fn write_bytes(&mut self, id: u64, data: bytes::Bytes) -> Result<usize, h3::Stopped> {
-        self.connection.write_bytes(id, data).map_err(|quic::Stopped(code)| h3::Stopped(code))
+    fn set_connected(&mut self) {
+        self.is_connected = true;
     }
 
-    fn finish(&mut self, id: u64) {
-        self.connection.finish(id);
+    fn deadline(&self) -> Option<Nanos> {
+        self.deadline()
     }
 
-    fn reset(&mut self, id: u64, code: u64) {
-        self.connection.reset(id, code);
+    fn receive(&mut self, context: &mut Context<'_>, env: &Environment, _: bool) -> Result<bool, LinkEnd> {
+        self.receive(context, env)
     }
 
-    fn stop(&mut self, id: u64, code: u64) {
-        self.connection.stop(id, code);
+    fn flush(&mut self, context: &mut Context<'_>, env: &Environment) -> Result<bool, LinkEnd> {
+        // Data makes room when the server acknowledges it.
+        self.flush(context, env).map(|()| false)
     }
 
-    fn set_priority(&mut self, id: u64, priority: i32) {
-        self.connection.set_priority(id, priority);
+    fn end(&self, reason: &LostReason) -> LinkEnd {
+        self.end(reason)
+    }
+
+    fn close(&mut self, code: u64) {
+        self.close(code);
     }
 }
