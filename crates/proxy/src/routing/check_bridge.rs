@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use ::quic::{ConnectFailure, LostReason, ServerHandshake};
-use http::{Head, ParseOptions, ParseStatus};
+use http::{Head, KnownName, ParseOptions, ParseStatus};
 use net::{Stream, Target};
 use plan::{Proxy, ServerSettings};
 use runtime::timer;
@@ -51,11 +51,12 @@ pub async fn reach(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) ->
             | None => None,
         };
     }
-    bridge(request?).ok()
+    bridge(request?, None).ok()
 }
 
-/// Serves one end of a socket pair with a request; returns the other end.
-fn bridge<E, X, R>(request: R) -> io::Result<Stream>
+/// Serves one end of a socket pair with a request; returns the other end. A check without a host gets `authority`: HTTP/3 requires one
+/// (RFC 9114, 4.3.1).
+fn bridge<E, X, R>(request: R, authority: Option<SocketAddr>) -> io::Result<Stream>
 where
     E: RequestEngine + 'static,
     X: RequestProtocol + 'static,
@@ -65,7 +66,7 @@ where
     let (ours, theirs) = pair()?;
     tokio::task::spawn_local(async move {
         // The check notices the end of the bridge, and needs no reason.
-        let _ = timer::timeout(PATIENCE, serve(request, theirs)).await;
+        let _ = timer::timeout(PATIENCE, serve(request, theirs, authority)).await;
     });
     Ok(ours)
 }
@@ -155,7 +156,7 @@ pub async fn connect_quic(
         true => {
             let open = Open::new(&local);
             let opened = OpenedHttp3 { transport, key: check_pool::key(""), ends: None, for_one: true, open };
-            bridge(worker.quic_carriers.begin(opened, backend.state.clone()))
+            bridge(worker.quic_carriers.begin(opened, backend.state.clone()), Some(address))
         }
         false => {
             transport.abandon().await;
@@ -173,6 +174,7 @@ pub async fn speak_qmux(backend: &Proxy, server: &Arc<ServerSettings>, socket: S
     let Some((worker, local)) = check_pool::here(backend, server) else {
         return Err(io::ErrorKind::NotConnected.into());
     };
+    let authority = socket.peer();
     let mut transport = connect_qmux::transport(&worker, &local, socket, Vec::new());
     if let Err(end) = poll_fn(|context| transport.poll_parameters(context)).await {
         return Err(match end {
@@ -182,11 +184,11 @@ pub async fn speak_qmux(backend: &Proxy, server: &Arc<ServerSettings>, socket: S
     }
     let open = Open::new(&local);
     let opened = OpenedHttp3 { transport, key: check_pool::key(""), ends: None, for_one: true, open };
-    bridge(worker.qmux_carriers.begin(opened, backend.state.clone()))
+    bridge(worker.qmux_carriers.begin(opened, backend.state.clone()), authority)
 }
 
 /// Forwards the request, and its response back.
-async fn serve<E, X, R>(mut request: R, mut check: Stream) -> io::Result<()>
+async fn serve<E, X, R>(mut request: R, mut check: Stream, authority: Option<SocketAddr>) -> io::Result<()>
 where
     E: RequestEngine,
     X: RequestProtocol,
@@ -195,6 +197,11 @@ where
 {
     let (mut head, body) = receive(&mut check).await?;
     head.clean_connection();
+    if let Some(authority) = authority
+        && head.get_known(KnownName::Host).is_none()
+    {
+        head.append(b"host", authority.to_string().as_bytes());
+    }
     request.send_head(&head, body.is_empty());
     let mut rest = &body[..];
     while !rest.is_empty() {

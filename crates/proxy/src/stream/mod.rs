@@ -9,9 +9,9 @@ mod any;
 mod driver;
 mod engines;
 pub(crate) mod fastcgi;
-mod fixed;
 pub(crate) mod h2;
 pub(crate) mod h3;
+mod hand_over;
 mod ping;
 mod place;
 mod protocol;
@@ -480,50 +480,6 @@ impl<E: Messages> EngineStream<E> {
             self.ended = ends;
             connection.touch();
         }
-    }
-
-    /// Like [`poll_write`](Self::poll_write), for all of `buffer`. The part that is accepted is sent without a copy, and the buffer
-    /// loses its memory.
-    ///
-    /// # Errors
-    /// The stream was reset.
-    pub(crate) fn poll_hand_over(
-        &mut self,
-        context: &Context<'_>,
-        buffer: &mut Buffer,
-        is_last: bool,
-    ) -> Poll<io::Result<usize>> {
-        if self.incoming.with(|place| place.reset).is_some() {
-            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
-        }
-        let IncomingHalf { connection, key, .. } = &self.incoming;
-        let length = buffer.len();
-        let whole = std::mem::replace(buffer, Buffer::none());
-        let sent = connection.engine.borrow_mut().send_owned(*key, whole, is_last);
-        let taken = match sent {
-            Ok(()) => length,
-            Err((left, taken)) => {
-                *buffer = left;
-                taken
-            }
-        };
-        if taken == 0 {
-            self.incoming.with(|place| place.watch(context.waker()));
-            return Poll::Pending;
-        }
-        self.ended |= is_last && taken == length;
-        connection.touch();
-        Poll::Ready(Ok(taken))
-    }
-
-    /// Ready once the payload that was handed over is no longer queued.
-    pub(crate) fn poll_handed_over(&self, context: &Context<'_>) -> Poll<()> {
-        let IncomingHalf { connection, key, .. } = &self.incoming;
-        if !connection.engine.borrow_mut().is_blocked(*key) {
-            return Poll::Ready(());
-        }
-        self.incoming.with(|place| place.watch(context.waker()));
-        Poll::Pending
     }
 
     /// Sends trailers, which end the message.
