@@ -11,7 +11,6 @@ use quic::{ClientSettings, Congestion, Settings};
 use tls::load;
 use tls::{Connecting, Connector, Keep, Limits, Parameters, Trust};
 
-use crate::link::qmux_settings;
 use crate::options::{HttpVersion, Options, TlsLists, UrlOptions};
 use crate::url::UrlScheme;
 
@@ -23,6 +22,9 @@ const WINDOW: u32 = 1 << 20;
 
 /// The idle timeout of QUIC and QMux, unless `-w` or `--hold` needs a longer one.
 const IDLE: Duration = Duration::from_secs(30);
+
+/// The maximum number of bytes of bodies that wait for the socket with QMux: the socket has its own buffers.
+const QMUX_SEND_WINDOW: u64 = 128 * 1024;
 
 /// The longest head that is accepted, in bytes.
 pub(crate) const HEAD_MAX: usize = 60 * 1024;
@@ -166,7 +168,7 @@ fn target(options: &Options, one: &UrlOptions, address: SocketAddr) -> Result<Lo
         },
         tls,
         quic: is_quic.then(|| ClientSettings::new(&transport(options))),
-        qmux: (one.version == HttpVersion::H3 && !is_quic).then(|| qmux_settings(transport(options))),
+        qmux: (one.version == HttpVersion::H3 && !is_quic).then(|| qmux_transport(options)),
         h2: Arc::new(h2::Config {
             rules: rules.clone(),
             buffer: 16_384,
@@ -201,6 +203,10 @@ fn transport(options: &Options) -> Settings {
         congestion,
         ..Settings::default()
     }
+}
+
+fn qmux_transport(options: &Options) -> Settings {
+    Settings { send_window: QMUX_SEND_WINDOW, ..transport(options) }
 }
 
 fn connector(options: &Options, one: &UrlOptions) -> Result<Connector, String> {

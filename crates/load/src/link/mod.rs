@@ -27,7 +27,6 @@ use http2::Http2Link;
 use http3::Http3Link;
 use open::Opening;
 use qmux::QmuxLink;
-pub(crate) use qmux::qmux_settings;
 use transport::QuicLink;
 
 /// The bytes of request bodies.

@@ -16,9 +16,6 @@ use crate::clock::{Nanos, instant};
 use crate::environment::Environment;
 use crate::tally::Failure;
 
-/// The maximum number of bytes of bodies that wait for the socket, which has its own buffers.
-const SEND_WINDOW: u64 = 128 * 1024;
-
 /// A connection without its application protocol.
 pub(super) struct QmuxLink {
     streams: LinkStreams<QmuxConnection>,
@@ -41,11 +38,6 @@ impl QmuxLink {
     fn lost(&self) -> LinkEnd {
         LinkEnd::Failed(if self.is_connected { Failure::Closed } else { Failure::Handshake })
     }
-}
-
-/// Returns the settings of QMux for these settings of QUIC.
-pub(crate) fn qmux_settings(quic: Settings) -> Settings {
-    Settings { send_window: SEND_WINDOW, ..quic }
 }
 
 impl Http3Transport for QmuxLink {
