@@ -14,7 +14,7 @@ const KEEP: usize = 256;
 
 /// The number of large buffers per worker that may be in use before bodies get small ones. This keeps the memory for many slow
 /// receivers in proportion to `tune.bufsize`; the few fast receivers are not affected.
-const LARGE_IN_USE: isize = 32;
+const LARGE_IN_USE: isize = 8;
 
 /// Additional large buffers for reads of multiplexed connections. Such a read holds its buffer for one turn only, so it should not
 /// fail because streams hold buffers.
