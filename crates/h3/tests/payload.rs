@@ -103,7 +103,7 @@ fn queued_payload_is_not_copied_and_precedes_trailers() {
     assert_eq!(engine.next_writable(), Some(key));
     let whole = body.as_ptr_range();
     assert!(transport.shared.iter().all(|piece| whole.start <= piece.start && piece.end <= whole.end));
-    // A DATA frame whose length takes four bytes.
+    // A DATA frame with a length of four bytes.
     assert_eq!(transport.written.len(), 5 + body.len());
     assert_eq!(transport.written[5..], body);
 

@@ -32,7 +32,7 @@ const THREADS_MAX: u64 = 1024;
 /// The maximum of `-u`.
 const USERS_MAX: u64 = 1_000_000;
 
-/// The maximum of `--body`: the size of the longest stream of QUIC, in round numbers.
+/// The maximum of `--body`: the longest QUIC stream, in round numbers.
 const BODY_MAX: u64 = 1 << 60;
 
 /// Options that apply to the URLs after them.

@@ -43,7 +43,7 @@ impl Flow {
                 self.moved = true;
                 self.sent += taken as u64;
                 self.ready -= taken;
-                // Nothing more is read meanwhile, so that a slow receiver holds one buffer.
+                // Until then nothing more is read, so that a slow receiver holds one buffer.
                 ready!(stream.poll_handed_over(context));
                 continue;
             }

@@ -212,7 +212,7 @@ impl AnyStream {
         each!(self, stream => stream.gathers())
     }
 
-    /// Ready once the payload that was handed over is no longer queued.
+    /// Ready once the transport has taken all payload that was handed over.
     pub(crate) fn poll_handed_over(&self, context: &Context<'_>) -> Poll<()> {
         each!(self, stream => stream.poll_handed_over(context))
     }

@@ -42,7 +42,7 @@ impl<E: Messages> EngineStream<E> {
         Poll::Ready(Ok(taken))
     }
 
-    /// Ready once the payload that was handed over is no longer queued.
+    /// Ready once the transport has taken all payload that was handed over.
     pub(crate) fn poll_handed_over(&self, context: &Context<'_>) -> Poll<()> {
         let IncomingHalf { connection, key, .. } = &self.incoming;
         if !connection.engine.borrow_mut().is_blocked(*key) {
