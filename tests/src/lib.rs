@@ -43,7 +43,9 @@ pub mod versions;
 
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
@@ -79,26 +81,41 @@ pub fn recipe(name: &str, port: u16, addresses: &[(&str, u16)]) -> String {
     })
 }
 
-/// Returns a port of 127.0.0.1 on which nothing listens. It is reserved for the calling thread, and each test has its own thread.
+/// The ports that [`free_port`] returns. The kernel assigns none of them to a socket that is bound to port 0, as those of clients are.
+const PORTS: Range<u16> = 12_000..32_000;
+
+/// Returns a port of 127.0.0.1 on which nothing listens, neither TCP nor UDP. It is reserved for the calling thread, and each test has
+/// its own thread.
 ///
-/// If a port were only free, the kernel might assign it to another test's origin before the program binds it. A socket that is
-/// bound to the port without listening prevents that, and still permits that the port is bound explicitly, because the program and
-/// the standard library set `SO_REUSEADDR`, as this function does.
+/// If a port were only free, another test might get it before the program binds it. A socket that is bound to the port without
+/// listening prevents that, and still permits that the port is bound explicitly, because the program and the standard library set
+/// `SO_REUSEADDR`, as this function does.
 pub fn free_port() -> u16 {
     thread_local! {
         /// Programs that tests start do not inherit these sockets.
         static HELD: RefCell<Vec<Socket>> = const { RefCell::new(Vec::new()) };
     }
-    let bound = || {
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-        socket.set_reuse_address(true)?;
-        socket.set_reuse_port(true)?;
-        socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
-        let address = socket.local_addr()?;
-        HELD.with_borrow_mut(|held| held.push(socket));
-        Ok::<_, std::io::Error>(address.as_socket())
+    static CHOOSING: Mutex<()> = Mutex::new(());
+    let _choosing = CHOOSING.lock().unwrap_or_else(PoisonError::into_inner);
+    let bind = |kind: Type, port: u16, is_shared: bool| {
+        let socket = Socket::new(Domain::IPV4, kind, None)?;
+        socket.set_reuse_address(is_shared)?;
+        socket.set_reuse_port(is_shared)?;
+        socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into())?;
+        Ok::<_, std::io::Error>(socket)
     };
-    bound().ok().flatten().expect("a port of the loopback interface").port()
+    for _ in 0..10_000 {
+        let port = fastrand::u16(PORTS);
+        // Neither of these can be bound to a port that another test has reserved.
+        if bind(Type::STREAM, port, false).is_ok()
+            && bind(Type::DGRAM, port, false).is_ok()
+            && let Ok(socket) = bind(Type::STREAM, port, true)
+        {
+            HELD.with_borrow_mut(|held| held.push(socket));
+            return port;
+        }
+    }
+    panic!("no port of the loopback interface is free");
 }
 
 /// Returns a port of 127.0.0.1 that neither accepts nor refuses connections, because its backlog is full. The returned connections
