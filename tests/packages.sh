@@ -82,7 +82,7 @@ if command -v systemd-analyze >/dev/null; then
 else
     echo "skipped: systemd-analyze is not installed"
 fi
-for page in weir.8 weir-api.8 weir.cfg.5; do
+for page in weir.8 weir-api.8 weir-load.8 weir.cfg.5; do
     check "mandoc reads $page" sh -c "mandoc -T lint -W error '$root/usr/share/man/man${page##*.}/$page.gz' >'$work/lint' || { cat '$work/lint'; false; }"
 done
 

@@ -29,7 +29,7 @@ objcopy --only-keep-debug --compress-debug-sections=zlib "$weir" "$symbols"
 strip --strip-all --remove-section=.comment -o "$stage/usr/sbin/weir" "$weir"
 
 cargo run -q -p xtask -- manual "$stage/completions"
-for page in weir.8 weir-api.8 weir.cfg.5; do
+for page in weir.8 weir-api.8 weir-load.8 weir.cfg.5; do
     gzip -9n <"$stage/completions/$page" >"$stage/usr/share/man/man${page##*.}/$page.gz"
     rm "$stage/completions/$page"
 done
