@@ -230,6 +230,10 @@ impl UdpSocket {
     /// Ready when the kernel reports an error of a [`connected`](Self::connected) socket, such as a rejected datagram. Only one task
     /// may receive and send on the socket.
     pub fn poll_error(&self, context: &mut Context<'_>) -> Poll<io::Error> {
+        debug_assert!(
+            self.watches_writes,
+            "errors make a socket writable, which only connected ones are watched for"
+        );
         loop {
             // An error without data only makes the socket writable, and it nearly always is.
             let mut guard = match ready!(self.socket.poll_write_ready(context)) {

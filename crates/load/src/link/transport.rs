@@ -57,7 +57,7 @@ impl QuicLink {
     ) -> Result<Self, Failure> {
         let mut dial = target.dial.dial(target.address);
         (dial.receive_buffer, dial.send_buffer) = (BUFFER, BUFFER);
-        let socket = dial.connect_datagrams(target.address).and_then(|socket| UdpSocket::new(socket, true));
+        let socket = dial.connect_datagrams(target.address).and_then(UdpSocket::connected);
         let socket = socket.map_err(|_| Failure::Connect)?;
         let tls = target.tls.as_ref().ok_or(Failure::Handshake)?;
         let handshake = ServerHandshake {
