@@ -148,6 +148,25 @@ fn unexpected(text: &str, at: usize) -> UnitError {
     UnitError::Unexpected { at, found: text[at..].chars().next().unwrap_or(' ') }
 }
 
+/// Formats a time in ns with four digits and the prefix of its unit: `(871.0, "n")`, `(1.176, "u")`, `(20.21, "m")`, or `""` for
+/// seconds.
+#[must_use]
+pub fn four_digits(ns: u64) -> (String, &'static str) {
+    let (value, prefix) = match ns {
+        0..1_000 => (ns as f64, "n"),
+        1_000..1_000_000 => (ns as f64 / 1e3, "u"),
+        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "m"),
+        _ => (ns as f64 / 1e9, ""),
+    };
+    let digits = match value {
+        ..10.0 => 3,
+        ..100.0 => 2,
+        ..1000.0 => 1,
+        _ => 0,
+    };
+    (format!("{value:.digits$}"), prefix)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

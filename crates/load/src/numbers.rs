@@ -1,5 +1,7 @@
 //! Numbers in few characters.
 
+use base::units::four_digits;
+
 use crate::clock::Nanos;
 
 /// A number in four characters: three digits, and the unit in place of the decimal point (`9k75`, `33k7`, `220k`, `997m`). The rest is
@@ -25,19 +27,9 @@ pub(crate) fn short(value: f64) -> String {
 
 /// A time with four digits and its unit (`29.58u`, `2.044m`).
 pub(crate) fn time(value: Nanos) -> String {
-    let (value, unit) = match value {
-        0..1_000 => (value as f64, 'n'),
-        1_000..1_000_000 => (value as f64 / 1e3, 'u'),
-        1_000_000..1_000_000_000 => (value as f64 / 1e6, 'm'),
-        _ => (value as f64 / 1e9, 's'),
-    };
-    let digits = match value {
-        ..10.0 => 3,
-        ..100.0 => 2,
-        ..1000.0 => 1,
-        _ => 0,
-    };
-    format!("{value:.digits$}{unit}")
+    let (number, prefix) = four_digits(value);
+    let unit = if prefix.is_empty() { "s" } else { prefix };
+    format!("{number}{unit}")
 }
 
 #[cfg(test)]

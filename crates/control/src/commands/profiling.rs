@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Instant;
 
+use base::units::four_digits;
 use runtime::pools::{self, Pool};
 use runtime::profile::{self, Profile};
 
@@ -232,19 +233,8 @@ fn write_tasks(workers: Vec<Vec<Profile>>, by_time: bool, most: usize, out: &mut
 
 /// Formats a time with four digits and a unit: `871.0ns`, `1.176us`, `20.21ms`.
 fn short_time(ns: u64) -> String {
-    let (value, unit) = match ns {
-        0..=999 => (ns as f64, "ns"),
-        1_000..=999_999 => (ns as f64 / 1e3, "us"),
-        1_000_000..=999_999_999 => (ns as f64 / 1e6, "ms"),
-        _ => (ns as f64 / 1e9, "s"),
-    };
-    let digits = match value {
-        ..10.0 => 3,
-        ..100.0 => 2,
-        ..1000.0 => 1,
-        _ => 0,
-    };
-    format!("{value:.digits$}{unit}")
+    let (number, prefix) = four_digits(ns);
+    format!("{number}{prefix}s")
 }
 
 #[cfg(test)]
