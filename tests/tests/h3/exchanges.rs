@@ -7,12 +7,12 @@ use weir_tests::{Origin, free_port};
 use super::start;
 
 /// Bytes that differ from their neighbours.
-fn bytes(length: usize) -> Vec<u8> {
+pub(super) fn bytes(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
 }
 
 /// A server that returns as many bytes as its path requests, or repeats the body of a request.
-fn origin() -> Origin {
+pub(super) fn origin() -> Origin {
     Origin::start(|head, body| {
         let path = head.split(' ').nth(1).unwrap_or_default();
         let answer = match path.strip_prefix("/get/").and_then(|length| length.parse().ok()) {

@@ -4,6 +4,7 @@ use weir_tests::http3::{Http3Client, Http3Request};
 use weir_tests::{Authority, Origin, Weir, client, eventually, free_port};
 
 use super::super::DEFAULTS;
+use super::super::servers::hints_and_trailers;
 use super::{bytes, origin};
 
 /// The program with an HTTP/1 port and an HTTP/3 port for clients (frontend `f`), and a QMux server (`b/s`) behind both: another
@@ -63,14 +64,7 @@ fn requests_reach_servers_over_qmux() {
 
 #[test]
 fn bodies_and_trailers_pass_from_http3_to_qmux() {
-    let origin = Origin::start(|head, body| {
-        if head.starts_with("GET") {
-            let first = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
-            let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: x-sum\r\n\r\n";
-            return format!("{first}{head}3\r\nabc\r\n0\r\nx-sum: 3\r\n\r\n").into_bytes();
-        }
-        [format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(), body].concat()
-    });
+    let origin = hints_and_trailers();
     for way in WAYS {
         let chain = chain(&origin, "", way);
         let mut client = Http3Client::connect(chain.port);

@@ -9,6 +9,7 @@ use weir_tests::qmux::RawQmux;
 use weir_tests::{Origin, Weir, free_port};
 
 use super::DEFAULTS;
+use super::exchanges::{bytes, origin};
 
 /// The program with a QMux listener, clear, in front of an HTTP/1 server.
 struct Scene {
@@ -37,22 +38,4 @@ fn scene_with(origin: &Origin, global: &str, frontend: &str, bind: &str) -> Scen
         origin.port()
     );
     Scene { weir: Weir::start(&text, &[port]), port }
-}
-
-/// Bytes that differ from their neighbours.
-fn bytes(length: usize) -> Vec<u8> {
-    (0..length).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
-}
-
-/// A server that returns as many bytes as its path requests, or repeats the body of a request.
-fn origin() -> Origin {
-    Origin::start(|head, body| {
-        let path = head.split(' ').nth(1).unwrap_or_default();
-        let answer = match path.strip_prefix("/get/").and_then(|length| length.parse().ok()) {
-            Some(length) => bytes(length),
-            None => body.to_vec(),
-        };
-        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nX-Path: {path}\r\n\r\n", answer.len());
-        [head.as_bytes(), &answer].concat()
-    })
 }

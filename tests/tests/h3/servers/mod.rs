@@ -89,6 +89,18 @@ fn paths() -> Origin {
     })
 }
 
+/// Answers GET with interim hints, a body and trailers, and returns the bodies of other requests.
+pub(super) fn hints_and_trailers() -> Origin {
+    Origin::start(|head, body| {
+        if head.starts_with("GET") {
+            let first = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+            let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: x-sum\r\n\r\n";
+            return format!("{first}{head}3\r\nabc\r\n0\r\nx-sum: 3\r\n\r\n").into_bytes();
+        }
+        [format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(), body].concat()
+    })
+}
+
 #[test]
 fn requests_of_http1_clients_reach_a_quic_server() {
     let origin = paths();
@@ -102,14 +114,7 @@ fn requests_of_http1_clients_reach_a_quic_server() {
 
 #[test]
 fn bodies_and_trailers_pass_from_http3_to_http3() {
-    let origin = Origin::start(|head, body| {
-        if head.starts_with("GET") {
-            let first = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
-            let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: x-sum\r\n\r\n";
-            return format!("{first}{head}3\r\nabc\r\n0\r\nx-sum: 3\r\n\r\n").into_bytes();
-        }
-        [format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(), body].concat()
-    });
+    let origin = hints_and_trailers();
     let chain = chain(&origin, Lines::default());
     let mut client = Http3Client::connect(chain.port);
     for length in [0, 1, 1200, 16_384, 100_000, 3 << 20] {
