@@ -177,8 +177,8 @@ impl SentPackets {
     }
 
     fn has_acknowledged(&self, numbers: std::ops::Range<u64>) -> bool {
-        let slots = numbers.filter_map(|number| self.slots.get((number - self.first) as usize));
-        slots.into_iter().any(|slot| matches!(slot, Slot::Acknowledged))
+        let slot = |number: u64| self.slots.get((number - self.first) as usize);
+        numbers.filter_map(slot).any(|slot| matches!(slot, Slot::Acknowledged))
     }
 
     /// Returns the numbers below `end` of packets that wait, the oldest first.
