@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # A QUIC packet with CONNECTION_CLOSE does not count as in flight (RFC 9002, 2 and 7), so one would expect that an endpoint which closes
-# a connection reports it at once. quinn-proto 0.11.19 does not if stream data waits for the congestion window: it sends nothing until
-# the peer acknowledges something or a timer fires. A server that closes a stalled download is silent in the meantime, and its peer
-# keeps the connection.
+# a connection reports it at once. quinn-proto 0.11.19 does not if stream data waits for the congestion window: it sends nothing at that
+# moment, so that the peer of a stalled download does not learn of its end.
 #
 # The program connects two endpoints in memory. One of them writes to a stream until its congestion window is full, none of which
 # is delivered, and closes the connection. It counts the datagrams that follow at once: none. The second connection writes nothing
