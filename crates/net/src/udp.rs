@@ -5,8 +5,9 @@
 //! fragment.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::BTreeSet;
 use std::fmt;
-use std::io::{self, IoSliceMut};
+use std::io::{self, IoSliceMut, Read as _};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
@@ -70,20 +71,38 @@ fn bind(address: SocketAddr, options: &ListenOptions<'_>) -> io::Result<Socket> 
     Ok(socket)
 }
 
+/// The maximum number of times that the table of sockets is read, and the number of reads without another socket that are enough.
+const READS: (usize, usize) = (20, 3);
+
 /// The number of sockets that other processes have bound to this address, before any of this process. They precede its own in the
 /// kernel's order.
 pub fn bound_elsewhere(address: SocketAddr, namespace: Option<&str>) -> usize {
     let table = if address.is_ipv4() { "/proc/thread-self/net/udp" } else { "/proc/thread-self/net/udp6" };
-    let read = || std::fs::read_to_string(table);
-    let text = match namespace {
-        Some(namespace) => in_namespace(namespace, read),
-        None => read(),
+    let read = || {
+        // The kernel walks the table anew for each read, so small ones must not come first.
+        let mut text = String::with_capacity(64 * 1024);
+        std::fs::File::open(table)?.read_to_string(&mut text).map(|_| text)
     };
-    text.map_or(0, |text| bound_in(&text, address))
+    let mut found = BTreeSet::new();
+    let mut unchanged = 0;
+    for _ in 0..READS.0 {
+        let text = match namespace {
+            Some(namespace) => in_namespace(namespace, read),
+            None => read(),
+        };
+        // A read omits sockets if others are closed at the same time.
+        let before = found.len();
+        found.extend(text.iter().flat_map(|text| bound_in(text, address)));
+        unchanged = if found.len() == before { unchanged + 1 } else { 1 };
+        if unchanged == READS.1 {
+            break;
+        }
+    }
+    found.len()
 }
 
-/// Counts the unconnected sockets at `address` in the kernel's table.
-fn bound_in(table: &str, address: SocketAddr) -> usize {
+/// Returns the inodes of the unconnected sockets at `address` in the kernel's table.
+fn bound_in(table: &str, address: SocketAddr) -> Vec<u64> {
     let words = |bytes: &[u8]| -> String {
         let words =
             bytes.chunks_exact(4).map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
@@ -94,11 +113,13 @@ fn bound_in(table: &str, address: SocketAddr) -> usize {
         IpAddr::V6(ip) => (words(&ip.octets()), "00000000000000000000000000000000"),
     };
     let (local, remote) = (format!("{shown}:{:04X}", address.port()), format!("{any}:0000"));
-    let is_there = |line: &&str| {
+    let inode = |line: &str| {
         let mut fields = line.split_whitespace().skip(1);
-        fields.next() == Some(&*local) && fields.next() == Some(&*remote)
+        let is_there = fields.next() == Some(&*local) && fields.next() == Some(&*remote);
+        // The state, queues, timers, retransmissions, user and timeouts precede it.
+        is_there.then(|| fields.nth(6)?.parse().ok()).flatten()
     };
-    table.lines().filter(is_there).count()
+    table.lines().filter_map(inode).collect()
 }
 
 /// Takes over a UDP socket inherited from the parent process (`quic+fd@N`). It is duplicated, so that the same number can be used by
