@@ -79,7 +79,7 @@ const READS: (usize, usize) = (20, 3);
 pub fn bound_elsewhere(address: SocketAddr, namespace: Option<&str>) -> usize {
     let table = if address.is_ipv4() { "/proc/thread-self/net/udp" } else { "/proc/thread-self/net/udp6" };
     let read = || {
-        // The kernel walks the table anew for each read, so small ones must not come first.
+        // The kernel walks the table again for each read: a large buffer takes most tables with one.
         let mut text = String::with_capacity(64 * 1024);
         std::fs::File::open(table)?.read_to_string(&mut text).map(|_| text)
     };

@@ -3,10 +3,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use quic::transport::StreamSet;
-use quic::varint;
-use quic::{QuicEvent, Settings, Stopped, StreamDirection, StreamRead};
+use quic::transport::{StreamConnection, StreamSet};
+use quic::{QuicEvent, Settings};
 
 use crate::idle::IdleLimits;
 use crate::parameters;
@@ -101,57 +99,6 @@ impl QmuxConnection {
         self.pings.want();
     }
 
-    /// Returns the next stream that the peer has opened.
-    pub fn accept_stream(&mut self, direction: StreamDirection) -> Option<u64> {
-        self.streams.accept(direction)
-    }
-
-    /// Opens a stream, if the peer permits another one.
-    pub fn open(&mut self, direction: StreamDirection) -> Option<u64> {
-        self.streams.open(direction)
-    }
-
-    /// Reads at most `max` bytes.
-    pub fn read(&mut self, stream: u64, max: usize) -> StreamRead {
-        self.streams.read(stream, max)
-    }
-
-    /// Writes as much of `data` as fits; returns 0 if nothing fits, and [`QuicEvent::Writable`] follows.
-    ///
-    /// # Errors
-    /// The peer wants no more data.
-    pub fn write(&mut self, stream: u64, data: &[u8]) -> Result<usize, Stopped> {
-        self.streams.write(stream, data)
-    }
-
-    /// The same without a copy.
-    ///
-    /// # Errors
-    /// As [`write`](Self::write).
-    pub fn write_bytes(&mut self, stream: u64, data: Bytes) -> Result<usize, Stopped> {
-        self.streams.write_bytes(stream, data)
-    }
-
-    /// Ends the data of a stream; [`QuicEvent::Finished`] follows. Returns `false` if the stream was over.
-    pub fn finish(&mut self, stream: u64) -> bool {
-        self.streams.finish(stream)
-    }
-
-    /// Aborts sending on a stream.
-    pub fn reset(&mut self, stream: u64, code: u64) {
-        self.streams.reset(stream, code.min(varint::MAX));
-    }
-
-    /// Asks the peer to send no more on a stream, and drops data that was not read.
-    pub fn stop(&mut self, stream: u64, code: u64) {
-        self.streams.stop(stream, code.min(varint::MAX));
-    }
-
-    /// Sets the priority of a stream: data of higher ones is sent first.
-    pub fn set_priority(&mut self, stream: u64, priority: i32) {
-        self.streams.set_priority(stream, priority);
-    }
-
     /// Returns the number of received frames that cost work but move no data.
     pub fn control_frames(&self) -> u64 {
         self.control_frames
@@ -165,5 +112,15 @@ impl QmuxConnection {
     /// Returns the number of records sent, without those of parameters and of the end of the connection.
     pub fn records_sent(&self) -> u64 {
         self.records_sent
+    }
+}
+
+impl StreamConnection for QmuxConnection {
+    fn streams(&mut self) -> &mut StreamSet {
+        &mut self.streams
+    }
+
+    fn poll(&mut self) -> Option<QuicEvent> {
+        Self::poll(self)
     }
 }

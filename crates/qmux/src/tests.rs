@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use quic::transport::{FRAME_ENCODING_ERROR, PROTOCOL_VIOLATION, TRANSPORT_PARAMETER_ERROR};
+use quic::transport::{
+    FRAME_ENCODING_ERROR, PROTOCOL_VIOLATION, StreamConnection as _, TRANSPORT_PARAMETER_ERROR,
+};
 use quic::varint::{self, Reader};
 use quic::{LostReason, QuicEvent, Settings, Stopped, StreamDirection, StreamRead};
 

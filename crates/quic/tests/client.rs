@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use quic::transport::StreamConnection as _;
 use quic::{
     ClientSettings, ConnectionHandle, Demultiplexed, Endpoint, LostReason, QuicConnection, QuicEvent,
     ServerHandshake, Settings, SharedKeys, SocketIndex, StreamDirection, StreamRead, Transmit,

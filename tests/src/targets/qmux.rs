@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use qmux::QmuxConnection;
+use quic::transport::StreamConnection as _;
 use quic::varint::Reader;
 use quic::{QuicEvent, Settings, StreamDirection, StreamRead};
 

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use ::quic::transport::StreamConnection as _;
 use ::quic::{
     ConnectionHandle, Demultiplexed, Endpoint, QuicConnection, QuicEvent, Settings, SharedKeys, SocketIndex,
     StreamDirection, StreamRead,

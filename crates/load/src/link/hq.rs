@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::task::Context;
 
+use quic::transport::StreamConnection as _;
 use quic::{QuicEvent, StreamDirection, StreamRead};
 
+use super::http3::Http3Transport as _;
 use super::requests::{Requests, Running};
 use super::transport::QuicLink;
 use super::{Ended, LinkEnd};
@@ -98,7 +100,7 @@ impl HqLink {
         env: &Environment,
         ended: &mut Ended,
     ) -> Result<bool, LinkEnd> {
-        let received = self.quic.receive(context, env)?;
+        let received = self.quic.receive(context, env, true)?;
         let mut lost = None;
         while let Some(event) = self.quic.streams.connection.poll() {
             match event {
@@ -157,7 +159,7 @@ impl HqLink {
     }
 
     pub(super) fn flush(&mut self, context: &mut Context<'_>, env: &Environment) -> Result<(), LinkEnd> {
-        self.quic.flush(context, env)
+        self.quic.flush(context, env).map(drop)
     }
 
     /// Stops requests without progress since `since`. Returns when the oldest of the others was touched.

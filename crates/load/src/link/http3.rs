@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::task::Context;
 
 use bytes::Bytes;
-use h3::{Code, Connection as Http3, H3Event, OpenError, RequestKey, Role, Streams};
-use quic::{LostReason, QuicEvent, StreamDirection};
+use h3::{Code, Connection as Http3, H3Event, OpenError, RequestKey, Role};
+use quic::transport::StreamConnection;
+use quic::{LostReason, QuicEvent};
 
 use super::requests::{Requests, Running};
 use super::streams::LinkStreams;
@@ -18,16 +19,10 @@ use crate::target::LoadTarget;
 
 /// A connection with streams under HTTP/3: QUIC or QMux.
 pub(super) trait Http3Transport {
-    type Connection;
+    type Connection: StreamConnection;
 
     /// The streams.
     fn streams(&mut self) -> &mut LinkStreams<Self::Connection>;
-
-    /// Returns the next event.
-    fn poll(&mut self) -> Option<QuicEvent>;
-
-    /// Returns the next stream that the server has opened.
-    fn accept_stream(&mut self, direction: StreamDirection) -> Option<u64>;
 
     fn is_connected(&self) -> bool;
 
@@ -74,10 +69,7 @@ pub(super) struct Http3Link<T> {
     begun: u64,
 }
 
-impl<T: Http3Transport> Http3Link<T>
-where
-    LinkStreams<T::Connection>: Streams,
-{
+impl<T: Http3Transport> Http3Link<T> {
     /// Creates a connection for a request.
     pub(super) fn new(target: &Arc<LoadTarget>, transport: T, job: Job) -> Box<Self> {
         Box::new(Self {
@@ -158,7 +150,7 @@ where
     /// Processes the events of the transport.
     fn process(&mut self, env: &Environment, ended: &mut Ended) -> Result<(), LinkEnd> {
         let mut lost = None;
-        while let Some(event) = self.transport.poll() {
+        while let Some(event) = self.transport.streams().connection.poll() {
             if let Some(end) = self.note_transport(&event, ended) {
                 lost = Some(end);
             }
@@ -199,7 +191,7 @@ where
                 self.engine.start(self.transport.streams());
             }
             QuicEvent::Opened(direction) => {
-                while let Some(id) = self.transport.accept_stream(direction) {
+                while let Some(id) = self.transport.streams().connection.accept_stream(direction) {
                     self.engine.opened(id);
                 }
             }

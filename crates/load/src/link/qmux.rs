@@ -4,7 +4,7 @@ use std::task::{Context, Poll, Waker};
 
 use net::Stream;
 use qmux::QmuxConnection;
-use quic::{LostReason, QuicEvent, Settings, StreamDirection};
+use quic::{LostReason, Settings};
 use runtime::timer::Timer;
 
 use super::LinkEnd;
@@ -45,14 +45,6 @@ impl Http3Transport for QmuxLink {
 
     fn streams(&mut self) -> &mut LinkStreams<QmuxConnection> {
         &mut self.streams
-    }
-
-    fn poll(&mut self) -> Option<QuicEvent> {
-        self.streams.connection.poll()
-    }
-
-    fn accept_stream(&mut self, direction: StreamDirection) -> Option<u64> {
-        self.streams.connection.accept_stream(direction)
     }
 
     fn is_connected(&self) -> bool {

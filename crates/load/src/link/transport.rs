@@ -6,9 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use net::udp::{Batch, UdpSocket};
-use quic::{
-    ClientSettings, Ecn, LostReason, QuicConnection, QuicEvent, ServerHandshake, StreamDirection, Transmit,
-};
+use quic::{ClientSettings, Ecn, LostReason, QuicConnection, ServerHandshake, Transmit};
 use runtime::timer::{NEVER, Timer};
 use tls::Keep;
 
@@ -78,25 +76,6 @@ impl QuicLink {
         })
     }
 
-    /// When the handshake times out, unless it is complete.
-    pub(super) fn deadline(&self) -> Option<Nanos> {
-        (!self.is_connected).then_some(self.deadline)
-    }
-
-    /// Receives datagrams once and runs the timers that are due. Returns whether anything was received.
-    ///
-    /// # Errors
-    /// The socket has failed.
-    pub(super) fn receive(&mut self, context: &mut Context<'_>, env: &Environment) -> Result<bool, LinkEnd> {
-        let received = self.receive_datagrams(context, env).map_err(|_| {
-            LinkEnd::Failed(if self.is_connected { Failure::Closed } else { Failure::Connect })
-        })?;
-        if self.timer.poll_expired(context).is_ready() {
-            self.streams.connection.handle_timeout(instant(env.tick()));
-        }
-        Ok(received)
-    }
-
     fn receive_datagrams(&mut self, context: &mut Context<'_>, env: &Environment) -> io::Result<bool> {
         BATCH.with_borrow_mut(|batch| {
             match self.socket.poll_recv(context, batch) {
@@ -118,37 +97,6 @@ impl QuicLink {
             }
             Ok(true)
         })
-    }
-
-    /// Converts the end of the connection.
-    pub(super) fn end(&self, reason: &LostReason) -> LinkEnd {
-        let failure = match reason {
-            LostReason::Closed(code) if CRYPTO_ERROR.contains(code) => Failure::Handshake,
-            LostReason::TimedOut => Failure::Timeout,
-            LostReason::Local => return LinkEnd::Orderly,
-            LostReason::Violation(..) => Failure::Protocol,
-            _ if self.is_connected => Failure::Closed,
-            _ => Failure::Connect,
-        };
-        LinkEnd::Failed(if self.streams.connection.details().failure.is_some() {
-            Failure::Handshake
-        } else {
-            failure
-        })
-    }
-
-    /// Sends what the connection has to send, and sets its timer.
-    ///
-    /// # Errors
-    /// The server's machine rejects the datagrams.
-    pub(super) fn flush(&mut self, context: &mut Context<'_>, env: &Environment) -> Result<(), LinkEnd> {
-        self.transmit(context, env).map_err(|_| {
-            LinkEnd::Failed(if self.is_connected { Failure::Closed } else { Failure::Connect })
-        })?;
-        // The socket belongs to one connection, so its IDs need not be known to an endpoint.
-        while self.streams.connection.endpoint_input().is_some() {}
-        arm(&self.timer, self.streams.connection.timeout(), context);
-        Ok(())
     }
 
     fn transmit(&mut self, context: &mut Context<'_>, env: &Environment) -> io::Result<()> {
@@ -181,18 +129,6 @@ impl QuicLink {
             }
         })
     }
-
-    /// Closes the connection. The packet is sent once.
-    pub(super) fn close(&mut self, code: u64) {
-        let now = instant(crate::clock::now());
-        self.streams.connection.close(now, code, b"");
-        OUTPUT.with_borrow_mut(|output| {
-            output.clear();
-            if let Some(transmit) = self.streams.connection.transmit(now, 1, output) {
-                let _ = self.socket.try_send(&of_engine(&transmit, output));
-            }
-        });
-    }
 }
 
 /// Sets the timer of a connection; wakes the task if the time has passed.
@@ -222,14 +158,6 @@ impl Http3Transport for QuicLink {
         &mut self.streams
     }
 
-    fn poll(&mut self) -> Option<QuicEvent> {
-        self.streams.connection.poll()
-    }
-
-    fn accept_stream(&mut self, direction: StreamDirection) -> Option<u64> {
-        self.streams.connection.accept_stream(direction)
-    }
-
     fn is_connected(&self) -> bool {
         self.is_connected
     }
@@ -239,23 +167,54 @@ impl Http3Transport for QuicLink {
     }
 
     fn deadline(&self) -> Option<Nanos> {
-        self.deadline()
+        (!self.is_connected).then_some(self.deadline)
     }
 
     fn receive(&mut self, context: &mut Context<'_>, env: &Environment, _: bool) -> Result<bool, LinkEnd> {
-        self.receive(context, env)
+        let received = self.receive_datagrams(context, env).map_err(|_| {
+            LinkEnd::Failed(if self.is_connected { Failure::Closed } else { Failure::Connect })
+        })?;
+        if self.timer.poll_expired(context).is_ready() {
+            self.streams.connection.handle_timeout(instant(env.tick()));
+        }
+        Ok(received)
     }
 
     fn flush(&mut self, context: &mut Context<'_>, env: &Environment) -> Result<bool, LinkEnd> {
+        self.transmit(context, env).map_err(|_| {
+            LinkEnd::Failed(if self.is_connected { Failure::Closed } else { Failure::Connect })
+        })?;
+        // The socket belongs to one connection, so its IDs need not be known to an endpoint.
+        while self.streams.connection.endpoint_input().is_some() {}
+        arm(&self.timer, self.streams.connection.timeout(), context);
         // Data makes room when the server acknowledges it.
-        self.flush(context, env).map(|()| false)
+        Ok(false)
     }
 
     fn end(&self, reason: &LostReason) -> LinkEnd {
-        self.end(reason)
+        let failure = match reason {
+            LostReason::Closed(code) if CRYPTO_ERROR.contains(code) => Failure::Handshake,
+            LostReason::TimedOut => Failure::Timeout,
+            LostReason::Local => return LinkEnd::Orderly,
+            LostReason::Violation(..) => Failure::Protocol,
+            _ if self.is_connected => Failure::Closed,
+            _ => Failure::Connect,
+        };
+        LinkEnd::Failed(if self.streams.connection.details().failure.is_some() {
+            Failure::Handshake
+        } else {
+            failure
+        })
     }
 
     fn close(&mut self, code: u64) {
-        self.close(code);
+        let now = instant(crate::clock::now());
+        self.streams.connection.close(now, code, b"");
+        OUTPUT.with_borrow_mut(|output| {
+            output.clear();
+            if let Some(transmit) = self.streams.connection.transmit(now, 1, output) {
+                let _ = self.socket.try_send(&of_engine(&transmit, output));
+            }
+        });
     }
 }

@@ -18,7 +18,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use tls::quic::{DirectionKeys, LevelKeys, QuicHandshake};
 
 use crate::connection_id::{ConnectionId, OwnId};
@@ -27,7 +26,8 @@ use crate::registration::{EndpointInput, EndpointShared};
 use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::streams::StreamSet;
-use crate::types::{LostReason, ParameterBytes, QuicEvent, Stopped, StreamDirection, StreamRead};
+use crate::transport::StreamConnection;
+use crate::types::{LostReason, ParameterBytes, QuicEvent};
 use client::ClientState;
 use close::CloseReason;
 use ids::{OwnIds, PeerIds};
@@ -334,57 +334,6 @@ impl QuicConnection {
         self.path.local_ip
     }
 
-    /// Returns the next stream that the peer has opened.
-    pub fn accept_stream(&mut self, direction: StreamDirection) -> Option<u64> {
-        self.streams.accept(direction)
-    }
-
-    /// Opens a stream, if the peer permits another one.
-    pub fn open(&mut self, direction: StreamDirection) -> Option<u64> {
-        self.streams.open(direction)
-    }
-
-    /// Reads at most `max` bytes.
-    pub fn read(&mut self, stream: u64, max: usize) -> StreamRead {
-        self.streams.read(stream, max)
-    }
-
-    /// Writes as much of `data` as fits; returns 0 if nothing fits, and [`QuicEvent::Writable`] follows.
-    ///
-    /// # Errors
-    /// The peer wants no more data.
-    pub fn write(&mut self, stream: u64, data: &[u8]) -> Result<usize, Stopped> {
-        self.streams.write(stream, data)
-    }
-
-    /// The same without a copy.
-    ///
-    /// # Errors
-    /// As [`write`](Self::write).
-    pub fn write_bytes(&mut self, stream: u64, data: Bytes) -> Result<usize, Stopped> {
-        self.streams.write_bytes(stream, data)
-    }
-
-    /// Ends the data of a stream; [`QuicEvent::Finished`] follows. Returns `false` if the stream was over.
-    pub fn finish(&mut self, stream: u64) -> bool {
-        self.streams.finish(stream)
-    }
-
-    /// Aborts sending on a stream.
-    pub fn reset(&mut self, stream: u64, code: u64) {
-        self.streams.reset(stream, code.min(crate::varint::MAX));
-    }
-
-    /// Asks the peer to send no more on a stream, and drops data that was not read.
-    pub fn stop(&mut self, stream: u64, code: u64) {
-        self.streams.stop(stream, code.min(crate::varint::MAX));
-    }
-
-    /// Sets the priority of a stream: data of higher ones is sent first.
-    pub fn set_priority(&mut self, stream: u64, priority: i32) {
-        self.streams.set_priority(stream, priority);
-    }
-
     /// Returns the number of received frames that cost work but move no data.
     pub fn control_frames(&self) -> u64 {
         self.stats.control_frames
@@ -419,5 +368,15 @@ fn own_parameters(settings: &Settings) -> TransportParameters {
         disable_active_migration: !settings.migration,
         active_ids: ids::PEERS_MAX as u64,
         ..TransportParameters::of_streams(settings)
+    }
+}
+
+impl StreamConnection for QuicConnection {
+    fn streams(&mut self) -> &mut StreamSet {
+        &mut self.streams
+    }
+
+    fn poll(&mut self) -> Option<QuicEvent> {
+        Self::poll(self)
     }
 }

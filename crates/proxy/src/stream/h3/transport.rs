@@ -6,20 +6,15 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use h3::StreamChunk;
 use qmux::QmuxConnection;
+use quic::transport::StreamConnection;
 use quic::{QuicConnection, Stopped, StreamDirection, StreamRead};
 
-/// A transport connection with streams, as of RFC 9000. The methods without a comment are those of [`QuicConnection`].
-pub(crate) trait StreamTransport {
-    fn open(&mut self, direction: StreamDirection) -> Option<u64>;
-    fn accept_stream(&mut self, direction: StreamDirection) -> Option<u64>;
-    fn read(&mut self, id: u64, max: usize) -> StreamRead;
-    fn write(&mut self, id: u64, data: &[u8]) -> Result<usize, Stopped>;
-    fn write_bytes(&mut self, id: u64, data: Bytes) -> Result<usize, Stopped>;
-    fn finish(&mut self, id: u64) -> bool;
-    fn reset(&mut self, id: u64, code: u64);
-    fn stop(&mut self, id: u64, code: u64);
-    fn set_priority(&mut self, id: u64, priority: i32);
+/// A connection with streams as the transport of HTTP/3.
+pub(crate) trait StreamTransport: StreamConnection {
+    /// Sends a ping.
     fn ping(&mut self);
+
+    /// Returns the number of received frames that cost work but move no data.
     fn control_frames(&self) -> u64;
 
     /// Closes the connection with an error code of HTTP/3.
@@ -38,60 +33,15 @@ pub(crate) trait StreamTransport {
     fn speaks_hq(&self) -> bool;
 }
 
-/// Calls the method of the same name of the connection.
-macro_rules! streams_of {
-    ($connection:ty, { $($more:tt)* }) => {
-        impl StreamTransport for $connection {
-            fn open(&mut self, direction: StreamDirection) -> Option<u64> {
-                self.open(direction)
-            }
+impl StreamTransport for QuicConnection {
+    fn ping(&mut self) {
+        self.ping();
+    }
 
-            fn accept_stream(&mut self, direction: StreamDirection) -> Option<u64> {
-                self.accept_stream(direction)
-            }
+    fn control_frames(&self) -> u64 {
+        self.control_frames()
+    }
 
-            fn read(&mut self, id: u64, max: usize) -> StreamRead {
-                self.read(id, max)
-            }
-
-            fn write(&mut self, id: u64, data: &[u8]) -> Result<usize, Stopped> {
-                self.write(id, data)
-            }
-
-            fn write_bytes(&mut self, id: u64, data: Bytes) -> Result<usize, Stopped> {
-                self.write_bytes(id, data)
-            }
-
-            fn finish(&mut self, id: u64) -> bool {
-                self.finish(id)
-            }
-
-            fn reset(&mut self, id: u64, code: u64) {
-                self.reset(id, code);
-            }
-
-            fn stop(&mut self, id: u64, code: u64) {
-                self.stop(id, code);
-            }
-
-            fn set_priority(&mut self, id: u64, priority: i32) {
-                self.set_priority(id, priority);
-            }
-
-            fn ping(&mut self) {
-                self.ping();
-            }
-
-            fn control_frames(&self) -> u64 {
-                self.control_frames()
-            }
-
-            $($more)*
-        }
-    };
-}
-
-streams_of!(QuicConnection, {
     fn close(&mut self, now: Instant, code: u64) {
         self.close(now, code, b"");
     }
@@ -112,9 +62,17 @@ streams_of!(QuicConnection, {
     fn speaks_hq(&self) -> bool {
         self.details().alpn.as_deref() == Some(b"hq-interop")
     }
-});
+}
 
-streams_of!(QmuxConnection, {
+impl StreamTransport for QmuxConnection {
+    fn ping(&mut self) {
+        self.ping();
+    }
+
+    fn control_frames(&self) -> u64 {
+        self.control_frames()
+    }
+
     fn close(&mut self, _: Instant, code: u64) {
         self.close(code);
     }
@@ -134,7 +92,7 @@ streams_of!(QmuxConnection, {
     fn speaks_hq(&self) -> bool {
         false
     }
-});
+}
 
 /// A connection as the transport of HTTP/3.
 pub(crate) struct TransportStreams<T> {
