@@ -16,6 +16,7 @@ mod early_id;
 pub mod encode;
 pub mod ending;
 pub mod env;
+pub mod explained;
 pub mod expression;
 pub mod fetch;
 mod flags;

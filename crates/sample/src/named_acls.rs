@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use crate::env::Env;
+use crate::explained::ExplainedTest;
 use crate::place::Columns;
 
 /// Results of a test. AND and OR of results are the bitwise operations.
@@ -24,6 +25,8 @@ pub trait AclTest: Debug + Send + Sync {
     fn columns(&self) -> Columns;
     /// Whether the fetch reads the bytes of a connection (manual, 7.3.5).
     fn reads_bytes(&self) -> bool;
+    /// Like [`AclTest::test`], with the values and the pattern that matched. A test with side effects is skipped unless `is_live`.
+    fn explain(&self, env: &Env<'_>, is_live: bool) -> ExplainedTest;
 }
 
 /// An ACL: the tests declared under one name. The ACL matches if one of them does.

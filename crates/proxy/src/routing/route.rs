@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use balance::{Algorithm, HashFunction, key};
-use http::{Method, uri};
+use balance::key;
 use plan::proxy::{BackendTarget, ServerTarget};
 use plan::servers::ServerAt;
 use plan::{Backends, Proxy};
@@ -152,33 +151,8 @@ fn by_rdp_token(client: &Client, x: &Exchange, backend: &LocalProxy) -> Option<B
 
 /// Returns the hash of this request's key; `None` if the algorithm uses no key or the request does not have one.
 pub(crate) fn hash(client: &Client, x: &Exchange, backend: &Proxy) -> Option<u32> {
-    let kind = &backend.balance.hash;
-    match &backend.balance.algorithm {
-        Algorithm::Source => x.source(client).address().map(|address| kind.of_address(address.ip())),
-        Algorithm::Uri(part) => Some(kind.of(part.of(x.txn.request.target()))),
-        Algorithm::UrlParam { name, check_post } => {
-            let query = uri::split(x.txn.request.target()).query();
-            let in_query = query.and_then(|query| key::parameter(query, name));
-            let in_body = || key::posted_parameter(&x.request_body.seen, name);
-            let posted = *check_post && x.txn.request.method_id() == Method::Post;
-            in_query.or_else(|| posted.then(in_body).flatten()).map(|value| kind.of(value))
-        }
-        Algorithm::Header { name, domain_only } => {
-            let value = x.txn.request.values(name).next().filter(|value| !value.is_empty())?;
-            Some(kind.of(if *domain_only { key::domain(value) } else { value }))
-        }
-        Algorithm::RdpCookie { name } => {
-            key::rdp_cookie(x.request_bytes(client), name.as_bytes()).map(|value| kind.of(value))
-        }
-        Algorithm::Hash(expression) => view::with(client, x, |env| {
-            let value = expression.eval(env)?;
-            // A key that is already a number is parsed as text; all other keys are hashed as bytes.
-            let bytes = match kind.function {
-                HashFunction::None => value.into_str()?,
-                _ => value.into_bin()?,
-            };
-            Some(kind.of(&bytes))
-        }),
-        _ => None,
+    if !backend.balance.algorithm.hashes() {
+        return None;
     }
+    view::with(client, x, |env| backend.balance.key_hash(env))
 }
