@@ -5,20 +5,12 @@ use diag::Diagnostic;
 use crate::acl::{self, Criterion};
 use crate::env::Env;
 use crate::explained::{ExplainedCondition, ExplainedTerm};
-use crate::named_acls::{Acl, FAIL, MISS, PASS, Predicate, single};
+use crate::named_acls::{Acl, Predicate, single};
+use crate::outcome::{FAIL, MISS, PASS};
 use crate::scope::Scope;
 use crate::word_cursor::{Word, Words};
 
-/// The result of a condition.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Test {
-    /// The condition does not hold.
-    No,
-    /// Not decided until more bytes arrive.
-    Wait,
-    /// The condition is true.
-    Yes,
-}
+pub use crate::outcome::Test;
 
 /// A condition: alternatives, each of which is a list of terms that must all be true.
 #[derive(Debug)]
@@ -134,9 +126,9 @@ impl Condition {
                 break;
             }
             let mut all = PASS;
-            for (term, text) in alternative.iter().zip(texts) {
+            for (place, (term, text)) in alternative.iter().zip(texts).enumerate() {
                 let (one, mut explained) = term.explain(text, env, is_live);
-                explained.begins_alternative = number > 0 && all == PASS && terms.len() > 0;
+                explained.begins_alternative = number > 0 && place == 0;
                 terms.push(explained);
                 all &= one;
                 if all == FAIL {

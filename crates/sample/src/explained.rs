@@ -1,6 +1,8 @@
 //! The evaluation of conditions in detail, for explanations and traces: which terms held, with which values and patterns.
 
-use crate::condition::Test;
+use std::fmt;
+
+use crate::outcome::{PASS, Test};
 
 /// An evaluated condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +45,7 @@ pub struct ExplainedTest {
 impl ExplainedTest {
     /// Whether the test matched.
     pub fn is_match(&self) -> bool {
-        self.result == crate::named_acls::PASS
+        self.result == PASS
     }
 }
 
@@ -52,8 +54,44 @@ impl ExplainedTest {
 pub struct MatchedPattern {
     /// The pattern.
     pub text: String,
-    /// The file or virtual list; `None` for patterns of the ACL's own line.
+    /// The file or virtual list; `None` for a pattern in the ACL's line.
     pub list: Option<Box<str>>,
+}
+
+impl fmt::Display for ExplainedTerm {
+    /// The term as configured, followed by its tests. The criterion of a named ACL is in brackets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let or = if self.begins_alternative { "or " } else { "" };
+        write!(f, "{or}{} ", self.text)?;
+        let is_anonymous = self.text.trim_start_matches('!').trim_start().starts_with('{');
+        for (number, test) in self.tests.iter().enumerate() {
+            f.write_str(if number > 0 { "; " } else { " " })?;
+            if !is_anonymous {
+                write!(f, "[{}] ", test.text)?;
+            }
+            test.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for ExplainedTest {
+    /// The values, and the pattern that matched.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_skipped {
+            return f.write_str("not evaluated, because it has side effects");
+        }
+        match &self.values[..] {
+            [] => f.write_str("no value")?,
+            values => f.write_str(&values.join(", "))?,
+        }
+        let Some(pattern) = &self.pattern else { return Ok(()) };
+        write!(f, " matches `{}`", pattern.text)?;
+        match &pattern.list {
+            Some(list) => write!(f, " in {list}"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// The maximum number of values that are kept of one test.

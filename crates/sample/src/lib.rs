@@ -28,6 +28,7 @@ pub mod live;
 mod log_origin;
 pub mod log_profile;
 pub mod named_acls;
+mod outcome;
 pub mod pattern;
 pub mod place;
 pub mod regex;

@@ -8,16 +8,9 @@ use crate::env::Env;
 use crate::explained::ExplainedTest;
 use crate::place::Columns;
 
-/// Results of a test. AND and OR of results are the bitwise operations.
-pub(crate) const FAIL: u8 = 0;
-/// Not decided: further bytes may change the result.
-pub(crate) const MISS: u8 = 1;
-/// Matched.
-pub(crate) const PASS: u8 = 3;
-
 /// One compiled line of an ACL.
 pub trait AclTest: Debug + Send + Sync {
-    /// Tests the values of the expression until one matches. Returns [`FAIL`], [`MISS`] or [`PASS`].
+    /// Tests the values of the expression until one matches. Returns a constant of `outcome`.
     fn test(&self, env: &Env<'_>) -> u8;
     /// The name of the fetch.
     fn keyword(&self) -> &'static str;

@@ -5,9 +5,10 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use balance::key;
-use plan::proxy::{BackendTarget, ServerTarget};
+use plan::proxy::{BackendTarget, ServerTarget, UseBackend};
 use plan::servers::ServerAt;
 use plan::{Backends, Proxy};
+use runtime::trace::TraceSource;
 use sample::{Env, TimeoutSlot};
 use state::Mode;
 use state::server::ServerAddress;
@@ -15,6 +16,7 @@ use state::server::ServerAddress;
 use crate::client::Client;
 use crate::exchange::BoundServer;
 use crate::exchange::Exchange;
+use crate::exchange::trace;
 use crate::exchange::view::{self, holds};
 use crate::fault::Fault;
 use crate::server::per_worker::LocalProxy;
@@ -70,7 +72,11 @@ fn choose_by_rule(
     env: &Env<'_>,
     eligible: impl Fn(usize) -> bool,
 ) -> Option<usize> {
-    for rule in frontend.use_backends.iter().filter(|rule| holds(rule.condition.as_ref(), env)) {
+    let traced = runtime::trace::is_on(TraceSource::Rules) && trace::rules::is_wanted(env);
+    let applies = |rule: &&UseBackend| {
+        if traced { trace::rules::applies(rule, env) } else { holds(rule.condition.as_ref(), env) }
+    };
+    for rule in frontend.use_backends.iter().filter(applies) {
         let index = match &rule.target {
             BackendTarget::Fixed(index) => *index,
             BackendTarget::Named(format) => {

@@ -7,6 +7,7 @@
 //! `traces` sections.
 
 pub mod command;
+mod filter;
 pub mod sources;
 mod state;
 
@@ -14,8 +15,9 @@ use std::fmt::Write;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+pub use filter::{RequestFilter, request_filter};
 pub use sources::{
-    TraceSource, acme, check, fcgi, h1, h2, h3, peers, qmux, quic, session, spop, ssl, stream,
+    TraceSource, acme, check, fcgi, h1, h2, h3, peers, qmux, quic, rules, session, spop, ssl, stream,
 };
 pub use state::{Lock, TraceAction, TraceRun, stop_all};
 

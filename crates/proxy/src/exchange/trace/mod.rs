@@ -16,3 +16,4 @@
 
 pub(crate) mod events;
 pub(crate) mod filter;
+pub(crate) mod rules;
