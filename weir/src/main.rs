@@ -19,6 +19,7 @@ mod hand_over;
 mod haterm;
 mod keywords;
 mod listeners;
+mod listening;
 mod load_command;
 mod master;
 mod memory;
@@ -80,15 +81,23 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => {
             let messages = MessageFormat::new(false);
-            messages.say(Severity::Alert, &format!("{error}."));
-            if !matches!(error, args::ArgsError::NoArchive | args::ArgsError::UnknownMemoryOption(_)) {
-                eprint!("\n{}", args::HELP);
+            let is_brief =
+                matches!(error, args::ArgsError::NoArchive | args::ArgsError::UnknownMemoryOption(_));
+            // The usage is longer than a screen: the cause follows it, where it is visible.
+            if !is_brief {
+                eprintln!("{}", args::HELP);
             }
+            messages.say(Severity::Alert, &format!("{error}."));
             return ExitCode::FAILURE;
         }
     };
+    if let Some(style) = args.messages {
+        style.select();
+    }
+    messages::note_executable();
     match args.action {
         ProgramAction::Help => messages::output(args::HELP),
+        ProgramAction::Keywords => keywords::dump(args.dump_keywords.as_deref().unwrap_or("help")),
         ProgramAction::HelpOnMemory => messages::output(&args::help_on_memory()),
         ProgramAction::HelpOnTraces => messages::output(args::HELP_ON_TRACES),
         ProgramAction::Version => messages::output(&version::short(as_haproxy)),

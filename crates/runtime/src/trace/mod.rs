@@ -24,6 +24,19 @@ pub use state::{Lock, TraceAction, TraceRun, stop_all};
 /// The bits of the traced sources. Written by `state` when a trace starts or stops.
 static ACTIVE: AtomicU32 = AtomicU32::new(0);
 
+/// The bit in [`ACTIVE`] for the lines of `-d`.
+const MESSAGES: u32 = 1 << 31;
+
+/// Makes trace points show each message on standard error (`-d`).
+pub fn show_messages() {
+    ACTIVE.fetch_or(MESSAGES, Relaxed);
+}
+
+/// Whether trace points show each message on standard error.
+pub fn shows_messages() -> bool {
+    ACTIVE.load(Relaxed) & MESSAGES != 0
+}
+
 /// Whether any source is traced.
 #[inline]
 pub fn any() -> bool {
