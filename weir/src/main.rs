@@ -10,6 +10,7 @@ mod check;
 mod checks;
 mod config_dump;
 mod control_socket;
+mod ctl;
 mod differences;
 mod dump;
 mod emails;
@@ -66,7 +67,7 @@ fn main() -> ExitCode {
     let as_haproxy = file_name == Some("haproxy");
     let own: Vec<String> =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-    let commands = [remote::run, probe::run, explain_command::run, load_command::run_word];
+    let commands = [remote::run, probe::run, explain_command::run, ctl::run, load_command::run_word];
     let code = load_command::run_program(file_name, &own)
         .or_else(|| commands.iter().find_map(|command| command(&own)));
     if let Some(code) = code {

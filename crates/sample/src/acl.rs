@@ -20,7 +20,7 @@ use crate::place::{Columns, Place};
 use crate::value::{Type, Value};
 use crate::word_cursor::{Word, Words};
 use crate::{Env, Scope};
-use keywords::{ALIASES, PREDEFINED, alias};
+use keywords::{PREDEFINED, alias};
 use patterns::{flags, patterns};
 
 /// One test: an expression, a match method and the patterns.
@@ -314,7 +314,8 @@ fn criterion(
         if !keyword_unknown {
             return error;
         }
-        let known = fetch::all().map(|fetch| fetch.name).chain(ALIASES.iter().map(|row| row.0));
+        let own: Vec<String> = keywords::names().collect();
+        let known = fetch::all().map(|fetch| fetch.name).chain(own.iter().map(String::as_str));
         Diagnostic::alert(format!("unknown fetch method `{name}` in ACL expression `{}`", word.text))
             .at(word.span.part(0, length))
             .did_you_mean(diag::suggest(name, known))
@@ -392,10 +393,13 @@ pub(crate) fn resolve(word: Word<'_>, scope: &Scope<'_>) -> Result<Acl, Diagnost
     }
     let Some((_, text)) = PREDEFINED.iter().find(|(name, _)| *name == word.text) else {
         let known = scope.acls.names().chain(PREDEFINED.iter().map(|(name, _)| *name));
-        return Err(Diagnostic::alert(format!("unknown ACL `{}`", word.text))
+        let error = Diagnostic::alert(format!("unknown ACL `{}`", word.text))
             .at(word.span)
-            .did_you_mean(diag::suggest(word.text, known))
-            .haproxy(format!("no such ACL : '{}'", word.text)));
+            .haproxy(format!("no such ACL : '{}'", word.text));
+        return Err(match word.text.strip_prefix('{') {
+            Some(criterion) => error.label(format!("a blank must follow the brace: `{{ {criterion}`")),
+            None => error.did_you_mean(diag::suggest(word.text, known)),
+        });
     };
     let list: Vec<Word<'_>> = text.iter().map(|text| Word { text, span: word.span }).collect();
     let criterion = Criterion::compile(&mut Words::new(&list, word.span), scope)?;

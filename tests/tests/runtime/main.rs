@@ -3,6 +3,7 @@
 mod anonymized;
 mod backends;
 mod commands;
+mod ctl;
 mod explanations;
 mod frontends;
 mod httpclient;
