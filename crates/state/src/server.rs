@@ -22,6 +22,7 @@ use runtime::{Sharded, timer};
 
 pub use crate::address::{Doubt, ServerAddress};
 use crate::counters::ServerCounters;
+use crate::durations::Durations;
 pub use crate::health::{CHECK_STATUSES, CheckResult, Demand, Health, Trouble};
 use crate::name::ServerName;
 use crate::performance::Performance;
@@ -191,6 +192,8 @@ pub struct Server {
     pub(crate) tracked: ArcSwapOption<Server>,
     /// Counters.
     pub counters: Sharded<ServerCounters>,
+    /// The times of requests.
+    pub durations: Durations,
     /// The maximum number of concurrent requests (`smax`). If requests are counted separately, this is the highest observed sum; it
     /// is computed whenever a worker reaches a new maximum.
     pub served_max: AtomicU32,
@@ -296,6 +299,7 @@ impl Server {
             queue: Queue::default(),
             tracked: ArcSwapOption::empty(),
             counters: Sharded::default(),
+            durations: Durations::default(),
             served_max: AtomicU32::new(0),
             checked: AtomicBool::new(seed.checked),
             health: Health::default(),
