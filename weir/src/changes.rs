@@ -32,6 +32,7 @@ const GLOBAL: &[&str] = &[
     "ssl-default-server-options",
     "ssl-default-server-curves",
     "ssl-server-verify",
+    "localpeer",
     "setenv",
     "presetenv",
     "unsetenv",

@@ -5,6 +5,7 @@ mod archive;
 mod args;
 mod boot;
 mod caches;
+mod certificates;
 mod changes;
 mod check;
 mod checks;

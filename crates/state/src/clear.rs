@@ -35,6 +35,7 @@ pub fn proxy(proxy: &Proxy, all: bool) {
     proxy.connections_max.store(proxy.connections.load(Relaxed), Relaxed);
     proxy.queue.max.store(proxy.queue.len(), Relaxed);
     if all {
+        proxy.faults.clear();
         proxy.durations.frontend.clear();
         proxy.durations.backend.clear();
         proxy.downs.store(0, Relaxed);

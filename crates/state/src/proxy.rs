@@ -11,6 +11,7 @@ use runtime::shared::{Shared as _, note_write};
 use crate::counters::{BackendCounters, FrontendCounters, ListenerCounters};
 use crate::durations::ProxyDurations;
 use crate::extra_attempts::ExtraAttempts;
+use crate::faults::Faults;
 use crate::journal::{EventTopic, RepeatedEvent};
 use crate::mirror::Mirror;
 use crate::queue::Queue;
@@ -86,6 +87,8 @@ pub struct Proxy {
     pub frontend: Sharded<FrontendCounters>,
     /// Counters of the backend's side.
     pub backend: Sharded<BackendCounters>,
+    /// The abnormal ends of its streams.
+    pub faults: Faults,
     /// The frontend's `maxconn` was reached.
     pub connections_full: RepeatedEvent,
     /// The times of requests.
@@ -219,6 +222,7 @@ impl Proxy {
             is_backend: seed.is_backend,
             frontend: Sharded::default(),
             backend: Sharded::default(),
+            faults: Faults::default(),
             connections_full: RepeatedEvent::new(),
             durations: ProxyDurations::default(),
             connections: Padded::default(),

@@ -313,9 +313,16 @@ fn set_jwt(call: &mut Call<'_>, word: &str, on: bool) -> CommandReply {
     if call.arg(0).is_empty() {
         return error(format!("'{word} ssl cert' expects a filename\n"));
     }
-    match all(call).find(call.arg(0)) {
-        Some(stored) => {
-            stored.set_for_tokens(on);
+    let (name, all) = (call.arg(0), all(call));
+    if let Some(stored) = all.find(name) {
+        stored.set_for_tokens(on);
+        return CommandReply::Done;
+    }
+    // A certificate of a listener or server, which no expression has used yet.
+    let shown = files(call).show(name, false).filter(|_| on);
+    match shown.and_then(|shown| Certificate::from_pem(&shown.contents.to_pem(), None).ok()) {
+        Some(certificate) => {
+            all.insert(&[name], certificate, true);
             CommandReply::Done
         }
         None => error(NOT_FOUND),

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::certificates;
 use crate::prometheus::SCOPES;
 
 /// Both names select the scope of name servers.
@@ -50,7 +51,8 @@ impl MetricsQuery {
                 ("scope", None) => return Err("Missing scope."),
                 ("metrics", None) => return Err("Missing metric names."),
                 ("scope", Some(scope)) => {
-                    let known = ["global", RESOLVER, RESOLVERS, TABLES, CACHES].contains(&scope)
+                    let known = ["global", RESOLVER, RESOLVERS, TABLES, CACHES, certificates::SCOPE]
+                        .contains(&scope)
                         || SCOPES.iter().any(|row| row.0 == scope);
                     if !known {
                         return Err("Unknown scope.");
