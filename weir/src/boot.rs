@@ -15,7 +15,7 @@ use diag::Severity;
 use plan::Plan;
 use proxy::{Life, Worker};
 use runtime::watchdog::{self, TaskName};
-use state::Process;
+use state::{EventTopic, Process, journal};
 use statistics::Statistics;
 use statistics::sharing::SharedCounters;
 use tokio::sync::Barrier;
@@ -264,6 +264,8 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     drop(desk);
     watch(limit, &process_in_use, &process, messages);
     memory::watch(&process, messages)?;
+    let pid = std::process::id();
+    journal::record(EventTopic::Reloads, "-", &format!("Process {pid} serves requests."));
     if !has_master {
         system::announce(messages);
     }

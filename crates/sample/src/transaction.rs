@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use http::Head;
-use state::Server;
+use state::{FaultCause, Server};
 
 use crate::bandwidth::BandwidthLimit;
 use crate::session::Endpoint;
@@ -215,6 +215,10 @@ pub struct Transaction {
     pub termination: Termination,
     /// The events of the layers at the end (`term_events`).
     pub ending: crate::ending::Ending,
+    /// Why the stream ended abnormally (`fault`).
+    pub fault: Option<FaultCause>,
+    /// The backend name that a `use_backend` rule computed, if there is no such backend.
+    pub unknown_backend: Option<Box<str>>,
     /// The status sent to the client, 0 for none.
     pub status: u16,
     /// The status that the server sent, 0 for none.
@@ -336,6 +340,8 @@ impl Default for Transaction {
             times: Times::default(),
             termination: Termination::default(),
             ending: Default::default(),
+            fault: None,
+            unknown_backend: None,
             status: 0,
             server_status: 0,
             bytes_in: 0,
@@ -427,6 +433,8 @@ impl Transaction {
             times,
             termination,
             ending,
+            fault,
+            unknown_backend,
             status,
             server_status,
             bytes_in,
@@ -484,6 +492,8 @@ impl Transaction {
         *times = Times::default();
         *termination = Termination::default();
         *ending = Default::default();
+        *fault = None;
+        *unknown_backend = None;
         *status = 0;
         *server_status = 0;
         *bytes_in = 0;

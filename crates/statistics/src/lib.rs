@@ -8,9 +8,12 @@
 
 #![forbid(unsafe_code)]
 
+mod certificates;
 mod column;
 pub mod config_view;
 pub mod disks;
+mod durations;
+pub mod faults;
 mod field;
 mod identified;
 pub mod info;

@@ -7,6 +7,8 @@ mod ctl;
 mod explanations;
 mod frontends;
 mod httpclient;
+mod journal;
+mod latency_histograms;
 mod levels;
 mod pausing;
 mod profiling;

@@ -21,6 +21,9 @@ use crate::exchange::view::{self, holds};
 use crate::fault::Fault;
 use crate::server::per_worker::LocalProxy;
 
+/// The maximum size in bytes of an unknown backend's name that is kept.
+const UNKNOWN_NAME: usize = 256;
+
 /// Chooses the backend and counts the session there.
 // Inlined because this is on the hot path of a request, and the other callers are rare.
 #[inline(always)]
@@ -38,12 +41,13 @@ pub(crate) fn choose(client: &Client, x: &mut Exchange) -> Result<Rc<LocalProxy>
     if !frontend.use_backends.is_empty() {
         by_rule = view::with(client, x, |env| choose_by_rule(frontend, &shared.plan.backends, env, eligible));
     }
-    let index =
-        by_rule.or(frontend.default_backend.filter(|index| eligible(*index))).ok_or_else(|| no_backend(x))?;
+    let index = by_rule
+        .or(frontend.default_backend.filter(|index| eligible(*index)))
+        .ok_or_else(|| no_backend(client, x))?;
     let backend = client.worker.local(index);
     if x.txn.is_http && backend.mode != Mode::Http {
         // An upgraded HTTP stream cannot return to TCP.
-        return Err(no_backend(x));
+        return Err(no_backend(client, x));
     }
     if backend.index != client.frontend.index {
         // Server timeouts that the frontend's rules set were meant for the backend part of the same proxy.
@@ -106,11 +110,23 @@ pub(crate) fn bind_server(client: &Client, x: &mut Exchange, backend: &LocalProx
     }
 }
 
-/// Records the lack of a backend. Logs of such a request have no request time (`%TR`, `%Tq`), because that ends when the backend is
+/// Records the lack of a backend, and the name that a rule computed if there is no such backend. Logs of such a request have no request time (`%TR`, `%Tq`), because that ends when the backend is
 /// known.
 #[cold]
-fn no_backend(x: &mut Exchange) -> Fault {
+fn no_backend(client: &Client, x: &mut Exchange) -> Fault {
     x.txn.times.request = 0;
+    let (rules, backends) = (&client.frontend.use_backends, &client.worker.shared.plan.backends);
+    x.txn.unknown_backend = view::with(client, x, |env| {
+        let named = rules.iter().find(|rule| {
+            matches!(rule.target, BackendTarget::Named(_)) && holds(rule.condition.as_ref(), env)
+        })?;
+        let BackendTarget::Named(format) = &named.target else { return None };
+        let mut name = Vec::new();
+        format.render(env, &mut name);
+        name.truncate(UNKNOWN_NAME);
+        let name = String::from_utf8_lossy(&name);
+        backends.get(&name).is_none().then(|| name.into())
+    });
     Fault::NoBackend
 }
 

@@ -14,7 +14,7 @@ use sample::{ConnectionError, Endpoint};
 
 use crate::client::Client;
 use crate::exchange::trace::debug_lines;
-use crate::exchange::{Exchange, Stop};
+use crate::exchange::{Exchange, Stop, faults};
 use crate::fault::Fault;
 use crate::points::{self, number, of_session};
 use crate::server::Upstream;
@@ -444,7 +444,8 @@ pub(crate) fn attempt_failed(client: &Client, x: &Exchange, fault: Fault) {
 fn failed(client: &Client, x: &Exchange, events: u64, message: &str, fault: Fault) {
     let keys = of_exchange(client, x);
     trace::report(TraceSource::Stream, events, TraceLevel::Error, &keys, message, &|verbosity, out| {
-        let _ = write!(out, "{fault:?} phase={:?}", x.phase);
+        let cause = faults::of_fault(x, fault).name();
+        let _ = write!(out, "{fault:?} phase={:?} fault={cause}", x.phase);
         if verbosity.names_owner() {
             out.push(' ');
             owner(client, Some(x), out);
