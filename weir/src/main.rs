@@ -16,6 +16,7 @@ mod emails;
 mod generation;
 mod hand_over;
 mod haterm;
+mod history;
 mod keywords;
 mod listeners;
 mod load_command;

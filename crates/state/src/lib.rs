@@ -14,6 +14,7 @@ pub mod events;
 pub mod extra_attempts;
 mod health;
 pub mod histogram;
+pub mod history;
 pub mod latency;
 pub mod mirror;
 mod name;

@@ -10,6 +10,7 @@ use runtime::shared::{Shared as _, note_write};
 
 use crate::counters::{BackendCounters, FrontendCounters, ListenerCounters};
 use crate::extra_attempts::ExtraAttempts;
+use crate::history::{OF_PROXY, OptionalHistory};
 use crate::mirror::Mirror;
 use crate::queue::Queue;
 use crate::server::Server;
@@ -142,6 +143,10 @@ pub struct Proxy {
     extra: OnceLock<Box<ExtraAttempts>>,
     /// The counters of request copies sent to this backend, if a rule sends any.
     mirror: OnceLock<Box<Mirror>>,
+    /// The last minutes of the frontend's side, if they are sampled. Written by the sampler.
+    pub frontend_history: OptionalHistory<OF_PROXY>,
+    /// The last minutes of the backend's side, if they are sampled. Written by the sampler.
+    pub backend_history: OptionalHistory<OF_PROXY>,
 }
 
 /// A FastCGI application (`fcgi-app`).
@@ -232,6 +237,8 @@ impl Proxy {
             dynamic_key: ArcSwapOption::empty(),
             extra: OnceLock::new(),
             mirror: OnceLock::new(),
+            frontend_history: OnceLock::new(),
+            backend_history: OnceLock::new(),
             timeouts: Default::default(),
             retries: AtomicU32::new(3),
             default_backend: ArcSwapOption::empty(),

@@ -24,6 +24,7 @@ mod process;
 pub mod prometheus;
 mod quic_columns;
 pub mod resolvers;
+pub mod sampling;
 pub mod sharing;
 pub mod stat;
 pub mod stats_file;
