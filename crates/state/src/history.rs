@@ -162,7 +162,8 @@ mod tests {
 
     #[test]
     fn samples_are_exact_to_1_in_2048() {
-        for value in (0..5000).chain((12..28).flat_map(|bits| [(1 << bits) - 1, 1 << bits, (1 << bits) + 77])) {
+        for value in (0..5000).chain((12..28).flat_map(|bits| [(1 << bits) - 1, 1 << bits, (1 << bits) + 77]))
+        {
             let (value, kept) = (u64::min(value, MOST), decode(encode(value)));
             assert!(kept <= value && value - kept <= value / 2048, "{value} became {kept}");
         }

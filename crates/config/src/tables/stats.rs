@@ -76,7 +76,8 @@ fn frame_ancestors<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>
     let words = args.rest();
     for word in words {
         let is_origin = |text: &str| {
-            text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':' | '/' | '*' | '[' | ']'))
+            text.chars()
+                .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':' | '/' | '*' | '[' | ']'))
                 && text.contains(['.', ':', '*'])
         };
         sources.push(match word.as_str() {

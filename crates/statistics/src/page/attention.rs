@@ -45,6 +45,10 @@ pub(super) struct Problem {
     pub(super) weight: f64,
 }
 
+/// How urgent the worst problem of a line is: its level and weight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) struct Urgency(pub(super) Level, u64);
+
 /// Everything found so far.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
@@ -53,6 +57,8 @@ pub(super) struct Findings {
     pub(super) dropped: usize,
     pub(super) census: Census,
     pub(super) backends_down: usize,
+    /// Frontends that fail requests, which is only worth a line if no backend explains it.
+    failing_frontends: Vec<Problem>,
     /// Whether a soft stop is in progress.
     pub(super) is_stopping: bool,
 }
@@ -65,8 +71,17 @@ impl Findings {
         }
     }
 
+    /// Adds what nothing else explains.
+    pub(super) fn finish(&mut self) {
+        let frontends = std::mem::take(&mut self.failing_frontends);
+        if self.level() < Level::Warning {
+            frontends.into_iter().for_each(|problem| self.push(problem));
+        }
+        self.settle();
+    }
+
     /// Orders the problems and drops the least urgent ones if there are too many.
-    pub(super) fn settle(&mut self) {
+    fn settle(&mut self) {
         let order = |a: &Problem, b: &Problem| b.level.cmp(&a.level).then(b.weight.total_cmp(&a.weight));
         self.problems.sort_by(order);
         self.dropped += self.problems.len().saturating_sub(MOST);
@@ -77,8 +92,8 @@ impl Findings {
         self.problems.iter().map(|problem| problem.level).max().unwrap_or_default()
     }
 
-    /// The verdict in one line, and details.
-    pub(super) fn verdict(&self) -> (String, String) {
+    /// The verdict in parts, the most important one first, and details.
+    pub(super) fn verdict(&self) -> (Vec<String>, String) {
         let (census, all) = (&self.census, self.census.total());
         let down = census.of(Condition::Down);
         let mut parts = Vec::new();
@@ -97,7 +112,10 @@ impl Findings {
             parts.push(match urgent {
                 0 if self.is_stopping => "Stopping".to_owned(),
                 0 => "All is well".to_owned(),
-                1 => self.problems.first().map_or_else(String::new, |own| format!("{}: {}", own.subject, own.what)),
+                1 => self
+                    .problems
+                    .first()
+                    .map_or_else(String::new, |own| format!("{}: {}", own.subject, own.what)),
                 many => format!("{many} things need attention"),
             });
         }
@@ -108,7 +126,7 @@ impl Findings {
         if self.is_stopping && urgent > 0 {
             details.push("stopping".to_owned());
         }
-        (parts.join(", "), details.join(" · "))
+        (parts, details.join(" · "))
     }
 }
 
@@ -137,8 +155,11 @@ fn reasons(down: &[&Arc<Server>]) -> String {
         }
     }
     let more = groups.len().saturating_sub(SERVERS);
-    let mut parts: Vec<String> =
-        groups.iter().take(SERVERS).map(|(reason, servers)| format!("{reason} ({})", names(servers))).collect();
+    let mut parts: Vec<String> = groups
+        .iter()
+        .take(SERVERS)
+        .map(|(reason, servers)| format!("{reason} ({})", names(servers)))
+        .collect();
     if more > 0 {
         parts.push(format!("{more} other reasons"));
     }
@@ -153,11 +174,11 @@ pub(super) fn of_backend(
     load: &Load,
     now: u64,
     findings: &mut Findings,
-) -> Level {
+) -> Urgency {
     let proxy = &*view.state;
-    let mut worst = Level::Fine;
+    let mut worst = Urgency::default();
     let mut add = |problem: Problem| {
-        worst = worst.max(problem.level);
+        worst = worst.max(Urgency(problem.level, problem.weight as u64));
         findings.push(problem);
     };
     let lost = |share: f64| {
@@ -167,8 +188,9 @@ pub(super) fn of_backend(
             String::new()
         }
     };
-    let those =
-        |wanted| servers.iter().filter(move |(own, _)| *own == wanted).map(|(_, server)| server).collect::<Vec<_>>();
+    let those = |wanted| {
+        servers.iter().filter(move |(own, _)| *own == wanted).map(|(_, server)| server).collect::<Vec<_>>()
+    };
     let down = those(Condition::Down);
     let since = |at: u64| duration(now.saturating_sub(at) / 1000);
     let total = census.total();
@@ -183,7 +205,7 @@ pub(super) fn of_backend(
         add(of(
             proxy,
             Level::Critical,
-            format!("{what} since {time}"),
+            format!("{what}, for {time}"),
             lost(load.failed) + &why,
             1e9 + load.rate,
         ));
@@ -271,11 +293,11 @@ fn queues(proxy: &Proxy, load: &Load, add: &mut impl FnMut(Problem)) {
 }
 
 /// Finds the problems of a frontend.
-pub(super) fn of_frontend(view: &ProxyView, load: &Load, findings: &mut Findings) -> Level {
+pub(super) fn of_frontend(view: &ProxyView, load: &Load, findings: &mut Findings) -> Urgency {
     let proxy = &*view.state;
-    let mut worst = Level::Fine;
+    let mut worst = Urgency::default();
     let mut add = |problem: Problem| {
-        worst = worst.max(problem.level);
+        worst = worst.max(Urgency(problem.level, problem.weight as u64));
         findings.push(problem);
     };
     let own_limit = proxy.maxconn.load(Relaxed);
@@ -297,13 +319,13 @@ pub(super) fn of_frontend(view: &ProxyView, load: &Load, findings: &mut Findings
         }
         Admission::Stopped => add(of(proxy, Level::Notice, "stopped".to_owned(), String::new(), 0.0)),
     }
-    // The failures of a frontend are usually those of a backend, which is listed already.
-    if load.failed >= SHARE && is_busy(proxy.frontend_history.get()) && findings.backends_down == 0 {
+    if load.failed >= SHARE
+        && is_busy(proxy.frontend_history.get())
+        && findings.failing_frontends.len() < MOST
+    {
         let what = format!("{} of its requests fail", percent(load.failed));
         let why = format!("5xx responses · {} requests/s", rate(load.rate));
-        let problem = of(proxy, Level::Notice, what, why, load.failed * load.rate);
-        worst = worst.max(problem.level);
-        findings.push(problem);
+        findings.failing_frontends.push(of(proxy, Level::Warning, what, why, load.failed * load.rate));
     }
     worst
 }
@@ -353,7 +375,8 @@ pub(super) fn of_process(statistics: &Statistics, findings: &mut Findings) {
             0 => (Level::Critical, format!("{name} expires today")),
             _ => (Level::Warning, format!("{name} expires in {}", count(days as usize, "day"))),
         };
-        let renewed = if term.is_ordered { "renewal by `acme` is due" } else { "not renewed by an `acme` section" };
+        let renewed =
+            if term.is_ordered { "renewal by `acme` is due" } else { "not renewed by an `acme` section" };
         add(level, "certificate", what, format!("{} · {renewed}", term.file));
     }
 }

@@ -86,7 +86,15 @@ const GROUPS: &[Group] = &[
 
 /// Columns that are shown by other means, or repeat others.
 const REPEATED: &[C] = &[
-    C::pxname, C::svname, C::pid, C::type_, C::srid, C::reqbin, C::resbout, C::agg_server_status, C::agg_server_check_status,
+    C::pxname,
+    C::svname,
+    C::pid,
+    C::type_,
+    C::srid,
+    C::reqbin,
+    C::resbout,
+    C::agg_server_status,
+    C::agg_server_check_status,
     C::agg_check_status,
 ];
 
@@ -97,7 +105,8 @@ pub(super) fn write(row: &ObjectRow, legends: bool, out: &mut String) {
         let mut is_empty = true;
         for (name, column, form) in *columns {
             let value = row.get(*column);
-            if *value == StatValue::Empty || (*form == Legend && !legends) {
+            let is_empty_text = matches!(value, StatValue::Str(text) if text.is_empty());
+            if *value == StatValue::Empty || is_empty_text || (*form == Legend && !legends) {
                 continue;
             }
             if std::mem::take(&mut is_empty) {

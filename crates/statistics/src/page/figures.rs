@@ -102,7 +102,11 @@ pub(super) fn sparkline(values: &[u64], points: usize, width: usize, out: &mut S
     let _ = write!(out, "<svg viewBox=\"0 0 {width} 16\" preserveAspectRatio=none aria-hidden=true>");
     if let Some(first) = values.first() {
         let mut at = height(*first);
-        let _ = write!(out, "<path d=\"M{begin} 17V{at}");
+        // Both ends are outside of the visible part, so that only the line itself is seen.
+        let _ = match begin {
+            0 => write!(out, "<path d=\"M-2 17V{at}h2"),
+            _ => write!(out, "<path d=\"M{begin} 17V{at}"),
+        };
         let mut flat = 0;
         for value in &values[1..] {
             let next = height(*value);
@@ -114,13 +118,14 @@ pub(super) fn sparkline(values: &[u64], points: usize, width: usize, out: &mut S
                 let _ = write!(out, "h{flat}");
                 flat = 0;
             }
-            let _ = if next > at { write!(out, "l{step} {}", next - at) } else { write!(out, "l{step}-{}", at - next) };
+            let _ = if next > at {
+                write!(out, "l{step} {}", next - at)
+            } else {
+                write!(out, "l{step}-{}", at - next)
+            };
             at = next;
         }
-        if flat > 0 {
-            let _ = write!(out, "h{flat}");
-        }
-        out.push_str("V17\"/>");
+        let _ = write!(out, "h{}V17\"/>", flat + 2);
     }
     out.push_str("</svg>");
 }
@@ -150,8 +155,8 @@ mod tests {
             sparkline(values, 31, 60, &mut out);
             out.split("d=\"").nth(1).map(|rest| rest.split('"').next().unwrap_or_default().to_owned())
         };
-        assert_eq!(line(&[0; 31]).as_deref(), Some("M0 17V15h60V17"));
-        assert_eq!(line(&[0, 0, 7, 7, 0]).as_deref(), Some("M52 17V15h2l2-14h2l2 14V17"));
+        assert_eq!(line(&[0; 31]).as_deref(), Some("M-2 17V15h2h62V17"));
+        assert_eq!(line(&[0, 0, 7, 7, 0]).as_deref(), Some("M52 17V15h2l2-14h2l2 14h2V17"));
         assert_eq!(line(&[]), None);
     }
 }

@@ -9,10 +9,9 @@ use base::clock::now_ms;
 use state::Server;
 
 use crate::config_view::ConfigView;
-use crate::info::uptime_text;
 use crate::page::assets::{SCRIPT, STYLE, VERSION};
-use crate::page::attention::{self, Findings};
-use crate::page::figures::{bytes, count, escape, number, percent, rate, sparkline, time};
+use crate::page::attention::{self, Findings, Urgency};
+use crate::page::figures::{bytes, count, duration, escape, number, percent, rate, sparkline, time};
 use crate::page::request::{Detailed, ORDERS, PageOptions, PageOrder, PageSettings};
 use crate::page::standing::{Census, Condition, Level, Load};
 use crate::page::totals::Totals;
@@ -43,7 +42,7 @@ pub(super) struct Line {
     /// Its place in the view.
     pub(super) place: usize,
     pub(super) is_backend: bool,
-    pub(super) level: Level,
+    pub(super) urgency: Urgency,
     pub(super) load: Load,
     pub(super) census: Census,
 }
@@ -210,22 +209,23 @@ impl Page {
                 if census.total() > 0 && !crate::stat::backend_is_up(&proxy.state) {
                     self.findings.backends_down += 1;
                 }
-                let level = attention::of_backend(proxy, &census, &bad, &load, self.now, &mut self.findings);
+                let urgency =
+                    attention::of_backend(proxy, &census, &bad, &load, self.now, &mut self.findings);
                 self.totals.add_backend(&proxy.state, &load);
-                self.lines.push(Line { place, is_backend: true, level, load, census });
+                self.lines.push(Line { place, is_backend: true, urgency, load, census });
             }
             if proxy.state.is_frontend {
                 let load = Load::of_frontend(&proxy.state, self.now, self.recent, self.show.maxconn);
-                let level = attention::of_frontend(proxy, &load, &mut self.findings);
+                let urgency = attention::of_frontend(proxy, &load, &mut self.findings);
                 self.totals.add_frontend(&proxy.state, &load);
-                self.lines.push(Line { place, is_backend: false, level, load, census: Census::default() });
+                self.lines.push(Line { place, is_backend: false, urgency, load, census: Census::default() });
             }
         }
         if self.shows_process() && self.filter.scope.is_none() {
             attention::of_process(&self.statistics, &mut self.findings);
         }
         self.findings.is_stopping = self.statistics.process.stopping.load(Relaxed);
-        self.findings.settle();
+        self.findings.finish();
         self.arrange();
         None
     }
@@ -234,11 +234,11 @@ impl Page {
     fn arrange(&mut self) {
         let mut lines = std::mem::take(&mut self.lines);
         let only_problems = self.options.only_problems;
-        lines.retain(|line| (!only_problems || line.level > Level::Notice) && self.finds(line));
+        lines.retain(|line| (!only_problems || line.urgency.0 > Level::Notice) && self.finds(line));
         let name = |line: &Line| self.view.proxies[line.place].state.name.clone();
         match self.options.order {
             PageOrder::Config => {}
-            PageOrder::Worst => lines.sort_by_key(|line| std::cmp::Reverse(line.level)),
+            PageOrder::Worst => lines.sort_by_key(|line| std::cmp::Reverse(line.urgency)),
             PageOrder::Name => lines.sort_by_cached_key(name),
             PageOrder::Rate => lines.sort_by(|a, b| b.load.rate.total_cmp(&a.load.rate)),
             PageOrder::Errors => lines.sort_by(|a, b| b.load.failed.total_cmp(&a.load.failed)),
@@ -288,12 +288,17 @@ impl Page {
             (None, Some(description)) => description.to_string(),
             (None, None) => "Statistics".to_owned(),
         };
-        let (verdict, name) = (escape(&verdict), escape(&name));
+        let (name, title) = (escape(&name), escape(&verdict.join(", ")));
+        let (first, others) = verdict.split_first().map_or(("", &[][..]), |(first, others)| (first, others));
+        let others = match others.is_empty() {
+            true => String::new(),
+            false => format!("<strong>{}</strong>", escape(&others.join(", "))),
+        };
         // Writing into a String cannot fail.
         let _ = write!(
             out,
             "<!DOCTYPE html>\n<html lang=en><head><meta charset=utf-8>\
-             <meta name=viewport content=\"width=device-width,initial-scale=1\"><title>{mark}{verdict} · {name}</title>\
+             <meta name=viewport content=\"width=device-width,initial-scale=1\"><title>{mark}{title} · {name}</title>\
              <link rel=icon href=\"data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 8 8'%3E\
              %3Ccircle cx='4' cy='4' r='4' fill='%23{color}'/%3E%3C/svg%3E\">"
         );
@@ -301,18 +306,16 @@ impl Page {
             let _ = write!(out, "<style>{}</style>", STYLE.text);
         }
         let wall = if self.options.is_wall { " class=wall" } else { "" };
-        let _ = write!(
-            out,
-            "</head><body data-v=\"{}\"{wall}>\n<header><h1>{name}</h1><p class=dim>",
-            *VERSION
-        );
+        let _ =
+            write!(out, "</head><body data-v=\"{}\"{wall}>\n<header><h1>{name}</h1><p class=dim>", *VERSION);
         self.write_facts(out);
         out.push_str("</p><button id=live type=button hidden></button></header>\n<main>");
         self.write_outcome(out);
         let _ = write!(
             out,
-            "<div class=k><div class=\"v {}\"><b>{verdict}</b><small>{}</small></div>",
+            "<div class=k><div class=\"v {}\"><b>{}</b>{others}<small>{}</small></div>",
             level.class(),
+            escape(first),
             escape(&details)
         );
         self.write_tiles(out);
@@ -329,7 +332,7 @@ impl Page {
         if !self.settings.hide_version {
             facts.push(format!("version {}, {}", statistics.version, statistics.date));
         }
-        facts.push(format!("up {}", uptime_text(statistics.uptime())));
+        facts.push(format!("up {}", duration(statistics.uptime())));
         if let Some(refresh) = self.settings.refresh.filter(|_| !self.options.no_refresh) {
             facts.push(format!("refreshed every {}s", refresh.as_secs().max(1)));
         }
@@ -380,7 +383,8 @@ impl Page {
         out.push_str("<section class=\"p a\"><h2>Needs attention</h2><ol>");
         for (at, problem) in problems.iter().enumerate() {
             if at == SHOWN_PROBLEMS {
-                let more = count(problems.len() - at + self.findings.dropped, "more problem").replace("more problem", "more");
+                let more = count(problems.len() - at + self.findings.dropped, "more problem")
+                    .replace("more problem", "more");
                 let _ = write!(out, "</ol><details class=more id=more><summary>{more}</summary><ol>");
             }
             let mark = match problem.level {
@@ -458,7 +462,8 @@ impl Page {
             hidden("sort", word, out);
         }
         let find = self.options.find.as_deref().map(escape).unwrap_or_default();
-        let what = if self.shows_addresses() { "Find a proxy, server or address" } else { "Find a proxy or server" };
+        let what =
+            if self.shows_addresses() { "Find a proxy, server or address" } else { "Find a proxy or server" };
         let _ = write!(
             out,
             "<input type=search name=find maxlength=100 placeholder=\"{what}\" aria-label=\"{what}\" value=\"{find}\">\
@@ -470,7 +475,9 @@ impl Page {
         let mut links = vec![("Refresh now", self.link(|_| {}))];
         if self.settings.refresh.is_some() {
             match self.options.no_refresh {
-                true => links.push(("Refresh automatically", self.link(|options| options.no_refresh = false))),
+                true => {
+                    links.push(("Refresh automatically", self.link(|options| options.no_refresh = false)))
+                }
                 false => links.push(("Stop refreshing", self.link(|options| options.no_refresh = true))),
             }
         }
@@ -479,11 +486,15 @@ impl Page {
             false => links.push(("Hide servers that are down", self.link(|options| options.up = true))),
         }
         let all = self.options.details.contains(&Detailed::All);
-        links.push((if all { "Fewer counters" } else { "All counters" }, self.link(|options| {
-            options.details = if all { Vec::new() } else { vec![Detailed::All] };
-        })));
+        links.push((
+            if all { "Fewer counters" } else { "All counters" },
+            self.link(|options| {
+                options.details = if all { Vec::new() } else { vec![Detailed::All] };
+            }),
+        ));
         links.push(("Wall", self.link(|options| options.is_wall = true)));
-        let plain = PageOptions { up: self.options.up, scope: self.options.scope.clone(), ..PageOptions::default() };
+        let plain =
+            PageOptions { up: self.options.up, scope: self.options.scope.clone(), ..PageOptions::default() };
         let data = escape(&format!("{}{}", self.base, plain.words()));
         links.push(("CSV", format!("{data};csv")));
         links.push(("JSON", format!("{data};json")));
@@ -509,7 +520,8 @@ impl Page {
         if self.shows_process() {
             let total =
                 |of: fn(&state::process::ProcessCounters) -> u64| process.counters.all().map(of).sum::<u64>();
-            let per_second: u32 = process.counters.all().map(|c| c.connection_rate.per_second(self.now)).sum();
+            let per_second: u32 =
+                process.counters.all().map(|c| c.connection_rate.per_second(self.now)).sum();
             fact("Connections/s", number(per_second.into()));
             fact("Accepted", number(total(|c| c.connections.get())));
             fact("Requests", number(total(|c| c.requests.get())));

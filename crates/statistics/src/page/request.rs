@@ -163,7 +163,12 @@ impl PageOptions {
                 http::uri::url_encode(text.as_bytes(), &mut encoded);
                 out.push_str(name);
                 // These separate options, and begin a fragment.
-                out.push_str(&String::from_utf8_lossy(&encoded).replace(';', "%3B").replace('&', "%26").replace('#', "%23"));
+                out.push_str(
+                    &String::from_utf8_lossy(&encoded)
+                        .replace(';', "%3B")
+                        .replace('&', "%26")
+                        .replace('#', "%23"),
+                );
             }
         }
         for detailed in &self.details {

@@ -174,6 +174,8 @@ pub(super) fn failing(server: &Server) -> Option<f64> {
 pub(super) fn recent_failures<const N: usize>(history: &History<N>) -> (u64, f64) {
     let sums = |most| (history.sum(Series::Requests, most), history.sum(Series::Failures, most));
     let (requests, failures) = match sums(SHARE_SAMPLES) {
+        // Nothing recent: what failed before is over.
+        (0, _) => (0, 0),
         (requests, _) if requests < ENOUGH => sums(usize::MAX),
         recent => recent,
     };

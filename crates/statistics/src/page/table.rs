@@ -52,19 +52,16 @@ impl Page {
     }
 
     /// Writes a line. Returns the servers that follow, if they are shown.
-    pub(super) fn write_line(
-        &self,
-        line: &Line,
-        out: &mut String,
-    ) -> Option<Vec<(Condition, Arc<Server>)>> {
+    pub(super) fn write_line(&self, line: &Line, out: &mut String) -> Option<Vec<(Condition, Arc<Server>)>> {
         let view = &self.view.proxies[line.place];
         let proxy = &view.state;
         // Both sides of a `listen` section have a line, but only one can have its name.
-        let anchor = if line.is_backend || !self.lines.iter().any(|own| own.place == line.place && own.is_backend) {
-            escape(&proxy.name)
-        } else {
-            format!("/f{}", proxy.id)
-        };
+        let anchor =
+            if line.is_backend || !self.lines.iter().any(|own| own.place == line.place && own.is_backend) {
+                escape(&proxy.name)
+            } else {
+                format!("/f{}", proxy.id)
+            };
         let own = if line.is_backend { proxy.id } else { proxy.id | FRONTEND };
         let listed = self.options.details.iter().any(|detail| match detail {
             Detailed::All => true,
@@ -79,7 +76,7 @@ impl Page {
         let _ = write!(
             out,
             "<details id=\"{anchor}\" data-p={own}{open}><summary class=r><h3 class=\"{}\" title=\"{}\">{}</h3><span class=q>",
-            line.level.class(),
+            line.urgency.0.class(),
             escape(&self.tooltip(view, line.is_backend)),
             escape(&proxy.name)
         );
@@ -89,7 +86,8 @@ impl Page {
             self.write_listeners(proxy, out);
         }
         out.push_str("</span>");
-        let history = if line.is_backend { proxy.backend_history.get() } else { proxy.frontend_history.get() };
+        let history =
+            if line.is_backend { proxy.backend_history.get() } else { proxy.frontend_history.get() };
         write_load(&line.load, history.map(Box::as_ref).filter(|_| self.recent), "span", out);
         let since = match line.is_backend {
             true => duration(self.now.saturating_sub(proxy.changed_at.load(Relaxed)) / 1000),
@@ -112,7 +110,9 @@ impl Page {
                 out.push_str("<table class=u>");
                 let mut servers = standing::ordered(&servers, self.recent);
                 servers.retain(|(_, server)| self.filter.wants_server(server));
-                if self.options.find.is_some() && !proxy.name.to_lowercase().contains(self.options.find.as_deref().unwrap_or_default()) {
+                if self.options.find.is_some()
+                    && !proxy.name.to_lowercase().contains(self.options.find.as_deref().unwrap_or_default())
+                {
                     servers.retain(|(_, server)| self.finds_server(server));
                 }
                 return Some(servers);
@@ -165,7 +165,8 @@ impl Page {
             return;
         }
         if total > most {
-            let class = if census.of(Condition::Down) + census.of(Condition::Failing) > 0 { "bad" } else { "" };
+            let class =
+                if census.of(Condition::Down) + census.of(Condition::Failing) > 0 { "bad" } else { "" };
             let _ = write!(out, "<span class=\"{class}\">{}</span>", census.text());
             return;
         }
@@ -174,7 +175,8 @@ impl Page {
             let condition = Condition::of(server, self.recent);
             let (class, text) = condition.square();
             let class = if class.is_empty() { String::new() } else { format!(" class={class}") };
-            let _ = write!(out, "<i{class} title=\"{}: {}\">{text}</i>", escape(&server.name), condition.name());
+            let _ =
+                write!(out, "<i{class} title=\"{}: {}\">{text}</i>", escape(&server.name), condition.name());
         }
         out.push_str("</span>");
     }
@@ -215,7 +217,12 @@ impl Page {
         }
         fact(
             "Sessions",
-            format!("{} now, {} most, {} in all", number(value(C::scur)), number(value(C::smax)), number(value(C::stot))),
+            format!(
+                "{} now, {} most, {} in all",
+                number(value(C::scur)),
+                number(value(C::smax)),
+                number(value(C::stot))
+            ),
         );
         fact("Bytes", format!("{} in, {} out", bytes(value(C::bin)), bytes(value(C::bout))));
         let denied = value(C::dreq) + value(C::dresp) + value(C::dcon) + value(C::dses);
@@ -298,7 +305,8 @@ impl Page {
             };
             let _ = write!(out, "<a class=l href=\"{link}\">{name}</a>");
             if self.shows_addresses() {
-                let _ = write!(out, " <small>{}</small>", escape(&stat::address_text(&server.address.load())));
+                let _ =
+                    write!(out, " <small>{}</small>", escape(&stat::address_text(&server.address.load())));
             }
             let class = match condition {
                 Condition::Down | Condition::Failing => "d",
@@ -355,7 +363,12 @@ fn write_load<const N: usize>(load: &Load, history: Option<&History<N>>, tag: &s
     let _ = write!(out, "{}</span><{tag} class={class}>{}{end}", rate(load.rate), percent(load.failed));
     let response = load.response.map_or_else(|| "–".to_owned(), time);
     let queued = if load.queued > 0 { "mid" } else { "dim" };
-    let _ = write!(out, "<{tag}>{response}{end}<{tag} class={queued}>{}{end}<{tag}>{}", number(load.queued.into()), number(load.current.into()));
+    let _ = write!(
+        out,
+        "<{tag}>{response}{end}<{tag} class={queued}>{}{end}<{tag}>{}",
+        number(load.queued.into()),
+        number(load.current.into())
+    );
     if load.limit > 0 {
         let _ = write!(out, "<small> / {}</small>", number(load.limit.into()));
     }
@@ -371,7 +384,7 @@ impl Page {
     pub(super) fn write_wall(&self, line: &Line, out: &mut String) {
         let proxy = &self.view.proxies[line.place].state;
         let side = if line.is_backend { "b" } else { "f" };
-        let class = if line.level > Level::Notice { line.level.class() } else { "" };
+        let class = if line.urgency.0 > Level::Notice { line.urgency.0.class() } else { "" };
         let _ = write!(out, "<div id=/{side}{} class=\"{class}\"><h3>{}</h3>", proxy.id, escape(&proxy.name));
         out.push_str("<div class=q>");
         if line.is_backend {
@@ -379,7 +392,11 @@ impl Page {
         } else {
             let _ = write!(out, "<small>{}</small>", stat::frontend_status(proxy));
         }
-        let failed = if line.load.failed > 0.0 { format!("{} failed", percent(line.load.failed)) } else { String::new() };
+        let failed = if line.load.failed > 0.0 {
+            format!("{} failed", percent(line.load.failed))
+        } else {
+            String::new()
+        };
         let class = if line.load.failed >= 5.0 { "bad" } else { "dim" };
         let _ = write!(
             out,
