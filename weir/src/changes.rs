@@ -49,6 +49,7 @@ const GLOBAL: &[&str] = &[
     "default-path",
     "unix-bind",
     "zero-warning",
+    "latency-histograms",
     "h1-case-adjust",
     "tune.idle-pool.shared",
     "tune.http.logurilen",

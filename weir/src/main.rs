@@ -12,6 +12,7 @@ mod config_dump;
 mod control_socket;
 mod differences;
 mod dump;
+mod durations;
 mod emails;
 mod generation;
 mod hand_over;

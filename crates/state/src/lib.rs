@@ -9,6 +9,7 @@ pub mod acme;
 mod address;
 pub mod clear;
 pub mod counters;
+pub mod durations;
 pub mod errors;
 pub mod events;
 pub mod extra_attempts;
@@ -38,6 +39,7 @@ mod tracking;
 pub mod transition;
 
 pub use counters::{BackendCounters, FrontendCounters, ListenerCounters, ServerCounters};
+pub use durations::{DurationHistogram, Durations, MeasuredTime};
 pub use extra_attempts::ExtraAttempts;
 pub use histogram::{Histogram, Spread};
 pub use latency::{AttemptOutcome, Latency};

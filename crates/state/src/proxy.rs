@@ -9,6 +9,7 @@ use runtime::shard::Padded;
 use runtime::shared::{Shared as _, note_write};
 
 use crate::counters::{BackendCounters, FrontendCounters, ListenerCounters};
+use crate::durations::ProxyDurations;
 use crate::extra_attempts::ExtraAttempts;
 use crate::history::{OF_PROXY, OptionalHistory};
 use crate::mirror::Mirror;
@@ -85,6 +86,8 @@ pub struct Proxy {
     pub frontend: Sharded<FrontendCounters>,
     /// Counters of the backend's side.
     pub backend: Sharded<BackendCounters>,
+    /// The times of requests.
+    pub durations: ProxyDurations,
     /// The frontend's current connections. Every worker writes it at accept and close, so it is separate from data that requests
     /// read.
     pub connections: Padded<AtomicU32>,
@@ -218,6 +221,7 @@ impl Proxy {
             is_backend: seed.is_backend,
             frontend: Sharded::default(),
             backend: Sharded::default(),
+            durations: ProxyDurations::default(),
             connections: Padded::default(),
             connections_max: AtomicU32::new(0),
             maxconn: AtomicU32::new(seed.maxconn),

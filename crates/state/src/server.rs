@@ -22,6 +22,7 @@ use runtime::{Sharded, timer};
 
 pub use crate::address::{Doubt, ServerAddress};
 use crate::counters::ServerCounters;
+use crate::durations::Durations;
 pub use crate::health::{CHECK_STATUSES, CheckResult, Demand, Health, Trouble};
 use crate::history::{OF_SERVER, OptionalHistory};
 use crate::name::ServerName;
@@ -192,6 +193,8 @@ pub struct Server {
     pub(crate) tracked: ArcSwapOption<Server>,
     /// Counters.
     pub counters: Sharded<ServerCounters>,
+    /// The times of requests.
+    pub durations: Durations,
     /// The maximum number of concurrent requests (`smax`). If requests are counted separately, this is the highest observed sum; it
     /// is computed whenever a worker reaches a new maximum.
     pub served_max: AtomicU32,
@@ -299,6 +302,7 @@ impl Server {
             queue: Queue::default(),
             tracked: ArcSwapOption::empty(),
             counters: Sharded::default(),
+            durations: Durations::default(),
             served_max: AtomicU32::new(0),
             checked: AtomicBool::new(seed.checked),
             health: Health::default(),

@@ -11,6 +11,7 @@
 mod column;
 pub mod config_view;
 pub mod disks;
+mod durations;
 mod field;
 mod identified;
 pub mod info;

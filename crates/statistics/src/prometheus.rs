@@ -14,6 +14,7 @@ use state::table::Table;
 use crate::column::{C, COLUMNS, ObjectKind, ObjectRow};
 use crate::config_view::ConfigView;
 use crate::disks;
+use crate::durations;
 use crate::field::StatValue;
 use crate::info;
 use crate::mirrors;
@@ -70,7 +71,8 @@ const SCOPES: &[(&str, ObjectKind)] = &[
 ];
 
 /// Answers a scrape with GET or HEAD. The parameters are those of HAProxy's exporter: `scope=global|frontend|listener|
-/// backend|server|resolver`, `metrics=`, `no-maint`, `desc-labels`, `extra-counters`. Pieces of the body may be empty.
+/// backend|server|resolver`, `metrics=`, `no-maint`, `desc-labels`, `extra-counters`, and
+/// `no-histograms`. Pieces of the body may be empty.
 pub fn respond(statistics: &Arc<Statistics>, request: &PageRequest<'_>) -> PageResponse {
     let headers =
         |kind: &str| vec![("cache-control", "no-cache".to_owned()), ("content-type", kind.to_owned())];
@@ -101,6 +103,8 @@ pub fn respond(statistics: &Arc<Statistics>, request: &PageRequest<'_>) -> PageR
     let policies = policies::metrics(&view, is_wanted)
         + &mirrors::metrics(&view, is_wanted)
         + &disks::metrics(&view, is_wanted);
+    let is_measured = |object: &str, name: &str| !wanted.no_histograms && is_wanted(object, name);
+    let histograms = durations::metrics(view.clone(), durations::selected(is_measured));
     let described = view.proxies.iter().filter(|_| wanted.describe);
     let descriptions =
         described.filter_map(|proxy| Some((proxy.state.name.clone(), proxy.description.clone()?))).collect();
@@ -120,7 +124,15 @@ pub fn respond(statistics: &Arc<Statistics>, request: &PageRequest<'_>) -> PageR
             shown: false,
         };
         let policies = std::iter::once(policies.into_bytes());
-        Box::new(process.into_iter().chain(objects).chain(tables).chain(resolvers).chain(policies))
+        Box::new(
+            process
+                .into_iter()
+                .chain(objects)
+                .chain(tables)
+                .chain(resolvers)
+                .chain(policies)
+                .chain(histograms),
+        )
     };
     PageResponse { status: 200, headers: headers("text/plain; version=0.0.4"), body }
 }

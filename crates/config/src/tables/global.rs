@@ -30,6 +30,7 @@ pub static TABLE: &[Keyword] = &[
     global("daemon",                  "",                      "runs in the background",                                 |g, a| flag(&mut g.plan.daemon, a)),
     global("quiet",                   "",                      "suppresses messages during startup",                     |g, a| flag(&mut g.plan.quiet, a)),
     global("reload",                  "in-place",              "reloads the configuration in the same process on SIGUSR2; Weir extension", reload),
+    global("latency-histograms",      "{ on | off }",          "whether histograms of the times of requests are kept for each proxy and server; Weir extension", |g, a| { g.plan.no_latency_histograms = !a.on_off()?; a.finish() }),
     global("zero-warning",            "",                      "refuses to start if there are warnings",                 |g, a| flag(&mut g.plan.zero_warning, a)),
     global("set-dumpable",            "",                      "allows core dumps after privileges are dropped",         set_dumpable).negatable()
         .partial("`libs` has no effect in a static binary"),

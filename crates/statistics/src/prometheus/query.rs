@@ -33,6 +33,8 @@ pub(super) struct MetricsQuery {
     pub(super) describe: bool,
     /// `extra-counters`.
     pub(super) modules: bool,
+    /// `no-histograms`, which HAProxy's exporter does not have.
+    pub(super) no_histograms: bool,
 }
 
 impl MetricsQuery {
@@ -66,6 +68,7 @@ impl MetricsQuery {
                 }
                 ("no-maint", _) => wanted.no_maintenance = true,
                 ("desc-labels", _) => wanted.describe = true,
+                ("no-histograms", _) => wanted.no_histograms = true,
                 ("extra-counters", _) => wanted.modules = true,
                 _ => {}
             }
