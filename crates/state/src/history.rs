@@ -8,6 +8,8 @@ use std::array;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering::Relaxed};
 
+use crate::durations::BUCKETS;
+
 /// The time between two samples, in ms.
 pub const INTERVAL_MS: u64 = 2_000;
 
@@ -126,6 +128,51 @@ impl<const N: usize> History<N> {
     }
 }
 
+/// How long responses took in each interval, in the buckets of [`durations`](crate::durations). Only for backends, because it takes
+/// 1.7 kB.
+#[derive(Debug)]
+pub struct ResponseTimes {
+    rings: [[AtomicU16; BUCKETS]; SAMPLES],
+    /// The counts at the last sample, which wrap.
+    totals: [AtomicU32; BUCKETS],
+    last: AtomicU32,
+    held: AtomicU32,
+}
+
+impl Default for ResponseTimes {
+    fn default() -> Self {
+        Self {
+            rings: array::from_fn(|_| array::from_fn(|_| AtomicU16::new(0))),
+            totals: array::from_fn(|_| AtomicU32::new(0)),
+            last: AtomicU32::new(0),
+            held: AtomicU32::new(0),
+        }
+    }
+}
+
+impl ResponseTimes {
+    /// Adds sample number `tick`, like [`History::record`]. `counts` are those since the start.
+    pub fn record(&self, tick: u32, counts: &[u64; BUCKETS]) {
+        let follows = self.last.swap(tick, Relaxed).wrapping_add(1) == tick && tick > 1;
+        let ring = &self.rings[tick as usize % SAMPLES];
+        for ((total, count), slot) in self.totals.iter().zip(counts).zip(ring) {
+            let grown = (*count as u32).wrapping_sub(total.swap(*count as u32, Relaxed));
+            let grown = if grown > u32::MAX / 2 { 0 } else { grown };
+            slot.store(encode(grown.into()), Relaxed);
+        }
+        let held = if follows { (self.held.load(Relaxed) + 1).min(SAMPLES as u32) } else { 0 };
+        self.held.store(held, Relaxed);
+    }
+
+    /// Returns the samples, the last one first.
+    pub fn recent(&self) -> impl Iterator<Item = [u64; BUCKETS]> + '_ {
+        let last = self.last.load(Relaxed) as usize;
+        (0..self.held.load(Relaxed) as usize).map(move |back| {
+            self.rings[(last + SAMPLES - back) % SAMPLES].each_ref().map(|slot| decode(slot.load(Relaxed)))
+        })
+    }
+}
+
 /// A history that is created when the first sample is taken, so that it costs nothing while sampling is off.
 pub type OptionalHistory<const N: usize> = OnceLock<Box<History<N>>>;
 
@@ -197,6 +244,20 @@ mod tests {
         // `clear counters`
         history.record(301, at(0, 0));
         assert_eq!(history.samples(Series::Requests).collect::<Vec<_>>(), [0]);
+    }
+
+    #[test]
+    fn response_times_are_kept_for_each_interval() {
+        let times = ResponseTimes::default();
+        let mut counts = [5; BUCKETS];
+        times.record(7, &counts);
+        assert_eq!(times.recent().count(), 0, "no difference yet");
+        for tick in 8..100 {
+            counts[3] += u64::from(tick);
+            times.record(tick, &counts);
+        }
+        let recent: Vec<_> = times.recent().collect();
+        assert_eq!((recent.len(), recent[0][3], recent[SAMPLES - 1][3], recent[0][2]), (SAMPLES, 99, 40, 0));
     }
 
     #[test]

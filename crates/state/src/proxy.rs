@@ -11,7 +11,7 @@ use runtime::shared::{Shared as _, note_write};
 use crate::counters::{BackendCounters, FrontendCounters, ListenerCounters};
 use crate::durations::ProxyDurations;
 use crate::extra_attempts::ExtraAttempts;
-use crate::history::{OF_PROXY, OptionalHistory};
+use crate::history::{OF_PROXY, OptionalHistory, ResponseTimes};
 use crate::mirror::Mirror;
 use crate::queue::Queue;
 use crate::server::Server;
@@ -150,6 +150,8 @@ pub struct Proxy {
     pub frontend_history: OptionalHistory<OF_PROXY>,
     /// The last minutes of the backend's side, if they are sampled. Written by the sampler.
     pub backend_history: OptionalHistory<OF_PROXY>,
+    /// How long responses of the backend took in the last minutes, if that is sampled. Written by the sampler.
+    pub response_times: OnceLock<Box<ResponseTimes>>,
 }
 
 /// A FastCGI application (`fcgi-app`).
@@ -243,6 +245,7 @@ impl Proxy {
             mirror: OnceLock::new(),
             frontend_history: OnceLock::new(),
             backend_history: OnceLock::new(),
+            response_times: OnceLock::new(),
             timeouts: Default::default(),
             retries: AtomicU32::new(3),
             default_backend: ArcSwapOption::empty(),

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use base::clock::{WallTime, now_ms};
 use runtime::Sharded;
 use state::counters::{self, AverageTimes, BackendCounters};
+use state::durations::MeasuredTime;
 use state::history::{OptionalHistory, Readings};
 use state::table::{Column, DataType, KeyType, Table, TableCursor, ValueForm};
 use state::{Proxy, Server};
@@ -22,13 +23,16 @@ const SERVERS_A_PIECE: usize = 64;
 const ENTRIES_A_PIECE: usize = 512;
 
 /// The most table positions visited per interval. Larger tables are only searched in part.
-const MOST_ENTRIES: usize = 64 * 1024;
+const MOST_ENTRIES: usize = 32 * 1024;
+
+/// How many positions without an entry are skipped at once.
+const SKIPPED: usize = 8;
 
 /// How many entries of a table are kept.
 const TOP: usize = 5;
 
 /// How many tables are searched.
-const MOST_TABLES: usize = 16;
+const MOST_TABLES: usize = 8;
 
 /// The most certificates that are kept.
 const MOST_CERTIFICATES: usize = 1_000;
@@ -109,6 +113,10 @@ fn record_proxy(proxy: &Proxy, tick: u32) {
     }
     if proxy.is_backend {
         record(&proxy.backend_history, of_backend(proxy));
+        if let Some(times) = proxy.durations.backend.read() {
+            let counts = &times[measured(proxy.mode) as usize].counts;
+            proxy.response_times.get_or_init(Box::default).record(tick, counts);
+        }
     }
 }
 
@@ -157,6 +165,11 @@ fn of_server(server: &Server, http: bool) -> Readings {
         is_full: queue_is_full(server),
         ..Readings::default()
     }
+}
+
+/// The time that is shown as the response time: TCP streams have none, so their time to connect is shown.
+pub(crate) fn measured(mode: state::Mode) -> MeasuredTime {
+    if mode == state::Mode::Http { MeasuredTime::Response } else { MeasuredTime::Connect }
 }
 
 /// Whether the server's queue has reached `maxqueue`.
@@ -256,7 +269,7 @@ impl TableSearch {
         let Some((table, column)) = self.left.last().cloned() else { return false };
         for _ in 0..ENTRIES_A_PIECE {
             self.budget = self.budget.saturating_sub(1);
-            let ended = match table.next(self.at, now, ENTRIES_A_PIECE) {
+            let ended = match table.next(self.at, now, SKIPPED) {
                 Ok((entry, next)) => {
                     self.at = next;
                     let value = entry.read(&column, 0, now) * factor(&table, &column);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use state::history::Series;
+use state::history::{OptionalHistory, Series};
 use state::proxy::Admission;
 use state::{Proxy, Server};
 
@@ -235,7 +235,7 @@ pub(super) fn of_backend(
         let what = format!("{} more fail requests", count(failing.len() - SERVERS, "server"));
         add(of(proxy, Level::Critical, what, names(&failing[SERVERS..]), 0.0));
     }
-    if load.failed >= SHARE && !is_down && failing.is_empty() && is_busy(proxy.backend_history.get()) {
+    if load.failed >= SHARE && !is_down && failing.is_empty() && is_busy(&proxy.backend_history) {
         let what = format!("{} of its requests fail", percent(load.failed));
         let why = format!("5xx responses · {} requests/s", rate(load.rate));
         add(of(proxy, Level::Warning, what, why, load.failed * load.rate));
@@ -261,8 +261,8 @@ pub(super) fn of_backend(
     worst
 }
 
-fn is_busy<const N: usize>(history: Option<&Box<state::history::History<N>>>) -> bool {
-    history.is_some_and(|history| standing::recent_failures(history).0 >= 20)
+fn is_busy<const N: usize>(history: &OptionalHistory<N>) -> bool {
+    history.get().is_some_and(|history| standing::recent_failures(history).0 >= 20)
 }
 
 fn queues(proxy: &Proxy, load: &Load, add: &mut impl FnMut(Problem)) {
@@ -319,10 +319,7 @@ pub(super) fn of_frontend(view: &ProxyView, load: &Load, findings: &mut Findings
         }
         Admission::Stopped => add(of(proxy, Level::Notice, "stopped".to_owned(), String::new(), 0.0)),
     }
-    if load.failed >= SHARE
-        && is_busy(proxy.frontend_history.get())
-        && findings.failing_frontends.len() < MOST
-    {
+    if load.failed >= SHARE && is_busy(&proxy.frontend_history) && findings.failing_frontends.len() < MOST {
         let what = format!("{} of its requests fail", percent(load.failed));
         let why = format!("5xx responses · {} requests/s", rate(load.rate));
         findings.failing_frontends.push(of(proxy, Level::Warning, what, why, load.failed * load.rate));
@@ -364,24 +361,121 @@ pub(super) fn of_process(statistics: &Statistics, findings: &mut Findings) {
             add(level, &format!("table {}", table.name()), what, why.to_owned());
         }
     }
-    for term in statistics.collected.load().certificates.iter().filter(|term| term.is_used) {
-        let days = term.days();
-        if days >= DAYS[usize::from(term.is_ordered)] {
-            continue;
-        }
-        let name = certificate_name(term);
-        let (level, what) = match days {
-            ..0 => (Level::Critical, format!("{name} expired {} ago", count(-days as usize, "day"))),
-            0 => (Level::Critical, format!("{name} expires today")),
-            _ => (Level::Warning, format!("{name} expires in {}", count(days as usize, "day"))),
-        };
-        let renewed =
-            if term.is_ordered { "renewal by `acme` is due" } else { "not renewed by an `acme` section" };
-        add(level, "certificate", what, format!("{} · {renewed}", term.file));
+    let collected = statistics.collected.load();
+    let certificates = collected.certificates.iter().filter(|term| term.is_used);
+    certificates.filter_map(of_certificate).for_each(|problem| findings.push(problem));
+}
+
+fn of_certificate(term: &CertificateTerm) -> Option<Problem> {
+    let days = term.days();
+    if days >= DAYS[usize::from(term.is_ordered)] {
+        return None;
     }
+    let name = certificate_name(term);
+    let (level, what) = match days {
+        ..0 => (Level::Critical, format!("{name} expired {} ago", count(-days as usize, "day"))),
+        0 => (Level::Critical, format!("{name} expires today")),
+        _ => (Level::Warning, format!("{name} expires in {}", count(days as usize, "day"))),
+    };
+    let renewed = match term.is_ordered {
+        true => "its renewal by an `acme` section is overdue",
+        false => "no `acme` section renews it",
+    };
+    Some(Problem {
+        level,
+        subject: "certificate".to_owned(),
+        link: None,
+        what,
+        why: format!("{} · {renewed}", term.file),
+        weight: 1e6 - days as f64,
+    })
 }
 
 /// The name of a certificate: its first host name, or its file.
 pub(super) fn certificate_name(term: &CertificateTerm) -> &str {
     if term.name.is_empty() { &term.file } else { &term.name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(level: Level, weight: f64) -> Problem {
+        let (subject, what, why) = (format!("{level:?} {weight}"), String::new(), String::new());
+        Problem { level, subject, link: None, what, why, weight }
+    }
+
+    #[test]
+    fn problems_are_ordered_by_level_then_weight_and_bounded() {
+        let mut findings = Findings::default();
+        for (level, weight) in [
+            (Level::Notice, 9.0),
+            (Level::Warning, 1.0),
+            (Level::Critical, 2.0),
+            (Level::Warning, 5.0),
+            (Level::Critical, 3.0),
+        ] {
+            findings.push(problem(level, weight));
+        }
+        findings.finish();
+        let order: Vec<&str> = findings.problems.iter().map(|own| &*own.subject).collect();
+        assert_eq!(order, ["Critical 3", "Critical 2", "Warning 5", "Warning 1", "Notice 9"]);
+        for _ in 0..3_000 {
+            findings.push(problem(Level::Warning, 7.0));
+            assert!(findings.problems.len() < 2 * MOST);
+        }
+        findings.finish();
+        assert_eq!((findings.problems.len(), findings.dropped), (MOST, 3_005 - MOST));
+        assert_eq!(findings.problems[0].subject, "Critical 3", "the worst ones are kept");
+    }
+
+    #[test]
+    fn a_verdict_begins_with_the_worst() {
+        let mut findings = Findings::default();
+        let verdict = |findings: &Findings| findings.verdict().0.join(", ");
+        assert_eq!(verdict(&findings), "All is well");
+        assert_eq!(findings.verdict().1, "no servers");
+        findings.census.0[Condition::Up as usize] = 50;
+        findings.push(Problem { what: "9 requests wait".into(), ..problem(Level::Warning, 1.0) });
+        assert_eq!(verdict(&findings), "Warning 1: 9 requests wait");
+        findings.push(problem(Level::Critical, 1.0));
+        assert_eq!(verdict(&findings), "2 things need attention");
+        findings.census.0[Condition::Down as usize] = 9;
+        findings.census.0[Condition::Failing as usize] = 1;
+        assert_eq!(verdict(&findings), "1 server failing, 9 of 60 servers down");
+        findings.backends_down = 2;
+        assert_eq!(verdict(&findings), "2 backends down, 1 server failing, 9 of 60 servers down");
+        assert_eq!(findings.verdict().1, "60 servers: 9 down, 1 failing, 50 up");
+    }
+
+    #[test]
+    fn frontends_are_only_blamed_if_nothing_else_is() {
+        for (other, shown) in [(Level::Notice, 2), (Level::Warning, 1)] {
+            let mut findings = Findings::default();
+            findings.failing_frontends.push(problem(Level::Warning, 3.0));
+            findings.push(problem(other, 1.0));
+            findings.finish();
+            assert_eq!(findings.problems.len(), shown);
+        }
+    }
+
+    #[test]
+    fn certificates_are_listed_before_they_end() {
+        let now = base::clock::WallTime::now().seconds;
+        let term = |days: i64, is_ordered| CertificateTerm {
+            file: "site.pem".into(),
+            name: "shop.example.com".into(),
+            ends: now + days * 86_400 + 3_600,
+            is_used: true,
+            is_ordered,
+        };
+        let listed = |days, is_ordered| {
+            of_certificate(&term(days, is_ordered)).map(|problem| (problem.level, problem.what))
+        };
+        assert_eq!(listed(14, false), None);
+        assert_eq!(listed(8, true), None, "renewal is due later");
+        assert_eq!(listed(8, false), Some((Level::Warning, "shop.example.com expires in 8 days".into())));
+        assert_eq!(listed(0, true), Some((Level::Critical, "shop.example.com expires today".into())));
+        assert_eq!(listed(-2, false), Some((Level::Critical, "shop.example.com expired 2 days ago".into())));
+    }
 }

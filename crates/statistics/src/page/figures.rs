@@ -62,9 +62,19 @@ pub(super) fn time(value: u64) -> String {
     match value {
         0 => "0 ms".to_owned(),
         1..1_000 if !value.is_multiple_of(100) => format!("{:.1} ms", value as f64 / 100.0),
-        ..99_500 => format!("{} ms", (value + 50) / 100),
+        1..99_500 => format!("{} ms", (value + 50) / 100),
         _ => format!("{:.1} s", value as f64 / 1e5),
     }
+}
+
+/// Formats two times in µs with one unit: `1.2 · 14 ms`. They come from a histogram, so two digits are enough.
+pub(super) fn times([p50, p99]: [u64; 2]) -> String {
+    let (unit, name) = if p99 < 1_000_000 { (1e3, "ms") } else { (1e6, "s") };
+    let one = |us: u64| {
+        let value = us as f64 / unit;
+        if value < 9.95 { format!("{value:.1}") } else { format!("{value:.0}") }
+    };
+    format!("{} · {} {name}", one(p50), one(p99))
 }
 
 /// `1 server`, `2 servers`.
@@ -145,6 +155,8 @@ mod tests {
         assert_eq!([0.0, 4.36, 9.96, 1234.4].map(rate), ["0", "4.4", "10", "1\u{202f}234"]);
         assert_eq!([0.0, 0.01, 11.11, 99.96].map(percent), ["0", "<0.1 %", "11.1 %", "100 %"]);
         assert_eq!([0, 45, 300, 1_449, 250_000].map(time), ["0 ms", "0.5 ms", "3 ms", "14 ms", "2.5 s"]);
+        assert_eq!(times([1_240, 13_800]), "1.2 · 14 ms");
+        assert_eq!(times([40_000, 2_500_000]), "0.0 · 2.5 s");
         assert_eq!(escape("<a href='x'>&\""), "&lt;a href=&#39;x&#39;&gt;&amp;&quot;");
     }
 

@@ -11,7 +11,7 @@ use state::Server;
 use crate::config_view::ConfigView;
 use crate::page::assets::{SCRIPT, STYLE, VERSION};
 use crate::page::attention::{self, Findings, Urgency};
-use crate::page::figures::{bytes, count, duration, escape, number, percent, rate, sparkline, time};
+use crate::page::figures::{bytes, count, duration, escape, number, percent, rate, sparkline, time, times};
 use crate::page::request::{Detailed, ORDERS, PageOptions, PageOrder, PageSettings};
 use crate::page::standing::{Census, Condition, Level, Load};
 use crate::page::totals::Totals;
@@ -364,7 +364,10 @@ impl Page {
             _ => "",
         };
         tile("Answered 5xx", class, percent(share), &totals.failures());
-        tile("Response time, average", "", time(totals.response), &totals.responses());
+        match totals.quantiles() {
+            Some(quantiles) => tile("Response p50 · p99", "", times(quantiles), &totals.responses()),
+            None => tile("Response, average", "", time(totals.response), &totals.responses()),
+        }
         let queued = if totals.queued > 0 { " class=mid" } else { "" };
         tile("Queued", queued, number(totals.queued), &totals.queue());
         let limit = u64::from(self.statistics.process.maxconn.load(Relaxed));

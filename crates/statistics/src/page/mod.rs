@@ -11,6 +11,7 @@ mod request;
 mod standing;
 mod table;
 mod totals;
+mod wall;
 
 use std::sync::Arc;
 

@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use runtime::Sharded;
 use state::counters::{self, Traffic};
+use state::durations::{BUCKETS, DurationHistogram};
 use state::history::{History, INTERVAL_MS, Series};
 use state::server::Operational;
-use state::{Proxy, Server};
+use state::{Mode, Proxy, Server};
 
 use crate::sampling;
 use crate::stat;
@@ -187,6 +188,27 @@ pub(super) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { (part as f64 * 100.0 / whole as f64).min(100.0) }
 }
 
+/// How long responses take.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct ResponseTime {
+    /// The average of the last 1,024 requests, in units of 10 µs.
+    pub(super) average: u64,
+    /// The median and the 99th percentile of the last minute, in µs, if they are known.
+    pub(super) quantiles: Option<[u64; 2]>,
+}
+
+/// The number of samples of which quantiles are computed: a minute.
+pub(super) const QUANTILE_SAMPLES: usize = 30;
+
+/// The median and the 99th percentile of the sum of samples, in µs.
+pub(super) fn quantiles<'a>(samples: impl Iterator<Item = &'a [u64; BUCKETS]>) -> Option<[u64; 2]> {
+    let mut sum = DurationHistogram::default();
+    for sample in samples {
+        sum.counts.iter_mut().zip(sample).for_each(|(sum, count)| *sum += count);
+    }
+    Some([sum.quantile(0.5)?, sum.quantile(0.99)?])
+}
+
 /// The numbers of one line.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Load {
@@ -194,8 +216,8 @@ pub(super) struct Load {
     pub(super) rate: f64,
     /// The share of failed requests, in percent.
     pub(super) failed: f64,
-    /// The response time in units of 10 µs; `None` for frontends, and before the first response.
-    pub(super) response: Option<u64>,
+    /// How long responses take; `None` for frontends.
+    pub(super) response: Option<ResponseTime>,
     pub(super) queued: u32,
     pub(super) current: u32,
     /// The limit of `current`; 0 for none.
@@ -227,7 +249,13 @@ impl Load {
             },
             |history| recent_failures(history).1,
         );
-        let response = sampling::response_time(&server.counters, http);
+        let measured = sampling::measured(if http { Mode::Http } else { Mode::Tcp }) as usize;
+        let minute = server.durations.last_minute();
+        let quantiles = minute.p50_us[measured].zip(minute.p99_us[measured]);
+        let response = ResponseTime {
+            average: sampling::response_time(&server.counters, http),
+            quantiles: quantiles.map(|(p50, p99)| [p50.into(), p99.into()]),
+        };
         let limit = server.maxconn.load(Relaxed);
         Self {
             rate: smooth_rate(history).unwrap_or_else(|| live_rate(&server.counters, |s| &s.traffic, now)),
@@ -240,7 +268,7 @@ impl Load {
     }
 
     pub(super) fn of_backend(proxy: &Proxy, now: u64, recent: bool) -> Self {
-        let http = proxy.mode == state::Mode::Http;
+        let http = proxy.mode == Mode::Http;
         let history = proxy.backend_history.get().map(Box::as_ref).filter(|_| recent);
         let failed = history.map_or_else(
             || {
@@ -253,7 +281,13 @@ impl Load {
         Self {
             rate: smooth_rate(history).unwrap_or_else(|| live_rate(&proxy.backend, |b| &b.traffic, now)),
             failed,
-            response: Some(sampling::response_time(&proxy.backend, http)),
+            response: Some(ResponseTime {
+                average: sampling::response_time(&proxy.backend, http),
+                quantiles: proxy.response_times.get().filter(|_| recent).and_then(|times| {
+                    let recent: Vec<_> = times.recent().take(QUANTILE_SAMPLES).collect();
+                    quantiles(recent.iter())
+                }),
+            }),
             queued: proxy.queue.len() + servers,
             current: counters::current(&proxy.backend, |b| b.traffic.sessions.get()) as u32,
             limit: 0,
@@ -263,7 +297,7 @@ impl Load {
     pub(super) fn of_frontend(proxy: &Proxy, now: u64, recent: bool, maxconn: u32) -> Self {
         let history = proxy.frontend_history.get().map(Box::as_ref).filter(|_| recent);
         let total = |of: fn(&state::FrontendCounters) -> u64| counters::total(&proxy.frontend, of);
-        let http = proxy.mode == state::Mode::Http;
+        let http = proxy.mode == Mode::Http;
         let failed = history.map_or_else(
             || share(total(|f| f.traffic.responses.0[4].get()), total(|f| f.requests_total.get())),
             |history| recent_failures(history).1,

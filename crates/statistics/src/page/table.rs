@@ -11,10 +11,10 @@ use state::{Proxy, Server};
 use crate::column::{C, ObjectRow};
 use crate::config_view::ProxyView;
 use crate::page::details;
-use crate::page::figures::{bytes, duration, escape, number, percent, rate, sparkline, time};
+use crate::page::figures::{bytes, duration, escape, number, percent, rate, sparkline, time, times};
 use crate::page::html::{Line, Page};
 use crate::page::request::{Detailed, PageOptions};
-use crate::page::standing::{self, Census, Condition, Level, Load};
+use crate::page::standing::{self, Census, Condition, Load, ResponseTime};
 use crate::stat;
 
 /// Actions of `stats admin`: value and label.
@@ -44,10 +44,10 @@ impl Page {
     /// The titles of the columns, for backends or frontends.
     pub(super) fn write_titles(&self, backends: bool, out: &mut String) {
         let (first, second) = if backends { ("Backends", "Servers") } else { ("Frontends", "Listeners") };
-        let _ = write!(
+        let _ = writeln!(
             out,
             "<div class=\"r h\"><h2>{first}</h2><span>{second}</span><span>Requests/s</span><span>Failed</span>\
-             <span>Response</span><span>Queue</span><span>In progress</span><span>Since</span></div>\n"
+             <span>p50 · p99</span><span>Queue</span><span>In progress</span><span>Since</span></div>"
         );
     }
 
@@ -265,9 +265,9 @@ impl Page {
             true => format!(" <small>{}</small>", escape(&row.text(C::addr))),
             false => String::new(),
         };
-        let _ = write!(
+        let _ = writeln!(
             out,
-            "<tr id=\"/{}.l{}\"><td>{}{address}<td>{}<td>{} sessions<td>{} denied<td>{} in<td>{} out<td>{} / {}<td>\n",
+            "<tr id=\"/{}.l{}\"><td>{}{address}<td>{}<td>{} sessions<td>{} denied<td>{} in<td>{} out<td>{} / {}<td>",
             row.proxy,
             row.id,
             escape(&row.text(C::svname)),
@@ -290,10 +290,9 @@ impl Page {
             let detail = Detailed::Server(view.state.id, server.id);
             let name = escape(&server.name);
             let _ = write!(out, "<tr id=/{}.{}><td", view.state.id, server.id);
-            if self.settings.show_legends {
-                let row = stat::server_row(view, server, self.show);
-                let (address, cookie) = (row.text(C::addr), row.text(C::cookie));
-                let _ = write!(out, " title=\"{} cookie: {}\"", escape(&address), escape(&cookie));
+            let cookie = view.server(server.id).and_then(|own| own.cookie.as_ref());
+            if let Some(cookie) = cookie.filter(|_| self.settings.show_legends) {
+                let _ = write!(out, " title=\"cookie {}\"", escape(cookie));
             }
             out.push('>');
             if self.admin {
@@ -361,7 +360,13 @@ fn write_load<const N: usize>(load: &Load, history: Option<&History<N>>, tag: &s
         _ => "dim",
     };
     let _ = write!(out, "{}</span><{tag} class={class}>{}{end}", rate(load.rate), percent(load.failed));
-    let response = load.response.map_or_else(|| "–".to_owned(), time);
+    let response = match load.response {
+        Some(ResponseTime { quantiles: Some(quantiles), .. }) => times(quantiles),
+        Some(ResponseTime { average, .. }) if average > 0 => {
+            format!("<small>average</small> {}", time(average))
+        }
+        _ => "–".to_owned(),
+    };
     let queued = if load.queued > 0 { "mid" } else { "dim" };
     let _ = write!(
         out,
@@ -373,35 +378,4 @@ fn write_load<const N: usize>(load: &Load, history: Option<&History<N>>, tag: &s
         let _ = write!(out, "<small> / {}</small>", number(load.limit.into()));
     }
     out.push_str(end);
-}
-
-impl Page {
-    pub(super) fn write_wall_begin(&self, out: &mut String) {
-        out.push_str("<div class=wb>");
-    }
-
-    /// A proxy on the wall.
-    pub(super) fn write_wall(&self, line: &Line, out: &mut String) {
-        let proxy = &self.view.proxies[line.place].state;
-        let side = if line.is_backend { "b" } else { "f" };
-        let class = if line.urgency.0 > Level::Notice { line.urgency.0.class() } else { "" };
-        let _ = write!(out, "<div id=/{side}{} class=\"{class}\"><h3>{}</h3>", proxy.id, escape(&proxy.name));
-        out.push_str("<div class=q>");
-        if line.is_backend {
-            self.write_squares(proxy, &line.census, 400, out);
-        } else {
-            let _ = write!(out, "<small>{}</small>", stat::frontend_status(proxy));
-        }
-        let failed = if line.load.failed > 0.0 {
-            format!("{} failed", percent(line.load.failed))
-        } else {
-            String::new()
-        };
-        let class = if line.load.failed >= 5.0 { "bad" } else { "dim" };
-        let _ = write!(
-            out,
-            "</div><p><span>{}/s</span><span class={class}>{failed}</span></p></div>\n",
-            rate(line.load.rate)
-        );
-    }
 }

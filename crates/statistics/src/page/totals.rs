@@ -1,9 +1,13 @@
 //! The numbers of the tiles: the sums of everything that the page shows.
 
 use state::Proxy;
+use state::durations::BUCKETS;
 use state::history::{SAMPLES, Series};
 
 use crate::page::standing::{self, Load};
+
+/// The number of intervals of which a point in the line of quantiles is computed.
+const SMOOTHED: usize = 3;
 
 /// The number of series of one side.
 const SERIES: usize = 5;
@@ -53,6 +57,8 @@ pub(super) struct Totals {
     /// The average response time in units of 10 µs, weighted by the rates of the backends.
     pub(super) response: u64,
     weighted: f64,
+    /// Response times of all backends, per interval, the last one first.
+    times: Vec<[u64; BUCKETS]>,
     /// Failures since the start if there is no history: share times rate.
     failing: f64,
 }
@@ -60,7 +66,15 @@ pub(super) struct Totals {
 impl Totals {
     pub(super) fn add_backend(&mut self, proxy: &Proxy, load: &Load) {
         self.backends.add(load, proxy.backend_history.get().map(Box::as_ref));
-        self.weighted += load.rate * load.response.unwrap_or_default() as f64;
+        self.weighted += load.rate * load.response.map_or(0, |response| response.average) as f64;
+        // Connecting to a TCP server is no response.
+        let times = proxy.response_times.get().filter(|_| proxy.mode == state::Mode::Http);
+        for (at, sample) in times.iter().flat_map(|times| times.recent()).enumerate() {
+            if at == self.times.len() {
+                self.times.push([0; BUCKETS]);
+            }
+            self.times[at].iter_mut().zip(sample).for_each(|(sum, count)| *sum += count);
+        }
         self.queued += u64::from(load.queued);
         if self.backends.rate > 0.0 {
             self.response = (self.weighted / self.backends.rate) as u64;
@@ -99,8 +113,21 @@ impl Totals {
         })
     }
 
-    /// The average response time per interval; 0 without requests.
+    /// The median and the 99th percentile of the response times of the last minute, in µs.
+    pub(super) fn quantiles(&self) -> Option<[u64; 2]> {
+        standing::quantiles(self.times.iter().take(standing::QUANTILE_SAMPLES))
+    }
+
+    /// The 99th percentile of the response time in each interval, with the intervals around it; without histograms the average. 0
+    /// without requests.
     pub(super) fn responses(&self) -> Vec<u64> {
+        if !self.times.is_empty() {
+            let windows = (0..self.times.len()).map(|at| {
+                let around = self.times[at..].iter().take(SMOOTHED);
+                standing::quantiles(around).map_or(0, |[_, p99]| p99)
+            });
+            return windows.collect::<Vec<_>>().into_iter().rev().collect();
+        }
         Self::series(&self.backends, |sums| {
             sums[Series::Response as usize] / sums[Series::Requests as usize].max(1)
         })
