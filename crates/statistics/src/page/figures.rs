@@ -101,15 +101,22 @@ pub(super) fn escape(text: &str) -> String {
 /// The height of the area in which [`sparkline`] draws.
 const HEIGHT: u64 = 15;
 
-/// Appends a line of `width` units with the area below it. The highest value is at the top; the last one is at the right end, so
-/// the line of a young object is shorter.
-pub(super) fn sparkline(values: &[u64], points: usize, width: usize, out: &mut String) {
-    let step = width / points.max(2).saturating_sub(1).max(1);
+/// The distance of two points of a [`sparkline`].
+const STEP: usize = 2;
+
+/// Appends a line with room for `points` values, with the area below it. The highest value is at the top; the last one is at the
+/// right end, so the line of a young object is shorter. It is stretched to the size of its place if `fills` is set, and otherwise as
+/// wide as its points.
+pub(super) fn sparkline(values: &[u64], points: usize, fills: bool, out: &mut String) {
+    let (step, width) = (STEP, STEP * points.saturating_sub(1));
     let most = values.iter().copied().max().unwrap_or(0).max(1);
     let height = |value: u64| HEIGHT - (value * (HEIGHT - 1) + most / 2) / most;
     let begin = width.saturating_sub(step * values.len().saturating_sub(1));
     // Writing into a String cannot fail.
-    let _ = write!(out, "<svg viewBox=\"0 0 {width} 16\" preserveAspectRatio=none aria-hidden=true>");
+    let _ = match fills {
+        true => write!(out, "<svg viewBox=\"0 0 {width} 16\" preserveAspectRatio=none aria-hidden=true>"),
+        false => write!(out, "<svg aria-hidden=true>"),
+    };
     if let Some(first) = values.first() {
         let mut at = height(*first);
         // Both ends are outside of the visible part, so that only the line itself is seen.
@@ -164,7 +171,7 @@ mod tests {
     fn equal_points_of_a_sparkline_are_one_stroke() {
         let line = |values: &[u64]| {
             let mut out = String::new();
-            sparkline(values, 31, 60, &mut out);
+            sparkline(values, 31, false, &mut out);
             out.split("d=\"").nth(1).map(|rest| rest.split('"').next().unwrap_or_default().to_owned())
         };
         assert_eq!(line(&[0; 31]).as_deref(), Some("M-2 17V15h2h62V17"));

@@ -353,7 +353,7 @@ impl Page {
         let points = state::history::SAMPLES;
         let mut tile = |title: &str, class: &str, value: String, values: &[u64]| {
             let _ = write!(out, "<div{class}><small>{title}</small><b>{value}</b>");
-            sparkline(values, points, 2 * (points - 1), out);
+            sparkline(values, points, true, out);
             out.push_str("</div>");
         };
         tile("Requests/s", "", rate(totals.rate), &totals.requests());

@@ -352,7 +352,7 @@ fn write_load<const N: usize>(load: &Load, history: Option<&History<N>>, tag: &s
         // Counted from the end, so that a new sample moves the line.
         let pairs: Vec<u64> = samples.rchunks(2).rev().map(|pair| pair.iter().sum()).collect();
         let first = usize::from(samples.len() % 2 == 1 && pairs.len() > 1);
-        sparkline(&pairs[first..], POINTS, 2 * (POINTS - 1), out);
+        sparkline(&pairs[first..], POINTS, false, out);
     }
     let class = match load.failed {
         share if share >= 5.0 => "bad",
