@@ -9,6 +9,7 @@ use diag::Severity;
 use plan::Global;
 use plan::Plan;
 use rustix::process::{Pid, Signal, kill_process};
+use state::{EventTopic, journal};
 
 use crate::args::CommandLineArgs;
 use crate::messages::{MessageFormat, output};
@@ -291,6 +292,8 @@ pub(crate) fn signal(pids: impl Iterator<Item = i32>, signal: Signal) {
 
 /// Notifies the service manager, if there is one, that the process is ready (sd_notify).
 pub(crate) fn announce(messages: MessageFormat) {
+    let pid = std::process::id();
+    journal::record(EventTopic::Reloads, "-", &format!("Process {pid} serves requests."));
     notify(&format!("READY=1\nMAINPID={}\n", std::process::id()), messages);
 }
 

@@ -16,6 +16,7 @@ pub mod extra_attempts;
 mod health;
 pub mod histogram;
 pub mod history;
+pub mod journal;
 pub mod latency;
 pub mod mirror;
 mod name;
@@ -42,6 +43,7 @@ pub use counters::{BackendCounters, FrontendCounters, ListenerCounters, ServerCo
 pub use durations::{DurationHistogram, Durations, MeasuredTime};
 pub use extra_attempts::ExtraAttempts;
 pub use histogram::{Histogram, Spread};
+pub use journal::{EventTopic, RepeatedEvent};
 pub use latency::{AttemptOutcome, Latency};
 pub use mirror::Mirror;
 pub use name::ServerName;

@@ -12,6 +12,7 @@ use crate::counters::{BackendCounters, FrontendCounters, ListenerCounters};
 use crate::durations::ProxyDurations;
 use crate::extra_attempts::ExtraAttempts;
 use crate::history::{OF_PROXY, OptionalHistory, ResponseTimes};
+use crate::journal::{EventTopic, RepeatedEvent};
 use crate::mirror::Mirror;
 use crate::queue::Queue;
 use crate::server::Server;
@@ -86,6 +87,8 @@ pub struct Proxy {
     pub frontend: Sharded<FrontendCounters>,
     /// Counters of the backend's side.
     pub backend: Sharded<BackendCounters>,
+    /// The frontend's `maxconn` was reached.
+    pub connections_full: RepeatedEvent,
     /// The times of requests.
     pub durations: ProxyDurations,
     /// The frontend's current connections. Every worker writes it at accept and close, so it is separate from data that requests
@@ -223,6 +226,7 @@ impl Proxy {
             is_backend: seed.is_backend,
             frontend: Sharded::default(),
             backend: Sharded::default(),
+            connections_full: RepeatedEvent::new(),
             durations: ProxyDurations::default(),
             connections: Padded::default(),
             connections_max: AtomicU32::new(0),
@@ -304,12 +308,18 @@ impl Proxy {
         }
     }
 
-    /// Takes a connection slot if the frontend's limit allows one more.
+    /// Takes a connection slot if the frontend's limit allows one more. Records in the journal if it was the last one.
     pub fn try_connect(&self) -> bool {
         let limit = self.maxconn.load(Relaxed);
         let taken = self.connections.take_below(if limit == 0 { u32::MAX } else { limit });
         if let Ok(before) = taken {
             self.connections_max.raise(before + 1);
+            if before + 1 == limit {
+                self.connections_full.note(EventTopic::Limits, || {
+                    let text = format!("maxconn {limit} of the frontend is reached: new connections wait.");
+                    (self.name.to_string(), text)
+                });
+            }
         }
         taken.is_ok()
     }

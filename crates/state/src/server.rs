@@ -212,6 +212,8 @@ pub struct Server {
     pub last_session: AtomicU64,
     /// How often the server went down.
     pub downs: AtomicU32,
+    /// When a change of the server was last recorded in the journal, in ms; its creation before that.
+    pub(crate) reported_at: AtomicU64,
     /// Total downtime in ms before `changed_at`.
     pub down_ms: AtomicU64,
     /// How often the weight started to rise (`slowstart`).
@@ -309,6 +311,7 @@ impl Server {
             agent_checked: AtomicBool::new(false),
             agent: Health::default(),
             changed_at: AtomicU64::new(timer::now_ms()),
+            reported_at: AtomicU64::new(timer::now_ms()),
             last_session: AtomicU64::new(0),
             downs: AtomicU32::new(0),
             down_ms: AtomicU64::new(0),

@@ -11,6 +11,7 @@ use base64::Engine as _;
 use common::farm::farm;
 use common::{proxy, server};
 use sha2::{Digest, Sha256};
+use state::journal::EventTopic;
 use state::table::{Column, DataType, KeyType, ServerKey, Table, TableSettings};
 use statistics::page::{PageRequest, PageSettings, show};
 use statistics::{ConfigView, Statistics, sampling};
@@ -248,6 +249,7 @@ fn names_keys_and_descriptions_are_only_text() {
         description: Some(EVIL.into()),
         ..settings("/<i x='\"&>")
     };
+    state::journal::record(EventTopic::Reloads, EVIL, EVIL);
     // Tables are searched while a page is shown.
     drop(render(&statistics, &own, "/", true));
     sampling::round(&statistics, true).for_each(drop);
@@ -277,6 +279,7 @@ fn pages_with_a_scope_show_nothing_of_others() {
     let mut view = (*statistics.view()).clone();
     view.tables = vec![table("clients", "10.0.0.1")];
     statistics.replace(view);
+    state::journal::record(EventTopic::Certificates, "clients", "legacy");
     drop(render(&statistics, &own, "/", true));
     sampling::round(&statistics, true).for_each(drop);
     assert!(render(&statistics, &settings("/"), "/", true).1.contains("10.0.0.1"), "shown without a scope");

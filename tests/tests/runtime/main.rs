@@ -5,6 +5,7 @@ mod backends;
 mod commands;
 mod frontends;
 mod httpclient;
+mod journal;
 mod latency_histograms;
 mod levels;
 mod pausing;

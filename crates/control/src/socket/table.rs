@@ -200,7 +200,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show dev",                 "",                                 User,     "show debug info for developers",                                                  show::dev),
     row  ("show env",                 "[<var>]",                          Operator, "dump environment variables known to the process",                                 show::env),
     row  ("show errors",              "[<px>] [request|response]",        Operator, "report last request and/or response errors for each proxy",                       captured::show_errors),
-    row  ("show events",              "[<sink>] [-w] [-n] [-0]",          User,     "show event sink state",                                                             events::show_events),
+    row  ("show events",              "[<sink> [-w] [-n] [-0]|<topic> [<object>] [since <time>]]", User, "show event sink state, or recent events of a topic (all, servers, reloads, certificates, limits)",                                                             events::show_events),
     row  ("show fd",                  "[-!plcfbs]* [num]",                Operator, "dump list of file descriptors in use or a specific one",                          descriptors::show).partial("shows the type of each descriptor; there are no poller flags to show"),
     row  ("show hedge",               "[<backend>]",                      User,     "show statistics of hedged requests (all or for a backend)",                           overviews::hedge),
     row  ("show info",                "[desc|json|typed|float]*",         User,     "report information about the running process",                                    show::info),

@@ -1,10 +1,16 @@
-//! The parts below the table: certificates and the busiest entries of stick tables. Only on pages that show the whole process.
+//! The parts below the table: events, certificates and the busiest entries of stick tables. Only on pages that show the whole process.
 
 use std::fmt::Write;
 
+use base::clock::{Date, WallTime};
+use state::journal;
+
 use crate::page::attention::certificate_name;
-use crate::page::figures::{count, escape, number};
+use crate::page::figures::{count, duration, escape, number};
 use crate::page::html::Page;
+
+/// The most events that are shown.
+const EVENTS: usize = 12;
 
 /// The most certificates that are shown.
 const CERTIFICATES: usize = 20;
@@ -15,11 +21,45 @@ impl Page {
             return;
         }
         out.push_str("<div class=c>");
+        self.write_events(out);
         self.write_certificates(out);
         if self.shows_addresses() {
             self.write_tables(out);
         }
         out.push_str("</div>");
+    }
+
+    fn write_events(&self, out: &mut String) {
+        let events = journal::latest(EVENTS);
+        if events.is_empty() {
+            return;
+        }
+        out.push_str("<section class=\"p ev\" id=\"/events\"><h2>Events</h2><ol>");
+        let now = WallTime::now().seconds;
+        for event in events {
+            let date = Date::local(event.at.seconds);
+            let (hour, minute, second) = (date.hour, date.minute, date.second);
+            out.push_str("<li><time>");
+            // Writing into a String cannot fail.
+            if now - event.at.seconds > 86_400 {
+                let _ = write!(out, "{} {} ", date.day, date.month_name());
+            }
+            let _ = write!(out, "{hour:02}:{minute:02}:{second:02}</time><span>");
+            // Messages about servers begin with the name, which is already shown.
+            let text = event.text.strip_prefix("Server ").and_then(|text| text.strip_prefix(&*event.object));
+            if &*event.object != "-" {
+                let _ = write!(out, "<b>{}</b> ", escape(&event.object));
+            }
+            out.push_str(&escape(text.unwrap_or(&event.text).trim_start()));
+            if event.count > 1 {
+                let _ = write!(out, " <small>{} times</small>", number(event.count));
+            }
+            if let Some(previous) = event.previous {
+                let _ = write!(out, " <small>after {}</small>", duration(previous.as_secs()));
+            }
+            out.push_str("</span>");
+        }
+        out.push_str("</ol></section>");
     }
 
     fn write_certificates(&self, out: &mut String) {
