@@ -36,7 +36,7 @@ pub struct Window {
     pub is_dark: bool,
 }
 
-/// Returns the path of an installed Chromium. If there is none, reports that on standard error and returns `None`.
+/// Returns the path of an installed Chromium, or reports on standard error that it is missing.
 fn chromium() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let names = ["chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "headless_shell"];
@@ -132,7 +132,7 @@ impl Browser {
         }
     }
 
-    /// Returns the next message, or `None` if there is none until then.
+    /// Returns the next message, or `None` at that time.
     fn receive(&mut self, until: Instant) -> Option<Value> {
         match self.messages.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(message) => Some(message),

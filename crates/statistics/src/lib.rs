@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod collected;
 mod column;
 pub mod config_view;
 pub mod disks;

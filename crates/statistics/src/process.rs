@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use arc_swap::ArcSwap;
 use base::clock::{WallTime, now_ms};
 
+use crate::collected::Collected;
 use crate::config_view::ConfigView;
-use crate::sampling::Collected;
+
 use crate::sharing::SharedCounters;
 
 /// The source of all statistics. One per process; it outlives reloads, which replace its [`ConfigView`].
@@ -42,7 +43,7 @@ pub struct Statistics {
     pub(crate) keeps_history: AtomicBool,
     /// When a page was last shown, in ms of the monotonic clock; 0 for never. Written by every page.
     pub(crate) shown_at: AtomicU64,
-    /// What the sampler collected for the page.
+    /// Facts that the sampler collected for the page.
     pub(crate) collected: ArcSwap<Collected>,
     /// CPU time and instant of the last `show info`, for `Idle_pct`.
     pub(crate) cpu_seen: Mutex<(u64, u64)>,

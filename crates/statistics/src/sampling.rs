@@ -1,10 +1,10 @@
-//! Fills the histories of proxies and servers for the statistics page, and collects what is too slow to read for each page:
+//! Fills the histories of proxies and servers for the statistics page, and collects facts that are too slow to read for each page:
 //! certificates, and the busiest entries of stick tables. The binary calls it once per interval, outside of any request.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use base::clock::{WallTime, now_ms};
+use base::clock::now_ms;
 use runtime::Sharded;
 use state::counters::{self, AverageTimes, BackendCounters};
 use state::durations::MeasuredTime;
@@ -13,6 +13,7 @@ use state::table::{Column, DataType, KeyType, Table, TableCursor, ValueForm};
 use state::{Proxy, Server};
 use tls::x509::CertificateFields;
 
+use crate::collected::{CertificateTerm, Collected, TableTop};
 use crate::config_view::ConfigView;
 use crate::process::Statistics;
 
@@ -42,42 +43,6 @@ const CERTIFICATES_EVERY: u64 = 30_000;
 
 /// Tables are only searched if a page was shown within this time, in ms.
 const WATCHED: u64 = 10_000;
-
-/// When a certificate ends.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct CertificateTerm {
-    /// The name under which it was loaded, usually a path.
-    pub(crate) file: Box<str>,
-    /// The first name for which it is valid; empty if it has none.
-    pub(crate) name: Box<str>,
-    /// The end of its validity, in seconds since 1970.
-    pub(crate) ends: i64,
-    /// Whether a listener or server uses it.
-    pub(crate) is_used: bool,
-    /// Whether it is renewed by an `acme` section.
-    pub(crate) is_ordered: bool,
-}
-
-/// The entries of a table with the highest values.
-#[derive(Debug, Clone)]
-pub(crate) struct TableTop {
-    pub(crate) table: Arc<Table>,
-    /// The column by which the entries are ordered.
-    pub(crate) column: Column,
-    /// Key and value, the highest value first.
-    pub(crate) entries: Vec<(Box<str>, u64)>,
-}
-
-/// What the sampler collects in addition to histories. Replaced as a whole.
-#[derive(Debug, Default)]
-pub(crate) struct Collected {
-    /// The certificates that end first, in that order.
-    pub(crate) certificates: Arc<[CertificateTerm]>,
-    /// The busiest entries of stick tables.
-    pub(crate) tops: Vec<TableTop>,
-    /// When the certificates were read, in ms; 0 for never.
-    read_at: u64,
-}
 
 /// One round of the sampler, as an iterator over pieces of work that each take less than about 100 µs. `keeps_history` is whether
 /// histories are recorded (`stats history`). Rounds must not overlap.
@@ -235,13 +200,6 @@ fn term(view: &ConfigView, file: &str) -> Option<CertificateTerm> {
         is_used: shown.is_used,
         is_ordered: view.orders.iter().any(|order| *order.certificate == *file),
     })
-}
-
-impl CertificateTerm {
-    /// Whole days until it ends; negative if it has ended.
-    pub(crate) fn days(&self) -> i64 {
-        (self.ends - WallTime::now().seconds).div_euclid(86_400)
-    }
 }
 
 /// A search for the highest values of all tables.

@@ -1,4 +1,4 @@
-//! Tests of what the statistics page shows, its size, and its protection against what it shows.
+//! Tests of the contents of the statistics page, its size, and its protection against hostile names.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 

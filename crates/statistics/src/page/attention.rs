@@ -1,4 +1,4 @@
-//! What needs attention, worst first, and the verdict about everything shown.
+//! The problems of all shown proxies, worst first, and the verdict.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -7,17 +7,18 @@ use state::history::{OptionalHistory, Series};
 use state::proxy::Admission;
 use state::{Proxy, Server};
 
+use crate::collected::CertificateTerm;
 use crate::config_view::ProxyView;
 use crate::page::figures::{count, duration, number, percent, rate};
 use crate::page::standing::{self, Census, Condition, Level, Load};
 use crate::process::Statistics;
-use crate::sampling::{self, CertificateTerm};
+use crate::sampling;
 use crate::stat;
 
-/// The most problems that are kept; only their number is known of the others.
+/// The maximum number of problems kept. The others are only counted.
 const MOST: usize = 200;
 
-/// The most servers of a backend that get a line of their own.
+/// The maximum number of separate lines for servers of a backend.
 const SERVERS: usize = 3;
 
 /// A backend or frontend that fails this share of its requests is listed, in percent.
@@ -31,9 +32,9 @@ const TABLE_USED: u64 = 95;
 
 /// Something that needs attention.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Problem {
+pub(super) struct Concern {
     pub(super) level: Level,
-    /// What is affected: the name of a proxy, of a table …
+    /// The affected object: the name of a proxy, of a table …
     pub(super) subject: String,
     /// The name of the proxy's line, if it has one.
     pub(super) link: Option<Box<str>>,
@@ -52,26 +53,26 @@ pub(super) struct Urgency(pub(super) Level, u64);
 /// Everything found so far.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
-    pub(super) problems: Vec<Problem>,
+    pub(super) problems: Vec<Concern>,
     /// Problems that were dropped because there are too many.
     pub(super) dropped: usize,
     pub(super) census: Census,
     pub(super) backends_down: usize,
     /// Frontends that fail requests, which is only worth a line if no backend explains it.
-    failing_frontends: Vec<Problem>,
+    failing_frontends: Vec<Concern>,
     /// Whether a soft stop is in progress.
     pub(super) is_stopping: bool,
 }
 
 impl Findings {
-    pub(super) fn push(&mut self, problem: Problem) {
+    pub(super) fn push(&mut self, problem: Concern) {
         self.problems.push(problem);
         if self.problems.len() >= 2 * MOST {
             self.settle();
         }
     }
 
-    /// Adds what nothing else explains.
+    /// Adds problems that no other problem explains.
     pub(super) fn finish(&mut self) {
         let frontends = std::mem::take(&mut self.failing_frontends);
         if self.level() < Level::Warning {
@@ -82,7 +83,7 @@ impl Findings {
 
     /// Orders the problems and drops the least urgent ones if there are too many.
     fn settle(&mut self) {
-        let order = |a: &Problem, b: &Problem| b.level.cmp(&a.level).then(b.weight.total_cmp(&a.weight));
+        let order = |a: &Concern, b: &Concern| b.level.cmp(&a.level).then(b.weight.total_cmp(&a.weight));
         self.problems.sort_by(order);
         self.dropped += self.problems.len().saturating_sub(MOST);
         self.problems.truncate(MOST);
@@ -131,8 +132,8 @@ impl Findings {
 }
 
 /// A problem of a proxy.
-fn of(proxy: &Proxy, level: Level, what: String, why: String, weight: f64) -> Problem {
-    Problem { level, subject: proxy.name.to_string(), link: Some(proxy.name.clone()), what, why, weight }
+fn of(proxy: &Proxy, level: Level, what: String, why: String, weight: f64) -> Concern {
+    Concern { level, subject: proxy.name.to_string(), link: Some(proxy.name.clone()), what, why, weight }
 }
 
 /// `api-01, api-02 and 3 more`.
@@ -177,7 +178,7 @@ pub(super) fn of_backend(
 ) -> Urgency {
     let proxy = &*view.state;
     let mut worst = Urgency::default();
-    let mut add = |problem: Problem| {
+    let mut add = |problem: Concern| {
         worst = worst.max(Urgency(problem.level, problem.weight as u64));
         findings.push(problem);
     };
@@ -265,7 +266,7 @@ fn is_busy<const N: usize>(history: &OptionalHistory<N>) -> bool {
     history.get().is_some_and(|history| standing::recent_failures(history).0 >= 20)
 }
 
-fn queues(proxy: &Proxy, load: &Load, add: &mut impl FnMut(Problem)) {
+fn queues(proxy: &Proxy, load: &Load, add: &mut impl FnMut(Concern)) {
     let servers = proxy.servers.load();
     let mut full = servers.iter().filter(|server| sampling::queue_is_full(server));
     if let Some(first) = full.next() {
@@ -296,7 +297,7 @@ fn queues(proxy: &Proxy, load: &Load, add: &mut impl FnMut(Problem)) {
 pub(super) fn of_frontend(view: &ProxyView, load: &Load, findings: &mut Findings) -> Urgency {
     let proxy = &*view.state;
     let mut worst = Urgency::default();
-    let mut add = |problem: Problem| {
+    let mut add = |problem: Concern| {
         worst = worst.max(Urgency(problem.level, problem.weight as u64));
         findings.push(problem);
     };
@@ -331,7 +332,7 @@ pub(super) fn of_frontend(view: &ProxyView, load: &Load, findings: &mut Findings
 pub(super) fn of_process(statistics: &Statistics, findings: &mut Findings) {
     let process = &statistics.process;
     let mut add = |level, subject: &str, what: String, why: String| {
-        findings.push(Problem { level, subject: subject.to_owned(), link: None, what, why, weight: 1e6 });
+        findings.push(Concern { level, subject: subject.to_owned(), link: None, what, why, weight: 1e6 });
     };
     let (current, limit) = (process.connections.load(Relaxed), process.maxconn.load(Relaxed));
     if limit > 0 && current >= limit {
@@ -366,7 +367,7 @@ pub(super) fn of_process(statistics: &Statistics, findings: &mut Findings) {
     certificates.filter_map(of_certificate).for_each(|problem| findings.push(problem));
 }
 
-fn of_certificate(term: &CertificateTerm) -> Option<Problem> {
+fn of_certificate(term: &CertificateTerm) -> Option<Concern> {
     let days = term.days();
     if days >= DAYS[usize::from(term.is_ordered)] {
         return None;
@@ -381,7 +382,7 @@ fn of_certificate(term: &CertificateTerm) -> Option<Problem> {
         true => "its renewal by an `acme` section is overdue",
         false => "no `acme` section renews it",
     };
-    Some(Problem {
+    Some(Concern {
         level,
         subject: "certificate".to_owned(),
         link: None,
@@ -400,9 +401,9 @@ pub(super) fn certificate_name(term: &CertificateTerm) -> &str {
 mod tests {
     use super::*;
 
-    fn problem(level: Level, weight: f64) -> Problem {
+    fn problem(level: Level, weight: f64) -> Concern {
         let (subject, what, why) = (format!("{level:?} {weight}"), String::new(), String::new());
-        Problem { level, subject, link: None, what, why, weight }
+        Concern { level, subject, link: None, what, why, weight }
     }
 
     #[test]
@@ -436,7 +437,7 @@ mod tests {
         assert_eq!(verdict(&findings), "All is well");
         assert_eq!(findings.verdict().1, "no servers");
         findings.census.0[Condition::Up as usize] = 50;
-        findings.push(Problem { what: "9 requests wait".into(), ..problem(Level::Warning, 1.0) });
+        findings.push(Concern { what: "9 requests wait".into(), ..problem(Level::Warning, 1.0) });
         assert_eq!(verdict(&findings), "Warning 1: 9 requests wait");
         findings.push(problem(Level::Critical, 1.0));
         assert_eq!(verdict(&findings), "2 things need attention");

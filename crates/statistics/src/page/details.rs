@@ -21,11 +21,11 @@ enum As {
 
 use As::{Bytes, Legend, Millis, Number, Percent, Seconds, Text};
 
-type Group = (&'static str, &'static [(&'static str, C, As)]);
+type CounterGroup = (&'static str, &'static [(&'static str, C, As)]);
 
 /// The counters of HAProxy's page and its tooltips.
 #[rustfmt::skip]
-const GROUPS: &[Group] = &[
+const GROUPS: &[CounterGroup] = &[
     ("State", &[
         ("Status", C::status, Text), ("Since", C::lastchg, Seconds), ("Weight", C::weight, Number), ("User weight", C::uweight, Number),
         ("Active servers", C::act, Number), ("Backup servers", C::bck, Number), ("Throttle", C::throttle, Percent), ("Tracks", C::tracked, Text),

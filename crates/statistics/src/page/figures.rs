@@ -1,4 +1,4 @@
-//! Numbers, times and text as they are written on the page.
+//! The formats of numbers, times and text on the page.
 
 use std::fmt::Write;
 

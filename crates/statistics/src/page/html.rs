@@ -14,7 +14,7 @@ use crate::page::attention::{self, Findings, Urgency};
 use crate::page::figures::{bytes, count, duration, escape, number, percent, rate, sparkline, time, times};
 use crate::page::request::{Detailed, ORDERS, PageOptions, PageOrder, PageSettings};
 use crate::page::standing::{Census, Condition, Level, Load};
-use crate::page::totals::Totals;
+use crate::page::totals::PageTotals;
 use crate::process::Statistics;
 use crate::stat::{RowFilter, Show};
 
@@ -38,7 +38,7 @@ const OUTCOMES: &[(&str, &str, &str)] = &[
 ];
 
 /// One line of the table: one side of a proxy.
-pub(super) struct Line {
+pub(super) struct PageLine {
     /// Its place in the view.
     pub(super) place: usize,
     pub(super) is_backend: bool,
@@ -62,11 +62,11 @@ pub(crate) struct Page {
     /// The page's own address for links, without options.
     pub(super) base: String,
     pub(super) findings: Findings,
-    pub(super) totals: Totals,
-    pub(super) lines: Vec<Line>,
+    pub(super) totals: PageTotals,
+    pub(super) lines: Vec<PageLine>,
 }
 
-enum Stage {
+enum PageStep {
     /// Looks at the proxy at this place.
     Survey(usize),
     Head,
@@ -106,7 +106,7 @@ impl Page {
             show,
             base,
             findings: Findings::default(),
-            totals: Totals::default(),
+            totals: PageTotals::default(),
             lines: Vec::new(),
         }
     }
@@ -123,17 +123,17 @@ impl Page {
 
     /// The page in pieces. Pieces of the survey are empty.
     pub(crate) fn pieces(mut self) -> impl Iterator<Item = Vec<u8>> {
-        let mut stage = Stage::Survey(0);
+        let mut stage = PageStep::Survey(0);
         std::iter::from_fn(move || {
             let mut out = String::new();
-            if !matches!(stage, Stage::Survey(_) | Stage::End) {
+            if !matches!(stage, PageStep::Survey(_) | PageStep::End) {
                 out.reserve(16 * 1024);
             }
-            let before = std::mem::replace(&mut stage, Stage::End);
+            let before = std::mem::replace(&mut stage, PageStep::End);
             stage = match before {
-                Stage::End => return None,
-                Stage::Survey(at) => self.survey(at).map_or(Stage::Head, Stage::Survey),
-                Stage::Head => {
+                PageStep::End => return None,
+                PageStep::Survey(at) => self.survey(at).map_or(PageStep::Head, PageStep::Survey),
+                PageStep::Head => {
                     self.write_head(&mut out);
                     if self.options.is_wall {
                         self.write_wall_begin(&mut out);
@@ -141,22 +141,22 @@ impl Page {
                         self.write_attention(&mut out);
                         self.write_table_head(&mut out);
                     }
-                    Stage::Line(0)
+                    PageStep::Line(0)
                 }
-                Stage::Line(at) => self.write_lines(at, &mut out),
-                Stage::Servers(at, servers, from) => {
+                PageStep::Line(at) => self.write_lines(at, &mut out),
+                PageStep::Servers(at, servers, from) => {
                     let to = (from + ROWS).min(servers.len());
                     self.write_servers(&self.lines[at], &servers[from..to], &mut out);
                     if to == servers.len() {
                         self.end_servers(&self.lines[at], &mut out);
-                        Stage::Line(at + 1)
+                        PageStep::Line(at + 1)
                     } else {
-                        Stage::Servers(at, servers, to)
+                        PageStep::Servers(at, servers, to)
                     }
                 }
-                Stage::Tail => {
+                PageStep::Tail => {
                     self.write_tail(&mut out);
-                    Stage::End
+                    PageStep::End
                 }
             };
             Some(out.into_bytes())
@@ -164,7 +164,7 @@ impl Page {
     }
 
     /// Writes lines until servers follow or the piece is long enough.
-    fn write_lines(&self, from: usize, out: &mut String) -> Stage {
+    fn write_lines(&self, from: usize, out: &mut String) -> PageStep {
         for at in from..self.lines.len() {
             let line = &self.lines[at];
             if at > 0 && self.lines[at - 1].is_backend != line.is_backend && !self.options.is_wall {
@@ -173,13 +173,13 @@ impl Page {
             if self.options.is_wall {
                 self.write_wall(line, out);
             } else if let Some(servers) = self.write_line(line, out) {
-                return Stage::Servers(at, servers, 0);
+                return PageStep::Servers(at, servers, 0);
             }
             if out.len() > 16 * 1024 {
-                return Stage::Line(at + 1);
+                return PageStep::Line(at + 1);
             }
         }
-        Stage::Tail
+        PageStep::Tail
     }
 
     /// Looks at proxies from a place on. Returns the next place.
@@ -212,13 +212,19 @@ impl Page {
                 let urgency =
                     attention::of_backend(proxy, &census, &bad, &load, self.now, &mut self.findings);
                 self.totals.add_backend(&proxy.state, &load);
-                self.lines.push(Line { place, is_backend: true, urgency, load, census });
+                self.lines.push(PageLine { place, is_backend: true, urgency, load, census });
             }
             if proxy.state.is_frontend {
                 let load = Load::of_frontend(&proxy.state, self.now, self.recent, self.show.maxconn);
                 let urgency = attention::of_frontend(proxy, &load, &mut self.findings);
                 self.totals.add_frontend(&proxy.state, &load);
-                self.lines.push(Line { place, is_backend: false, urgency, load, census: Census::default() });
+                self.lines.push(PageLine {
+                    place,
+                    is_backend: false,
+                    urgency,
+                    load,
+                    census: Census::default(),
+                });
             }
         }
         if self.shows_process() && self.filter.scope.is_none() {
@@ -235,7 +241,7 @@ impl Page {
         let mut lines = std::mem::take(&mut self.lines);
         let only_problems = self.options.only_problems;
         lines.retain(|line| (!only_problems || line.urgency.0 > Level::Notice) && self.finds(line));
-        let name = |line: &Line| self.view.proxies[line.place].state.name.clone();
+        let name = |line: &PageLine| self.view.proxies[line.place].state.name.clone();
         match self.options.order {
             PageOrder::Config => {}
             PageOrder::Worst => lines.sort_by_key(|line| std::cmp::Reverse(line.urgency)),
@@ -248,7 +254,7 @@ impl Page {
     }
 
     /// Whether the line, or one of its servers or listeners, has the text that is searched for.
-    fn finds(&self, line: &Line) -> bool {
+    fn finds(&self, line: &PageLine) -> bool {
         let Some(text) = &self.options.find else { return true };
         let proxy = &self.view.proxies[line.place].state;
         if proxy.name.to_lowercase().contains(text) {
@@ -322,7 +328,7 @@ impl Page {
         out.push_str("</div>\n");
     }
 
-    /// The line beside the title.
+    /// The facts next to the title.
     fn write_facts(&self, out: &mut String) {
         let statistics = &self.statistics;
         let mut facts = Vec::new();

@@ -89,7 +89,7 @@ pub(crate) struct PageOptions {
     pub(crate) scope: Option<String>,
     /// An update for a page that is already shown (`live`): without style and script.
     pub(crate) is_live: bool,
-    /// With `live`, the ids of the proxies whose servers are shown (`open=`).
+    /// With `live`, the ids of the proxies that are shown with their servers (`open=`).
     pub(crate) open: Vec<u32>,
     /// The full-screen form (`wall`).
     pub(crate) is_wall: bool,
@@ -124,7 +124,7 @@ pub(crate) const ORDERS: &[(&str, PageOrder, &str)] = &[
     ("config", PageOrder::Config, "As configured"),
 ];
 
-/// An object whose counters are all shown: `<proxy>`, `<proxy>.<server>`, or `all`.
+/// An object that is shown with all counters: `<proxy>`, `<proxy>.<server>`, or `all`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Detailed {
     All,

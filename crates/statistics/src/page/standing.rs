@@ -54,7 +54,7 @@ impl Level {
     }
 }
 
-/// What a server is doing.
+/// The condition of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Condition {
     Down,
@@ -175,7 +175,7 @@ pub(super) fn failing(server: &Server) -> Option<f64> {
 pub(super) fn recent_failures<const N: usize>(history: &History<N>) -> (u64, f64) {
     let sums = |most| (history.sum(Series::Requests, most), history.sum(Series::Failures, most));
     let (requests, failures) = match sums(SHARE_SAMPLES) {
-        // Nothing recent: what failed before is over.
+        // No recent requests: earlier failures no longer count.
         (0, _) => (0, 0),
         (requests, _) if requests < ENOUGH => sums(usize::MAX),
         recent => recent,

@@ -12,7 +12,7 @@ use crate::column::{C, ObjectRow};
 use crate::config_view::ProxyView;
 use crate::page::details;
 use crate::page::figures::{bytes, duration, escape, number, percent, rate, sparkline, time, times};
-use crate::page::html::{Line, Page};
+use crate::page::html::{Page, PageLine};
 use crate::page::request::{Detailed, PageOptions};
 use crate::page::standing::{self, Census, Condition, Load, ResponseTime};
 use crate::stat;
@@ -52,7 +52,11 @@ impl Page {
     }
 
     /// Writes a line. Returns the servers that follow, if they are shown.
-    pub(super) fn write_line(&self, line: &Line, out: &mut String) -> Option<Vec<(Condition, Arc<Server>)>> {
+    pub(super) fn write_line(
+        &self,
+        line: &PageLine,
+        out: &mut String,
+    ) -> Option<Vec<(Condition, Arc<Server>)>> {
         let view = &self.view.proxies[line.place];
         let proxy = &view.state;
         // Both sides of a `listen` section have a line, but only one can have its name.
@@ -94,7 +98,7 @@ impl Page {
             false => String::new(),
         };
         let _ = write!(out, "<span class=dim>{since}</span></summary>");
-        // An update leaves closed lines as they are.
+        // An update does not change closed lines.
         if self.options.is_live && !is_open && !self.options.open.contains(&own) {
             out.push_str("<div class=sv data-k></div></details>\n");
             return None;
@@ -130,7 +134,7 @@ impl Page {
     }
 
     /// Ends the servers that follow a line.
-    pub(super) fn end_servers(&self, line: &Line, out: &mut String) {
+    pub(super) fn end_servers(&self, line: &PageLine, out: &mut String) {
         out.push_str("</table>");
         if self.admin {
             let id = self.view.proxies[line.place].state.id;
@@ -198,7 +202,7 @@ impl Page {
     }
 
     /// The most important counters of a line, and on request all of them.
-    fn write_summary(&self, view: &ProxyView, line: &Line, own: u32, out: &mut String) {
+    fn write_summary(&self, view: &ProxyView, line: &PageLine, own: u32, out: &mut String) {
         let row = match line.is_backend {
             true => stat::backend_row(view, self.show),
             false => stat::frontend_row(view, self.show),
@@ -282,7 +286,12 @@ impl Page {
     }
 
     /// Writes rows of servers.
-    pub(super) fn write_servers(&self, line: &Line, servers: &[(Condition, Arc<Server>)], out: &mut String) {
+    pub(super) fn write_servers(
+        &self,
+        line: &PageLine,
+        servers: &[(Condition, Arc<Server>)],
+        out: &mut String,
+    ) {
         let view = &self.view.proxies[line.place];
         let http = view.state.mode == state::Mode::Http;
         let base = self.link(|options| options.details.retain(|own| *own != Detailed::All));
@@ -337,7 +346,7 @@ impl Page {
     }
 }
 
-/// Set in the ids of the frontend's side, so that both sides of a `listen` section can be told apart.
+/// Set in the ids of the frontend's side, which distinguishes the two sides of a `listen` section.
 const FRONTEND: u32 = 1 << 31;
 
 /// The columns from the rate to the current sessions.

@@ -48,7 +48,7 @@ impl Sums {
 
 /// The sums over all shown proxies.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Totals {
+pub(super) struct PageTotals {
     frontends: Sums,
     backends: Sums,
     pub(super) rate: f64,
@@ -59,15 +59,15 @@ pub(super) struct Totals {
     weighted: f64,
     /// Response times of all backends, per interval, the last one first.
     times: Vec<[u64; BUCKETS]>,
-    /// Failures since the start if there is no history: share times rate.
+    /// The sum of the frontends' shares of failures, weighted by their rates. Used without a history.
     failing: f64,
 }
 
-impl Totals {
+impl PageTotals {
     pub(super) fn add_backend(&mut self, proxy: &Proxy, load: &Load) {
         self.backends.add(load, proxy.backend_history.get().map(Box::as_ref));
         self.weighted += load.rate * load.response.map_or(0, |response| response.average) as f64;
-        // Connecting to a TCP server is no response.
+        // TCP servers only have times to connect.
         let times = proxy.response_times.get().filter(|_| proxy.mode == state::Mode::Http);
         for (at, sample) in times.iter().flat_map(|times| times.recent()).enumerate() {
             if at == self.times.len() {

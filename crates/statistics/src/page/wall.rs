@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::page::figures::{escape, percent, rate};
-use crate::page::html::{Line, Page};
+use crate::page::html::{Page, PageLine};
 use crate::page::standing::Level;
 use crate::stat;
 
@@ -13,7 +13,7 @@ impl Page {
     }
 
     /// A proxy on the wall.
-    pub(super) fn write_wall(&self, line: &Line, out: &mut String) {
+    pub(super) fn write_wall(&self, line: &PageLine, out: &mut String) {
         let proxy = &self.view.proxies[line.place].state;
         let side = if line.is_backend { "b" } else { "f" };
         let class = if line.urgency.0 > Level::Notice { line.urgency.0.class() } else { "" };
