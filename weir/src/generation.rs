@@ -127,6 +127,7 @@ impl Generation {
             tasks.ends.extend(crate::durations::watch(&self.shared));
             let notify = common.notifier.notify(common.messages);
             tasks.ends.extend(crate::outliers::watch(&self.shared, notify));
+            tasks.ends.extend(crate::history::sample(&self.shared.plan, &common.runtime.statistics));
         }
         tasks.ends.extend(crate::scripts::start(&self.shared, worker.index));
         for bound in share {

@@ -20,6 +20,7 @@ mod explain_command;
 mod generation;
 mod hand_over;
 mod haterm;
+mod history;
 mod keywords;
 mod listeners;
 mod listening;

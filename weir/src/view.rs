@@ -140,6 +140,7 @@ pub(crate) fn page(page: &StatsPage) -> PageSettings {
         scope: page.scope.clone(),
         hide_version: page.hide_version,
         show_legends: page.show_legends,
+        frame_ancestors: page.frame_ancestors.clone(),
         node: page.node.clone(),
         description: page.description.clone(),
     }

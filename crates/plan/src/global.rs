@@ -98,6 +98,8 @@ pub struct Global {
     pub stats_timeout: Duration,
     /// `stats maxconn`.
     pub stats_maxconn: u32,
+    /// `stats history`: whether the last minutes of proxies and servers are kept for the statistics page.
+    pub stats_history: bool,
     /// `node`.
     pub node: Option<Box<str>>,
     /// `description`.

@@ -210,6 +210,17 @@ pub fn entries(wanted: impl Fn(&JournalEntry) -> bool) -> Vec<JournalEntry> {
     chosen
 }
 
+/// Returns the latest events of all topics, newest first.
+pub fn latest(most: usize) -> Vec<JournalEntry> {
+    let journal = journal();
+    let recent = journal.topics.iter().flat_map(|topic| topic.iter().rev().take(most));
+    let mut chosen: Vec<_> = recent.map(Stored::shown).collect();
+    drop(journal);
+    chosen.sort_by_key(|entry| std::cmp::Reverse(entry.number));
+    chosen.truncate(most);
+    chosen
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,6 +240,8 @@ mod tests {
         assert_eq!(many.last().map(|entry| &*entry.text), Some("599 rest"));
         assert!(many.is_sorted_by_key(|entry| entry.number));
         assert_eq!(of("kept").len(), 1);
+        let latest = latest(50);
+        assert!(latest.len() == 50 && latest.is_sorted_by(|a, b| a.number > b.number));
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub mod extra_attempts;
 pub mod faults;
 mod health;
 pub mod histogram;
+pub mod history;
 pub mod journal;
 pub mod latency;
 pub mod mirror;

@@ -12,6 +12,7 @@ use crate::counters::{BackendCounters, FrontendCounters, ListenerCounters};
 use crate::durations::ProxyDurations;
 use crate::extra_attempts::ExtraAttempts;
 use crate::faults::Faults;
+use crate::history::{OF_PROXY, OptionalHistory, ResponseTimes};
 use crate::journal::{EventTopic, RepeatedEvent};
 use crate::mirror::Mirror;
 use crate::queue::Queue;
@@ -151,6 +152,12 @@ pub struct Proxy {
     extra: OnceLock<Box<ExtraAttempts>>,
     /// The counters of request copies sent to this backend, if a rule sends any.
     mirror: OnceLock<Box<Mirror>>,
+    /// The last minutes of the frontend's side, if they are sampled. Written by the sampler.
+    pub frontend_history: OptionalHistory<OF_PROXY>,
+    /// The last minutes of the backend's side, if they are sampled. Written by the sampler.
+    pub backend_history: OptionalHistory<OF_PROXY>,
+    /// How long responses of the backend took in the last minutes, if that is sampled. Written by the sampler.
+    pub response_times: OnceLock<Box<ResponseTimes>>,
 }
 
 /// A FastCGI application (`fcgi-app`).
@@ -244,6 +251,9 @@ impl Proxy {
             dynamic_key: ArcSwapOption::empty(),
             extra: OnceLock::new(),
             mirror: OnceLock::new(),
+            frontend_history: OnceLock::new(),
+            backend_history: OnceLock::new(),
+            response_times: OnceLock::new(),
             timeouts: Default::default(),
             retries: AtomicU32::new(3),
             default_backend: ArcSwapOption::empty(),

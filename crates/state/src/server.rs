@@ -24,6 +24,7 @@ pub use crate::address::{Doubt, ServerAddress};
 use crate::counters::ServerCounters;
 use crate::durations::Durations;
 pub use crate::health::{CHECK_STATUSES, CheckResult, Demand, Health, Trouble};
+use crate::history::{OF_SERVER, OptionalHistory};
 use crate::name::ServerName;
 use crate::performance::Performance;
 use crate::queue::Queue;
@@ -219,6 +220,8 @@ pub struct Server {
     pub(crate) rises: AtomicU32,
     /// The server's performance, if its backend ejects outliers.
     performance: OnceLock<Box<Performance>>,
+    /// The last minutes, if they are sampled. Written by the sampler.
+    pub history: OptionalHistory<OF_SERVER>,
 }
 
 /// The configuration from which a server is created.
@@ -314,6 +317,7 @@ impl Server {
             down_ms: AtomicU64::new(0),
             rises: AtomicU32::new(0),
             performance: OnceLock::new(),
+            history: OnceLock::new(),
         })
     }
 

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod certificates;
+mod collected;
 mod column;
 pub mod config_view;
 pub mod disks;
@@ -27,6 +28,7 @@ mod process;
 pub mod prometheus;
 mod quic_columns;
 pub mod resolvers;
+pub mod sampling;
 pub mod sharing;
 pub mod stat;
 pub mod stats_file;

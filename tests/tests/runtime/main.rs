@@ -18,6 +18,7 @@ mod services;
 mod show_errors;
 mod show_info;
 mod show_stat;
+mod statistics_page;
 mod streams;
 mod suspicious_streams;
 mod token_certificates;

@@ -83,6 +83,7 @@ pub static TABLE: &[Keyword] = &[
     global("stats socket",            "<address> [param*]",    "socket for runtime commands",                            |g, a| { g.stats_sockets.push(a.statement); a.rest(); Ok(()) }),
     global("stats timeout",           "<time>",                "idle timeout of a runtime socket",                       stats_timeout).lenient_words(),
     global("stats maxconn",           "<number>",              "maximum number of concurrent runtime socket connections", |g, a| number(&mut g.plan.stats_maxconn, a, 1, u32::MAX)).lenient_words(),
+    global("stats history",           "{ on | off }",          "keeps the last minutes of proxies and servers for the statistics page; Weir extension", |g, a| { g.plan.stats_history = a.on_off()?; a.finish() }),
     global("set-var",                 "<name> <expression>",   "sets a variable with process scope",                     variable),
     global("set-var-fmt",             "<name> <format>",       "sets a variable with process scope from a format string", variable),
     global("expose-experimental-directives", "",               "allows experimental keywords",                           |g, a| flag(&mut g.experimental, a)),
