@@ -18,6 +18,7 @@ use crate::check::CheckKind;
 use crate::compression::Compression;
 use crate::fcgi::App;
 use crate::filter::{CachePlaces, ScriptFilters, TraceFilter};
+use crate::telemetry::TelemetrySection;
 use crate::log::{LogForward, LogSteps, Logger};
 use crate::mail::EmailAlert;
 use crate::peers::Peers;
@@ -79,6 +80,8 @@ pub struct Proxy {
     pub loggers: Vec<Logger>,
     /// `log-tag` of the proxy, otherwise that of `global`.
     pub log_tag: Box<str>,
+    /// `trace-to`: the collector of traces of this frontend's requests.
+    pub trace_to: Option<Arc<TelemetrySection>>,
     /// The settings for emails about the proxy's servers.
     pub email_alert: Option<EmailAlert>,
     /// The log format: from `log-format`, `option httplog|tcplog|httpslog`, or the default.

@@ -30,6 +30,7 @@ pub mod named_acls;
 pub mod pattern;
 pub mod place;
 pub mod regex;
+pub mod request_trace;
 pub mod scope;
 pub mod script;
 pub mod script_functions;

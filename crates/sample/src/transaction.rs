@@ -10,6 +10,7 @@ use http::Head;
 use state::Server;
 
 use crate::bandwidth::BandwidthLimit;
+use crate::request_trace::RequestTrace;
 use crate::session::Endpoint;
 use crate::slots::Slots;
 use crate::tracked::Trackers;
@@ -281,6 +282,8 @@ pub struct Transaction {
     pub no_replay: bool,
     /// Whether the client uses Weir as a forward proxy (`option http-use-proxy-header`, absolute targets).
     pub to_proxy: bool,
+    /// The trace context, if the frontend has `trace-to`.
+    pub trace: Option<Box<RequestTrace>>,
     /// Process-wide number of the stream (`%rt`).
     pub id: u64,
     /// Whether the log line is written before the end of the transfer (`option logasap`, or no late part in the format). Counters
@@ -369,6 +372,7 @@ impl Default for Transaction {
             server_tos: None,
             no_replay: false,
             to_proxy: false,
+            trace: None,
             id: 0,
             logged_early: false,
         }
@@ -459,6 +463,7 @@ impl Transaction {
             server_tos,
             no_replay,
             to_proxy,
+            trace,
             id,
             logged_early,
         } = self;
@@ -516,6 +521,7 @@ impl Transaction {
         *server_tos = None;
         *no_replay = false;
         *to_proxy = false;
+        *trace = None;
         *id = 0;
         *logged_early = false;
     }

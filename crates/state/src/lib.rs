@@ -33,6 +33,7 @@ pub mod sessions;
 pub mod statistic;
 mod statuses;
 pub mod table;
+pub mod telemetry;
 mod tracking;
 pub mod transition;
 

@@ -22,6 +22,7 @@ use crate::pieces::StatPieces;
 use crate::policies;
 use crate::process::Statistics;
 use crate::stat::{RowFilter, Show};
+use crate::telemetry;
 pub use listing::{MetricSeries, series};
 use query::MetricsQuery;
 use tables::{As, METRICS, Metric, PROCESS, WITH_MODULES};
@@ -100,7 +101,8 @@ pub fn respond(statistics: &Arc<Statistics>, request: &PageRequest<'_>) -> PageR
         |object: &str, name: &str| wanted.scope(object) && wanted.named(&format!("weir_{object}_{name}"));
     let policies = policies::metrics(&view, is_wanted)
         + &mirrors::metrics(&view, is_wanted)
-        + &disks::metrics(&view, is_wanted);
+        + &disks::metrics(&view, is_wanted)
+        + &telemetry::metrics(&view, is_wanted);
     let described = view.proxies.iter().filter(|_| wanted.describe);
     let descriptions =
         described.filter_map(|proxy| Some((proxy.state.name.clone(), proxy.description.clone()?))).collect();

@@ -51,6 +51,7 @@ mod spoe;
 mod spoe_message;
 mod stick;
 mod tables;
+mod telemetry;
 mod tls;
 mod tls_files;
 mod tls_server;
@@ -460,6 +461,10 @@ fn finish<'a>(
     context.global = std::mem::take(&mut global.plan);
     context.global.stats_sockets = stats_sockets;
     log_sections::profiles(draft, context);
+    match context.around {
+        Some(around) => context.names.telemetry = around.telemetry(),
+        None => telemetry::sections(draft, context),
+    }
     log_sections::rings(&pending, context);
     let servers = servers::make(&pending, context);
     let index: HashMap<Box<str>, usize> = indexes(&pending, |settings| settings.is_backend());
@@ -517,6 +522,7 @@ fn finish<'a>(
         tls: context.tls_files.all.clone(),
         rings: std::mem::take(&mut context.log.all_rings),
         ring_servers: std::mem::take(&mut context.log.servers),
+        telemetry: std::mem::take(&mut context.names.telemetry),
         environment,
     }
 }

@@ -3,7 +3,7 @@
 use crate::column::{COLUMNS, ObjectKind};
 use crate::prometheus::tables::{As, PROCESS, WITH_MODULES};
 use crate::prometheus::{TABLES, object};
-use crate::{disks, info, mirrors, policies, resolvers};
+use crate::{disks, info, mirrors, policies, resolvers, telemetry};
 
 /// A series of the exporter.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ pub fn series() -> Vec<MetricSeries> {
         resolvers::described()
             .map(|(name, help)| own("resolver", name, "gauge", help, &["resolver", "nameserver"])),
     );
-    let rows = policies::described().chain(mirrors::described()).chain(disks::described());
+    let rows = policies::described().chain(mirrors::described()).chain(disks::described()).chain(telemetry::described());
     all.extend(rows.map(|(object, name, kind, help, labels)| MetricSeries {
         object,
         name: format!("weir_{object}_{name}"),
