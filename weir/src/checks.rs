@@ -63,7 +63,9 @@ impl Notifier {
         Arc::new(move |level, text| {
             let severity = if level <= transition::WARNING { Severity::Warning } else { Severity::Notice };
             messages.say(severity, text);
-            let Some(shared) = notifier.0.load_full().and_then(|bound| bound.shared.upgrade()) else { return };
+            let Some(shared) = notifier.0.load_full().and_then(|bound| bound.shared.upgrade()) else {
+                return;
+            };
             let text = text.to_owned();
             // Loggers have counters that only workers write.
             runtime::worker::post(0, move || log_global(&shared, level, &text));

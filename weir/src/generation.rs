@@ -250,10 +250,7 @@ fn exporter_callbacks(common: &Common) -> ExporterCallbacks {
         let response = statistics::prometheus::respond(&statistics, &request);
         String::from_utf8_lossy(&response.body.flatten().collect::<Vec<u8>>()).into_owned()
     };
-    ExporterCallbacks {
-        notify: common.notifier.notify_process(common.messages),
-        metrics: Arc::new(metrics),
-    }
+    ExporterCallbacks { notify: common.notifier.notify_process(common.messages), metrics: Arc::new(metrics) }
 }
 
 /// Starts the updates of OCSP responses.

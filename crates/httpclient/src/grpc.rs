@@ -96,11 +96,20 @@ impl Call {
         let mut engine = Connection::new(Role::Client, &Arc::new(Config::default()));
         let scheme = if request.url.is_tls { Scheme::Https } else { Scheme::Http };
         let opened = engine.open(&head, scheme, false);
-        let key = opened.map_err(|_| Error::new(ErrorKind::Request, "the request cannot be sent with HTTP/2"))?;
+        let key =
+            opened.map_err(|_| Error::new(ErrorKind::Request, "the request cannot be sent with HTTP/2"))?;
         let mut body = vec![u8::from(request.is_gzip)];
         body.extend_from_slice(&(request.message.len() as u32).to_be_bytes());
         body.extend_from_slice(&request.message);
-        Ok(Self { engine, key, body: (body, 0), head: None, trailers: None, received: Vec::new(), is_over: false })
+        Ok(Self {
+            engine,
+            key,
+            body: (body, 0),
+            head: None,
+            trailers: None,
+            received: Vec::new(),
+            is_over: false,
+        })
     }
 
     async fn run(&mut self, settings: &ClientSettings, stream: &mut Stream) -> Result<(), Error> {
@@ -155,7 +164,9 @@ impl Call {
                 self.send();
             }
         }
-        poll_fn(|context| stream.poll_flush(context)).await.map_err(|error| Error::new(ErrorKind::Broken, error))?;
+        poll_fn(|context| stream.poll_flush(context))
+            .await
+            .map_err(|error| Error::new(ErrorKind::Broken, error))?;
         stream.push();
         Ok(())
     }
@@ -220,7 +231,8 @@ impl Call {
         let head = self.head.ok_or_else(|| Error::new(ErrorKind::Protocol, "the response has no head"))?;
         let field = |name: &[u8]| {
             let name = Name::new(name);
-            let found = self.trailers.as_ref().and_then(|trailers| trailers.get(&name)).or_else(|| head.get(&name));
+            let found =
+                self.trailers.as_ref().and_then(|trailers| trailers.get(&name)).or_else(|| head.get(&name));
             found.map(|value| String::from_utf8_lossy(value).into_owned())
         };
         let status = match (field(b"grpc-status").map(|code| code.parse::<u16>()), head.status()) {

@@ -143,8 +143,7 @@ pub fn read_tracestate<'a>(values: impl Iterator<Item = &'a [u8]>, out: &mut Vec
 fn is_member(member: &[u8]) -> bool {
     let Some(at) = member.iter().position(|byte| *byte == b'=') else { return false };
     let (key, value) = (&member[..at], &member[at + 1..]);
-    let in_key =
-        |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'*' | b'/' | b'@');
+    let in_key = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'*' | b'/' | b'@');
     let key_fits = (1..=256).contains(&key.len())
         && matches!(key[0], b'a'..=b'z' | b'0'..=b'9')
         && key.iter().all(in_key)

@@ -98,7 +98,9 @@ impl Family<'_> {
             match sample.name.strip_prefix(self.name) {
                 Some("_bucket") => {
                     let bound = sample.labels.iter().find(|(name, _)| *name == "le");
-                    let Some(bound) = bound.and_then(|(_, bound)| bound.parse::<f64>().ok()) else { continue };
+                    let Some(bound) = bound.and_then(|(_, bound)| bound.parse::<f64>().ok()) else {
+                        continue;
+                    };
                     let total = sample.value as u64;
                     counts.push(total.saturating_sub(before));
                     before = total;

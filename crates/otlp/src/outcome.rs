@@ -100,7 +100,8 @@ fn retry_delay(details: &str) -> Option<u64> {
             _ => None,
         })
     };
-    let info = inner(&bytes, 3).find(|any| inner(any, 1).any(|url| url.ends_with(b"google.rpc.RetryInfo")))?;
+    let info =
+        inner(&bytes, 3).find(|any| inner(any, 1).any(|url| url.ends_with(b"google.rpc.RetryInfo")))?;
     let info = inner(info, 2).next()?;
     let duration = inner(info, 1).next()?;
     let mut ms = 0u64;

@@ -156,7 +156,13 @@ mod tests {
 
     #[test]
     fn malformed_input_ends_the_reading() {
-        for bytes in [&b"\x0a\x05ab"[..], b"\x0a", b"\x0b", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f"] {
+        for bytes in [
+            &b"\x0a\x05ab"[..],
+            b"\x0a",
+            b"\x0b",
+            b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+            b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f",
+        ] {
             assert_eq!(fields(bytes).count(), 0, "{bytes:?}");
             assert_eq!(field_length(bytes), None, "{bytes:?}");
         }

@@ -8,8 +8,8 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point;
 use otlp::{
-    LogRecord, RecordBatch, ResourceAttributes, SpanId, SpanKind, SpanRecord, TraceId, write_log, write_metrics,
-    write_span,
+    LogRecord, RecordBatch, ResourceAttributes, SpanId, SpanKind, SpanRecord, TraceId, write_log,
+    write_metrics, write_span,
 };
 use prost::Message as _;
 
@@ -57,7 +57,10 @@ fn spans_are_read_as_written() {
     let read = ExportTraceServiceRequest::decode(&request(&records)[..]).expect("a valid request");
     let [resource] = &read.resource_spans[..] else { panic!("one resource") };
     let attributes = &resource.resource.as_ref().expect("a resource").attributes;
-    assert_eq!((text(attributes, "service.name"), text(attributes, "host.name")), (Some("edge"), Some("h\u{e9}")));
+    assert_eq!(
+        (text(attributes, "service.name"), text(attributes, "host.name")),
+        (Some("edge"), Some("h\u{e9}"))
+    );
     let [scope] = &resource.scope_spans[..] else { panic!("one scope") };
     let by = scope.scope.as_ref().expect("a scope");
     assert_eq!((&*by.name, &*by.version), ("weir", "1.2"));
@@ -119,7 +122,8 @@ c_count{proxy=\"y\"} 1
     write_metrics(&mut records, exposition, 10, 20);
     let read = ExportMetricsServiceRequest::decode(&request(&records)[..]).expect("a valid request");
     let metrics = &read.resource_metrics[0].scope_metrics[0].metrics;
-    let names: Vec<_> = metrics.iter().map(|metric| (&*metric.name, &*metric.description, &*metric.unit)).collect();
+    let names: Vec<_> =
+        metrics.iter().map(|metric| (&*metric.name, &*metric.description, &*metric.unit)).collect();
     assert_eq!(names, [("a_total", "Number of things.", ""), ("b_seconds", "", "s"), ("c", "", "")]);
     let Some(Data::Sum(sum)) = &metrics[0].data else { panic!("a sum") };
     assert!(sum.is_monotonic && sum.aggregation_temporality == 2);

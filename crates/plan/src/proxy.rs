@@ -18,7 +18,6 @@ use crate::check::CheckKind;
 use crate::compression::Compression;
 use crate::fcgi::App;
 use crate::filter::{CachePlaces, ScriptFilters, TraceFilter};
-use crate::telemetry::TelemetrySection;
 use crate::log::{LogForward, LogSteps, Logger};
 use crate::mail::EmailAlert;
 use crate::peers::Peers;
@@ -26,6 +25,7 @@ use crate::ring::RingSettings;
 use crate::server::SourceAddress;
 use crate::servers::Servers;
 use crate::spoe::{Sending, SpoeEngine};
+use crate::telemetry::TelemetrySection;
 
 /// One proxy.
 #[derive(Debug)]

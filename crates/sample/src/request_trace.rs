@@ -75,7 +75,10 @@ const MOST: usize = 32;
 
 impl RequestTrace {
     /// Begins with the context of the sender, or with a new trace. `sampled` decides for a given trace and the parent.
-    pub fn begin(parent: Option<TraceParent>, sampled: impl FnOnce(&TraceId, Option<&TraceParent>) -> bool) -> Self {
+    pub fn begin(
+        parent: Option<TraceParent>,
+        sampled: impl FnOnce(&TraceId, Option<&TraceParent>) -> bool,
+    ) -> Self {
         let trace = parent.map_or_else(TraceId::random, |parent| parent.trace);
         let sampled = sampled(&trace, parent.as_ref());
         Self {

@@ -195,7 +195,10 @@ mod tests {
         let totals = collector.queue_totals(QueuedSignal::Spans);
         assert_eq!(totals, QueueTotals { waiting: 2, bytes: 100_000, queued: 2, dropped: 1 });
         let taken = collector.take(QueuedSignal::Spans, &mut Vec::new());
-        assert_eq!(taken.iter().map(|(bytes, count)| (bytes.len(), *count)).collect::<Vec<_>>(), [(100_000, 2)]);
+        assert_eq!(
+            taken.iter().map(|(bytes, count)| (bytes.len(), *count)).collect::<Vec<_>>(),
+            [(100_000, 2)]
+        );
         assert!(collector.is_idle() && collector.take(QueuedSignal::Spans, &mut Vec::new()).is_empty());
         assert!(collector.push(QueuedSignal::Spans, 1, |out| out.push(1)));
         assert!(collector.take(QueuedSignal::Logs, &mut Vec::new()).is_empty(), "signals are separate");

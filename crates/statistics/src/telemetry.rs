@@ -87,10 +87,8 @@ pub(crate) fn metrics(view: &ConfigView, wanted: impl Fn(&str, &str) -> bool) ->
         if !wanted("opentelemetry", &name) {
             continue;
         }
-        let _ = writeln!(
-            out,
-            "# HELP weir_opentelemetry_{name} {help}\n# TYPE weir_opentelemetry_{name} {kind}"
-        );
+        let _ =
+            writeln!(out, "# HELP weir_opentelemetry_{name} {help}\n# TYPE weir_opentelemetry_{name} {kind}");
         for collector in &view.collectors {
             for (signal, own) in signals(collector) {
                 let (section, value) = (&collector.name, value(&own));

@@ -45,7 +45,11 @@ fn url(section: &TelemetrySection, path: &str) -> Result<Url, String> {
     Url::parse(&section.endpoint.url(path)).map_err(|error| error.to_string())
 }
 
-async fn http(target: &ExportTarget, signal: Signal, message: &[u8]) -> Result<(ExportOutcome, String), String> {
+async fn http(
+    target: &ExportTarget,
+    signal: Signal,
+    message: &[u8],
+) -> Result<(ExportOutcome, String), String> {
     let section = &target.section;
     let url = url(section, &format!("/v1/{}", signal.name()))?;
     let mut request = Request::new("POST", url).body("application/x-protobuf", message.to_vec());
@@ -61,7 +65,11 @@ async fn http(target: &ExportTarget, signal: Signal, message: &[u8]) -> Result<(
     Ok((outcome, format!("it answers with status {}", response.status)))
 }
 
-async fn grpc(target: &ExportTarget, signal: Signal, message: &[u8]) -> Result<(ExportOutcome, String), String> {
+async fn grpc(
+    target: &ExportTarget,
+    signal: Signal,
+    message: &[u8],
+) -> Result<(ExportOutcome, String), String> {
     let section = &target.section;
     let metadata = section.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.to_string()));
     let request = GrpcRequest {

@@ -136,8 +136,9 @@ async fn export_batch(
                 if !shared.said_partial.replace(true) {
                     let (name, said) = (&target.section.collector.name, rejection.message);
                     let (what, rejected) = (signal.name(), rejection.rejected);
-                    let text =
-                        format!("opentelemetry {name}: the collector rejected {rejected} records of {what}: {said}");
+                    let text = format!(
+                        "opentelemetry {name}: the collector rejected {rejected} records of {what}: {said}"
+                    );
                     (shared.callbacks.notify)(WARNING, &text);
                 }
                 return count.saturating_sub(rejection.rejected);

@@ -26,8 +26,12 @@ use crate::resolve::{PendingProxy, ResolveContext};
 use crate::system::resolve_host;
 
 /// The schemes of endpoints: whether they use gRPC, whether they use TLS, and the default port.
-const SCHEMES: [(&str, bool, bool, u16); 4] =
-    [("http", false, false, 4318), ("https", false, true, 443), ("grpc", true, false, 4317), ("grpcs", true, true, 443)];
+const SCHEMES: [(&str, bool, bool, u16); 4] = [
+    ("http", false, false, 4318),
+    ("https", false, true, 443),
+    ("grpc", true, false, 4317),
+    ("grpcs", true, true, 443),
+];
 
 /// The name of the program in resources and scopes.
 const PROGRAM: &str = "weir";
@@ -79,9 +83,11 @@ fn make(
     check_headers(draft)?;
     let connector = if endpoint.is_tls { Some(connector(word, &endpoint, draft, context)?) } else { None };
     if let (false, Some(line)) = (endpoint.is_tls, without_tls(draft)) {
-        return Err(Diagnostic::alert(format!("TLS settings require a URL with TLS, but the endpoint is `{word}`"))
-            .at(line)
-            .help("use `https://` or `grpcs://` in `endpoint`, or remove this line"));
+        return Err(Diagnostic::alert(format!(
+            "TLS settings require a URL with TLS, but the endpoint is `{word}`"
+        ))
+        .at(line)
+        .help("use `https://` or `grpcs://` in `endpoint`, or remove this line"));
     }
     let resolvers = match draft.resolvers {
         None => None,
@@ -106,7 +112,11 @@ fn make(
     Ok(TelemetrySection {
         collector: collector(name, draft, context),
         endpoint,
-        headers: draft.headers.iter().map(|(name, value)| (name.as_str().into(), value.as_str().into())).collect(),
+        headers: draft
+            .headers
+            .iter()
+            .map(|(name, value)| (name.as_str().into(), value.as_str().into()))
+            .collect(),
         gzip: draft.gzip,
         connect_timeout: draft.connect_timeout,
         server_timeout: draft.server_timeout,
@@ -144,8 +154,12 @@ fn collector(name: &str, draft: &TelemetryDraft<'_>, context: &ResolveContext<'_
 fn resource(draft: &TelemetryDraft<'_>) -> ResourceAttributes {
     let version = env!("CARGO_PKG_VERSION");
     let host = String::from_utf8_lossy(sample::fetch::hostname());
-    let defaults =
-        [("service.name", PROGRAM), ("service.version", version), ("host.name", &*host), ("process.runtime.name", PROGRAM)];
+    let defaults = [
+        ("service.name", PROGRAM),
+        ("service.version", version),
+        ("host.name", &*host),
+        ("process.runtime.name", PROGRAM),
+    ];
     let is_set = |name: &str| draft.resource.iter().any(|(own, _)| **own == *name);
     let defaults = defaults.into_iter().filter(|(name, _)| !is_set(name));
     let own = draft.resource.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -165,7 +179,8 @@ fn endpoint(
     let (scheme, rest) = word.split_once("://").ok_or_else(|| wrong("it has no scheme"))?;
     let known = SCHEMES.iter().find(|known| known.0.eq_ignore_ascii_case(scheme));
     let &(_, is_grpc, is_tls, port) = known.ok_or_else(|| {
-        wrong(&format!("unknown scheme `{scheme}`")).did_you_mean(diag::suggest(scheme, SCHEMES.iter().map(|known| known.0)))
+        wrong(&format!("unknown scheme `{scheme}`"))
+            .did_you_mean(diag::suggest(scheme, SCHEMES.iter().map(|known| known.0)))
     })?;
     let at = rest.find('/').unwrap_or(rest.len());
     let (authority, path) = (&rest[..at], rest[at..].trim_end_matches('/'));
@@ -200,9 +215,11 @@ fn endpoint(
                 Ok(ip) => Some(ip),
                 Err(_) if context.setting.ignore_resolution_failures => None,
                 Err(error) => {
-                    return Err(Diagnostic::alert(format!("cannot resolve the collector's name `{host}`: {error}"))
-                        .at(word.span())
-                        .help("use an IP address, or `resolvers <section>` to resolve the name at run time"));
+                    return Err(Diagnostic::alert(format!(
+                        "cannot resolve the collector's name `{host}`: {error}"
+                    ))
+                    .at(word.span())
+                    .help("use an IP address, or `resolvers <section>` to resolve the name at run time"));
                 }
             }
         }
@@ -211,11 +228,17 @@ fn endpoint(
 }
 
 fn number(digits: &str) -> Option<u16> {
-    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten().filter(|port| *port > 0)
+    digits
+        .bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| digits.parse().ok())
+        .flatten()
+        .filter(|port| *port > 0)
 }
 
 /// Headers that the exporter sets itself.
-const OWN_HEADERS: [&str; 6] = ["content-type", "content-length", "content-encoding", "host", "connection", "te"];
+const OWN_HEADERS: [&str; 6] =
+    ["content-type", "content-length", "content-encoding", "host", "connection", "te"];
 
 fn check_headers(draft: &TelemetryDraft<'_>) -> Result<(), Diagnostic> {
     for (name, value) in &draft.headers {

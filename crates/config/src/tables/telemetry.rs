@@ -71,7 +71,8 @@ fn sampling<'a>(draft: &mut TelemetryDraft<'a>, args: &mut Args<'a, '_>) -> Outc
     let word = args.required("a percentage")?;
     let percent = word.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
     let percent = percent.filter(|percent| (0.0..=100.0).contains(percent)).ok_or_else(|| {
-        args.wrong(format!("`{word}` is not a percentage from 0% to 100%")).help("use a share such as `1%` or `0.5%`")
+        args.wrong(format!("`{word}` is not a percentage from 0% to 100%"))
+            .help("use a share such as `1%` or `0.5%`")
     })?;
     draft.ratio = percent / 100.0;
     args.finish()

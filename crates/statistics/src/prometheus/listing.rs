@@ -114,7 +114,10 @@ pub fn series() -> Vec<MetricSeries> {
         resolvers::described()
             .map(|(name, help)| own("resolver", name, "gauge", help, &["resolver", "nameserver"])),
     );
-    let rows = policies::described().chain(mirrors::described()).chain(disks::described()).chain(telemetry::described());
+    let rows = policies::described()
+        .chain(mirrors::described())
+        .chain(disks::described())
+        .chain(telemetry::described());
     all.extend(rows.map(|(object, name, kind, help, labels)| MetricSeries {
         object,
         name: format!("weir_{object}_{name}"),
