@@ -16,6 +16,7 @@ const READERS: &[&str] = &[
     "crates/resolvers",
     "crates/httpclient",
     "crates/acme",
+    "crates/telemetry",
     "weir",
 ];
 

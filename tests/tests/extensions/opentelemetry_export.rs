@@ -170,8 +170,8 @@ fn a_dead_collector_costs_requests_nothing_and_memory_is_bounded() {
     }));
     let [_, exported, dropped, ..] = counts(&weir, "traces");
     assert_eq!(exported, 0);
-    let metrics = weir.ask("show opentelemetry c");
-    assert!(dropped > 0 && metrics.lines().count() == 4, "{metrics}");
+    assert!(dropped > 0);
+    assert!(weir.ask("show opentelemetry d").contains("No opentelemetry section 'd'"));
     assert!(weir.says("does not accept exports: no connection"), "{}", weir.messages());
 }
 
@@ -201,7 +201,7 @@ fn what_is_queued_is_exported_at_the_end_of_the_process() {
 #[test]
 fn log_lines_are_records_with_the_trace() {
     let collector = OtlpCollector::http();
-    let front = "log otel@c local3 info\n log-tag edge\n log-format \"%[path] %[trace_id]\"\n http-request set-log-level warning if { path /w }";
+    let front = "log otel@c local3 info\n log-tag edge\n log-format \"%HP %[trace_id]\"\n http-request set-log-level warning if { path /w }";
     let (_weir, port) = start(&format!("endpoint http://127.0.0.1:{}", collector.port()), front);
     for path in ["/i", "/w"] {
         assert!(get(port, path).is_some());
@@ -234,7 +234,8 @@ fn metrics_are_those_of_the_prometheus_exporter() {
         assert!(point.start_time_unix_nano > 0 && point.start_time_unix_nano < point.time_unix_nano);
         point.value
     };
-    collector.await_all(|received| value(received) == Some(number_data_point::Value::AsInt(1)));
+    // The connection that waited for the port counts as a request too.
+    collector.await_all(|received| matches!(value(received), Some(number_data_point::Value::AsInt(1..))));
     let received = collector.received();
     let has = |name: &str| received.metrics.iter().any(|metric| metric.name == name);
     assert!(has("weir_opentelemetry_exported_total") && has("haproxy_process_current_connections"));
@@ -298,7 +299,7 @@ fn wrong_sections_are_refused_with_a_way_out() {
         let verdict = check(&file, &directory);
         let told = format!("{verdict:?}");
         assert!(!verdict.accepted() && told.contains(cause) && told.contains(way_out), "{section}: {told}");
-        assert_eq!(verdict.alerts().len(), 1, "{section}: {told}");
+        assert_eq!(told.matches("parsing [").count(), 1, "{section}: {told}");
     }
     for (front, cause) in
         [("trace-to d", "there is no opentelemetry section `d`"), ("log otel@d local0", "`d`")]
@@ -308,6 +309,11 @@ fn wrong_sections_are_refused_with_a_way_out() {
         let verdict = check(&file, &directory);
         assert!(!verdict.accepted() && format!("{verdict:?}").contains(cause), "{front}: {verdict:?}");
     }
+    std::fs::write(&file, "opentelemetry c\n endpoint http://127.0.0.1\n").expect("the file is written");
+    assert!(
+        format!("{:?}", check(&file, &directory))
+            .contains("nothing is exported to the opentelemetry section")
+    );
     let unused = "opentelemetry c\n endpoint http://127.0.0.1\nopentelemetry c\n endpoint http://127.0.0.1\n";
     std::fs::write(&file, unused).expect("the file is written");
     assert!(!check(&file, &directory).accepted(), "a name is used twice");

@@ -490,6 +490,7 @@ fn finish<'a>(
         check::note_variables(healthchecks, context);
         httpclient::settings(&global.http_client, context);
         mail::check_use(&resolved, context);
+        telemetry::check_use(draft, &resolved, context);
     }
     let acme = acme::orders(context);
     let variables = context.variables.take();

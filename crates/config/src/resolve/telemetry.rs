@@ -6,6 +6,8 @@ use std::sync::Arc;
 use base::address::Host;
 use diag::Diagnostic;
 use otlp::{ResourceAttributes, SampleRatio};
+use plan::Proxy;
+use plan::log::{LogTarget, Logger};
 use plan::telemetry::{OtlpEndpoint, TelemetrySection, TraceSettings};
 use sample::format::{Format, FormatFor};
 use sample::{Acls, Place};
@@ -106,7 +108,7 @@ fn make(
     for (name, format) in &draft.attributes {
         let acls = Acls::default();
         let scope = scope(context, &acls, None, Mode::Http, Place::Log);
-        let format = Format::compile(format, format.span(), &scope, FormatFor::Log)?;
+        let format = Format::compile(format, format.span(), &scope, FormatFor::Text)?;
         attributes.push((name.as_str().into(), format));
     }
     Ok(TelemetrySection {
@@ -294,6 +296,32 @@ fn trust(word: &Word, file: Option<TlsValue<'_>>, context: &ResolveContext<'_>) 
             .help("use `ca-file <file>` to set the trusted CAs, or `verify none` to disable verification")
     })?;
     Ok(Trust { authorities: parts.certificates, crls: parts.crls, ..Trust::default() })
+}
+
+/// Warns about sections that nothing is sent to.
+pub(crate) fn check_use(draft: &Draft, proxies: &[Arc<Proxy>], context: &mut ResolveContext<'_>) {
+    let is_logged_to = |loggers: &[Logger], section: &TelemetrySection| {
+        loggers.iter().any(|logger| {
+            matches!(&logger.target, LogTarget::Collector(own) if Arc::ptr_eq(own, &section.collector))
+        })
+    };
+    for section in &context.names.telemetry {
+        let is_used = section.metrics_interval.is_some()
+            || is_logged_to(&context.global.loggers, section)
+            || proxies.iter().any(|proxy| {
+                proxy.trace_to.as_ref().is_some_and(|own| Arc::ptr_eq(own, section))
+                    || is_logged_to(&proxy.loggers, section)
+            });
+        let name = &section.collector.name;
+        let mut written = draft.sections.iter().filter(|one| one.kind == SectionKind::OpenTelemetry);
+        if !is_used && let Some(written) = written.find(|one| *one.name == **name) {
+            context.diagnostics.push(
+                Diagnostic::warning(format!("nothing is exported to the opentelemetry section `{name}`"))
+                    .at(written.name.span())
+                    .help(format!("use `trace-to {name}`, `log otel@{name} <facility>` or `metrics-interval <time>`, or remove the section")),
+            );
+        }
+    }
 }
 
 /// Returns the section with that name. `None` if it has errors, which were reported.

@@ -14,6 +14,7 @@ mod spans;
 
 use std::sync::LazyLock;
 
+use base::clock::WallTime;
 use http::{KnownName, Name};
 use otlp::{TraceId, TraceParent};
 use plan::telemetry::{ParentUse, TelemetrySection};
@@ -34,6 +35,7 @@ static TRACESTATE: LazyLock<Name> = LazyLock::new(|| Name::new(b"tracestate"));
 pub(crate) fn begin(client: &Client, x: &mut Exchange) {
     let Some(section) = &client.frontend.trace_to else { return };
     let settings = &section.tracing;
+    note_wall_time(x);
     let received = if x.txn.is_http { received(x) } else { None };
     let parent = received.filter(|_| settings.parent != ParentUse::Ignore);
     let sampled = |trace: &TraceId, parent: Option<&TraceParent>| match (settings.parent, parent) {
@@ -174,6 +176,7 @@ pub(crate) fn hedge_lost(x: &mut Exchange, error: &'static str) {
 #[inline(never)]
 pub(crate) fn end(client: &Client, x: &mut Exchange) {
     let Some(section) = &client.frontend.trace_to else { return };
+    note_wall_time(x);
     if x.txn.trace.is_none() {
         // A malformed request has no context, but its failure may be of interest.
         begin_without_head(section, x);
@@ -186,6 +189,15 @@ pub(crate) fn end(client: &Client, x: &mut Exchange) {
     x.txn.trace = Some(trace);
     if x.txn.trace.as_ref().is_some_and(|trace| trace.kept) {
         spans::queue(client, x, section);
+    }
+}
+
+/// Notes the wall clock's time of the begin, which is otherwise only read for logs.
+fn note_wall_time(x: &mut Exchange) {
+    let times = &mut x.txn.times;
+    if times.started_wall == 0 {
+        let since = now_us().saturating_sub(times.started);
+        times.started_wall = WallTime::now().since_1970_us().saturating_sub(since);
     }
 }
 
