@@ -1,4 +1,4 @@
-//! An OpenTelemetry collector that decodes what it gets with the official protobuf definitions.
+//! An OpenTelemetry collector that decodes requests with the official protobuf definitions.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -171,7 +171,7 @@ impl OtlpCollector {
         lock(&self.received).clone()
     }
 
-    /// Waits until `wanted` holds for what was received, and returns that.
+    /// Waits until `wanted` holds for the received data, and returns that data.
     ///
     /// # Panics
     /// It does not hold in time.
@@ -182,7 +182,7 @@ impl OtlpCollector {
         received
     }
 
-    /// Waits for the spans of one trace, of which there must be `count`, and returns them.
+    /// Waits for at least `count` spans, and returns all of them.
     pub fn await_spans(&self, count: usize) -> Vec<SeenSpan> {
         self.await_all(|received| received.spans.len() >= count).spans
     }

@@ -30,7 +30,7 @@ pub struct GrpcReply {
     pub message: String,
     /// `grpc-status-details-bin`, in base64.
     pub details: Option<String>,
-    /// The response message, without its framing; empty if there is none.
+    /// The response message, without its framing; may be empty.
     pub body: Vec<u8>,
 }
 
@@ -47,7 +47,7 @@ pub struct GrpcRequest {
     pub is_gzip: bool,
 }
 
-/// Makes one call on a connection of its own, and waits for the response. Failed connections are not retried. Dropping the future
+/// Makes one call on a new connection, and waits for the response. Failed connections are not retried. Dropping the future
 /// closes the connection.
 ///
 /// # Errors

@@ -55,7 +55,7 @@ impl ExportOutcome {
         let delay = status.details.and_then(retry_delay);
         match (status.code, delay) {
             (0, _) => Self::Accepted(rejection(message)),
-            // An exhausted resource can recover only if the collector says when.
+            // An exhausted resource is expected to recover only if the collector sets a delay.
             (8, Some(delay)) => Self::Retry(Some(delay)),
             // Cancelled, deadline exceeded, aborted, out of range, unavailable, data loss.
             (1 | 4 | 10 | 11 | 14 | 15, delay) => Self::Retry(delay),

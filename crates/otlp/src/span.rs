@@ -42,7 +42,7 @@ pub struct SpanRecord<'a> {
     pub is_error: bool,
 }
 
-/// Whether the flags tell if the parent is remote.
+/// Set if [`IS_REMOTE`] is valid.
 const HAS_IS_REMOTE: u32 = 0x100;
 const IS_REMOTE: u32 = 0x200;
 const STATUS_ERROR: u64 = 2;

@@ -1,4 +1,4 @@
-//! `opentelemetry` sections: collectors and what is sent to them (docs/opentelemetry.md).
+//! `opentelemetry` sections: collectors, and the data sent to them (docs/opentelemetry.md).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub struct TelemetrySection {
     pub interval: Duration,
     /// `metrics-interval`; `None` if metrics are not exported.
     pub metrics_interval: Option<Duration>,
-    /// What is recorded of requests.
+    /// Sampling, and the contents of spans.
     pub tracing: TraceSettings,
 }
 
@@ -59,7 +59,7 @@ pub struct OtlpEndpoint {
     pub path: Box<str>,
 }
 
-/// What is recorded of requests.
+/// The sampling of requests, and the contents of their spans.
 #[derive(Debug)]
 pub struct TraceSettings {
     /// `sampling`.

@@ -1,4 +1,4 @@
-//! The trace context of a request, and what is recorded for its spans until it ends (`trace-to`).
+//! The trace context of a request, and the record from which its spans are made when it ends (`trace-to`).
 
 use otlp::{SpanId, TraceId, TraceParent};
 use runtime::Local;
@@ -16,7 +16,7 @@ pub struct RequestTrace {
     pub span: SpanId,
     /// The sender's span; `None` if the request begins a trace.
     pub parent: Option<SpanId>,
-    /// Whether the trace is sampled, as servers are told.
+    /// Whether the trace is sampled, which is passed on to servers.
     pub sampled: bool,
     /// Whether the spans are exported: because the trace is sampled, or because of how the request ended.
     pub kept: bool,

@@ -84,7 +84,7 @@ impl Exporter {
         sender.send(targets).map_err(|_| io::Error::other("the exporter has ended"))
     }
 
-    /// Exports what is queued, once, and ends the thread. Returns after `limit` at the latest; the rest is lost.
+    /// Exports the queued records once, and ends the thread. Returns after `limit` at the latest; the rest is lost.
     pub fn stop(&self, limit: Duration) {
         let running = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(sender) = running else { return };

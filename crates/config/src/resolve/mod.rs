@@ -461,10 +461,7 @@ fn finish<'a>(
     context.global = std::mem::take(&mut global.plan);
     context.global.stats_sockets = stats_sockets;
     log_sections::profiles(draft, context);
-    match context.around {
-        Some(around) => context.names.telemetry = around.telemetry(),
-        None => telemetry::sections(draft, context),
-    }
+    telemetry::sections(draft, context);
     log_sections::rings(&pending, context);
     let servers = servers::make(&pending, context);
     let index: HashMap<Box<str>, usize> = indexes(&pending, |settings| settings.is_backend());

@@ -38,8 +38,12 @@ const SCHEMES: [(&str, bool, bool, u16); 4] = [
 /// The name of the program in resources and scopes.
 const PROGRAM: &str = "weir";
 
-/// Builds every section. Formats may refer to anything that is available in HTTP mode.
+/// Builds every section, or uses those of the plan that is extended. Formats may refer to anything that is available in HTTP mode.
 pub(crate) fn sections(draft: &Draft, context: &mut ResolveContext<'_>) {
+    if let Some(around) = context.around {
+        context.names.telemetry = around.telemetry();
+        return;
+    }
     let mut seen: Vec<&Section> = Vec::new();
     for section in draft.sections.iter().filter(|section| section.kind == SectionKind::OpenTelemetry) {
         if let Some(other) = seen.iter().find(|other| *other.name == *section.name) {

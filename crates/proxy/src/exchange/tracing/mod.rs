@@ -117,7 +117,8 @@ pub(crate) fn extend(x: &mut Exchange, kind: &'static str, failed: bool) {
     }
 }
 
-/// Records the begin of an attempt to reach the server of `lease`. Further attempts have their own spans, which the server is told.
+/// Records the begin of an attempt to reach the server of `lease`. Each attempt has its own span, which
+/// `traceparent` names.
 #[inline]
 pub(crate) fn attempt(x: &mut Exchange, lease: &Lease) {
     if x.txn.trace.is_some() {

@@ -1,4 +1,4 @@
-//! The spans of a finished request, made from the record that its log line is made of (docs/opentelemetry.md has the attributes).
+//! The spans of a finished request, made from the same record as its log line (docs/opentelemetry.md lists the attributes).
 
 use std::borrow::Cow;
 use std::io::Write as _;
