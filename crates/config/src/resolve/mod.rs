@@ -274,10 +274,7 @@ pub(crate) fn resolve(
         Some(around) => around.resolvers(),
         None => resolvers::resolvers(draft, &mut context),
     };
-    context.names.mailers = match around {
-        Some(around) => around.mailers(),
-        None => mail::mailers(draft, &mut context),
-    };
+    context.names.mailers = mail::mailers(draft, &mut context);
     context.names.caches = match around {
         Some(around) => around.caches(),
         None => cache::stores(draft, &mut context),
