@@ -152,11 +152,17 @@ fn is_member(member: &[u8]) -> bool {
     key_fits && (1..=256).contains(&value.len()) && value.iter().all(in_value)
 }
 
+/// Writes bytes as hexadecimal digits, four bytes at a time; their number is a multiple of four.
 fn write_hex(bytes: &[u8], out: &mut [u8]) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for (byte, digits) in bytes.iter().zip(out.chunks_exact_mut(2)) {
-        digits[0] = DIGITS[usize::from(byte >> 4)];
-        digits[1] = DIGITS[usize::from(byte & 15)];
+    for (four, digits) in bytes.chunks_exact(4).zip(out.chunks_exact_mut(8)) {
+        let four = u64::from(u32::from_be_bytes([four[0], four[1], four[2], four[3]]));
+        // Moves each half of a byte to a byte of its own.
+        let halves = (four << 16 | four) & 0x0000_ffff_0000_ffff;
+        let halves = (halves << 8 | halves) & 0x00ff_00ff_00ff_00ff;
+        let halves = (halves << 4 | halves) & 0x0f0f_0f0f_0f0f_0f0f;
+        let letters = ((halves + 0x0606_0606_0606_0606) >> 4) & 0x0101_0101_0101_0101;
+        let text = halves + 0x3030_3030_3030_3030 + letters * u64::from(b'a' - b'0' - 10);
+        digits.copy_from_slice(&text.to_be_bytes());
     }
 }
 

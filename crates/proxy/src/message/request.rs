@@ -234,9 +234,7 @@ fn complete(client: &mut Client, x: &mut Exchange, now: u64) -> Result<(), Stop>
     x.request_body.expects_continue = head.expects_continue() && head.version().is_11_or_above();
     x.upload.start(client.side.framing(length), Path::Verbatim);
     let wanted = client.worker.shared.plan.variables.wants_request_line();
-    let frontend = &client.frontend;
-    let named = frontend.unique_id_format.is_some() || frontend.trace_to.is_some();
-    if wanted || named || client.prepared().logs {
+    if wanted || client.prepared().logs || client.frontend.unique_id_format.is_some() {
         note_request_line(client, x);
     }
     // The response needs the empty slots too, because logs show one field per slot, whatever the source of the response.

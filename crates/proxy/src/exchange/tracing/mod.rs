@@ -35,7 +35,6 @@ static TRACESTATE: LazyLock<Name> = LazyLock::new(|| Name::new(b"tracestate"));
 pub(crate) fn begin(client: &Client, x: &mut Exchange) {
     let Some(section) = &client.frontend.trace_to else { return };
     let settings = &section.tracing;
-    note_wall_time(x);
     let received = if x.txn.is_http { received(x) } else { None };
     let parent = received.filter(|_| settings.parent != ParentUse::Ignore);
     let sampled = |trace: &TraceId, parent: Option<&TraceParent>| match (settings.parent, parent) {
@@ -62,15 +61,32 @@ pub(crate) fn begin(client: &Client, x: &mut Exchange) {
         } else {
             head.set(&TRACEPARENT, &onward);
         }
-        if trace.records
-            && let Some(host) = head.get_known(KnownName::Host)
-        {
-            let start = x.txn.kept.len() as u32;
-            x.txn.kept.extend_from_slice(host);
-            trace.host = Some((start, x.txn.kept.len() as u32));
-        }
+    }
+    if trace.records {
+        note_request(client, x, &mut trace);
     }
     x.txn.trace = Some(Box::new(trace));
+}
+
+/// Notes the parts of the request that rules may change, and the wall clock's time.
+fn note_request(client: &Client, x: &mut Exchange, trace: &mut RequestTrace) {
+    note_wall_time(x);
+    if !x.txn.is_http {
+        return;
+    }
+    let (head, kept) = (&x.txn.request, &mut x.txn.kept);
+    if let Some(host) = head.get_known(KnownName::Host) {
+        let start = kept.len() as u32;
+        kept.extend_from_slice(host);
+        trace.host = Some((start, kept.len() as u32));
+    }
+    if x.txn.request_line.is_none() {
+        let start = kept.len();
+        head.write_start_line(kept);
+        let longest = client.worker.shared.plan.global.tune.log_uri_length;
+        kept.truncate((kept.len() - 2).min(start + longest));
+        x.txn.request_line = Some((start as u32, kept.len() as u32));
+    }
 }
 
 /// The context of the sender, if there is exactly one and it is valid.

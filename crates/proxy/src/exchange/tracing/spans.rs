@@ -1,13 +1,14 @@
 //! The spans of a finished request, made from the same record as its log line (docs/opentelemetry.md lists the attributes).
 
 use std::borrow::Cow;
-use std::io::Write as _;
+use std::net::IpAddr;
 
 use http::Method;
 use otlp::{Attributes, SpanId, SpanKind, SpanRecord};
 use plan::telemetry::TelemetrySection;
 use sample::Endpoint;
 use sample::request_trace::{AttemptRecord, RequestTrace};
+use smallvec::SmallVec;
 use state::server::ServerAddress;
 use state::telemetry::QueuedSignal;
 
@@ -228,10 +229,10 @@ impl Finished<'_> {
     /// The addresses of the client.
     fn ends(&self, attributes: &mut Attributes<'_>) {
         if let Endpoint::Ip(source) = self.x.source(self.client) {
-            write_text(attributes, "client.address", source.ip().to_canonical());
+            attributes.text("client.address", AddressText::new(source.ip()));
         }
         if let Endpoint::Ip(peer) = self.client.session.connection_source() {
-            write_text(attributes, "network.peer.address", peer.ip().to_canonical());
+            attributes.text("network.peer.address", AddressText::new(peer.ip()));
             attributes.number("network.peer.port", peer.port().into());
         }
     }
@@ -314,42 +315,98 @@ impl Finished<'_> {
             _ => None,
         };
         let Some(peer) = peer else { return };
-        let mut text = [0; 64];
-        let written = |text: &mut [u8; 64], arguments: std::fmt::Arguments<'_>| {
-            let mut cursor = std::io::Cursor::new(&mut text[..]);
-            // The longest address is shorter.
-            let _ = cursor.write_fmt(arguments);
-            cursor.position() as usize
-        };
-        let length = written(&mut text, format_args!("{}", peer.ip().to_canonical()));
-        attributes.text("server.address", &text[..length]);
+        let text = AddressText::new(peer.ip());
+        attributes.text("server.address", &text);
         attributes.number("server.port", peer.port().into());
-        attributes.text("network.peer.address", &text[..length]);
+        attributes.text("network.peer.address", &text);
         attributes.number("network.peer.port", peer.port().into());
         if x.txn.is_http {
             let scheme = if x.txn.server_tls.is_some() { "https" } else { "http" };
-            let length = written(&mut text, format_args!("{scheme}://{peer}"));
+            let is_v6 = peer.ip().to_canonical().is_ipv6();
+            let (open, close) = if is_v6 { ("[", "]:") } else { ("", ":") };
+            let mut port = AddressText::default();
+            port.decimal(peer.port());
             let split = http::uri::split(x.txn.request.target());
             let path = match self.section.tracing.has_query {
                 true => split.pathq(),
                 false => split.path(),
             };
-            attributes.text("url.full", [&text[..length], path.unwrap_or_default()].concat());
+            let parts = [
+                scheme.as_bytes(),
+                b"://",
+                open.as_bytes(),
+                text.as_ref(),
+                close.as_bytes(),
+                port.as_ref(),
+                path.unwrap_or_default(),
+            ];
+            attributes.text("url.full", parts.concat());
         }
     }
 }
 
-/// Writes a short number as text.
+/// Writes a number as text.
 fn write_number(attributes: &mut Attributes<'_>, name: &str, number: u16) {
-    write_text(attributes, name, number);
+    let mut text = AddressText::default();
+    text.decimal(number);
+    attributes.text(name, &text);
 }
 
-/// Writes a short value as text, without allocating.
-fn write_text(attributes: &mut Attributes<'_>, name: &str, value: impl std::fmt::Display) {
-    let mut text = [0; 64];
-    let mut cursor = std::io::Cursor::new(&mut text[..]);
-    // The longest address is shorter.
-    let _ = write!(cursor, "{value}");
-    let length = cursor.position() as usize;
-    attributes.text(name, &text[..length]);
+/// The text of an address or a number, without an allocation.
+#[derive(Default)]
+struct AddressText(SmallVec<[u8; 46]>);
+
+impl AddressText {
+    fn new(ip: IpAddr) -> Self {
+        let mut text = Self::default();
+        match ip.to_canonical() {
+            // The general formatting takes many times as long.
+            IpAddr::V4(ip) => {
+                for (index, part) in ip.octets().into_iter().enumerate() {
+                    if index > 0 {
+                        text.0.push(b'.');
+                    }
+                    text.decimal(part.into());
+                }
+            }
+            IpAddr::V6(ip) => text.0.extend_from_slice(ip.to_string().as_bytes()),
+        }
+        text
+    }
+
+    /// Appends a number.
+    fn decimal(&mut self, number: u16) {
+        let mut divisor = 10_000;
+        while divisor > 1 && number < divisor {
+            divisor /= 10;
+        }
+        while divisor > 0 {
+            self.0.push(b'0' + (number / divisor % 10) as u8);
+            divisor /= 10;
+        }
+    }
+}
+
+impl AsRef<[u8]> for AddressText {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_numbers_are_written_as_usual() {
+        for ip in ["0.0.0.0", "127.0.0.1", "255.10.100.9", "2001:db8::1", "::ffff:1.2.3.4"] {
+            let ip: IpAddr = ip.parse().expect("an address");
+            assert_eq!(AddressText::new(ip).as_ref(), ip.to_canonical().to_string().as_bytes());
+        }
+        for number in [0, 9, 10, 99, 100, 503, 9999, 10_000, 65_535] {
+            let mut text = AddressText::default();
+            text.decimal(number);
+            assert_eq!(text.as_ref(), number.to_string().as_bytes());
+        }
+    }
 }
