@@ -27,6 +27,7 @@ pub mod multiplexed;
 mod nameserver;
 pub mod openssl;
 mod origin;
+pub mod otlp;
 pub mod pebble;
 pub mod peers;
 mod program;

@@ -230,8 +230,9 @@ fn run_workers(start: Start) -> Result<Ending, String> {
         Box::new(move |name: Option<&str>, with_names: bool| crate::peers::show(&showing, name, with_names));
     // The cell is new, so setting it cannot fail.
     let _ = runtime.peers.set(show);
-    let common =
-        Common { process: process.clone(), runtime: Arc::new(runtime), notifier, exposed, limits, messages };
+    let runtime = Arc::new(runtime);
+    let exporter = telemetry::Exporter::default();
+    let common = Common { process: process.clone(), runtime, notifier, exposed, limits, messages, exporter };
     let common = Arc::new(common);
     sharing::begin(counters, &common.runtime, messages)?;
     let placement = plan.global.placement.clone();
@@ -281,11 +282,16 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let ending =
         signals::wait(signals, &process_in_use, &common.exposed, &reloader, &peers, to_master, messages);
     let shared = process_in_use.shared();
+    let within = shared.plan.global.hard_stop_after.map_or(LAST_EXPORT, |limit| limit.min(LAST_EXPORT));
+    common.exporter.stop(within);
     (0..threads).rev().for_each(|index| proxy::trace_process(&shared.plan, Life::WorkerEnds(index)));
     proxy::trace_process(&shared.plan, Life::Ends);
     sharing::leave(&common.runtime);
     Ok(ending)
 }
+
+/// How long the end of the process waits for the last export of telemetry.
+const LAST_EXPORT: Duration = Duration::from_secs(2);
 
 /// Creates the state of the process, with the limits of the plan and the system.
 fn begin_process(plan: &Plan, limits: &system::ProcessLimits) -> Arc<Process> {

@@ -56,6 +56,21 @@ impl Notifier {
             }
         })
     }
+
+    /// Returns the function that reports events of the process from threads that are not workers.
+    pub(crate) fn notify_process(&self, messages: MessageFormat) -> Arc<dyn Fn(u8, &str) + Send + Sync> {
+        let notifier = self.clone();
+        Arc::new(move |level, text| {
+            let severity = if level <= transition::WARNING { Severity::Warning } else { Severity::Notice };
+            messages.say(severity, text);
+            let Some(shared) = notifier.0.load_full().and_then(|bound| bound.shared.upgrade()) else {
+                return;
+            };
+            let text = text.to_owned();
+            // Loggers have counters that only workers write.
+            runtime::worker::post(0, move || log_global(&shared, level, &text));
+        })
+    }
 }
 
 /// Writes a message to the loggers of a proxy and to standard error.

@@ -13,6 +13,8 @@ use plan::Plan;
 use plan::bind::BindAddress;
 use proxy::serve::quic::QuicPort;
 use proxy::{Shared, Worker};
+use statistics::page::PageRequest;
+use telemetry::ExporterCallbacks;
 use tokio::task::AbortHandle;
 
 use crate::emails::Emails;
@@ -111,6 +113,9 @@ impl Generation {
             caches::let_go(former, Some(&shared.plan));
         }
         caches::serve(&shared, former.is_none(), *messages);
+        let callbacks = exporter_callbacks(common);
+        let exports = common.exporter.follow(&shared.plan, &sections, &callbacks);
+        exports.map_err(|error| format!("cannot start the export of telemetry: {error}"))?;
         let checks = Arc::new(checks::gather(&shared, notifier, *messages));
         crate::servers::keep(&shared, runtime, &checks, &sections);
         Ok(Self { shared, sections, checks, is_old: Arc::default() })
@@ -238,6 +243,17 @@ impl Generation {
         let port = QuicPort { socket, receives, place: place.position, queue };
         tokio::task::spawn_local(proxy::serve::quic::serve(worker.clone(), port, frontend, bind));
     }
+}
+
+/// Returns the functions by which the exporter of telemetry reports and reads metrics.
+fn exporter_callbacks(common: &Common) -> ExporterCallbacks {
+    let statistics = common.runtime.statistics.clone();
+    let metrics = move || {
+        let request = PageRequest { method: http::Method::Get, uri: "/", body: b"", admin: false };
+        let response = statistics::prometheus::respond(&statistics, &request);
+        String::from_utf8_lossy(&response.body.flatten().collect::<Vec<u8>>()).into_owned()
+    };
+    ExporterCallbacks { notify: common.notifier.notify_process(common.messages), metrics: Arc::new(metrics) }
 }
 
 /// Starts the updates of OCSP responses.

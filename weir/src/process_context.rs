@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use control::Runtime;
 use state::Process;
+use telemetry::Exporter;
 
 use crate::checks::Notifier;
 use crate::hand_over::Exposed;
@@ -18,4 +19,6 @@ pub(crate) struct Common {
     pub(crate) exposed: Arc<Exposed>,
     pub(crate) limits: system::ProcessLimits,
     pub(crate) messages: MessageFormat,
+    /// Exports to OpenTelemetry collectors.
+    pub(crate) exporter: Exporter,
 }

@@ -7,7 +7,7 @@ use config::draft::row::Where;
 use config::keyword::{Apply, Keyword};
 
 /// The sections that have keywords, with their titles.
-const SECTIONS: [(&str, Where); 19] = [
+const SECTIONS: [(&str, Where); 20] = [
     ("`global`", Where::GLOBAL),
     ("Proxies: `defaults` (D), `frontend` (F), `listen` (L), `backend` (B)", Where(15)),
     ("`userlist`", Where::USERLIST),
@@ -22,6 +22,7 @@ const SECTIONS: [(&str, Where); 19] = [
     ("`healthcheck`", Where::HEALTHCHECK),
     ("`log-forward`", Where::LOG_FORWARD),
     ("`log-profile`", Where::LOG_PROFILE),
+    ("`opentelemetry`", Where::OPENTELEMETRY),
     ("`ring`", Where::RING),
     ("`traces`", Where::TRACES),
     ("`spoe-agent`, in the file of a `filter spoe` line", Where::SPOE_AGENT),

@@ -159,6 +159,7 @@ const SUBJECTS: &[Subject] = &[
             "show events",
             "show fd",
             "show libs",
+            "show opentelemetry",
             "show pools",
             "show profiling",
             "show tasks",

@@ -15,7 +15,7 @@ pub enum ErrorKind {
     Timeout,
     /// The connection broke or ended before the response was complete.
     Broken,
-    /// The response is not valid HTTP/1.
+    /// The response is not valid HTTP.
     Protocol,
     /// The head or the body of the response exceeds the caller's limit.
     TooLarge,

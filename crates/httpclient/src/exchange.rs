@@ -35,14 +35,7 @@ async fn tries(settings: &ClientSettings, request: &Request) -> Result<Response,
     let proxy = settings.proxy.filter(|_| !request.url.is_tls);
     let bytes = request.write(proxy.is_some())?;
     let method = http::Method::from_bytes(request.method.as_bytes());
-    let address = match (&settings.connect_to, proxy, &request.url.host) {
-        (Some(target), ..) => target.clone(),
-        (None, Some(address), _) => Target::Ip(address),
-        (None, None, UrlHost::Ip(address)) => Target::Ip(SocketAddr::new(*address, request.url.port)),
-        (None, None, UrlHost::Name(name)) => {
-            Target::Ip(SocketAddr::new(settings.names.address(name).await?, request.url.port))
-        }
-    };
+    let address = address(settings, &request.url, proxy).await?;
     let mut left = settings.retries;
     loop {
         let (error, goes_again) = match connect(settings, &request.url, &address).await {
@@ -66,6 +59,24 @@ async fn tries(settings: &ClientSettings, request: &Request) -> Result<Response,
         }
         left -= 1;
     }
+}
+
+/// Returns the address to connect to.
+async fn address(settings: &ClientSettings, url: &Url, proxy: Option<SocketAddr>) -> Result<Target, Error> {
+    Ok(match (&settings.connect_to, proxy, &url.host) {
+        (Some(target), ..) => target.clone(),
+        (None, Some(address), _) => Target::Ip(address),
+        (None, None, UrlHost::Ip(address)) => Target::Ip(SocketAddr::new(*address, url.port)),
+        (None, None, UrlHost::Name(name)) => {
+            Target::Ip(SocketAddr::new(settings.names.address(name).await?, url.port))
+        }
+    })
+}
+
+/// Opens a connection to the server of a URL, without a proxy.
+pub(crate) async fn open(settings: &ClientSettings, url: &Url) -> Result<Stream, Error> {
+    let target = address(settings, url, None).await?;
+    connect(settings, url, &target).await
 }
 
 async fn connect(settings: &ClientSettings, url: &Url, target: &Target) -> Result<Stream, Error> {

@@ -1,12 +1,15 @@
-//! An HTTP/1.1 client for requests of the process itself: one request, one response, one connection (manual, 3.10).
+//! An HTTP client for requests of the process itself: one request, one response, one connection (manual, 3.10). HTTP/1.1, and HTTP/2
+//! for gRPC.
 //!
 //! [`send`] runs as a local task of a worker. It resolves the name, connects, uses TLS if the URL is `https`, and returns the
 //! complete response or an error, within the limits of [`ClientSettings`]. It follows no redirects and does not reuse connections.
+//! [`call`] makes a unary gRPC call in the same way.
 
 #![forbid(unsafe_code)]
 
 mod error;
 mod exchange;
+mod grpc;
 mod message;
 mod names;
 mod read;
@@ -15,6 +18,7 @@ mod url;
 
 pub use error::{Error, ErrorKind};
 pub use exchange::send;
+pub use grpc::{GrpcReply, GrpcRequest, call};
 pub use message::{Request, Response};
 pub use names::Names;
 pub use settings::{ClientSettings, Secure};

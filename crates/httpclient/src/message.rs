@@ -93,7 +93,7 @@ impl Request {
 const FRAMING: [&str; 2] = ["Content-Length", "Transfer-Encoding"];
 
 /// The `User-Agent` of requests.
-const AGENT: &str = concat!("Weir/", env!("CARGO_PKG_VERSION"));
+pub(crate) const AGENT: &str = concat!("Weir/", env!("CARGO_PKG_VERSION"));
 
 /// A complete response.
 #[derive(Debug, Clone, PartialEq, Eq)]

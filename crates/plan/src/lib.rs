@@ -28,6 +28,7 @@ pub mod server;
 pub mod servers;
 pub mod source_text;
 pub mod spoe;
+pub mod telemetry;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -87,6 +88,8 @@ pub struct Plan {
     pub rings: Vec<Arc<state::Ring>>,
     /// The servers to which rings are sent.
     pub ring_servers: Vec<ring::RingServer>,
+    /// `opentelemetry` sections, in order.
+    pub telemetry: Vec<Arc<telemetry::TelemetrySection>>,
     /// The environment after all `setenv` lines and similar keywords, for `show env`.
     pub environment: Vec<(String, String)>,
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicU64;
 use runtime::shared::Shared as _;
 use sample::{LogOrigin, LogProfile};
 use state::Ring;
+use state::telemetry::Collector;
 
 use crate::ProxyIndex;
 use crate::bind::BindAddress;
@@ -35,6 +36,8 @@ pub enum LogTarget {
     Ring(Arc<Ring>),
     /// `backend@name`: one of the servers of this backend.
     Backend(ProxyIndex),
+    /// `otel@name`: the collector of an `opentelemetry` section.
+    Collector(Arc<Collector>),
 }
 
 /// `format` of a `log` line.

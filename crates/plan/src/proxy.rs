@@ -25,6 +25,7 @@ use crate::ring::RingSettings;
 use crate::server::SourceAddress;
 use crate::servers::Servers;
 use crate::spoe::{Sending, SpoeEngine};
+use crate::telemetry::TelemetrySection;
 
 /// One proxy.
 #[derive(Debug)]
@@ -79,6 +80,8 @@ pub struct Proxy {
     pub loggers: Vec<Logger>,
     /// `log-tag` of the proxy, otherwise that of `global`.
     pub log_tag: Box<str>,
+    /// `trace-to`: the collector of traces of this frontend's requests.
+    pub trace_to: Option<Arc<TelemetrySection>>,
     /// The settings for emails about the proxy's servers.
     pub email_alert: Option<EmailAlert>,
     /// The log format: from `log-format`, `option httplog|tcplog|httpslog`, or the default.

@@ -194,6 +194,36 @@ impl Fault {
         })
     }
 
+    /// Returns the type of the error in spans (`error.type`) of an attempt that failed in this way.
+    pub(crate) fn error_type(self) -> &'static str {
+        match self {
+            Self::ConnectFailed(_) => "connection_failed",
+            Self::NoConnection => "no_connection",
+            Self::ConnectTimeout => "connect_timeout",
+            Self::Resource(_) => "resource_exhausted",
+            Self::EmptyResponse => "empty_response",
+            Self::Unprocessed => "unprocessed",
+            Self::ResponseCut | Self::Truncated => "truncated_response",
+            Self::BadResponse(_) | Self::BadResponseBody => "invalid_response",
+            Self::ResponseTimeout | Self::ServerTimeout => "server_timeout",
+            Self::SendFailed => "send_failed",
+            Self::EarlyRefused | Self::RetryStatus(_) | Self::Unavailable => "refused",
+            Self::BadRequest(_)
+            | Self::BadRequestBody
+            | Self::RequestTimeout
+            | Self::RequestAborted
+            | Self::RequestCut
+            | Self::ClientAborted
+            | Self::ClientLeft
+            | Self::ClientReset
+            | Self::ClientCut => "client_aborted",
+            Self::ClientTimeout => "client_timeout",
+            Self::NoBackend | Self::NoServer | Self::QueueFull | Self::QueueTimeout => "no_server",
+            Self::Internal => "internal_error",
+            Self::Killed(_) => "killed",
+        }
+    }
+
     /// Whether the fault counts against the server.
     pub(crate) fn blames_server(self) -> bool {
         matches!(

@@ -202,6 +202,34 @@ impl Inboxes {
     }
 }
 
+/// Starts a thread with a reactor and timers that is not a worker: it has no mailbox, serves no connections, and must not write
+/// per-worker counters. The thread runs `main` and ends with it. Returns when the reactor exists, or with the error that prevented
+/// it.
+pub fn spawn_aside<F, Fut>(name: &str, main: F) -> io::Result<JoinHandle<()>>
+where
+    F: FnOnce() -> Fut + Send + 'static,
+    Fut: Future<Output = ()> + 'static,
+{
+    let (ready, started) = std::sync::mpsc::sync_channel(1);
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        match runtime().and_then(|runtime| Ok((runtime, timer::Alarm::new()?))) {
+            Ok((runtime, alarm)) => {
+                let _ = ready.send(Ok(()));
+                runtime.block_on(async move {
+                    let clock = tokio::task::spawn_local(timer::drive(alarm));
+                    main().await;
+                    clock.abort();
+                });
+            }
+            Err(error) => {
+                let _ = ready.send(Err(error));
+            }
+        }
+    })?;
+    started.recv().map_err(|_| io::Error::other("the thread terminated"))??;
+    Ok(thread)
+}
+
 fn runtime() -> io::Result<LocalRuntime> {
     Builder::new_current_thread()
         // `timer` keeps the time: tokio's timer would read the clock in each turn.

@@ -32,6 +32,7 @@ mod outcome;
 pub mod pattern;
 pub mod place;
 pub mod regex;
+pub mod request_trace;
 pub mod scope;
 pub mod script;
 pub mod script_functions;

@@ -10,6 +10,7 @@ use http::Head;
 use state::{FaultCause, Server};
 
 use crate::bandwidth::BandwidthLimit;
+use crate::request_trace::RequestTrace;
 use crate::session::Endpoint;
 use crate::slots::Slots;
 use crate::tracked::Trackers;
@@ -285,6 +286,8 @@ pub struct Transaction {
     pub no_replay: bool,
     /// Whether the client uses Weir as a forward proxy (`option http-use-proxy-header`, absolute targets).
     pub to_proxy: bool,
+    /// The trace context, if the frontend has `trace-to`.
+    pub trace: Option<Box<RequestTrace>>,
     /// Process-wide number of the stream (`%rt`).
     pub id: u64,
     /// Whether the log line is written before the end of the transfer (`option logasap`, or no late part in the format). Counters
@@ -375,6 +378,7 @@ impl Default for Transaction {
             server_tos: None,
             no_replay: false,
             to_proxy: false,
+            trace: None,
             id: 0,
             logged_early: false,
         }
@@ -467,6 +471,7 @@ impl Transaction {
             server_tos,
             no_replay,
             to_proxy,
+            trace,
             id,
             logged_early,
         } = self;
@@ -526,6 +531,7 @@ impl Transaction {
         *server_tos = None;
         *no_replay = false;
         *to_proxy = false;
+        *trace = None;
         *id = 0;
         *logged_early = false;
     }

@@ -37,6 +37,7 @@ pub mod sessions;
 pub mod statistic;
 mod statuses;
 pub mod table;
+pub mod telemetry;
 mod tracking;
 pub mod transition;
 

@@ -114,6 +114,8 @@ pub struct ConfigView {
     pub resolvers: Vec<Arc<state::resolvers::ResolversSection>>,
     /// Rings.
     pub rings: Vec<Arc<state::Ring>>,
+    /// OpenTelemetry collectors.
+    pub collectors: Vec<Arc<state::telemetry::Collector>>,
     /// Certificates that are ordered.
     pub orders: Vec<Arc<state::acme::Order>>,
 }
@@ -144,6 +146,7 @@ impl Default for ConfigView {
             tls: Arc::default(),
             resolvers: Vec::new(),
             rings: Vec::new(),
+            collectors: Vec::new(),
             orders: Vec::new(),
         }
     }

@@ -32,6 +32,7 @@ pub mod sampling;
 pub mod sharing;
 pub mod stat;
 pub mod stats_file;
+pub mod telemetry;
 
 pub use config_view::{ConfigView, ProxyView, ServerView, SocketView};
 pub use named::by_name;

@@ -25,6 +25,7 @@ use crate::pieces::StatPieces;
 use crate::policies;
 use crate::process::Statistics;
 use crate::stat::{RowFilter, Show};
+use crate::telemetry;
 pub use listing::{MetricSeries, series};
 use query::MetricsQuery;
 use tables::{As, METRICS, Metric, PROCESS, WITH_MODULES};
@@ -107,7 +108,8 @@ pub fn respond(statistics: &Arc<Statistics>, request: &PageRequest<'_>) -> PageR
     let policies = faults
         + &policies::metrics(&view, is_wanted)
         + &mirrors::metrics(&view, is_wanted)
-        + &disks::metrics(&view, is_wanted);
+        + &disks::metrics(&view, is_wanted)
+        + &telemetry::metrics(&view, is_wanted);
     let is_measured = |object: &str, name: &str| !wanted.no_histograms && is_wanted(object, name);
     let histograms = durations::metrics(view.clone(), durations::selected(is_measured));
     let certificates =

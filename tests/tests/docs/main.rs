@@ -51,6 +51,7 @@ pages! {
     logs "docs/logs.md"
     metrics_page "docs/metrics.md"
     migrate "docs/migrate.md"
+    opentelemetry "docs/opentelemetry.md"
     operate "docs/operate.md"
     runtime_socket "docs/runtime-socket.md"
     test_server "docs/test-server.md"

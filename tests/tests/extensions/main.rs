@@ -1,4 +1,4 @@
-//! SPOE agents, FastCGI applications, Lua scripts.
+//! SPOE agents, FastCGI applications, Lua scripts, OpenTelemetry.
 
 mod fastcgi;
 mod fastcgi_connections;
@@ -8,6 +8,8 @@ mod lua_filters;
 mod lua_limits;
 mod lua_scripts;
 mod lua_services;
+mod opentelemetry;
+mod opentelemetry_export;
 mod php;
 mod recipes;
 mod spoe;

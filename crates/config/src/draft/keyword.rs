@@ -17,6 +17,7 @@ use crate::draft::row::{KeywordRow, Lenient, Outcome, Where};
 use crate::draft::section::Statement;
 use crate::draft::settings::{GlobalSettings, ProxySettings};
 use crate::draft::spoe::AgentDraft;
+use crate::draft::telemetry::TelemetryDraft;
 
 /// Reads a line into a `mailers` section.
 pub type ReadMailers = for<'a> fn(&mut MailersDraft, &mut Args<'a, '_>) -> Outcome;
@@ -32,6 +33,9 @@ pub type ReadFcgi = for<'a> fn(&mut FcgiDraft<'a>, &mut Args<'a, '_>) -> Outcome
 
 /// Reads a line into a `spoe-agent` section.
 pub type ReadAgent = for<'a> fn(&mut AgentDraft<'a>, &mut Args<'a, '_>) -> Outcome;
+
+/// Reads a line into an `opentelemetry` section.
+pub type ReadTelemetry = for<'a> fn(&mut TelemetryDraft<'a>, &mut Args<'a, '_>) -> Outcome;
 
 /// The action of a keyword.
 #[derive(Clone, Copy)]
@@ -58,6 +62,8 @@ pub enum Apply {
     Fcgi(ReadFcgi),
     /// Sets a setting of a `spoe-agent` section.
     SpoeAgent(ReadAgent),
+    /// Sets a setting of an `opentelemetry` section.
+    Telemetry(ReadTelemetry),
     /// Recognized, but without effect in Weir: a warning with the reason.
     Ineffective(&'static str),
     /// A former keyword: an error with the HAProxy version that removed it, and the replacement.

@@ -17,6 +17,7 @@ pub mod section;
 pub mod server;
 pub mod settings;
 pub mod spoe;
+pub mod telemetry;
 pub mod tls;
 
 pub use section::{Draft, EngineFile, Section, SectionKind, Statement, is_name_character, section_names};

@@ -54,6 +54,8 @@ impl Where {
     pub const SPOE_MESSAGE: Self = Self(1 << 20);
     /// `spoe-group`, in a file of `filter spoe`.
     pub const SPOE_GROUP: Self = Self(1 << 21);
+    /// `opentelemetry`.
+    pub const OPENTELEMETRY: Self = Self(1 << 22);
 
     /// Both sets.
     pub const fn or(self, other: Self) -> Self {
@@ -87,6 +89,7 @@ impl Where {
             (Self::SPOE_AGENT, "spoe-agent"),
             (Self::SPOE_MESSAGE, "spoe-message"),
             (Self::SPOE_GROUP, "spoe-group"),
+            (Self::OPENTELEMETRY, "opentelemetry"),
         ];
         let letters: String =
             names.iter().filter(|(bit, _)| self.holds(*bit)).map(|(_, name)| *name).collect();
@@ -213,6 +216,7 @@ pub fn sections(places: Where) -> String {
         (Where::SPOE_AGENT, "spoe-agent"),
         (Where::SPOE_MESSAGE, "spoe-message"),
         (Where::SPOE_GROUP, "spoe-group"),
+        (Where::OPENTELEMETRY, "opentelemetry"),
     ];
     let names: Vec<&str> =
         NAMES.iter().filter(|(bit, _)| places.holds(*bit)).map(|(_, name)| *name).collect();

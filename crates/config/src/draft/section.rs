@@ -55,6 +55,8 @@ pub enum SectionKind {
     SpoeMessage,
     /// `spoe-group`, in a file of `filter spoe`.
     SpoeGroup,
+    /// `opentelemetry`.
+    OpenTelemetry,
     /// A section of HAProxy that is not supported: its lines are ignored.
     Unsupported,
 }
@@ -85,6 +87,7 @@ impl SectionKind {
             Self::SpoeAgent => Where::SPOE_AGENT,
             Self::SpoeMessage => Where::SPOE_MESSAGE,
             Self::SpoeGroup => Where::SPOE_GROUP,
+            Self::OpenTelemetry => Where::OPENTELEMETRY,
             Self::Unsupported => Where(0),
         }
     }
@@ -113,6 +116,7 @@ const SECTIONS: &[(&str, SectionKind)] = &[
     ("log-forward", SectionKind::LogForward),
     ("log-profile", SectionKind::LogProfile),
     ("mailers", SectionKind::Mailers),
+    ("opentelemetry", SectionKind::OpenTelemetry),
     ("peers", SectionKind::Peers),
     ("program", SectionKind::Unsupported),
     ("resolvers", SectionKind::Resolvers),

@@ -65,6 +65,8 @@ pub enum TargetDraft<'a> {
     Ring(&'a Word, &'a str),
     /// `backend@<name>`.
     Backend(&'a Word, &'a str),
+    /// `otel@<name>`.
+    Collector(&'a Word, &'a str),
 }
 
 /// Settings of `ring` and `log-forward` sections that proxies do not have, and `log-steps`.
@@ -286,6 +288,8 @@ pub struct ProxySettings<'a> {
     pub log_tag: Option<&'a str>,
     /// `option alt-svc`.
     pub alt_svc: bool,
+    /// `trace-to`.
+    pub trace_to: Option<&'a Word>,
     /// `email-alert …`.
     pub email: EmailDraft<'a>,
     /// The format of log lines.
@@ -415,6 +419,7 @@ impl<'a> ProxySettings<'a> {
             loggers: Rc::default(),
             log: Rc::default(),
             log_tag: None,
+            trace_to: None,
             email: EmailDraft::default(),
             log_format: LogFormatChoice::Default,
             error_log_format: None,

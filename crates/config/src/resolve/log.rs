@@ -15,7 +15,7 @@ use state::{Mode, Ring};
 use syntax::Word;
 
 use crate::draft::settings::{LogLine, LoggerDraft, ProxySettings, TargetDraft};
-use crate::resolve::{ResolveContext, carry_over};
+use crate::resolve::{ResolveContext, carry_over, telemetry};
 
 /// The names available in `log` lines, and the objects created by such lines.
 #[derive(Default)]
@@ -119,6 +119,14 @@ fn try_logger(
             LogTarget::Ring(settings.ring.clone())
         }
         TargetDraft::Backend(word, name) => LogTarget::Backend(backend(word, name, context)?),
+        TargetDraft::Collector(word, name) => {
+            let span = word.part("otel@".len(), word.len());
+            match telemetry::find(name, span, context)? {
+                Some(section) => LogTarget::Collector(section.collector.clone()),
+                // The error in the section was reported.
+                None => LogTarget::Backend(0),
+            }
+        }
         TargetDraft::Stream(word, place) => LogTarget::Ring(stream(draft, word, place, context)?),
     };
     if let Some(word) = draft.profile {

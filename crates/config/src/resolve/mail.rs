@@ -16,8 +16,11 @@ use crate::resolve::{PendingProxy, ResolveContext};
 /// The default of `email-alert level`.
 const ALERT: u8 = 1;
 
-/// Builds every section.
+/// Builds every section, or returns those of the plan that is extended.
 pub(crate) fn mailers(draft: &Draft, context: &mut ResolveContext<'_>) -> Vec<Arc<Mailers>> {
+    if let Some(around) = context.around {
+        return around.mailers();
+    }
     let mut made: Vec<(&Section, Arc<Mailers>)> = Vec::new();
     for section in draft.sections.iter().filter(|section| section.kind == SectionKind::Mailers) {
         let name = &section.name;

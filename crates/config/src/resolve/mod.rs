@@ -51,6 +51,7 @@ mod spoe;
 mod spoe_message;
 mod stick;
 mod tables;
+mod telemetry;
 mod tls;
 mod tls_files;
 mod tls_server;
@@ -273,10 +274,7 @@ pub(crate) fn resolve(
         Some(around) => around.resolvers(),
         None => resolvers::resolvers(draft, &mut context),
     };
-    context.names.mailers = match around {
-        Some(around) => around.mailers(),
-        None => mail::mailers(draft, &mut context),
-    };
+    context.names.mailers = mail::mailers(draft, &mut context);
     context.names.caches = match around {
         Some(around) => around.caches(),
         None => cache::stores(draft, &mut context),
@@ -460,6 +458,7 @@ fn finish<'a>(
     context.global = std::mem::take(&mut global.plan);
     context.global.stats_sockets = stats_sockets;
     log_sections::profiles(draft, context);
+    telemetry::sections(draft, context);
     log_sections::rings(&pending, context);
     let servers = servers::make(&pending, context);
     let index: HashMap<Box<str>, usize> = indexes(&pending, |settings| settings.is_backend());
@@ -485,6 +484,7 @@ fn finish<'a>(
         check::note_variables(healthchecks, context);
         httpclient::settings(&global.http_client, context);
         mail::check_use(&resolved, context);
+        telemetry::check_use(draft, &resolved, context);
     }
     let acme = acme::orders(context);
     let variables = context.variables.take();
@@ -521,6 +521,7 @@ fn finish<'a>(
         tls: context.tls_files.all.clone(),
         rings: std::mem::take(&mut context.log.all_rings),
         ring_servers: std::mem::take(&mut context.log.servers),
+        telemetry: std::mem::take(&mut context.names.telemetry),
         environment,
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::system::error_text;
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use diag::{Diagnostic, SourceMap, Span};
 use plan::Resolvers;
 use plan::global::DefaultPath;
 use plan::mail::Mailers;
+use plan::telemetry::TelemetrySection;
 use sample::LogProfile;
 use sample::auth::Userlist;
 use sample::bandwidth::BandwidthFilter;
@@ -42,6 +43,10 @@ pub(crate) struct NameTable<'a> {
     pub(crate) http_errors: HashMap<Box<str>, RawMessages>,
     /// `resolvers` sections, in configuration order.
     pub(crate) resolvers: Vec<Arc<Resolvers>>,
+    /// `opentelemetry` sections, in configuration order.
+    pub(crate) telemetry: Vec<Arc<TelemetrySection>>,
+    /// The names of `opentelemetry` sections with errors.
+    pub(crate) refused_telemetry: HashSet<Box<str>>,
     /// `mailers` sections, in configuration order.
     pub(crate) mailers: Vec<Arc<Mailers>>,
     /// The stores of `cache` sections, in configuration order.
@@ -95,6 +100,8 @@ impl<'a> NameTable<'a> {
             userlists: HashMap::new(),
             http_errors: HashMap::new(),
             resolvers: Vec::new(),
+            telemetry: Vec::new(),
+            refused_telemetry: HashSet::new(),
             mailers: Vec::new(),
             caches: Vec::new(),
             caches_used: RefCell::default(),

@@ -35,7 +35,7 @@ use crate::resolve::rules::{check_modes, compile, loops, no_backend};
 use crate::resolve::script_filters::script_filters;
 use crate::resolve::server_settings::server_settings;
 use crate::resolve::servers::{MadeServer, state_file};
-use crate::resolve::{PendingProxy, ResolveContext, fcgi, peers, quic, spoe, warnings};
+use crate::resolve::{PendingProxy, ResolveContext, fcgi, peers, quic, spoe, telemetry, warnings};
 
 /// Resolves the proxy at index `place` of the plan.
 pub(crate) fn resolve<'a>(
@@ -173,6 +173,7 @@ fn assemble(
         logs_early,
         loggers: parts.loggers,
         log_tag: log_tag.into(),
+        trace_to: telemetry::of_frontend(proxy, context),
         email_alert: email_alert(proxy, context),
         log_format: formats.log,
         error_log_format: formats.error,

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use diag::{Diagnostic, Span};
 use plan::mail::Mailers;
+use plan::telemetry::TelemetrySection;
 use plan::{Global, Plan, Resolvers};
 use runtime::placement::Placement;
 use sample::Acls;
@@ -60,6 +61,11 @@ impl<'a> Around<'a> {
     /// `mailers` sections.
     pub(crate) fn mailers(&self) -> Vec<Arc<Mailers>> {
         self.plan.mailers.clone()
+    }
+
+    /// `opentelemetry` sections.
+    pub(crate) fn telemetry(&self) -> Vec<Arc<TelemetrySection>> {
+        self.plan.telemetry.clone()
     }
 
     /// Scripts.

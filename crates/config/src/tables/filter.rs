@@ -60,7 +60,13 @@ fn filter<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outc
         "spoe" => spoe(args)?,
         name if name.starts_with("lua.") => FilterKind::Script(std::iter::from_fn(|| args.next()).collect()),
         name if OTHERS.contains(&name) => {
-            return Err(not_supported(&format!("filter {name}")).at(word.span()));
+            let error = not_supported(&format!("filter {name}")).at(word.span());
+            return Err(match name {
+                "opentelemetry" => {
+                    error.help("define an `opentelemetry` section, and use `trace-to` instead of the filter")
+                }
+                _ => error,
+            });
         }
         name => {
             let known = BUILT.iter().map(|(name, _)| *name).chain(OTHERS.iter().copied());

@@ -186,6 +186,9 @@ fn log_target<'a>(args: &Args<'_, '_>, word: &'a Word) -> Result<TargetDraft<'a>
             if let Some(name) = text.strip_prefix("ring@") {
                 return Ok(TargetDraft::Ring(word, name));
             }
+            if let Some(name) = text.strip_prefix("otel@") {
+                return Ok(TargetDraft::Collector(word, name));
+            }
             if let Some(name) = text.strip_prefix("backend@") {
                 return Ok(TargetDraft::Backend(word, name));
             }

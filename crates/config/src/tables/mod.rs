@@ -33,6 +33,7 @@ mod server_check;
 mod server_row;
 pub mod spoe;
 pub mod stats;
+pub mod telemetry;
 pub mod threads;
 pub mod timeout;
 pub mod tls;
@@ -73,6 +74,7 @@ static TABLES: &[&[Keyword]] = &[
     peers::TABLE,
     cache::TABLE,
     spoe::TABLE,
+    telemetry::TABLE,
 ];
 
 /// Every row.

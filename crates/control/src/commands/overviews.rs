@@ -1,6 +1,6 @@
-//! Commands answered by `statistics`: the tables of name servers, caches, mirrors and policies, and the statistics file.
+//! Commands answered by `statistics`: the tables of name servers, caches, mirrors, collectors and policies, and the statistics file.
 
-use statistics::{ConfigView, disks, mirrors, policies, resolvers, stats_file};
+use statistics::{ConfigView, disks, mirrors, policies, resolvers, stats_file, telemetry};
 
 use crate::invocation::{Call, CommandReply, error};
 
@@ -18,6 +18,10 @@ pub(crate) fn resolvers(call: &mut Call<'_>) -> CommandReply {
 
 pub(crate) fn cache_disk(call: &mut Call<'_>) -> CommandReply {
     table(call, disks::show)
+}
+
+pub(crate) fn opentelemetry(call: &mut Call<'_>) -> CommandReply {
+    table(call, telemetry::show)
 }
 
 pub(crate) fn mirror(call: &mut Call<'_>) -> CommandReply {

@@ -208,6 +208,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show libs",                "",                                 Operator, "show loaded object files and libraries",                                          dev::libs),
     row  ("show map",                 "[@ver] [map]",                     Admin,    "report available maps or dump a map's contents",                                    patterns::show_map),
     row  ("show mirror",              "[<backend>]",                      User,     "show statistics of mirrored requests (all or for a backend)",                         overviews::mirror),
+    row  ("show opentelemetry",       "[<section>]",                      User,     "show the exports to OpenTelemetry collectors", overviews::opentelemetry),
     row  ("show outliers",            "[<backend>]",                      User,     "compare servers to their peers and show which are ejected (all or for a backend)",    overviews::outliers),
     row  ("show peers",               "[dict|-] [section]",               User,     "dump some information about all the peers or this peers section", peers::show),
     row  ("show pools",               "[by*] [match <pfx>] [nb]",         User,     "report information about the memory pools usage", profiling::show_pools),

@@ -18,7 +18,7 @@ use crate::client::Client;
 use crate::client::handshake::Expected;
 use crate::exchange::cache::keep;
 use crate::exchange::cache::lookup::{self, Looked};
-use crate::exchange::{Exchange, Stop, report};
+use crate::exchange::{Exchange, Stop, report, tracing};
 use crate::fault::Fault;
 use crate::message::inspect;
 use crate::message::upload::{self, Allowed};
@@ -87,7 +87,12 @@ pub(super) fn begin(
         (Hold::UseCache { store, hints }, Some(x)) => {
             let of_frontend =
                 matches!(about, RuleContext::Request(proxy) if proxy.index == client.frontend.index);
-            match lookup::look_up(client, x, of_frontend, store, hints) {
+            let begun = tracing::clock(x);
+            let looked = lookup::look_up(client, x, of_frontend, store, hints);
+            if begun > 0 {
+                tracing::cache(x, begun);
+            }
+            match looked {
                 Looked::Done => return HoldProgress::Done(RuleFlow::Rule),
                 looked => PendingHold::Cache { looked, of_frontend, hints },
             }
@@ -217,7 +222,9 @@ fn begin_script(
     about: &mut RuleContext<'_>,
     call: Arc<ScriptCall>,
 ) -> HoldProgress {
+    let started = tracing::clock(x);
     let begun = action::begin(client, x, about, &call);
+    tracing::step(x, "lua", call.shown, started, matches!(begun, Ok(ActionVerdict::Stop(_))));
     action::put_back(client, x, about);
     match begun {
         Ok(ActionVerdict::Stop(_)) | Err(_) => HoldProgress::Waits(PendingHold::Script(call, begun)),
@@ -240,7 +247,9 @@ async fn finish_script(
     let verdict = match begun {
         Ok(verdict) => verdict,
         Err(begun) => {
-            let verdict = action::go_on(client, x, about, call, begun).await?;
+            let verdict = action::go_on(client, x, about, call, begun).await;
+            tracing::extend(x, "lua", verdict.is_err());
+            let verdict = verdict?;
             note_wait(x, about);
             verdict
         }
@@ -264,7 +273,9 @@ async fn use_cache(
 ) -> Result<RuleFlow, Stop> {
     if let Looked::Read(loading) = looked {
         let leaving = watches(client, x, about);
-        looked = lookup::read(client, x, of_frontend, leaving, loading, hints).await?;
+        let read = lookup::read(client, x, of_frontend, leaving, loading, hints).await;
+        tracing::extend(x, "cache", read.is_err());
+        looked = read?;
         note_wait(x, about);
     }
     match looked {
@@ -272,7 +283,9 @@ async fn use_cache(
         Looked::Hint(hint) => send_hint(client, x, &hint).await?,
         Looked::Wait(follow) => {
             let leaving = watches(client, x, about);
-            lookup::wait(client, x, of_frontend, leaving, follow).await?;
+            let waited = lookup::wait(client, x, of_frontend, leaving, follow).await;
+            tracing::extend(x, "cache", waited.is_err());
+            waited?;
             note_wait(x, about);
         }
     }

@@ -18,6 +18,7 @@ use crate::exchange::Exchange;
 use crate::exchange::compression;
 use crate::exchange::report;
 use crate::exchange::trace;
+use crate::exchange::tracing;
 
 pub(crate) static MALFORMED: EventCounter =
     event_counter!(Glitch, "note_malformed()", "malformed HTTP/1 message kept for `show errors`");
@@ -99,6 +100,9 @@ pub(crate) fn finish(client: &mut Client, x: &mut Exchange) {
         crate::exchange::unique_id::make(client, x);
     } else {
         report::no_request(client, x);
+    }
+    if client.frontend.trace_to.is_some() && was_request {
+        tracing::end(client, x);
     }
     if was_request && !x.txn.logged_early {
         report::step(client, x, LogOrigin::Close);

@@ -16,6 +16,7 @@ mod server_choice;
 pub(crate) mod sockets;
 mod spoe;
 pub(crate) mod trace;
+pub(crate) mod tracing;
 pub(crate) mod unique_id;
 pub(crate) mod view;
 

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use base::clock::WallTime;
+use otlp::{SpanId, TraceId};
 use plan::log::{LogFormat, Logger};
 
 use super::Outbox;
@@ -56,6 +57,8 @@ pub struct LogLine<'a> {
     pub text: &'a [u8],
     /// The format in which the line was received.
     pub received: LogFormat,
+    /// The request that the line is about, if it has a trace: the trace, the span and whether it is exported.
+    pub context: Option<(TraceId, SpanId, bool)>,
 }
 
 impl<'a> LogLine<'a> {
@@ -71,6 +74,7 @@ impl<'a> LogLine<'a> {
             structured: b"",
             text,
             received: LogFormat::Raw,
+            context: None,
         }
     }
 }

@@ -5,6 +5,7 @@
 //! lines, `syslog` parses messages of other programs, and `mirror` maintains the backing files of rings. `serve::log` receives such
 //! messages and sends rings to servers.
 
+mod collect;
 pub(crate) mod header;
 mod mirror;
 mod socket;
@@ -141,7 +142,9 @@ impl Outbox {
                 continue;
             }
             let tag = profile.and_then(|profile| profile.tag.as_deref()).unwrap_or(maker.tag);
-            let line = LogLine { structured, ..LogLine::own(report.level, tag, text) };
+            let trace = env.transaction.and_then(|transaction| transaction.trace.as_deref());
+            let context = trace.map(|trace| (trace.trace, trace.span, trace.kept));
+            let line = LogLine { structured, context, ..LogLine::own(report.level, tag, text) };
             self.deliver(shared, index, logger, &line);
         }
         self.lines = lines;
@@ -165,8 +168,11 @@ impl Outbox {
     fn deliver(&mut self, shared: &Shared, index: usize, logger: &Logger, line: &LogLine<'_>) {
         let mut framed = std::mem::take(&mut self.framed);
         framed.clear();
-        self.header(logger, line, &mut framed);
-        framed.extend_from_slice(line.text);
+        // A record for a collector has fields instead of a header.
+        if !matches!(logger.target, LogTarget::Collector(_)) {
+            self.header(logger, line, &mut framed);
+            framed.extend_from_slice(line.text);
+        }
         while framed.last() == Some(&b'\n') {
             framed.pop();
         }
@@ -179,6 +185,7 @@ impl Outbox {
                 sent.inspect_err(|error| report(shared, index, error)).is_ok()
             }
             LogTarget::Ring(ring) => ring.write(&framed),
+            LogTarget::Collector(collector) => collect::push(collector, logger, line),
             LogTarget::Backend(backend) => self.balance(shared, *backend, line.text, index, &mut framed),
         };
         if !sent {

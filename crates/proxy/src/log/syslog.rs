@@ -34,6 +34,7 @@ pub(crate) fn whole(bytes: &[u8]) -> LogLine<'_> {
         structured: b"",
         text: bytes,
         received: LogFormat::Raw,
+        context: None,
     }
 }
 

@@ -16,7 +16,7 @@ use state::sessions::Activity;
 use state::{AttemptOutcome, EventTopic, Queue, Ticket};
 
 use crate::client::{Client, Presence};
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, tracing};
 use crate::fault::Fault;
 use crate::server::h1::Connection;
 use crate::server::per_worker::{LocalProxy, LocalServer};
@@ -290,8 +290,11 @@ pub(crate) async fn wait(
     avoid: Option<&LocalServer>,
 ) -> Result<Lease, Fault> {
     let avoid = avoid.map(|server| server.index);
+    let begun = tracing::clock(x);
     loop {
-        if let Some(lease) = wait_in_line(client, x, backend, server.as_ref(), avoid).await? {
+        let waited = wait_in_line(client, x, backend, server.as_ref(), avoid).await;
+        tracing::step(x, "queue", &backend.state.name, begun, waited.is_err());
+        if let Some(lease) = waited? {
             return Ok(lease);
         }
         x.choice.bound = None;

@@ -1,11 +1,12 @@
-//! The optional features of an HTTP request: script filters, SPOE, mirrors, caches and traces. [`http`](super::http) calls one
+//! The optional features of an HTTP request: script filters, SPOE, mirrors, caches, traces and
+//! trace contexts (OpenTelemetry). [`http`](super::http) calls one
 //! function of this module at each point of a request, in this order:
 //!
 //! [`begin`], [`routed`], [`request_head`], [`before_connect`], [`response`], [`response_rules`], [`response_head`],
 //! [`before_answer`], [`body`], [`end`]; and [`stopped`] if the request ends early.
 //!
 //! Each feature lists its hooks: `message::lua`, `evaluate::lua` and `serve::lua`; `evaluate::spoe`; [`mirror`]; `exchange::cache`
-//! and `serve::cache`; [`trace`].
+//! and `serve::cache`; [`trace`]; [`tracing`].
 //!
 //! For a request without features, each point costs one comparison. A point that may have to wait returns a [`FeatureWait`].
 
@@ -19,7 +20,7 @@ use crate::client::Client;
 use crate::evaluate::spoe;
 use crate::exchange::cache::keep;
 use crate::exchange::cache::validation::{self, Validated};
-use crate::exchange::{Exchange, Stop, trace};
+use crate::exchange::{Exchange, Stop, trace, tracing};
 use crate::message::{conclude, lua};
 use crate::routing::assign::Lease;
 use crate::server::Upstream;
@@ -32,6 +33,9 @@ pub(super) type FeatureWait<'a> = Pin<Box<dyn Future<Output = Result<(), Stop>> 
 #[inline(always)]
 pub(super) fn begin<'a>(client: &'a mut Client, x: &'a mut Exchange) -> Option<FeatureWait<'a>> {
     trace::filter::begin(x, &client.frontend);
+    if client.frontend.trace_to.is_some() {
+        tracing::begin(client, x);
+    }
     if client.frontend.script_filters.is_none() && client.frontend.engines.is_empty() {
         return None;
     }

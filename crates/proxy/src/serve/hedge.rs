@@ -19,7 +19,7 @@ use state::sessions::Activity;
 use state::{AttemptOutcome, counters};
 
 use crate::client::Client;
-use crate::exchange::{Exchange, ExtraAttempt, sockets};
+use crate::exchange::{Exchange, ExtraAttempt, sockets, tracing};
 use crate::fault::Fault;
 use crate::flow::Path;
 use crate::message::response::{self, HeadWait};
@@ -274,6 +274,7 @@ async fn race(
     let options = &worker.proxy(lease.server().backend).response_options;
     let suspended = Suspended::new(x);
     attempt::count_attempt(x, &second);
+    tracing::attempt(x, &second);
     let mut second = Second { lease: second, reached: None };
     let mut first = First { upstream, options, head: Head::new(), failed: None };
     let asked = ask(client, x, backend, &mut first, &mut second).await;
@@ -306,6 +307,7 @@ async fn race(
                 }
             }
             upstream.reset();
+            tracing::hedge_won(x);
             second.take_over(client, x, backend, (upstream, lease), waiting);
             x.txn.hedged = Hedged::Second;
             backend.state.keep_extra().counters.mine().hedges_won.add(1);
@@ -313,12 +315,14 @@ async fn race(
         }
         HedgeOutcome::First(length) => {
             second.end(true);
+            tracing::hedge_lost(x, "cancelled");
             suspended.resume(client, x, upstream, waiting);
             x.txn.response = head;
             response::take_head(client, x, upstream, length)
         }
         HedgeOutcome::FirstAlone => {
             second.end(false);
+            tracing::hedge_lost(x, "hedge_failed");
             suspended.resume(client, x, upstream, waiting);
             poll_fn(|context| waiting.poll(client, x, upstream, context)).await
         }

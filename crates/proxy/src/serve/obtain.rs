@@ -12,7 +12,7 @@ use state::sessions::Activity;
 
 use super::hedge;
 use crate::client::Client;
-use crate::exchange::{Exchange, Stop, report, sockets, trace};
+use crate::exchange::{Exchange, Stop, report, sockets, trace, tracing};
 use crate::fault::Fault;
 use crate::message::{response, upload};
 use crate::routing::assign::{self, Assigned, Lease};
@@ -47,6 +47,7 @@ pub(super) async fn obtain_response<const ASIDE: bool>(
         };
         note_server(client, x, &lease, backend, avoid.as_deref());
         count_attempt(x, &lease);
+        tracing::attempt(x, &lease);
         if let Some(prefix) = &lease.server().redirect {
             to_server_itself(x, prefix)?;
         }
@@ -70,6 +71,7 @@ pub(super) async fn obtain_response<const ASIDE: bool>(
             }
         };
         trace::events::attempt_failed(client, x, fault);
+        tracing::attempt_failed(x, fault);
         // Errors on established connections were recorded when they occurred.
         if !matches!(
             fault,

@@ -20,6 +20,7 @@ use crate::exchange::finish;
 use crate::exchange::report;
 use crate::exchange::sockets;
 use crate::exchange::trace;
+use crate::exchange::tracing;
 use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
 use crate::flow::Path;
@@ -97,6 +98,9 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     trace::events::tcp_begins(client, x);
     report::accepted(client, x);
     trace::filter::begin(x, &client.frontend);
+    if client.frontend.trace_to.is_some() {
+        tracing::begin(client, x);
+    }
     if client.frontend.script_filters.is_some() {
         let frontend = client.frontend.clone();
         Box::pin(lua::steps::begin(client, x, &frontend)).await?;
@@ -204,6 +208,7 @@ async fn reach(
         attempt::note_server(client, x, &lease, backend, avoid.as_deref());
         x.phase = Phase::Connect;
         attempt::count_attempt(x, &lease);
+        tracing::attempt(x, &lease);
         let fault = match connect::obtain(client, x, backend, &lease).await {
             Ok(upstream) => {
                 sockets::take(client, x, &upstream);
@@ -215,6 +220,7 @@ async fn reach(
             Err(fault) => fault,
         };
         trace::events::attempt_failed(client, x, fault);
+        tracing::attempt_failed(x, fault);
         x.txn.server_error = fault.connection_error();
         let last =
             x.txn.retries >= retries || fault.retry_kind().is_none() || !retry::is_affordable(x, backend);

@@ -35,6 +35,9 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("txn.conn_retries",     &[],       Type::Int,  Columns::RESPONSE_KEPT,  "number of connection retries",                      txn_conn_retries),
     row("txn.hedged",           &[],       Type::Int,  Columns::RESPONSE_KEPT,  "1 if a second server was tried because the first was slow, 2 if its response came first; Weir extension", txn_hedged),
     row("txn.redispatched",     &[],       Type::Bool, Columns::RESPONSE_KEPT,  "whether the request was redispatched to another server", txn_redispatched),
+    row("span_id",              &[],       Type::Str,  Columns::INTERNAL,       "span of the request (`trace-to`); Weir extension",              span_id),
+    row("trace_id",             &[],       Type::Str,  Columns::INTERNAL,       "trace of the request (`trace-to`); Weir extension",            trace_id),
+    row("trace_sampled",        &[],       Type::Bool, Columns::INTERNAL,       "whether the spans of the request are exported (`trace-to`); Weir extension",     trace_sampled),
     row("unique-id",            &[],       Type::Str,  Columns::ALWAYS,         "unique ID of the stream",                           unique_id),
     row("cpu_calls",            &[],       Type::Int,  Columns::INTERNAL,       "number of polls of the stream's task",              cpu_calls).prepared(measure),
     row("cpu_ns_avg",           &[],       Type::Int,  Columns::INTERNAL,       "average CPU time of a poll, in ns",                 cpu_ns_avg).prepared(measure),
@@ -176,6 +179,21 @@ fn txn_hedged<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value
 
 fn txn_redispatched<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     env.transaction.map(|transaction| Value::Bool(transaction.redispatched))
+}
+
+/// The trace of the request, as 32 hexadecimal digits.
+fn trace_id<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::made(Scratch::copy(&env.transaction?.trace.as_ref()?.trace.hex())))
+}
+
+/// The span of the request, as 16 hexadecimal digits.
+fn span_id<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::made(Scratch::copy(&env.transaction?.trace.as_ref()?.span.hex())))
+}
+
+/// In the log line at the end of a request, this includes the rules about errors and slow requests.
+fn trace_sampled<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Bool(env.transaction?.trace.as_ref()?.kept))
 }
 
 fn unique_id<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

@@ -31,7 +31,7 @@ use spop::{Data, Messages};
 
 use crate::client::Client;
 use crate::exchange::view::{self, holds};
-use crate::exchange::{Engaged, Exchange, Stop};
+use crate::exchange::{Engaged, Exchange, Stop, tracing};
 use crate::log::LogLine;
 use crate::message::upload;
 use failure::SpoeFailure;
@@ -134,6 +134,7 @@ async fn process(
     let begun = now_us();
     let outcome = ask::ask(client, x, engine, said.bytes()).await;
     let took = (now_us() - begun) / 1000;
+    tracing::step(x, "spoe", &engine.name, begun, outcome.is_err());
     let outcome = match outcome {
         Ok(answer) => {
             view::with(client, x, |env| variables::apply(&answer, &engine.agent, client, env));
