@@ -24,7 +24,7 @@ pub struct TelemetrySection {
     pub connect_timeout: Duration,
     /// `timeout server`: the limit for a whole request.
     pub server_timeout: Duration,
-    /// `resolvers`: the section that resolves the endpoint's name; `None` if it was resolved at startup.
+    /// `resolve-with`: the section that resolves the endpoint's name; `None` if it was resolved at startup.
     pub resolvers: Option<Arc<ResolversSection>>,
     /// The TLS settings of an endpoint with TLS.
     pub connector: Option<Arc<tls::Connector>>,

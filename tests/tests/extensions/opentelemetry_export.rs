@@ -282,10 +282,10 @@ fn wrong_sections_are_refused_with_a_way_out() {
         (
             "endpoint http://a.invalid",
             "cannot resolve the collector's name `a.invalid`",
-            "resolvers <section>",
+            "resolve-with <section>",
         ),
         (
-            "endpoint http://a.invalid\n resolvers none",
+            "endpoint http://a.invalid\n resolve-with none",
             "there is no resolvers section `none`",
             "resolvers none",
         ),

@@ -20,7 +20,7 @@ pub struct TelemetryDraft<'a> {
     pub connect_timeout: Duration,
     /// `timeout server`.
     pub server_timeout: Duration,
-    /// `resolvers`.
+    /// `resolve-with`.
     pub resolvers: Option<&'a Word>,
     /// `ca-file`.
     pub ca_file: Option<TlsValue<'a>>,

@@ -225,7 +225,7 @@ fn endpoint(
                         "cannot resolve the collector's name `{host}`: {error}"
                     ))
                     .at(word.span())
-                    .help("use an IP address, or `resolvers <section>` to resolve the name at run time"));
+                    .help("use an IP address, or `resolve-with <section>` to resolve the name at run time"));
                 }
             }
         }

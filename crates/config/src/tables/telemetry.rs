@@ -37,7 +37,7 @@ pub static TABLE: &[Keyword] = &[
     row("metrics-interval", "<time>",            "exports metrics at this interval",                                 |d, a| { d.metrics_interval = Some(time(a)?); Ok(()) }),
     row("parent",           "{ follow | continue | ignore }", "how the trace context of a request is used",         parent),
     row("queue-size",       "<size>",            "memory for spans, and for log records, that wait for their export", |d, a| { d.queue_size = a.size(LARGEST_QUEUE)? as usize; a.finish() }),
-    row("resolvers",        "<section>",         "resolves the host of the endpoint at run time",                    |d, a| { d.resolvers = Some(a.required("a resolvers section")?); a.finish() }),
+    row("resolve-with",     "<section>",         "resolves the host of the endpoint at run time",                    |d, a| { d.resolvers = Some(a.required("a resolvers section")?); a.finish() }),
     row("resource",         "<name> <value>",    "sets an attribute of the resource, such as `service.name`",        |d, a| { d.resource.push((a.required("a name and a value")?, a.required("a value")?)); a.finish() }),
     row("sampling",         "<percent>",         "share of new traces that are sampled",                             sampling),
     row("timeout connect",  "<time>",            "timeout of a connection to the collector",                         |d, a| { d.connect_timeout = time(a)?; Ok(()) }),
