@@ -9,7 +9,7 @@ use weir_tests::{Authority, Origin, eventually, free_port, full_port};
 
 const FORMAT: &str = "log-format \"<%[fault]>\"\n  error-log-format \"<%[fault]>\"";
 
-/// What the client does after it has sent its bytes.
+/// The client's next step after it has sent its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Then {
     /// Reads until the connection is closed.
