@@ -11,8 +11,6 @@ use std::time::Duration;
 
 use base::clock::{WallTime, now_ms};
 
-use crate::Server;
-
 /// The subject of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventTopic {
@@ -155,12 +153,9 @@ pub fn record(topic: EventTopic, object: &str, text: &str) {
     push(topic, object, None, text, None);
 }
 
-/// Records a change of a server, with its log message, and how long the server was in its previous state.
-pub fn server(server: &Server, text: &str) {
-    let now = now_ms();
-    let since = server.reported_at.swap(now, Relaxed);
-    let previous = Duration::from_millis(now.saturating_sub(since));
-    push(EventTopic::Servers, &format!("{}/{}", server.proxy, server.name), Some(previous), text, None);
+/// Records an event of `object`, with the duration of its previous state.
+pub(crate) fn record_change(topic: EventTopic, object: &str, previous: Duration, text: &str) {
+    push(topic, object, Some(previous), text, None);
 }
 
 /// An event of one object that may be repeated quickly. It is recorded once a minute, with a count.
