@@ -10,7 +10,7 @@ use plan::Proxy;
 use proxy::Shared;
 use proxy::shared::PreparedProxy;
 use runtime::timer::{self, now_ms};
-use state::{journal, transition};
+use state::transition;
 use tokio::task::AbortHandle;
 
 /// If the number of servers times the number of workers exceeds this, the evaluation runs on a separate thread, because it takes
@@ -68,6 +68,6 @@ fn report(backend: &Proxy, event: EjectionEvent, notify: &health::Notify) {
         }
         EjectionChange::Back => (transition::NOTICE, format!("{name} is no longer ejected.")),
     };
-    journal::server(&server.state, &text);
+    server.state.record(&text);
     notify(&backend.state, level, &text);
 }

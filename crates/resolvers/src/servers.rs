@@ -12,7 +12,7 @@ use plan::resolvers::{Resolution as Settings, Wishes};
 use plan::{Proxy, Resolvers};
 use state::server::ServerAddress;
 use state::transition::{self, NOTICE};
-use state::{Admin, Server, journal};
+use state::{Admin, Server};
 
 use crate::ResolverCallbacks;
 use crate::choose::{Choice, choose, class};
@@ -322,7 +322,7 @@ impl Followers {
                 server.come_up(now);
             }
             let text = transition::resolves_again(server);
-            journal::server(server, &text);
+            server.record(&text);
             (self.callbacks.notify)(proxy, NOTICE, &text);
         }
         let text = format!(

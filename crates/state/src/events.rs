@@ -280,7 +280,7 @@ pub fn added(proxy: &Proxy, server: &Server) {
 
 /// Reports that a server was removed from a backend, also to the journal.
 pub fn removed(proxy: &Proxy, server: &Server) {
-    journal::server(server, "Server removed.");
+    server.record("Server removed.");
     if are_wanted(ServerEventKind::Removed as u32) {
         publish(proxy, server, ServerEventKind::Removed, About::Nothing);
     }

@@ -11,8 +11,6 @@ use std::time::Duration;
 
 use base::clock::{WallTime, now_ms};
 
-use crate::Server;
-
 /// The subject of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventTopic {
@@ -72,7 +70,7 @@ pub struct JournalEntry {
     pub count: u64,
     /// How long the previous state lasted; `None` if this is not a change of a state.
     pub previous: Option<Duration>,
-    /// What happened, as in the log message.
+    /// The text, as in the log message.
     pub text: Box<str>,
 }
 
@@ -155,12 +153,9 @@ pub fn record(topic: EventTopic, object: &str, text: &str) {
     push(topic, object, None, text, None);
 }
 
-/// Records a change of a server, with its log message, and how long the server was in its previous state.
-pub fn server(server: &Server, text: &str) {
-    let now = now_ms();
-    let since = server.reported_at.swap(now, Relaxed);
-    let previous = Duration::from_millis(now.saturating_sub(since));
-    push(EventTopic::Servers, &format!("{}/{}", server.proxy, server.name), Some(previous), text, None);
+/// Records a change of the state of `object`, which was in its previous state for that time.
+pub(crate) fn record_change(topic: EventTopic, object: &str, previous: Duration, text: &str) {
+    push(topic, object, Some(previous), text, None);
 }
 
 /// An event of one object that may be repeated quickly. It is recorded once a minute, with a count.
@@ -191,7 +186,7 @@ impl RepeatedEvent {
         if now_ms < next {
             return;
         }
-        // Of several threads, one records the event.
+        // If several threads get here, only one records the event.
         let due = now_ms + REPEATED_MS;
         if self.next_ms.compare_exchange(next, due, Relaxed, Relaxed).is_ok() {
             let (object, text) = text();

@@ -160,7 +160,7 @@ pub fn administer(
     events::moved(proxy, server, shown, requeued, || events::StateCause::Admin(cause.to_owned()));
     let change = Administrative { before, after, was_down, requeued, via };
     for (level, text) in administrative(proxy, server, &change) {
-        journal::server(server, &text);
+        server.record(&text);
         notify(proxy, level, &text);
     }
     if let Some((level, text)) = refresh_backend(proxy, now_ms) {
@@ -214,7 +214,7 @@ fn decide_via(
         Operational::Stopping => (NOTICE, joined(proxy, server, &format!("is stopping{via}"), why, requeued)),
         _ => (NOTICE, joined(proxy, server, &format!("is UP{via}"), why, 0)),
     };
-    journal::server(server, &text);
+    server.record(&text);
     notify(proxy, level, &text);
     if let Some((level, text)) = refresh_backend(proxy, now_ms) {
         notify(proxy, level, &text);
