@@ -12,7 +12,7 @@ pub(crate) fn page() -> String {
          (the backend if one was chosen, otherwise the frontend) and `fault`. Traces of `stream` errors show it as `fault=`. \
          HAProxy has neither. The causes complement the [termination states](logs.md#termination-states), which are the same as in \
          HAProxy: several causes share a state.\n\n\
-         ```haproxy fragment in=frontend\nlog-format \"${HAPROXY_HTTP_LOG_FMT} fault=%[fault]\"\n\
+         ```haproxy fragment in=frontend\nlog 127.0.0.1 local0\nlog-format \"${HAPROXY_HTTP_LOG_FMT} fault=%[fault]\"\n\
          error-log-format \"%ci:%cp [%t] %f %ST fault=%[fault]\"\n```\n\n\
          `error-log-format` is used for requests that could not be read and for connections that failed before their first request. \
          [Troubleshooting](troubleshooting.md) has longer explanations. Made from the table of the causes by `cargo run -p xtask -- \

@@ -218,7 +218,7 @@ pub struct Transaction {
     pub ending: crate::ending::Ending,
     /// Why the stream ended abnormally (`fault`).
     pub fault: Option<FaultCause>,
-    /// The backend name that a `use_backend` rule computed, if there is no such backend.
+    /// The name that a `use_backend` rule computed, if no backend has it.
     pub unknown_backend: Option<Box<str>>,
     /// The status sent to the client, 0 for none.
     pub status: u16,

@@ -197,7 +197,7 @@ impl Durations {
         }))
     }
 
-    /// Returns the quantiles of the last complete minute. All are `None` if there were no requests.
+    /// Returns the quantiles of the last complete minute. All are `None` if nothing was counted.
     pub fn last_minute(&self) -> LastMinute {
         self.0.get().map_or_else(LastMinute::default, |kept| kept.base().minute)
     }

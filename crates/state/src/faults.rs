@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use runtime::{Count, Sharded};
 
-/// A row of the table: name, what happened, what to do.
+/// A row of the table: name, meaning, remedy.
 type FaultRow = (&'static str, &'static str, &'static str);
 
 macro_rules! causes {

@@ -70,7 +70,7 @@ pub struct JournalEntry {
     pub count: u64,
     /// How long the previous state lasted; `None` if this is not a change of a state.
     pub previous: Option<Duration>,
-    /// What happened, as in the log message.
+    /// The text, as in the log message.
     pub text: Box<str>,
 }
 
@@ -186,7 +186,7 @@ impl RepeatedEvent {
         if now_ms < next {
             return;
         }
-        // Of several threads, one records the event.
+        // If several threads get here, only one records the event.
         let due = now_ms + REPEATED_MS;
         if self.next_ms.compare_exchange(next, due, Relaxed, Relaxed).is_ok() {
             let (object, text) = text();

@@ -110,7 +110,7 @@ pub(crate) fn bind_server(client: &Client, x: &mut Exchange, backend: &LocalProx
     }
 }
 
-/// Records the lack of a backend, and the name that a rule computed if there is no such backend. Logs of such a request have no request time (`%TR`, `%Tq`), because that ends when the backend is
+/// Records the lack of a backend, and the name that a rule computed if no backend has it. Logs of such a request have no request time (`%TR`, `%Tq`), because that ends when the backend is
 /// known.
 #[cold]
 fn no_backend(client: &Client, x: &mut Exchange) -> Fault {
