@@ -18,7 +18,7 @@ struct PointTimes {
 
 /// A metric family: the lines between two `# HELP` or `# TYPE` headers of different names.
 #[derive(Default)]
-struct Family<'a> {
+struct MetricFamily<'a> {
     name: &'a str,
     help: &'a str,
     kind: &'a str,
@@ -36,7 +36,7 @@ struct Sample<'a> {
 /// present, both in ns since the UNIX epoch. Samples without a value (`NaN`) and malformed lines are left out.
 pub fn write_metrics(out: &mut Vec<u8>, text: &str, start_ns: u64, now_ns: u64) {
     let times = PointTimes { start: start_ns, now: now_ns };
-    let mut family = Family::default();
+    let mut family = MetricFamily::default();
     for line in text.lines() {
         if let Some(header) = line.strip_prefix("# ") {
             let mut words = header.splitn(3, ' ');
@@ -44,7 +44,7 @@ pub fn write_metrics(out: &mut Vec<u8>, text: &str, start_ns: u64, now_ns: u64) 
             let rest = words.next().unwrap_or_default();
             if family.name != name {
                 family.write(out, times);
-                family = Family { name, ..Family::default() };
+                family = MetricFamily { name, ..MetricFamily::default() };
             }
             match what {
                 "HELP" => family.help = rest,
@@ -58,7 +58,7 @@ pub fn write_metrics(out: &mut Vec<u8>, text: &str, start_ns: u64, now_ns: u64) 
     family.write(out, times);
 }
 
-impl Family<'_> {
+impl MetricFamily<'_> {
     fn write(&self, out: &mut Vec<u8>, times: PointTimes) {
         if self.samples.is_empty() {
             return;

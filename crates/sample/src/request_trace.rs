@@ -5,8 +5,6 @@ use runtime::Local;
 use smallvec::SmallVec;
 use state::Server;
 
-use crate::transaction::LoggedPart;
-
 /// The trace context of a request.
 #[derive(Debug)]
 pub struct RequestTrace {
@@ -22,8 +20,8 @@ pub struct RequestTrace {
     pub kept: bool,
     /// Whether attempts and steps are recorded, because the spans are or may be exported.
     pub records: bool,
-    /// The host that the client requested, for [`Transaction::kept`](crate::Transaction::kept).
-    pub host: LoggedPart,
+    /// The host that the client requested, as a range for [`Transaction::kept`](crate::Transaction::kept).
+    pub host: Option<(u32, u32)>,
     /// The span of the next attempt.
     pub next_span: SpanId,
     /// The `tracestate` of the sender; empty for none.

@@ -46,7 +46,7 @@ struct ExportTarget {
 }
 
 /// An instruction for the thread.
-enum Command {
+enum ExporterCommand {
     /// Exports to the sections of a plan. Sections that are missing get a last export.
     Use(Vec<ExportTarget>),
     /// Exports everything once, ends, and then drops the sender.
@@ -55,7 +55,7 @@ enum Command {
 
 /// The exporter of the process. Its thread starts with the first plan that has a section.
 #[derive(Default)]
-pub struct Exporter(Mutex<Option<UnboundedSender<Command>>>);
+pub struct Exporter(Mutex<Option<UnboundedSender<ExporterCommand>>>);
 
 impl Exporter {
     /// Exports to the sections of `plan` from now on; `sections` must be those of `plan`.
@@ -71,7 +71,7 @@ impl Exporter {
             section: section.clone(),
             settings: client_settings(section, sections),
         };
-        let targets = Command::Use(plan.telemetry.iter().map(of_section).collect());
+        let targets = ExporterCommand::Use(plan.telemetry.iter().map(of_section).collect());
         let sender = match &*running {
             Some(sender) => sender.clone(),
             None => {
@@ -89,7 +89,7 @@ impl Exporter {
         let running = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(sender) = running else { return };
         let (done, ended) = mpsc::channel();
-        if sender.send(Command::Stop(done)).is_ok() {
+        if sender.send(ExporterCommand::Stop(done)).is_ok() {
             // Nothing is ever sent: the wait ends when the thread drops its end, or when the time is over.
             let _ = ended.recv_timeout(limit);
         }
@@ -114,8 +114,8 @@ struct SharedTarget {
     ended: Rc<Notify>,
 }
 
-/// Obeys commands until [`Command::Stop`].
-async fn serve(mut commands: UnboundedReceiver<Command>, callbacks: ExporterCallbacks) {
+/// Obeys commands until [`ExporterCommand::Stop`].
+async fn serve(mut commands: UnboundedReceiver<ExporterCommand>, callbacks: ExporterCallbacks) {
     let start_ns = export::now_ns();
     let mut targets: HashMap<Box<str>, Rc<SharedTarget>> = HashMap::new();
     let ended = Rc::new(Notify::new());
@@ -123,7 +123,7 @@ async fn serve(mut commands: UnboundedReceiver<Command>, callbacks: ExporterCall
     while let Some(command) = commands.recv().await {
         leaving.retain(|target| target.running.get() > 0);
         match command {
-            Command::Use(wanted) => {
+            ExporterCommand::Use(wanted) => {
                 let mut former = std::mem::take(&mut targets);
                 for target in wanted {
                     let name = target.section.collector.name.clone();
@@ -143,7 +143,7 @@ async fn serve(mut commands: UnboundedReceiver<Command>, callbacks: ExporterCall
                     leaving.push(shared);
                 }
             }
-            Command::Stop(done) => {
+            ExporterCommand::Stop(done) => {
                 leaving.extend(targets.into_values());
                 leaving.iter().for_each(|shared| shared.end());
                 while leaving.iter().any(|shared| shared.running.get() > 0) {

@@ -274,7 +274,7 @@ async fn race(
     let options = &worker.proxy(lease.server().backend).response_options;
     let suspended = Suspended::new(x);
     attempt::count_attempt(x, &second);
-    tracing::attempt(x, &second);
+    tracing::attempt(x, &second.server().held);
     let mut second = Second { lease: second, reached: None };
     let mut first = First { upstream, options, head: Head::new(), failed: None };
     let asked = ask(client, x, backend, &mut first, &mut second).await;

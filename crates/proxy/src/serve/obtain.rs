@@ -47,7 +47,7 @@ pub(super) async fn obtain_response<const ASIDE: bool>(
         };
         note_server(client, x, &lease, backend, avoid.as_deref());
         count_attempt(x, &lease);
-        tracing::attempt(x, &lease);
+        tracing::attempt(x, &lease.server().held);
         if let Some(prefix) = &lease.server().redirect {
             to_server_itself(x, prefix)?;
         }

@@ -208,7 +208,7 @@ async fn reach(
         attempt::note_server(client, x, &lease, backend, avoid.as_deref());
         x.phase = Phase::Connect;
         attempt::count_attempt(x, &lease);
-        tracing::attempt(x, &lease);
+        tracing::attempt(x, &lease.server().held);
         let fault = match connect::obtain(client, x, backend, &lease).await {
             Ok(upstream) => {
                 sockets::take(client, x, &upstream);

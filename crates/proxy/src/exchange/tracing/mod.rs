@@ -18,14 +18,15 @@ use base::clock::WallTime;
 use http::{KnownName, Name};
 use otlp::{TraceId, TraceParent};
 use plan::telemetry::{ParentUse, TelemetrySection};
+use runtime::Local;
 use runtime::timer::now_us;
 use sample::Cause;
 use sample::request_trace::{RequestTrace, StepRecord};
+use state::Server;
 
 use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::fault::Fault;
-use crate::routing::assign::Lease;
 
 static TRACEPARENT: LazyLock<Name> = LazyLock::new(|| Name::new(b"traceparent"));
 static TRACESTATE: LazyLock<Name> = LazyLock::new(|| Name::new(b"tracestate"));
@@ -133,20 +134,20 @@ pub(crate) fn extend(x: &mut Exchange, kind: &'static str, failed: bool) {
     }
 }
 
-/// Records the begin of an attempt to reach the server of `lease`. Each attempt has its own span, which
+/// Records the begin of an attempt to reach `server`. Each attempt has its own span, which
 /// `traceparent` names.
 #[inline]
-pub(crate) fn attempt(x: &mut Exchange, lease: &Lease) {
+pub(crate) fn attempt(x: &mut Exchange, server: &Local<Server>) {
     if x.txn.trace.is_some() {
-        begin_attempt(x, lease);
+        begin_attempt(x, server);
     }
 }
 
-fn begin_attempt(x: &mut Exchange, lease: &Lease) {
+fn begin_attempt(x: &mut Exchange, server: &Local<Server>) {
     let Some(trace) = &mut x.txn.trace else { return };
     let is_further = !trace.attempts.is_empty() || x.txn.retries > 0;
     let onward = trace.onward().write();
-    trace.attempt(lease.server().held.clone(), x.txn.times.queued);
+    trace.attempt(server.clone(), x.txn.times.queued);
     let head = &mut x.txn.request;
     // A rule may have removed the header.
     if is_further && x.txn.is_http && head.indices(&TRACEPARENT).next().is_some() {
