@@ -9,6 +9,7 @@
 pub mod acme;
 pub mod agent;
 mod authority;
+pub mod browser;
 pub mod caching;
 pub mod certificates;
 pub mod chunks;

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 use diag::{Diagnostic, FileId, SourceMap};
 
+use crate::messages::MessageStyle;
+
 /// The action to perform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum ProgramAction {
@@ -26,6 +28,8 @@ pub(crate) enum ProgramAction {
     VersionAlone,
     /// `-vqs`, `-vqb`: print the branch.
     Branch,
+    /// `-dK` without a configuration file.
+    Keywords,
     /// `-h`, `--help`.
     Help,
     /// `-dMhelp`.
@@ -109,6 +113,8 @@ pub(crate) struct CommandLineArgs {
     pub(crate) ineffective: Vec<String>,
     /// `-dT`: do not use kernel TLS.
     pub(crate) no_kernel_tls: bool,
+    /// `--messages`.
+    pub(crate) messages: Option<MessageStyle>,
 }
 
 impl CommandLineArgs {
@@ -137,6 +143,8 @@ pub(crate) enum ArgsError {
     NoArchive,
     /// An option of `-dM` that HAProxy does not have.
     UnknownMemoryOption(String),
+    /// The value is not a style of messages.
+    UnknownStyle(String),
     /// No configuration file was named.
     NoFile,
 }
@@ -150,6 +158,9 @@ impl fmt::Display for ArgsError {
             Self::NoArchive => f.write_str("-dA: missing output file name"),
             Self::UnknownMemoryOption(option) => {
                 write!(f, "-dM: unknown pool debugging feature <{option}>")
+            }
+            Self::UnknownStyle(style) => {
+                write!(f, "'--messages' needs rich, haproxy or json, not '{style}'")
             }
             Self::NoFile => f.write_str("no configuration file: use -f"),
         }
@@ -209,6 +220,11 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
                 args.no_getaddrinfo = true;
                 args.ineffective.push(flag);
             }
+            "--messages" => {
+                let name = text(value()?);
+                let style = MessageStyle::named(&name).ok_or(ArgsError::UnknownStyle(name))?;
+                args.messages = Some(style);
+            }
             "-dMhelp" => return only(ProgramAction::HelpOnMemory),
             "-dthelp" => return only(ProgramAction::HelpOnTraces),
             "-dt" => {
@@ -227,6 +243,10 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
     args.quiet &= !args.verbose;
     let needs_file = matches!(args.action, ProgramAction::Run | ProgramAction::Check);
     if needs_file && args.files.is_empty() {
+        if args.dump_keywords.is_some() {
+            args.action = ProgramAction::Keywords;
+            return Ok(args);
+        }
         return Err(ArgsError::NoFile);
     }
     Ok(args)

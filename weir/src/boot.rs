@@ -15,7 +15,7 @@ use diag::Severity;
 use plan::Plan;
 use proxy::{Life, Worker};
 use runtime::watchdog::{self, TaskName};
-use state::Process;
+use state::{EventTopic, Process, journal};
 use statistics::Statistics;
 use statistics::sharing::SharedCounters;
 use tokio::sync::Barrier;
@@ -25,6 +25,7 @@ use crate::checks::Notifier;
 use crate::generation::{Generation, InUse};
 use crate::hand_over::Exposed;
 use crate::listeners;
+use crate::listening;
 use crate::messages::MessageFormat;
 use crate::peers::PeersSections;
 use crate::process_context::Common;
@@ -102,6 +103,9 @@ fn start(
     }
     caches::prepare(&plan, messages);
     traces::begin(&plan, args)?;
+    if global.debug {
+        runtime::trace::show_messages();
+    }
     for notice in acme::keep_account_keys(&plan)?.into_iter().chain(acme::complete_pairs(&plan)?) {
         messages.say(Severity::Notice, &notice);
     }
@@ -112,6 +116,9 @@ fn start(
     let counters = sharing::open(&plan)?;
     privileges::confine(&plan, messages)?;
     acme::try_files(&plan)?;
+    if first && !global.daemon && messages.is_for_people() {
+        listening::list(&plan).iter().for_each(|text| messages.say(Severity::Notice, text));
+    }
     let exposed = Exposed::of(&plan, &bound);
     let exposed =
         Arc::new(exposed.map_err(|error| format!("cannot keep sockets for a new process: {error}"))?);
@@ -145,6 +152,7 @@ fn prepare(
     process::hold_signals(true);
     let bound = bind(plan, inherited, &limits, args).map_err(|failures| {
         failures.lines().for_each(|failure| messages.say(Severity::Alert, failure));
+        listening::advice(plan, &failures).iter().for_each(|text| messages.say(Severity::Notice, text));
         "[haproxy.main()] Some protocols failed to start their listeners! Exiting.".to_owned()
     })?;
     Ok((limits, bound))
@@ -257,6 +265,8 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     drop(desk);
     watch(limit, &process_in_use, &process, messages);
     memory::watch(&process, messages)?;
+    let pid = std::process::id();
+    journal::record(EventTopic::Reloads, "-", &format!("Process {pid} serves requests."));
     if !has_master {
         system::announce(messages);
     }

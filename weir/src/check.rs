@@ -9,7 +9,7 @@ use syntax::Environment;
 
 use crate::args::{CommandLineArgs, ProgramAction};
 use crate::messages::{MessageFormat, say};
-use crate::{system, version};
+use crate::{certificates, system, version};
 
 /// Returns the plan of the configuration, or the exit code if there is none to start.
 pub(crate) fn plan(args: &CommandLineArgs, messages: MessageFormat) -> Result<Plan, ExitCode> {
@@ -32,6 +32,7 @@ pub(crate) fn plan(args: &CommandLineArgs, messages: MessageFormat) -> Result<Pl
         warned = true;
     }
     apply(args, &mut plan);
+    certificates::report(&plan.tls, messages);
     if warned && plan.global.zero_warning {
         messages.say(Severity::Alert, "Some warnings were found and 'zero-warning' is set. Aborting.");
         return Err(ExitCode::FAILURE);

@@ -128,8 +128,11 @@ impl Generation {
             tasks.ends.extend(ask_about_certificates(&self.shared, &self.sections));
             tasks.ends.extend(order_certificates(&self.shared, &self.sections, common.messages));
             tasks.ends.extend(crate::tables::sweep(&self.shared.plan));
+            tasks.ends.extend(crate::certificates::watch(&self.shared));
+            tasks.ends.extend(crate::durations::watch(&self.shared));
             let notify = common.notifier.notify(common.messages);
             tasks.ends.extend(crate::outliers::watch(&self.shared, notify));
+            tasks.ends.extend(crate::history::sample(&self.shared.plan, &common.runtime.statistics));
         }
         tasks.ends.extend(crate::scripts::start(&self.shared, worker.index));
         for bound in share {

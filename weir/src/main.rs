@@ -5,19 +5,25 @@ mod archive;
 mod args;
 mod boot;
 mod caches;
+mod certificates;
 mod changes;
 mod check;
 mod checks;
 mod config_dump;
 mod control_socket;
+mod ctl;
 mod differences;
 mod dump;
+mod durations;
 mod emails;
+mod explain_command;
 mod generation;
 mod hand_over;
 mod haterm;
+mod history;
 mod keywords;
 mod listeners;
+mod listening;
 mod load_command;
 mod master;
 mod memory;
@@ -64,7 +70,7 @@ fn main() -> ExitCode {
     let as_haproxy = file_name == Some("haproxy");
     let own: Vec<String> =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-    let commands = [remote::run, probe::run, load_command::run_word];
+    let commands = [remote::run, probe::run, explain_command::run, ctl::run, load_command::run_word];
     let code = load_command::run_program(file_name, &own)
         .or_else(|| commands.iter().find_map(|command| command(&own)));
     if let Some(code) = code {
@@ -79,15 +85,23 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => {
             let messages = MessageFormat::new(false);
-            messages.say(Severity::Alert, &format!("{error}."));
-            if !matches!(error, args::ArgsError::NoArchive | args::ArgsError::UnknownMemoryOption(_)) {
-                eprint!("\n{}", args::HELP);
+            let is_brief =
+                matches!(error, args::ArgsError::NoArchive | args::ArgsError::UnknownMemoryOption(_));
+            // The usage is longer than a screen: the cause follows it, where it is visible.
+            if !is_brief {
+                eprintln!("{}", args::HELP);
             }
+            messages.say(Severity::Alert, &format!("{error}."));
             return ExitCode::FAILURE;
         }
     };
+    if let Some(style) = args.messages {
+        style.select();
+    }
+    messages::note_executable();
     match args.action {
         ProgramAction::Help => messages::output(args::HELP),
+        ProgramAction::Keywords => keywords::dump(args.dump_keywords.as_deref().unwrap_or("help")),
         ProgramAction::HelpOnMemory => messages::output(&args::help_on_memory()),
         ProgramAction::HelpOnTraces => messages::output(args::HELP_ON_TRACES),
         ProgramAction::Version => messages::output(&version::short(as_haproxy)),

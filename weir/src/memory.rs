@@ -14,7 +14,7 @@ use base::event_counter::EventCounter;
 use base::{event_counter, memory};
 use diag::Severity;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use state::Process;
+use state::{EventTopic, Process, RepeatedEvent};
 
 use crate::messages::MessageFormat;
 
@@ -35,6 +35,9 @@ const LOOK: Duration = Duration::from_millis(20);
 const LOOKS_TO_GROW: u32 = 5;
 
 static SHORTAGE: EventCounter = event_counter!(Count, "watch()", "memory limit reached: load is shed");
+
+/// The same for the journal.
+static REACHED: RepeatedEvent = RepeatedEvent::new();
 
 /// Sets the limit of `-m`, in megabytes, and returns it in bytes; 0 for none. Programs started by this one inherit it.
 ///
@@ -135,10 +138,10 @@ impl MemoryWatch {
                 let connections = self.process.connections.load(Relaxed);
                 accepted.store((connections - connections / 4).max(1), Relaxed);
                 self.looks = 0;
-                messages.say(
-                    Severity::Warning,
-                    "Memory limit reached: connections and requests are rejected until memory is freed.",
-                );
+                let text =
+                    "Memory limit reached: connections and requests are rejected until memory is freed.";
+                REACHED.note(EventTopic::Limits, || ("-".to_owned(), text.to_owned()));
+                messages.say(Severity::Warning, text);
             }
             for worker in 0..runtime::shard::workers() {
                 runtime::worker::post(worker, runtime::buffer::flush);

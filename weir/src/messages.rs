@@ -1,22 +1,61 @@
-//! Messages on standard error: in readable form if it is a terminal, otherwise in HAProxy's format.
+//! Messages on standard error, in the format that `--messages` or `WEIR_MESSAGES` selects. By default, they are in readable form on
+//! a terminal, and otherwise in HAProxy's format.
 
-use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
-use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Mutex, OnceLock};
 
+use diag::json;
 use diag::render::{self, Colour};
 use diag::{Diagnostics, Severity, SourceMap};
 
 use crate::version;
+
+/// The style of messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MessageStyle {
+    /// For people: with the source line, an underline and advice.
+    Rich,
+    /// HAProxy's lines.
+    Haproxy,
+    /// One JSON object per line.
+    Json,
+}
+
+impl MessageStyle {
+    /// The names for `--messages` and `WEIR_MESSAGES`.
+    pub(crate) const NAMES: [(&str, Self); 3] =
+        [("rich", Self::Rich), ("haproxy", Self::Haproxy), ("json", Self::Json)];
+
+    /// Returns the style with this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, style)| *style)
+    }
+
+    /// Selects the style for the whole process. Only the first call has an effect.
+    pub(crate) fn select(self) {
+        let _ = STYLE.set(self);
+    }
+
+    /// The selected style: that of [`Self::select`], of the environment, or the one that fits standard error.
+    fn current() -> Self {
+        *STYLE.get_or_init(|| {
+            let named = std::env::var("WEIR_MESSAGES").ok().and_then(|name| Self::named(&name));
+            let fitting = if std::io::stderr().is_terminal() { Self::Rich } else { Self::Haproxy };
+            named.unwrap_or(fitting)
+        })
+    }
+}
+
+static STYLE: OnceLock<MessageStyle> = OnceLock::new();
 
 /// The format of messages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MessageFormat {
     /// `-q`: print nothing.
     pub(crate) quiet: bool,
-    terminal: bool,
+    style: MessageStyle,
 }
 
 /// Maximum number of messages of one kind.
@@ -25,7 +64,12 @@ const MOST: usize = 200;
 impl MessageFormat {
     /// Returns the format for the current standard error.
     pub(crate) fn new(quiet: bool) -> Self {
-        Self { quiet, terminal: std::io::stderr().is_terminal() }
+        Self { quiet, style: MessageStyle::current() }
+    }
+
+    /// Whether the messages appear on a terminal in readable form.
+    pub(crate) fn is_for_people(self) -> bool {
+        self.style == MessageStyle::Rich && std::io::stderr().is_terminal()
     }
 
     /// Prints the diagnostics of a configuration.
@@ -35,26 +79,28 @@ impl MessageFormat {
         if self.quiet || diagnostics.is_empty() {
             return;
         }
-        let colour = if self.terminal && std::env::var_os("NO_COLOR").is_none() {
-            Colour::Always
-        } else {
-            Colour::Never
-        };
+        let has_colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        let colour = if has_colours { Colour::Always } else { Colour::Never };
         let pid = std::process::id();
         let mut out = String::new();
-        if !self.terminal && diagnostics.iter().any(|found| found.severity >= Severity::Warning) {
+        if self.style == MessageStyle::Haproxy
+            && diagnostics.iter().any(|found| found.severity >= Severity::Warning)
+        {
             out.push_str(&introduction());
         }
         for diagnostic in diagnostics.iter().take(MOST) {
-            if self.terminal {
-                out.push_str(&render::terminal(diagnostic, sources, colour));
-                out.push('\n');
-            } else {
-                out.push_str(&render::line(diagnostic, sources, pid));
+            match self.style {
+                MessageStyle::Rich => out += &(render::terminal(diagnostic, sources, colour) + "\n"),
+                MessageStyle::Haproxy => out += &render::line(diagnostic, sources, pid),
+                MessageStyle::Json => out += &json::diagnostic(diagnostic, sources, pid),
             }
         }
         if diagnostics.len() > MOST {
-            let _ = writeln!(out, "{} more messages are not shown", diagnostics.len() - MOST);
+            let text = format!("{} more messages are not shown", diagnostics.len() - MOST);
+            match self.style {
+                MessageStyle::Json => out += &json::process(Severity::Notice, pid, &text),
+                MessageStyle::Rich | MessageStyle::Haproxy => out += &(text + "\n"),
+            }
         }
         print(&out);
     }
@@ -63,7 +109,7 @@ impl MessageFormat {
     pub(crate) fn refuse(self, diagnostics: &Diagnostics, sources: &SourceMap) {
         let names: Vec<&str> = sources.files().map(|(_, file)| file.name()).collect();
         let names = names.join(", ");
-        if self.terminal {
+        if self.style != MessageStyle::Haproxy {
             let count = diagnostics.error_count();
             let errors = if count == 1 { "1 error".to_owned() } else { format!("{count} errors") };
             let within = if names.is_empty() { String::new() } else { format!(" in {names}") };
@@ -85,13 +131,17 @@ impl MessageFormat {
             return;
         }
         let text = without_numbers(text);
-        if self.terminal {
-            let text = text.trim_end_matches('.');
-            print(&format!("{}: {text}\n", severity.word()));
-        } else {
-            let serious = matches!(severity, Severity::Alert | Severity::Warning);
-            let first = if serious { introduction() } else { String::new() };
-            print(&(first + &render::process_line(severity, std::process::id(), &text)));
+        let pid = std::process::id();
+        match self.style {
+            MessageStyle::Rich => {
+                print(&format!("{}: {}\n", severity.word(), text.trim_end_matches('.')));
+            }
+            MessageStyle::Json => print(&json::process(severity, pid, text.trim_end_matches('.'))),
+            MessageStyle::Haproxy => {
+                let serious = matches!(severity, Severity::Alert | Severity::Warning);
+                let first = if serious { introduction() } else { String::new() };
+                print(&(first + &render::process_line(severity, pid, &text)));
+            }
         }
     }
 }
@@ -114,6 +164,15 @@ pub(crate) fn warnings() -> u64 {
     WARNINGS.load(Relaxed)
 }
 
+/// The path of the executable, read before a `chroot` hides it.
+static EXECUTABLE: OnceLock<String> = OnceLock::new();
+
+/// Reads the path of the executable, for messages after a `chroot`.
+pub(crate) fn note_executable() -> &'static str {
+    EXECUTABLE
+        .get_or_init(|| std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default())
+}
+
 /// Whether this process has introduced itself.
 static INTRODUCED: AtomicBool = AtomicBool::new(false);
 
@@ -123,7 +182,7 @@ fn introduction() -> String {
         return String::new();
     }
     let pid = std::process::id();
-    let path = std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default();
+    let path = note_executable();
     let version = format!("haproxy version is {}", version::FULL);
     render::process_line(Severity::Notice, pid, &version)
         + &render::process_line(Severity::Notice, pid, &format!("path to executable is {path}"))

@@ -10,7 +10,7 @@ use plan::Proxy;
 use proxy::Shared;
 use proxy::shared::PreparedProxy;
 use runtime::timer::{self, now_ms};
-use state::transition;
+use state::{journal, transition};
 use tokio::task::AbortHandle;
 
 /// If the number of servers times the number of workers exceeds this, the evaluation runs on a separate thread, because it takes
@@ -62,13 +62,12 @@ async fn look(shared: &Arc<Shared>, index: usize) -> Vec<EjectionEvent> {
 fn report(backend: &Proxy, event: EjectionEvent, notify: &health::Notify) {
     let Some(server) = backend.servers.get(event.server) else { return };
     let name = format!("Server {}/{}", server.state.proxy, server.state.name);
-    match event.what {
+    let (level, text) = match event.what {
         EjectionChange::Ejected(cause, ms) => {
-            let text = format!("{name} is ejected for {ms}ms, reason: {}.", cause.name());
-            notify(&backend.state, transition::WARNING, &text);
+            (transition::WARNING, format!("{name} is ejected for {ms}ms, reason: {}.", cause.name()))
         }
-        EjectionChange::Back => {
-            notify(&backend.state, transition::NOTICE, &format!("{name} is no longer ejected."))
-        }
-    }
+        EjectionChange::Back => (transition::NOTICE, format!("{name} is no longer ejected.")),
+    };
+    journal::server(&server.state, &text);
+    notify(&backend.state, level, &text);
 }

@@ -140,10 +140,10 @@ fn ask(address: &BindAddress, timeout: Duration) -> std::io::Result<String> {
 }
 
 /// A connection of any family.
-trait Duplex: Read + Write {}
+pub(crate) trait Duplex: Read + Write {}
 impl<T: Read + Write> Duplex for T {}
 
-fn connect(address: &BindAddress, timeout: Duration) -> std::io::Result<Box<dyn Duplex>> {
+pub(crate) fn connect(address: &BindAddress, timeout: Duration) -> std::io::Result<Box<dyn Duplex>> {
     Ok(match address {
         BindAddress::Ip(address) => Box::new(TcpStream::connect_timeout(&reachable(*address), timeout)?),
         BindAddress::Unix(path) => Box::new(UnixStream::connect(Path::new(path))?),

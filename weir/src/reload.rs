@@ -16,7 +16,7 @@ use control::DifferenceFormat;
 use diag::{Diagnostics, FileId, Severity, SourceMap, render};
 use plan::Plan;
 use state::proxy::Admission;
-use state::{Admin, transition};
+use state::{Admin, EventTopic, journal, transition};
 
 use crate::args::CommandLineArgs;
 use crate::differences::{self, Changed};
@@ -110,8 +110,21 @@ impl Reloader {
         Ok(LoadedConfig { plan, differences })
     }
 
-    /// Replaces the plan in use by the current contents of the files.
+    /// Replaces the plan in use by the current contents of the files, and records the outcome in the journal.
     fn renew(&self, form: DifferenceFormat) -> Result<String, String> {
+        let outcome = self.try_renew(form);
+        let text = match &outcome {
+            Ok(_) => "Reloaded in place.".to_owned(),
+            Err(error) => {
+                let first = error.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+                format!("Reload in place refused: {}", first.trim())
+            }
+        };
+        journal::record(EventTopic::Reloads, "-", &text);
+        outcome
+    }
+
+    fn try_renew(&self, form: DifferenceFormat) -> Result<String, String> {
         // A panic in an earlier reload changed nothing.
         let _changing = self.changing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if self.common.process.stopping.load(Relaxed) {

@@ -283,6 +283,11 @@ impl Keeper for RuntimeServers {
         }))
     }
 
+    fn explain(&self, words: &[String]) -> Result<String, String> {
+        let question = explain::Question::parse(words)?;
+        explain::explain(&self.shared.plan, &self.shared.process, &question)
+    }
+
     fn parameters(&self) -> Vec<&'static str> {
         dynamic::keywords().collect()
     }

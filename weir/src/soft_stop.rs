@@ -13,6 +13,7 @@ use proxy::Shared;
 use state::proxy::Admission;
 use state::sessions::{self, Activity, Kill};
 use state::transition::{self, WARNING};
+use state::{EventTopic, journal};
 
 use crate::hand_over::Exposed;
 use crate::messages::MessageFormat;
@@ -55,7 +56,13 @@ impl SoftStop {
     /// Starts the stop and marks the process as stopping.
     pub(crate) fn begin(shared: &Shared) -> Self {
         let global = &shared.plan.global;
-        shared.process.stopping.store(true, Relaxed);
+        if !shared.process.stopping.swap(true, Relaxed) {
+            journal::record(
+                EventTopic::Reloads,
+                "-",
+                "Soft stop: the process closes its listeners and connections.",
+            );
+        }
         let after = |time: Duration| now_ms().saturating_add(time.as_millis() as u64);
         let spared = shared.plan.proxies.iter().filter(|proxy| proxy.options.idle_close_on_response);
         Self {

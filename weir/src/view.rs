@@ -61,7 +61,7 @@ pub(crate) fn of(plan: &Plan, limits: &ProcessLimits) -> ConfigView {
 pub(crate) fn proxy_view(proxy: &Arc<Proxy>) -> ProxyView {
     ProxyView {
         state: proxy.state.clone(),
-        algorithm: algorithm(proxy),
+        algorithm: proxy.balance.algorithm.name(),
         dynamic_weights: proxy.balance.algorithm.is_dynamic(proxy.balance.hash),
         cookie: proxy.cookie.as_ref().map(|cookie| cookie.name.clone()),
         description: proxy.description.clone(),
@@ -90,26 +90,6 @@ fn policies(proxy: &Proxy) -> PoliciesView {
 pub(crate) fn servers(proxy: &Proxy) -> HashMap<u32, ServerView> {
     let here = proxy.servers.iter().filter(|server| !server.state.removed.load(Relaxed));
     here.map(|server| (server.state.id, server_view(&server))).collect()
-}
-
-fn algorithm(proxy: &Proxy) -> &'static str {
-    use balance::Algorithm::*;
-    match proxy.balance.algorithm {
-        RoundRobin => "roundrobin",
-        StaticRr => "static-rr",
-        LeastConn => "leastconn",
-        First => "first",
-        Random { .. } => "random",
-        PeakEwma { .. } => "peak-ewma",
-        Source => "source",
-        Uri(_) => "uri",
-        UrlParam { .. } => "url_param",
-        Header { .. } => "hdr",
-        RdpCookie { .. } => "rdp-cookie",
-        Hash(_) => "hash",
-        LogHash(_) => "log-hash",
-        Sticky => "sticky",
-    }
 }
 
 fn server_view(server: &ServerSettings) -> ServerView {
@@ -161,6 +141,7 @@ pub(crate) fn page(page: &StatsPage) -> PageSettings {
         scope: page.scope.clone(),
         hide_version: page.hide_version,
         show_legends: page.show_legends,
+        frame_ancestors: page.frame_ancestors.clone(),
         node: page.node.clone(),
         description: page.description.clone(),
     }

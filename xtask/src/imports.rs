@@ -44,6 +44,7 @@ const CRATES: &[Crate] = &[
     ("disk",       "crates/disk",    &["base", "cache"]),
     ("proxy",      "crates/proxy",   &["balance", "base", "cache", "compress", "fcgi", "fields", "h2", "h3", "http", "lua", "net", "otlp", "plan", "qmux", "quic", "rules", "runtime", "sample", "spop", "state", "tls"]),
     ("health",     "crates/health",  &["base", "fcgi", "fields", "h2", "http", "net", "plan", "process", "runtime", "sample", "spop", "state", "tls"]),
+    ("explain",    "crates/explain", &["balance", "base", "http", "plan", "rules", "runtime", "sample", "state", "tls"]),
     ("resolvers",  "crates/resolvers", &["base", "net", "plan", "runtime", "state", "tls"]),
     ("peers",      "crates/peers",   &["base", "net", "runtime", "state"]),
     ("httpclient", "crates/httpclient",  &["base", "fields", "h2", "http", "net", "plan", "resolvers", "runtime", "state", "tls"]),
@@ -52,7 +53,7 @@ const CRATES: &[Crate] = &[
     ("telemetry",  "crates/telemetry", &["base", "compress", "httpclient", "net", "otlp", "plan", "resolvers", "runtime", "state"]),
     ("statistics", "crates/statistics", &["base", "cache", "http", "runtime", "sample", "state", "tls"]),
     ("control",    "crates/control", &["base", "cache", "http", "runtime", "sample", "state", "statistics", "tls"]),
-    ("weir",       "weir",           &["acme", "balance", "base", "cache", "httpclient", "compress", "config", "control", "diag", "disk", "health", "http", "load", "lua", "mail", "net", "ocsp", "peers", "plan", "process", "proxy", "resolvers", "rules", "runtime", "sample", "state", "statistics", "syntax", "telemetry", "tls"]),
+    ("weir",       "weir",           &["acme", "balance", "base", "cache", "httpclient", "compress", "config", "control", "diag", "disk", "explain", "health", "http", "load", "lua", "mail", "net", "ocsp", "peers", "plan", "process", "proxy", "resolvers", "rules", "runtime", "sample", "state", "statistics", "syntax", "telemetry", "tls"]),
     ("xtask",      "xtask",          &["base", "config", "control", "rules", "sample", "statistics"]),
     ("weir-tests", "tests",          &["acme", "cache", "httpclient", "config", "control", "diag", "fcgi", "fields", "h2", "h3", "health", "http", "mail", "net", "peers", "plan", "qmux", "quic", "resolvers", "rules", "runtime", "sample", "scratch", "spop", "state", "statistics", "tls"]),
 ];

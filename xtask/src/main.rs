@@ -7,7 +7,7 @@
 //! `make lint` runs them.
 //!
 //! `cargo run -p xtask -- docs` writes `docs/keywords.md` from the keyword tables, `docs/metrics-list.md` from the tables of
-//! the Prometheus exporter, `docs/runtime-api.md` from the tables of commands and the examples in `docs/runtime-api`,
+//! the Prometheus exporter, `docs/faults.md` from the table of causes, `docs/runtime-api.md` from the tables of commands and the examples in `docs/runtime-api`,
 //! `docs/dev/crates.md` from the table in `ARCHITECTURE.md`, and `docs/compatibility.md` from the tables, a list of all
 //! keywords of HAProxy (`docs/surface.tsv`: kind, where, name, signature) and the results of HAProxy's regression tests
 //! (`docs/regression-tests.tsv`).
@@ -19,6 +19,7 @@ mod compatibility;
 mod completions;
 mod coverage;
 mod dependencies;
+mod faults;
 mod fields;
 mod help;
 mod imports;
@@ -84,13 +85,14 @@ fn none(found: &[String]) -> Result<(), String> {
 }
 
 /// The generated documents: path and text.
-fn pages(root: &Path) -> Result<[(&'static str, String); 5], String> {
+fn pages(root: &Path) -> Result<[(&'static str, String); 6], String> {
     let read =
         |path: &str| std::fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"));
     let (list, results, shown) = (read(SURFACE)?, read(REGRESSION_TESTS)?, coverage::Shown::read(root)?);
     Ok([
         ("docs/compatibility.md", compatibility::page(&list, &results, &shown).0),
         ("docs/keywords.md", reference::page()),
+        ("docs/faults.md", faults::page()),
         ("docs/metrics-list.md", metrics::page()),
         ("docs/runtime-api.md", runtime_api::page(root)?),
         ("docs/dev/crates.md", map::page(imports::table(&read("ARCHITECTURE.md")?))),

@@ -151,6 +151,7 @@ const SUBJECTS: &[Subject] = &[
         "Debugging",
         &[
             "debug",
+            "explain",
             "httpclient",
             "set profiling",
             "show activity",

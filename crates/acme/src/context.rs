@@ -10,7 +10,7 @@ use httpclient::ClientSettings;
 use plan::Plan;
 use plan::acme::AcmeOrder;
 use runtime::trace::{self, Keys, TraceLevel, TraceSource};
-use state::Process;
+use state::{EventTopic, Process, journal};
 use tls::x509::CertificateFields;
 use tokio::sync::Semaphore;
 
@@ -65,6 +65,9 @@ impl OrderContext {
                 out.push_str("certificate=");
                 out.push_str(&order.certificate);
             });
+        }
+        if level < 5 {
+            journal::record(EventTopic::Certificates, &order.certificate, &format!("ACME: {text}"));
         }
         (self.log)(level, &format!("acme: {}: {text}", order.certificate));
     }

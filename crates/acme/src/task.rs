@@ -11,7 +11,7 @@ use httpclient::{ClientSettings, Request, Url};
 use plan::Plan;
 use plan::acme::AcmeOrder;
 use runtime::timer;
-use state::Process;
+use state::{EventTopic, Process, journal};
 use tls::PrivateKey;
 use tokio::task::{AbortHandle, spawn_blocking};
 
@@ -204,6 +204,7 @@ async fn install(
         desk.log(order, 3, &text);
     }
     desk.write(&event::new_certificate(order));
+    journal::record(EventTopic::Certificates, &order.certificate, "Replaced by ACME.");
     state::events::ordered(&order.certificate, || None);
     Ok(())
 }

@@ -18,6 +18,8 @@ pub mod loads;
 pub mod map;
 pub mod outliers;
 pub mod picker;
+mod preview;
+mod request_key;
 pub mod ring;
 pub mod settings;
 pub mod table;
@@ -27,6 +29,7 @@ pub use budget::Budget;
 pub use hedge::Hedge;
 pub use outliers::Outliers;
 pub use picker::{Picker, Wish};
+pub use preview::{Preview, preview};
 pub use settings::{
     Algorithm, BalanceSettings, HashFunction, HashKey, HashKind, HashType, PreserveAffinity, UriPart,
 };

@@ -93,7 +93,7 @@ pub(crate) enum PickMethod {
 }
 
 impl PickMethod {
-    fn of(settings: &BalanceSettings) -> Self {
+    pub(crate) fn of(settings: &BalanceSettings) -> Self {
         match &settings.algorithm {
             Algorithm::RoundRobin => Self::Turns,
             Algorithm::StaticRr => Self::Map,
@@ -108,7 +108,7 @@ impl PickMethod {
         }
     }
 
-    fn shape(self) -> Shape {
+    pub(crate) fn shape(self) -> Shape {
         match self {
             Self::Turns => Shape::Turns,
             Self::Map => Shape::Map,

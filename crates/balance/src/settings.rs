@@ -122,6 +122,26 @@ impl Algorithm {
         }
     }
 
+    /// The name of the algorithm after `balance`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::RoundRobin => "roundrobin",
+            Self::StaticRr => "static-rr",
+            Self::LeastConn => "leastconn",
+            Self::First => "first",
+            Self::Random { .. } => "random",
+            Self::PeakEwma { .. } => "peak-ewma",
+            Self::Source => "source",
+            Self::Uri(_) => "uri",
+            Self::UrlParam { .. } => "url_param",
+            Self::Header { .. } => "hdr",
+            Self::RdpCookie { .. } => "rdp-cookie",
+            Self::Hash(_) => "hash",
+            Self::LogHash(_) => "log-hash",
+            Self::Sticky => "sticky",
+        }
+    }
+
     /// Whether weights may change at run time. This is not the case for maps of the initial weights, in which a server has either
     /// its whole weight or none (management manual, `set weight`).
     pub fn is_dynamic(&self, hash: HashType) -> bool {

@@ -457,3 +457,19 @@ fn concurrent_picks_never_choose_servers_seen_down() {
         assert!((0..200).all(|key| farm.pick(hash(key)) != Some(1)));
     }
 }
+
+#[test]
+fn previews_of_hashes_name_the_server_that_is_picked() {
+    for kind in [HashKind::MapBased, HashKind::Consistent] {
+        let hash = HashType { kind, ..HashType::default() };
+        let settings = || BalanceSettings { algorithm: URI, hash, ..BalanceSettings::default() };
+        let servers: Vec<_> = (0..5).map(|at| server(at, 1 + at as u32, at == 4)).collect();
+        let members: Vec<Member> = servers.iter().cloned().map(Member::from).collect();
+        let farm = Farm::with(settings(), servers);
+        for hash in (0..1000u32).map(|number| number.wrapping_mul(2_654_435_761)) {
+            let preview = balance::preview(&settings(), &members, Some(hash));
+            assert_eq!(preview.usable, [0, 1, 2, 3]);
+            assert_eq!(preview.by_hash, farm.pick(Wish { hash: Some(hash), ..Wish::default() }));
+        }
+    }
+}

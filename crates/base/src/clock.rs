@@ -219,6 +219,11 @@ pub fn parse_http_date(text: &str) -> Option<i64> {
     jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok().map(jiff::Timestamp::as_second)
 }
 
+/// Parses a date such as `2009-02-06T12:14:14Z` or `2009-02-06T12:14:14.5+01:00` (RFC 3339) to whole seconds since 1970.
+pub fn parse_iso_date(text: &str) -> Option<i64> {
+    text.parse().ok().map(jiff::Timestamp::as_second)
+}
+
 /// The local time zone.
 fn zone() -> &'static jiff::tz::TimeZone {
     ZONE.get_or_init(jiff::tz::TimeZone::system)

@@ -50,7 +50,11 @@ pub(crate) fn read(
             Ok(statement) => {
                 if let Apply::Environment(apply) = apply_of(&statement) {
                     match environment_arity(&statement, &reader.environment) {
-                        Ok(()) => apply(&mut reader.environment, statement.arguments()),
+                        Ok(()) => {
+                            apply(&mut reader.environment, statement.arguments());
+                            // Kept for the source text: `show config`, differences.
+                            section.statements.push(statement);
+                        }
                         Err(error) => diagnostics.push(error),
                     }
                 } else {

@@ -101,6 +101,8 @@ fn global_keywords_set_the_process() {
         ("hard-stop-after 30s", |g| g.hard_stop_after == seconds(30)),
         ("stats timeout 2m", |g| g.stats_timeout == Duration::from_secs(120)),
         ("stats maxconn 3", |g| g.stats_maxconn == 3),
+        ("stats maxconn 3", |g| g.stats_history),
+        ("stats history off", |g| !g.stats_history),
         ("description a proxy of mine", |g| g.description.as_deref() == Some("a proxy of mine")),
         ("tune.bufsize 32k", |g| g.tune.bufsize == 32_768),
         ("tune.maxaccept -1", |g| g.tune.maxaccept == -1),
@@ -250,6 +252,11 @@ fn proxy_keywords_set_the_proxy() {
                 .is_some_and(|s| s.ports == Some((1000, 2000)) && s.transparent == UseSource::ClientIp)
         }),
         ("tcp-request inspect-delay 5s", |p| p.request_inspect_delay == seconds(5)),
+        ("stats frame-ancestors self https://wall.example.com:8443", |p| {
+            p.stats
+                .as_ref()
+                .is_some_and(|page| &*page.frame_ancestors == "'self' https://wall.example.com:8443")
+        }),
         ("stats enable\n stats uri /s\n stats auth a:b:c\n stats refresh 5", |p| {
             p.stats.as_ref().is_some_and(|s| {
                 &*s.uri == "/s" && s.users[0] == ("a".into(), "b:c".into()) && s.refresh == seconds(5)

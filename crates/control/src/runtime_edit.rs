@@ -59,6 +59,11 @@ pub trait Keeper: Send + Sync {
     /// # Errors
     /// The URL is invalid.
     fn send(&self, method: &str, url: &str) -> Result<Receiving, String>;
+    /// Explains what would happen to a request, which the words after `explain` describe.
+    ///
+    /// # Errors
+    /// The words do not describe a request to one of the frontends.
+    fn explain(&self, words: &[String]) -> Result<String, String>;
     /// The parameters allowed for an added server.
     fn parameters(&self) -> Vec<&'static str>;
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use base::clock::now_ms;
 use runtime::{shard, timer, worker};
-use state::events;
 use state::server::Operational;
 use state::transition::{self, NOTICE};
+use state::{events, journal};
 
 use crate::{CheckContext, CheckedServer};
 
@@ -68,7 +68,9 @@ impl Rise {
             server.set_operational(Operational::Running, now_ms());
             events::moved(&proxy, &server, shown, 0, || events::StateCause::Other(String::new()));
             if let Some(context) = self.context.upgrade().filter(|_| !server.admin().in_maintenance()) {
-                (context.notify)(&proxy, NOTICE, &transition::joined(&proxy, &server, "is UP", "", 0));
+                let text = transition::joined(&proxy, &server, "is UP", "", 0);
+                journal::server(&server, &text);
+                (context.notify)(&proxy, NOTICE, &text);
             }
             return;
         }

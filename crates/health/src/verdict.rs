@@ -8,7 +8,7 @@ use base::clock::now_ms;
 use plan::check::InitState;
 use state::server::{CheckResult, Demand, Health, Operational};
 use state::transition::{self, NOTICE};
-use state::{Proxy, Server, events};
+use state::{Proxy, Server, events, journal};
 
 use crate::outcome::{CheckOutcome, CheckVerdict};
 use crate::request::level;
@@ -247,6 +247,7 @@ fn transit(
         }
         _ => (NOTICE, transition::joined(proxy, server, &format!("is UP{via}"), change.why, 0)),
     };
+    journal::server(server, &text);
     (context.notify)(proxy, level, &text);
     if let Some((level, text)) = transition::refresh_backend(proxy, now) {
         (context.notify)(proxy, level, &text);

@@ -19,7 +19,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use httpclient::{ClientSettings, Request, Url};
 use runtime::timer;
-use state::Process;
+use state::{EventTopic, Process, journal};
 use tls::files::{Due, Files, UpdateOutcome};
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
@@ -113,6 +113,8 @@ async fn ask(asking: &Asking, due: Due) {
     let (id, ended) = (due.id.clone(), outcome);
     let update = aside(&asking.files, move |files| files.end_update(&id, ended, now)).await.flatten();
     if let Some(update) = update {
+        let text = format!("OCSP response: {}.", update.outcome.facts().1);
+        journal::record(EventTopic::Certificates, &update.certificate, &text);
         (asking.log)(report::NOTICE, &report::line(&update));
     }
     if let Some(exchange) = failed {

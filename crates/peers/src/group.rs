@@ -89,6 +89,8 @@ struct PeerState {
     last: Option<Over>,
     established: Option<u64>,
     sessions: u64,
+    /// The number of connection attempts that failed.
+    unreached: u64,
     collisions: u64,
     breaches: u64,
     timeouts: u64,
@@ -167,6 +169,7 @@ impl Group {
                 last: None,
                 established: None,
                 sessions: 0,
+                unreached: 0,
                 collisions: 0,
                 breaches: 0,
                 timeouts: 0,
@@ -243,6 +246,7 @@ impl Group {
             Some(PeerConnection::Dialing(peer, _)) => {
                 self.peers[peer].dialing = None;
                 self.peers[peer].retry = now + RETRY;
+                self.peers[peer].unreached += 1;
                 self.missed(peer, now);
             }
             Some(PeerConnection::Up(session)) => {

@@ -455,6 +455,26 @@ fn a_section_is_shown_like_in_haproxy() {
 }
 
 #[test]
+fn failed_attempts_are_shown_as_new_connections() {
+    let mut a = node("A", 10, false, 0);
+    let link = a.dials()[&1];
+    a.group.closed(link, 0);
+    let addresses = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"].map(str::to_owned);
+    let shown = ShowContext {
+        name: "P",
+        date: "24/Nov/2026:21:04:36",
+        is_disabled: false,
+        addresses: &addresses,
+        latest: &[1],
+        number: 0x10_0000,
+        with_names: false,
+    };
+    let mut out = String::new();
+    a.group.show(&shown, 0, &mut out);
+    assert_eq!((out.matches("new_conn=1 ").count(), out.matches("new_conn=0 ").count()), (1, 2), "{out}");
+}
+
+#[test]
 fn old_peers_are_greeted_with_their_version() {
     let mut a = node("A", 10, false, 0);
     let mut now = 0;

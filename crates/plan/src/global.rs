@@ -50,6 +50,8 @@ pub struct Global {
     pub quiet: bool,
     /// `reload in-place`: `SIGUSR2` reloads the configuration within the process.
     pub reloads_in_place: bool,
+    /// `latency-histograms off`: the times of requests are not counted in histograms.
+    pub no_latency_histograms: bool,
     /// `zero-warning`.
     pub zero_warning: bool,
     /// The configuration of threads and CPUs.
@@ -96,6 +98,8 @@ pub struct Global {
     pub stats_timeout: Duration,
     /// `stats maxconn`.
     pub stats_maxconn: u32,
+    /// `stats history`: whether the last minutes of proxies and servers are kept for the statistics page.
+    pub stats_history: bool,
     /// `node`.
     pub node: Option<Box<str>>,
     /// `description`.

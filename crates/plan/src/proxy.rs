@@ -567,6 +567,8 @@ pub struct StatsPage {
     pub node: Option<Box<str>>,
     /// `stats show-desc`.
     pub description: Option<Box<str>>,
+    /// `stats frame-ancestors`: pages that may show this one in a frame; empty for all.
+    pub frame_ancestors: Box<str>,
     /// `stats admin if …`: conditions for allowing changes.
     pub admin: Vec<Condition>,
     /// `stats http-request`.

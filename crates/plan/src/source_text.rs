@@ -1,7 +1,7 @@
 //! The configuration text, section by section. It is kept to determine the changes in a new plan.
 
 /// A section.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct SourceSection {
     /// `global`, `frontend` …
     pub kind: Box<str>,
@@ -9,15 +9,19 @@ pub struct SourceSection {
     pub name: Box<str>,
     /// `from`: the name of its defaults section; empty if it has none.
     pub from: Box<str>,
+    /// The file of the section.
+    pub file: Box<str>,
     /// The lines of the section, in order.
     pub lines: Vec<SourceLine>,
 }
 
 /// A line.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct SourceLine {
     /// The keyword: `timeout server`, `http-request` …
     pub keyword: &'static str,
+    /// The number of the line in its file.
+    pub number: u32,
     /// The whole line, with quotes where necessary, without surrounding blanks and comments.
     pub text: Box<str>,
 }

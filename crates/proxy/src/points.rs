@@ -90,6 +90,7 @@ fn server_connection(source: TraceSource, server: &state::Server) {
         | TraceSource::Stream
         | TraceSource::Peers
         | TraceSource::Check
+        | TraceSource::Rules
         | TraceSource::Session => return,
     };
     let keys = of_server(server, 0);

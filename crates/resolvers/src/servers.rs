@@ -12,7 +12,7 @@ use plan::resolvers::{Resolution as Settings, Wishes};
 use plan::{Proxy, Resolvers};
 use state::server::ServerAddress;
 use state::transition::{self, NOTICE};
-use state::{Admin, Server};
+use state::{Admin, Server, journal};
 
 use crate::ResolverCallbacks;
 use crate::choose::{Choice, choose, class};
@@ -321,7 +321,9 @@ impl Followers {
                 server.health.level.store(server.health.rise.load(Relaxed), Relaxed);
                 server.come_up(now);
             }
-            (self.callbacks.notify)(proxy, NOTICE, &transition::resolves_again(server));
+            let text = transition::resolves_again(server);
+            journal::server(server, &text);
+            (self.callbacks.notify)(proxy, NOTICE, &text);
         }
         let text = format!(
             "Server {}/{} administratively READY thanks to valid DNS answer.",

@@ -12,6 +12,7 @@ mod authority;
 mod binary;
 mod context;
 mod edit;
+mod explain;
 mod intern;
 mod normalize;
 mod parse;
@@ -25,6 +26,7 @@ mod wording;
 
 pub use context::{ActionRow, Ruleset};
 pub use edit::{Edit, Side};
+pub use explain::{ExplainedRule, RuleEffect};
 pub use redirect::Redirect;
 pub use reply::{Content, Page, Reply, ReplyBody, challenge};
 pub use rule::{Rule, RuleSet, compile, compile_redirect};

@@ -6,7 +6,7 @@ use base::keyword_support::Support;
 use diag::Diagnostic;
 use sample::condition::{Condition, Test};
 use sample::transaction::CaptureSlot;
-use sample::{Format, Scope, Words};
+use sample::{Env, Format, Scope, Words};
 
 use crate::action::Action;
 use crate::apply::{Applied, apply, apply_to_variable};
@@ -32,7 +32,7 @@ struct RuleStep {
 }
 
 /// The file and line of a rule, for `last_rule_file` and `last_rule_line`.
-type Position = (&'static str, u32);
+pub(crate) type Position = (&'static str, u32);
 
 impl Rule {
     /// Whether no rule after this one is ever evaluated, because this rule ends the evaluation and has no condition.
@@ -109,6 +109,22 @@ impl RuleSet {
 
     /// Runs the rules, starting with number `start`. The returned number is that of the rule with which to continue.
     pub fn run(&self, stage: &mut Stage<'_>, start: usize) -> (RuleOutcome, usize) {
+        self.run_with(stage, start, &mut Live)
+    }
+
+    /// The location of rule `number`.
+    pub(crate) fn position(&self, number: usize) -> Position {
+        self.positions[number]
+    }
+
+    /// Runs the rules with the tests and effects of `runner`.
+    #[inline]
+    pub(crate) fn run_with(
+        &self,
+        stage: &mut Stage<'_>,
+        start: usize,
+        runner: &mut impl Runner,
+    ) -> (RuleOutcome, usize) {
         let mut strict = true;
         if let Some(transaction) = &mut stage.transaction {
             transaction.waiting_rule = None;
@@ -120,7 +136,7 @@ impl RuleSet {
         }
         let mut number = start;
         loop {
-            number = match self.next_beyond_variables(stage, number) {
+            number = match self.next_beyond_variables(stage, number, runner) {
                 Ok(Some(number)) => number,
                 Ok(None) => return (RuleOutcome::Done, self.steps.len()),
                 Err(number) => {
@@ -131,10 +147,10 @@ impl RuleSet {
             };
             let action = &self.steps[number].action;
             number += 1;
-            let outcome = match apply(action, stage) {
+            let outcome = match runner.apply(number - 1, action, stage) {
                 Applied::Next => continue,
                 Applied::Failed => {
-                    count_failed_rewrite(stage);
+                    runner.count_failed_rewrite(stage);
                     if !strict {
                         continue;
                     }
@@ -172,15 +188,21 @@ impl RuleSet {
     /// The first rule, starting with number `start`, that has a matching condition and an action that does more than change a
     /// variable. An error is the number of a rule that must wait. Conditions change nothing, and variables can be set through the
     /// view, so one view is used for all of these rules.
-    fn next_beyond_variables(&self, stage: &Stage<'_>, start: usize) -> Result<Option<usize>, usize> {
+    #[inline]
+    fn next_beyond_variables(
+        &self,
+        stage: &Stage<'_>,
+        start: usize,
+        runner: &mut impl Runner,
+    ) -> Result<Option<usize>, usize> {
         let env = stage.env();
         for (number, rule) in self.steps.iter().enumerate().skip(start) {
-            match rule.condition.as_ref().map_or(Test::Yes, |condition| condition.eval(&env)) {
+            match runner.test(number, rule.condition.as_ref(), &env) {
                 Test::Yes => {}
                 Test::No => continue,
                 Test::Wait => return Err(number),
             }
-            if !apply_to_variable(&rule.action, &env) {
+            if !runner.apply_to_variable(number, &rule.action, &env) {
                 return Ok(Some(number));
             }
         }
@@ -188,8 +210,44 @@ impl RuleSet {
     }
 }
 
+/// The tests and effects of the rules of a set, by the number of the rule.
+pub(crate) trait Runner {
+    /// Evaluates a condition.
+    fn test(&mut self, number: usize, condition: Option<&Condition>, env: &Env<'_>) -> Test;
+    /// Executes the action if it only changes a variable, and returns whether it did.
+    fn apply_to_variable(&mut self, number: usize, action: &Action, env: &Env<'_>) -> bool;
+    /// Executes any other action.
+    fn apply(&mut self, number: usize, action: &Action, stage: &mut Stage<'_>) -> Applied;
+    /// Counts a failed rewrite.
+    fn count_failed_rewrite(&mut self, stage: &Stage<'_>);
+}
+
+/// Runs rules for a message. All functions are inlined.
+struct Live;
+
+impl Runner for Live {
+    #[inline(always)]
+    fn test(&mut self, _: usize, condition: Option<&Condition>, env: &Env<'_>) -> Test {
+        condition.map_or(Test::Yes, |condition| condition.eval(env))
+    }
+
+    #[inline(always)]
+    fn apply_to_variable(&mut self, _: usize, action: &Action, env: &Env<'_>) -> bool {
+        apply_to_variable(action, env)
+    }
+
+    #[inline(always)]
+    fn apply(&mut self, _: usize, action: &Action, stage: &mut Stage<'_>) -> Applied {
+        apply(action, stage)
+    }
+
+    fn count_failed_rewrite(&mut self, stage: &Stage<'_>) {
+        count_failed_rewrite(stage);
+    }
+}
+
 /// Counts a failed rewrite for the frontend and its listener, and for the backend and server if they are known.
-fn count_failed_rewrite(stage: &Stage<'_>) {
+pub(crate) fn count_failed_rewrite(stage: &Stage<'_>) {
     stage.session.frontend.frontend.mine().traffic.failed_rewrites.add(1);
     if let Some(listener) = stage.session.listener.mine() {
         listener.traffic.failed_rewrites.add(1);

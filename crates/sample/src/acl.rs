@@ -9,16 +9,18 @@ use diag::{Diagnostic, Span};
 use state::Mode;
 
 use crate::auth::Userlist;
+use crate::explained::{ExplainedTest, MOST_VALUES, MatchedPattern, shown};
 use crate::expression::Expression;
 use crate::fetch::{self, Cursor};
-use crate::named_acls::{Acl, AclTest, FAIL, MISS, PASS, single};
+use crate::named_acls::{Acl, AclTest, single};
+use crate::outcome::{FAIL, MISS, PASS};
 use crate::pattern::entries::{Entries, Texts};
 use crate::pattern::{List, MatchMethod, PatternIndex, View};
 use crate::place::{Columns, Place};
 use crate::value::{Type, Value};
 use crate::word_cursor::{Word, Words};
 use crate::{Env, Scope};
-use keywords::{ALIASES, PREDEFINED, alias};
+use keywords::{PREDEFINED, alias};
 use patterns::{flags, patterns};
 
 /// One test: an expression, a match method and the patterns.
@@ -32,6 +34,8 @@ pub struct Criterion {
     words: View,
     /// Pattern files.
     views: Box<[View]>,
+    /// The criterion as configured, for explanations.
+    text: Box<str>,
 }
 
 impl Criterion {
@@ -43,6 +47,7 @@ impl Criterion {
             )
             .at(words.end()));
         };
+        let text: Vec<&str> = [word].iter().chain(words.rest()).map(|word| word.text).collect();
         let (expression, implied) = criterion(word, words, scope)?;
         let alone = words.peek().is_none();
         let flags = flags(words, scope)?;
@@ -83,7 +88,8 @@ impl Criterion {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| Diagnostic::alert(error).at(word.span))?;
         // Presence and boolean tests run once; pattern files do not apply to them.
-        Ok(Self { expression, expects, fixed, words: View::of_acl(list), views: views.into() })
+        let (words, text) = (View::of_acl(list), text.join(" ").into());
+        Ok(Self { expression, expects, fixed, words, views: views.into(), text })
     }
 
     /// Whether a pattern matches `value`. The value is cast first if its type requires it.
@@ -123,6 +129,22 @@ impl Criterion {
             None => self.words.matches(value),
         };
         own || self.views.iter().any(|view| view.matches(value))
+    }
+
+    /// The pattern that matches `value`, which has the expected type.
+    fn matching(&self, value: &Value<'_>) -> Option<MatchedPattern> {
+        let own = match self.unchanged() {
+            Some(entries) => self.fixed.find(value, false, entries).map(|slot| shown(entries.text(slot))),
+            None => self.words.lookup_key(value, shown),
+        };
+        if let Some(text) = own {
+            return Some(MatchedPattern { text, list: None });
+        }
+        let of_file = |view: &View| {
+            let text = view.lookup_key(value, shown)?;
+            Some(MatchedPattern { text, list: Some(view.list().name().into()) })
+        };
+        self.views.iter().find_map(of_file)
     }
 }
 
@@ -170,6 +192,36 @@ impl AclTest for Criterion {
 
     fn reads_bytes(&self) -> bool {
         self.expression.reads_bytes()
+    }
+
+    fn explain(&self, env: &Env<'_>, is_live: bool) -> ExplainedTest {
+        let mut explained = ExplainedTest { text: self.text.clone(), ..ExplainedTest::default() };
+        if !is_live && self.expression.has_side_effects() {
+            explained.is_skipped = true;
+            return explained;
+        }
+        let mut cursor = Cursor::all();
+        loop {
+            cursor.more = false;
+            env.may_change.set(false);
+            let mut text = String::new();
+            let value = self.expression.next_explained(env, &mut cursor, &mut text);
+            if env.may_change.get() && !env.complete {
+                explained.result |= MISS;
+            }
+            if !text.is_empty() && explained.values.len() < MOST_VALUES {
+                explained.values.push(text);
+            }
+            let Some(value) = value else { return explained };
+            if let Some(pattern) = value.cast(self.expects).and_then(|value| self.matching(&value)) {
+                explained.result = PASS;
+                explained.pattern = Some(pattern).filter(|pattern| !pattern.text.is_empty());
+                return explained;
+            }
+            if !cursor.more {
+                return explained;
+            }
+        }
     }
 }
 
@@ -262,7 +314,8 @@ fn criterion(
         if !keyword_unknown {
             return error;
         }
-        let known = fetch::all().map(|fetch| fetch.name).chain(ALIASES.iter().map(|row| row.0));
+        let own: Vec<String> = keywords::names().collect();
+        let known = fetch::all().map(|fetch| fetch.name).chain(own.iter().map(String::as_str));
         Diagnostic::alert(format!("unknown fetch method `{name}` in ACL expression `{}`", word.text))
             .at(word.span.part(0, length))
             .did_you_mean(diag::suggest(name, known))
@@ -340,10 +393,13 @@ pub(crate) fn resolve(word: Word<'_>, scope: &Scope<'_>) -> Result<Acl, Diagnost
     }
     let Some((_, text)) = PREDEFINED.iter().find(|(name, _)| *name == word.text) else {
         let known = scope.acls.names().chain(PREDEFINED.iter().map(|(name, _)| *name));
-        return Err(Diagnostic::alert(format!("unknown ACL `{}`", word.text))
+        let error = Diagnostic::alert(format!("unknown ACL `{}`", word.text))
             .at(word.span)
-            .did_you_mean(diag::suggest(word.text, known))
-            .haproxy(format!("no such ACL : '{}'", word.text)));
+            .haproxy(format!("no such ACL : '{}'", word.text));
+        return Err(match word.text.strip_prefix('{') {
+            Some(criterion) => error.label(format!("a blank must follow the brace: `{{ {criterion}`")),
+            None => error.did_you_mean(diag::suggest(word.text, known)),
+        });
     };
     let list: Vec<Word<'_>> = text.iter().map(|text| Word { text, span: word.span }).collect();
     let criterion = Criterion::compile(&mut Words::new(&list, word.span), scope)?;

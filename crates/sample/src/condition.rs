@@ -4,26 +4,22 @@ use diag::Diagnostic;
 
 use crate::acl::{self, Criterion};
 use crate::env::Env;
-use crate::named_acls::{Acl, FAIL, MISS, PASS, Predicate, single};
+use crate::explained::{ExplainedCondition, ExplainedTerm};
+use crate::named_acls::{Acl, Predicate, single};
+use crate::outcome::{FAIL, MISS, PASS};
 use crate::scope::Scope;
 use crate::word_cursor::{Word, Words};
 
-/// The result of a condition.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Test {
-    /// The condition does not hold.
-    No,
-    /// Not decided until more bytes arrive.
-    Wait,
-    /// The condition is true.
-    Yes,
-}
+pub use crate::outcome::Test;
 
 /// A condition: alternatives, each of which is a list of terms that must all be true.
 #[derive(Debug)]
 pub struct Condition {
     alternatives: Box<[Box<[Term]>]>,
     unless: bool,
+    /// The terms as configured, in order. Boxed once more, because only explanations read them.
+    #[allow(clippy::box_collection)]
+    texts: Box<Vec<Box<str>>>,
 }
 
 #[derive(Debug)]
@@ -55,7 +51,9 @@ impl Condition {
 
     /// The conjunction of the named ACLs, each optionally prefixed with `!` (the fetch `acl`).
     pub fn of_names(names: impl Iterator<Item = String>, scope: &Scope<'_>) -> Result<Self, String> {
+        let mut texts = Vec::new();
         let terms = names.map(|name| {
+            texts.push(name.as_str().into());
             let bare = name.trim_start_matches('!');
             let negated = (name.len() - bare.len()) % 2 == 1;
             let acl = scope.acls.get(bare).map_or_else(
@@ -68,13 +66,13 @@ impl Condition {
             Ok(Term { negated, acl: acl::tested(acl, scope) })
         });
         let terms: Vec<Term> = terms.collect::<Result<_, String>>()?;
-        Ok(Self { alternatives: [terms.into()].into(), unless: false })
+        Ok(Self { alternatives: [terms.into()].into(), unless: false, texts: texts.into() })
     }
 
     fn parse(words: &mut Words<'_>, scope: &Scope<'_>, unless: bool) -> Result<Self, Diagnostic> {
         let start = words.span();
         let mut alternatives: Vec<Box<[Term]>> = Vec::new();
-        let mut terms = Vec::new();
+        let (mut terms, mut texts) = (Vec::new(), Vec::new());
         while let Some(word) = words.next() {
             if matches!(word.text, "or" | "OR" | "||") {
                 if terms.is_empty() {
@@ -85,7 +83,9 @@ impl Condition {
                 alternatives.push(std::mem::take(&mut terms).into());
                 continue;
             }
+            let before = words.clone();
             terms.push(term(word, words, scope)?);
+            texts.push(text_of(word, &before, words));
         }
         if terms.is_empty() {
             let message = if alternatives.is_empty() {
@@ -96,7 +96,7 @@ impl Condition {
             return Err(Diagnostic::alert(message).at(start));
         }
         alternatives.push(terms.into());
-        Ok(Self { alternatives: alternatives.into(), unless })
+        Ok(Self { alternatives: alternatives.into(), unless, texts: texts.into() })
     }
 
     /// Evaluates the condition.
@@ -110,12 +110,72 @@ impl Condition {
             }
         }
         let result = if self.unless { negate(result) } else { result };
-        match result {
-            PASS => Test::Yes,
-            FAIL => Test::No,
-            _ => Test::Wait,
-        }
+        test_of(result)
     }
+}
+
+impl Condition {
+    /// Evaluates the condition, and returns the result of each term that decides it. Terms after the decision are not evaluated.
+    /// A term with side effects is only evaluated if `is_live`; otherwise it counts as false.
+    pub fn explain(&self, env: &Env<'_>, is_live: bool) -> ExplainedCondition {
+        let mut result = FAIL;
+        let (mut terms, mut texts) = (Vec::new(), self.texts.iter());
+        for (number, alternative) in self.alternatives.iter().enumerate() {
+            let texts: Vec<&str> = texts.by_ref().take(alternative.len()).map(|text| &**text).collect();
+            if result == PASS {
+                break;
+            }
+            let mut all = PASS;
+            for (place, (term, text)) in alternative.iter().zip(texts).enumerate() {
+                let (one, mut explained) = term.explain(text, env, is_live);
+                explained.begins_alternative = number > 0 && place == 0;
+                terms.push(explained);
+                all &= one;
+                if all == FAIL {
+                    break;
+                }
+            }
+            result |= all;
+        }
+        let result = if self.unless { negate(result) } else { result };
+        ExplainedCondition { test: test_of(result), unless: self.unless, terms }
+    }
+}
+
+impl Term {
+    fn explain(&self, text: &str, env: &Env<'_>, is_live: bool) -> (u8, ExplainedTerm) {
+        let (mut result, mut tests) = (FAIL, Vec::new());
+        for criterion in self.acl.iter() {
+            let explained = criterion.explain(env, is_live);
+            result |= explained.result;
+            tests.push(explained);
+            if result == PASS {
+                break;
+            }
+        }
+        let result = if self.negated { negate(result) } else { result };
+        let test = test_of(result);
+        (result, ExplainedTerm { text: text.into(), test, tests, begins_alternative: false })
+    }
+}
+
+fn test_of(result: u8) -> Test {
+    match result {
+        PASS => Test::Yes,
+        FAIL => Test::No,
+        _ => Test::Wait,
+    }
+}
+
+/// The words of a term: the first one, and those that were taken from `before` to get to `after`.
+fn text_of(first: Word<'_>, before: &Words<'_>, after: &Words<'_>) -> Box<str> {
+    let taken = before.rest().len() - after.rest().len();
+    let mut text = first.text.to_owned();
+    for word in &before.rest()[..taken] {
+        text.push(' ');
+        text.push_str(word.text);
+    }
+    text.into()
 }
 
 impl Predicate for Condition {

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use state::Process;
 
 use crate::log_origin::LogOrigin;
-use crate::session::Session;
+use crate::session::{Endpoint, Session};
 use crate::slots::Slots;
 use crate::socket::TcpFacts;
 use crate::transaction::Transaction;
@@ -94,6 +94,12 @@ impl<'a> Env<'a> {
     /// An environment with a session and its transaction.
     pub fn of(process: &'a Process, session: &'a Session, transaction: &'a Transaction, now_ms: u64) -> Self {
         Self { session: Some(session), transaction: Some(transaction), ..Self::new(process, now_ms) }
+    }
+
+    /// The client's address, including changes by rules; `None` without a client.
+    pub fn source(&self) -> Option<Endpoint> {
+        let changed = self.transaction.and_then(|transaction| transaction.source);
+        changed.or_else(|| self.session.map(|session| session.source()))
     }
 
     /// Reports that further bytes of a connection may change the result, so that the caller waits for them. HTTP messages are

@@ -9,12 +9,14 @@ use crate::args::{self, Arg, ArgKind, Args, Spec};
 use crate::auth::Userlist;
 use crate::convert::{self, Convert, Run};
 use crate::env::Env;
+use crate::explained::shown;
 use crate::fetch::{self, Any, Cursor, Fetch};
 use crate::place::Columns;
 use crate::scope::Scope;
 use crate::script::Use;
 use crate::script_functions::{self, ScriptFunction};
 use crate::value::{Type, Value};
+use crate::vars::Var;
 use crate::word_cursor::Words;
 
 /// A fetch with its converters.
@@ -189,6 +191,55 @@ impl Expression {
         value.is_some()
     }
 
+    /// Whether an evaluation changes anything but variables of the request and its connection, or runs a script.
+    pub fn has_side_effects(&self) -> bool {
+        let name = self.fetch.name;
+        let changes = |step: &ConverterStep| match step.convert.name {
+            "debug" | "lua." => true,
+            "set-var" | "unset-var" => matches!(step.args.get(0), Arg::Var(Var::Process(_))),
+            _ => false,
+        };
+        name.contains("_inc_gpc")
+            || name.contains("_clr_gpc")
+            || matches!(name, "lua." | "src_updt_conn_cnt")
+            || self.steps.iter().any(changes)
+    }
+
+    /// Like [`Self::next`], and appends the value to `text`, with the results of all converters. A map's converter is shown with
+    /// the key that matched.
+    pub(crate) fn next_explained<'a>(
+        &'a self,
+        env: &'a Env<'a>,
+        cursor: &mut Cursor,
+        text: &mut String,
+    ) -> Option<Value<'a>> {
+        let mut value = (self.fetch.run)(env, &self.args, cursor)?;
+        push_value(&value, text);
+        for ConverterStep { convert, args } in &self.steps {
+            if value.kind() != convert.takes {
+                value = value.cast(convert.takes)?;
+            }
+            text.push_str(" → ");
+            text.push_str(convert.name);
+            if let Arg::View(view) = args.get(0) {
+                let key = view.lookup_key(&value, shown);
+                let key = key.map_or_else(|| "no key matches".to_owned(), |key| format!("key `{key}`"));
+                text.push_str(&format!("({}): {key}", view.list().name()));
+            }
+            value = convert.apply(value, args, env)?;
+            text.push_str(" → ");
+            push_value(&value, text);
+        }
+        Some(value)
+    }
+
+    /// The value as text, with the results of all converters, as in a trace of a condition. Empty without a value.
+    pub fn explain(&self, env: &Env<'_>) -> String {
+        let mut text = String::new();
+        self.next_explained(env, &mut Cursor::once(), &mut text);
+        text
+    }
+
     /// The shortcut for testing all values: the function and arguments of the fetch, if the fetch has one and no converter follows.
     #[inline]
     pub(crate) fn any(&self) -> Option<(Any, &Args)> {
@@ -221,6 +272,12 @@ impl Expression {
             value => converted(value, &self.steps, env),
         }
     }
+}
+
+fn push_value(value: &Value<'_>, text: &mut String) {
+    let mut bytes = Vec::new();
+    value.write_text(&mut bytes);
+    text.push_str(&format!("`{}`", shown(&bytes)));
 }
 
 /// Applies `steps` to `number`. Leading arithmetic converters run here without building intermediate values.

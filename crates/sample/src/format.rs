@@ -163,6 +163,14 @@ impl Format {
         })
     }
 
+    /// Whether rendering has side effects: see [`Expression::has_side_effects`].
+    pub fn has_side_effects(&self) -> bool {
+        self.parts.iter().any(|part| match part {
+            FormatPart::Expression(expression, _) => expression.has_side_effects(),
+            FormatPart::Alias(..) | FormatPart::Text(_) | FormatPart::Blank => false,
+        })
+    }
+
     /// Appends the formatted text to `out`.
     pub fn render(&self, env: &Env<'_>, out: &mut Vec<u8>) {
         match self.encoding {

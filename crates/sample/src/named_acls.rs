@@ -5,18 +5,12 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use crate::env::Env;
+use crate::explained::ExplainedTest;
 use crate::place::Columns;
-
-/// Results of a test. AND and OR of results are the bitwise operations.
-pub(crate) const FAIL: u8 = 0;
-/// Not decided: further bytes may change the result.
-pub(crate) const MISS: u8 = 1;
-/// Matched.
-pub(crate) const PASS: u8 = 3;
 
 /// One compiled line of an ACL.
 pub trait AclTest: Debug + Send + Sync {
-    /// Tests the values of the expression until one matches. Returns [`FAIL`], [`MISS`] or [`PASS`].
+    /// Tests the values of the expression until one matches. Returns a constant of `outcome`.
     fn test(&self, env: &Env<'_>) -> u8;
     /// The name of the fetch.
     fn keyword(&self) -> &'static str;
@@ -24,6 +18,8 @@ pub trait AclTest: Debug + Send + Sync {
     fn columns(&self) -> Columns;
     /// Whether the fetch reads the bytes of a connection (manual, 7.3.5).
     fn reads_bytes(&self) -> bool;
+    /// Like [`AclTest::test`], with the values and the pattern that matched. A test with side effects is skipped unless `is_live`.
+    fn explain(&self, env: &Env<'_>, is_live: bool) -> ExplainedTest;
 }
 
 /// An ACL: the tests declared under one name. The ACL matches if one of them does.

@@ -3,6 +3,8 @@
 
 use std::io;
 
+use state::FaultCause;
+
 /// The kernel's metrics of a TCP connection (`TCP_INFO` in tcp(7)), or those of a QUIC connection, which lacks some.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TcpFacts {
@@ -117,6 +119,21 @@ impl ConnectionError {
             io::ErrorKind::BrokenPipe => Self::BROKEN_PIPE,
             io::ErrorKind::Unsupported => Self::NO_PROTOCOL,
             _ => Self::SOCKET,
+        }
+    }
+
+    /// Whether the error occurred in a TLS handshake.
+    pub fn is_of_tls(self) -> bool {
+        (Self::TLS_EMPTY.0..=Self::TLS_EARLY_FAILED.0).contains(&self.0)
+    }
+
+    /// Returns the cause for which a client connection with this error ended before it had a stream; `None` for no error.
+    pub fn fault(self) -> Option<FaultCause> {
+        match self.0 {
+            0 => None,
+            11..24 => Some(FaultCause::ProxyHeader),
+            _ if self.is_of_tls() => Some(FaultCause::ClientTls),
+            _ => Some(FaultCause::ClientReset),
         }
     }
 

@@ -19,10 +19,15 @@ struct Tracker {
     tracked: Tracked,
     /// Whether the request was counted in the entry.
     has_request: bool,
+    /// Whether the entry is only read ([`Trackers::observe`]).
+    is_observed: bool,
 }
 
 impl Drop for Tracker {
     fn drop(&mut self) {
+        if self.is_observed {
+            return;
+        }
         let view = self.tracked.view();
         view.take(DataType::ConnCur);
         view.touch(now_ms());
@@ -64,17 +69,30 @@ impl Trackers {
         now_ms: u64,
     ) -> Option<EntryValues<'_>> {
         let tracked = Tracked::get(table, key, now_ms)?;
-        let all = self.0.get_or_insert_default();
-        if all.len() <= number {
-            all.resize_with(number + 1, || None);
-        }
-        let tracker = all[number].insert(Tracker { tracked, has_request: false });
+        let tracker = Tracker { tracked, has_request: false, is_observed: false };
+        let tracker = self.place(number).insert(tracker);
         let view = tracker.tracked.view();
         view.add(DataType::ConnCur, 0, 1, now_ms);
         view.add(DataType::ConnCnt, 0, 1, now_ms);
         view.add(DataType::ConnRate, 0, 1, now_ms);
         view.touch(now_ms);
         Some(view)
+    }
+
+    /// Gives expressions access to the entry of a key without counting anything in it. Returns whether there is an entry.
+    pub fn observe(&mut self, number: usize, table: &Arc<Table>, key: &[u8], now_ms: u64) -> bool {
+        let Some(tracked) = Tracked::find(table, key, now_ms) else { return false };
+        *self.place(number) = Some(Tracker { tracked, has_request: true, is_observed: true });
+        true
+    }
+
+    /// The place of counter `number`, which is created if necessary.
+    fn place(&mut self, number: usize) -> &mut Option<Tracker> {
+        let all = self.0.get_or_insert_default();
+        if all.len() <= number {
+            all.resize_with(number + 1, || None);
+        }
+        &mut all[number]
     }
 
     /// Counts the request in every entry in which it was not counted yet.

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use http::Head;
-use state::Server;
+use state::{FaultCause, Server};
 
 use crate::bandwidth::BandwidthLimit;
 use crate::request_trace::RequestTrace;
@@ -216,6 +216,10 @@ pub struct Transaction {
     pub termination: Termination,
     /// The events of the layers at the end (`term_events`).
     pub ending: crate::ending::Ending,
+    /// Why the stream ended abnormally (`fault`).
+    pub fault: Option<FaultCause>,
+    /// The backend name that a `use_backend` rule computed, if there is no such backend.
+    pub unknown_backend: Option<Box<str>>,
     /// The status sent to the client, 0 for none.
     pub status: u16,
     /// The status that the server sent, 0 for none.
@@ -339,6 +343,8 @@ impl Default for Transaction {
             times: Times::default(),
             termination: Termination::default(),
             ending: Default::default(),
+            fault: None,
+            unknown_backend: None,
             status: 0,
             server_status: 0,
             bytes_in: 0,
@@ -431,6 +437,8 @@ impl Transaction {
             times,
             termination,
             ending,
+            fault,
+            unknown_backend,
             status,
             server_status,
             bytes_in,
@@ -489,6 +497,8 @@ impl Transaction {
         *times = Times::default();
         *termination = Termination::default();
         *ending = Default::default();
+        *fault = None;
+        *unknown_backend = None;
         *status = 0;
         *server_status = 0;
         *bytes_in = 0;

@@ -11,6 +11,7 @@ pub fn server(server: &Server, all: bool) {
     server.served_max.store(server.serving(), Relaxed);
     server.queue.max.store(server.queue.len(), Relaxed);
     if all {
+        server.durations.clear();
         server.health.failed.store(0, Relaxed);
         server.health.observed.store(0, Relaxed);
         server.downs.store(0, Relaxed);
@@ -34,6 +35,9 @@ pub fn proxy(proxy: &Proxy, all: bool) {
     proxy.connections_max.store(proxy.connections.load(Relaxed), Relaxed);
     proxy.queue.max.store(proxy.queue.len(), Relaxed);
     if all {
+        proxy.faults.clear();
+        proxy.durations.frontend.clear();
+        proxy.durations.backend.clear();
         proxy.downs.store(0, Relaxed);
     }
     for listener in proxy.listeners.load().iter() {

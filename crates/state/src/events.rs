@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use base::clock::WallTime;
 
+use crate::journal::{self, EventTopic};
 use crate::server::{Admin, Operational};
 use crate::{Proxy, Server};
 
@@ -269,15 +270,17 @@ pub fn shown(server: &Server) -> Operational {
     if server.admin().in_maintenance() { Operational::Stopped } else { server.operational() }
 }
 
-/// Reports that a server was added to a backend.
+/// Reports that a server was added to a backend, also to the journal.
 pub fn added(proxy: &Proxy, server: &Server) {
+    journal::record(EventTopic::Servers, &format!("{}/{}", proxy.name, server.name), "Server added.");
     if are_wanted(ServerEventKind::Added as u32) {
         publish(proxy, server, ServerEventKind::Added, About::Nothing);
     }
 }
 
-/// Reports that a server was removed from a backend.
+/// Reports that a server was removed from a backend, also to the journal.
 pub fn removed(proxy: &Proxy, server: &Server) {
+    journal::server(server, "Server removed.");
     if are_wanted(ServerEventKind::Removed as u32) {
         publish(proxy, server, ServerEventKind::Removed, About::Nothing);
     }

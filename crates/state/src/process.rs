@@ -7,6 +7,7 @@ use runtime::shared::Shared as _;
 use runtime::{Count, Gauge, Rate, Sharded};
 
 use crate::errors::Errors;
+use crate::journal::{EventTopic, RepeatedEvent};
 use crate::statuses::CountedStatuses;
 
 /// One worker's process-wide counters.
@@ -126,6 +127,8 @@ pub struct Process {
     pub crowded_from_fds: AtomicU32,
     /// The limit on client connections (`Maxconn`). Written by `set maxconn global`.
     pub maxconn: AtomicU32,
+    /// The limit was reached.
+    pub connections_full: RepeatedEvent,
     /// The limit at startup (`Hard_maxconn`).
     pub hard_maxconn: AtomicU32,
     /// The limit on client connections after a memory shortage, which slowly rises again; 0 for none. Written by the thread that
@@ -163,6 +166,14 @@ pub struct Process {
 }
 
 impl Process {
+    /// Counts that a connection has used the last free slot of `maxconn`.
+    pub fn note_maxconn(&self, limit: u32) {
+        self.counters.mine().maxconn_reached.add(1);
+        self.connections_full.note(EventTopic::Limits, || {
+            ("-".to_owned(), format!("maxconn {limit} of the process is reached: new connections wait."))
+        });
+    }
+
     /// Returns the number of descriptors used by connections.
     #[inline]
     pub fn descriptors(&self) -> u32 {

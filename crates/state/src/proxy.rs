@@ -9,7 +9,11 @@ use runtime::shard::Padded;
 use runtime::shared::{Shared as _, note_write};
 
 use crate::counters::{BackendCounters, FrontendCounters, ListenerCounters};
+use crate::durations::ProxyDurations;
 use crate::extra_attempts::ExtraAttempts;
+use crate::faults::Faults;
+use crate::history::{OF_PROXY, OptionalHistory, ResponseTimes};
+use crate::journal::{EventTopic, RepeatedEvent};
 use crate::mirror::Mirror;
 use crate::queue::Queue;
 use crate::server::Server;
@@ -84,6 +88,12 @@ pub struct Proxy {
     pub frontend: Sharded<FrontendCounters>,
     /// Counters of the backend's side.
     pub backend: Sharded<BackendCounters>,
+    /// The abnormal ends of its streams.
+    pub faults: Faults,
+    /// The frontend's `maxconn` was reached.
+    pub connections_full: RepeatedEvent,
+    /// The times of requests.
+    pub durations: ProxyDurations,
     /// The frontend's current connections. Every worker writes it at accept and close, so it is separate from data that requests
     /// read.
     pub connections: Padded<AtomicU32>,
@@ -142,6 +152,12 @@ pub struct Proxy {
     extra: OnceLock<Box<ExtraAttempts>>,
     /// The counters of request copies sent to this backend, if a rule sends any.
     mirror: OnceLock<Box<Mirror>>,
+    /// The last minutes of the frontend's side, if they are sampled. Written by the sampler.
+    pub frontend_history: OptionalHistory<OF_PROXY>,
+    /// The last minutes of the backend's side, if they are sampled. Written by the sampler.
+    pub backend_history: OptionalHistory<OF_PROXY>,
+    /// How long responses of the backend took in the last minutes, if that is sampled. Written by the sampler.
+    pub response_times: OnceLock<Box<ResponseTimes>>,
 }
 
 /// A FastCGI application (`fcgi-app`).
@@ -213,6 +229,9 @@ impl Proxy {
             is_backend: seed.is_backend,
             frontend: Sharded::default(),
             backend: Sharded::default(),
+            faults: Faults::default(),
+            connections_full: RepeatedEvent::new(),
+            durations: ProxyDurations::default(),
             connections: Padded::default(),
             connections_max: AtomicU32::new(0),
             maxconn: AtomicU32::new(seed.maxconn),
@@ -232,6 +251,9 @@ impl Proxy {
             dynamic_key: ArcSwapOption::empty(),
             extra: OnceLock::new(),
             mirror: OnceLock::new(),
+            frontend_history: OnceLock::new(),
+            backend_history: OnceLock::new(),
+            response_times: OnceLock::new(),
             timeouts: Default::default(),
             retries: AtomicU32::new(3),
             default_backend: ArcSwapOption::empty(),
@@ -290,12 +312,18 @@ impl Proxy {
         }
     }
 
-    /// Takes a connection slot if the frontend's limit allows one more.
+    /// Takes a connection slot if the frontend's limit allows one more. Records in the journal if it was the last one.
     pub fn try_connect(&self) -> bool {
         let limit = self.maxconn.load(Relaxed);
         let taken = self.connections.take_below(if limit == 0 { u32::MAX } else { limit });
         if let Ok(before) = taken {
             self.connections_max.raise(before + 1);
+            if before + 1 == limit {
+                self.connections_full.note(EventTopic::Limits, || {
+                    let text = format!("maxconn {limit} of the frontend is reached: new connections wait.");
+                    (self.name.to_string(), text)
+                });
+            }
         }
         taken.is_ok()
     }

@@ -7,6 +7,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::Waker;
 
+use crate::journal::RepeatedEvent;
+
 /// The order in which requests are served: class, then arrival in ms adjusted by the offset, then order of arrival.
 type QueueKey = (i32, i64, u64);
 
@@ -24,6 +26,8 @@ pub struct Queue {
     length: AtomicU32,
     /// The maximum number of waiting requests (`qmax`).
     pub max: AtomicU32,
+    /// Requests were rejected because the queue was full.
+    pub full: RepeatedEvent,
     /// How many requests got a slot from the queue. The basis of `%sq` and `%bq`.
     pub served: AtomicU64,
 }

@@ -22,7 +22,9 @@ use runtime::{Sharded, timer};
 
 pub use crate::address::{Doubt, ServerAddress};
 use crate::counters::ServerCounters;
+use crate::durations::Durations;
 pub use crate::health::{CHECK_STATUSES, CheckResult, Demand, Health, Trouble};
+use crate::history::{OF_SERVER, OptionalHistory};
 use crate::name::ServerName;
 use crate::performance::Performance;
 use crate::queue::Queue;
@@ -191,6 +193,8 @@ pub struct Server {
     pub(crate) tracked: ArcSwapOption<Server>,
     /// Counters.
     pub counters: Sharded<ServerCounters>,
+    /// The times of requests.
+    pub durations: Durations,
     /// The maximum number of concurrent requests (`smax`). If requests are counted separately, this is the highest observed sum; it
     /// is computed whenever a worker reaches a new maximum.
     pub served_max: AtomicU32,
@@ -208,12 +212,16 @@ pub struct Server {
     pub last_session: AtomicU64,
     /// How often the server went down.
     pub downs: AtomicU32,
+    /// When a change of the server was last recorded in the journal, in ms; its creation before that.
+    pub(crate) reported_at: AtomicU64,
     /// Total downtime in ms before `changed_at`.
     pub down_ms: AtomicU64,
     /// How often the weight started to rise (`slowstart`).
     pub(crate) rises: AtomicU32,
     /// The server's performance, if its backend ejects outliers.
     performance: OnceLock<Box<Performance>>,
+    /// The last minutes, if they are sampled. Written by the sampler.
+    pub history: OptionalHistory<OF_SERVER>,
 }
 
 /// The configuration from which a server is created.
@@ -296,17 +304,20 @@ impl Server {
             queue: Queue::default(),
             tracked: ArcSwapOption::empty(),
             counters: Sharded::default(),
+            durations: Durations::default(),
             served_max: AtomicU32::new(0),
             checked: AtomicBool::new(seed.checked),
             health: Health::default(),
             agent_checked: AtomicBool::new(false),
             agent: Health::default(),
             changed_at: AtomicU64::new(timer::now_ms()),
+            reported_at: AtomicU64::new(timer::now_ms()),
             last_session: AtomicU64::new(0),
             downs: AtomicU32::new(0),
             down_ms: AtomicU64::new(0),
             rises: AtomicU32::new(0),
             performance: OnceLock::new(),
+            history: OnceLock::new(),
         })
     }
 

@@ -10,7 +10,7 @@ use runtime::timer;
 
 use crate::proxy::Admission;
 use crate::server::Operational;
-use crate::{Admin, Proxy, Server, events};
+use crate::{Admin, Proxy, Server, events, journal};
 
 /// A message: the syslog level (0 emerg, 1 alert, 5 notice) and the text.
 pub type Note = (u8, String);
@@ -76,7 +76,9 @@ pub fn refresh_backend(proxy: &Proxy, now_ms: u64) -> Option<Note> {
     }
     proxy.downs.fetch_add(1, Relaxed);
     let kind = if proxy.is_frontend { "proxy" } else { "backend" };
-    Some((EMERGENCY, format!("{kind} {} has no server available!", proxy.name)))
+    let text = format!("{kind} {} has no server available!", proxy.name);
+    journal::record(journal::EventTopic::Servers, &proxy.name, &text);
+    Some((EMERGENCY, text))
 }
 
 /// Returns a server's name for the start of a message.
@@ -158,6 +160,7 @@ pub fn administer(
     events::moved(proxy, server, shown, requeued, || events::StateCause::Admin(cause.to_owned()));
     let change = Administrative { before, after, was_down, requeued, via };
     for (level, text) in administrative(proxy, server, &change) {
+        journal::server(server, &text);
         notify(proxy, level, &text);
     }
     if let Some((level, text)) = refresh_backend(proxy, now_ms) {
@@ -211,6 +214,7 @@ fn decide_via(
         Operational::Stopping => (NOTICE, joined(proxy, server, &format!("is stopping{via}"), why, requeued)),
         _ => (NOTICE, joined(proxy, server, &format!("is UP{via}"), why, 0)),
     };
+    journal::server(server, &text);
     notify(proxy, level, &text);
     if let Some((level, text)) = refresh_backend(proxy, now_ms) {
         notify(proxy, level, &text);

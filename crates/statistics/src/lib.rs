@@ -8,9 +8,13 @@
 
 #![forbid(unsafe_code)]
 
+mod certificates;
+mod collected;
 mod column;
 pub mod config_view;
 pub mod disks;
+mod durations;
+pub mod faults;
 mod field;
 mod identified;
 pub mod info;
@@ -24,6 +28,7 @@ mod process;
 pub mod prometheus;
 mod quic_columns;
 pub mod resolvers;
+pub mod sampling;
 pub mod sharing;
 pub mod stat;
 pub mod stats_file;

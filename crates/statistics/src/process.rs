@@ -1,12 +1,14 @@
 //! The process that the statistics describe: its counters, the current configuration, and facts known only to the binary.
 
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use arc_swap::ArcSwap;
 use base::clock::{WallTime, now_ms};
 
+use crate::collected::Collected;
 use crate::config_view::ConfigView;
+
 use crate::sharing::SharedCounters;
 
 /// The source of all statistics. One per process; it outlives reloads, which replace its [`ConfigView`].
@@ -35,6 +37,14 @@ pub struct Statistics {
     pub commanders: AtomicU32,
     /// Patterns in list versions that are prepared but not committed yet. Updated by the runtime socket.
     pub waiting_patterns: AtomicU64,
+    /// The number of rounds of the sampler.
+    pub(crate) rounds: AtomicU32,
+    /// Whether the sampler records histories.
+    pub(crate) keeps_history: AtomicBool,
+    /// When a page was last shown, in ms of the monotonic clock; 0 for never. Written by every page.
+    pub(crate) shown_at: AtomicU64,
+    /// Facts that the sampler collected for the page.
+    pub(crate) collected: ArcSwap<Collected>,
     /// CPU time and instant of the last `show info`, for `Idle_pct`.
     pub(crate) cpu_seen: Mutex<(u64, u64)>,
     /// Counters shared with other processes (`shm-stats-file`). Set once.
@@ -57,6 +67,10 @@ impl Statistics {
             started_ms: now_ms(),
             commanders: AtomicU32::new(0),
             waiting_patterns: AtomicU64::new(0),
+            rounds: AtomicU32::new(0),
+            keeps_history: AtomicBool::new(false),
+            shown_at: AtomicU64::new(0),
+            collected: ArcSwap::default(),
             cpu_seen: Mutex::default(),
             sharing: OnceLock::new(),
             view: ArcSwap::from_pointee(view),

@@ -11,9 +11,12 @@ use std::sync::Arc;
 
 use state::table::Table;
 
+use crate::certificates;
 use crate::column::{C, COLUMNS, ObjectKind, ObjectRow};
 use crate::config_view::ConfigView;
 use crate::disks;
+use crate::durations;
+use crate::faults;
 use crate::field::StatValue;
 use crate::info;
 use crate::mirrors;
@@ -71,7 +74,8 @@ const SCOPES: &[(&str, ObjectKind)] = &[
 ];
 
 /// Answers a scrape with GET or HEAD. The parameters are those of HAProxy's exporter: `scope=global|frontend|listener|
-/// backend|server|resolver`, `metrics=`, `no-maint`, `desc-labels`, `extra-counters`. Pieces of the body may be empty.
+/// backend|server|resolver`, `metrics=`, `no-maint`, `desc-labels`, `extra-counters`, and
+/// `no-histograms`. Pieces of the body may be empty.
 pub fn respond(statistics: &Arc<Statistics>, request: &PageRequest<'_>) -> PageResponse {
     let headers =
         |kind: &str| vec![("cache-control", "no-cache".to_owned()), ("content-type", kind.to_owned())];
@@ -99,10 +103,17 @@ pub fn respond(statistics: &Arc<Statistics>, request: &PageRequest<'_>) -> PageR
     let tables = wanted.scope(query::TABLES).then(|| table_metrics(&view, &wanted).into_bytes());
     let is_wanted =
         |object: &str, name: &str| wanted.scope(object) && wanted.named(&format!("weir_{object}_{name}"));
-    let policies = policies::metrics(&view, is_wanted)
+    let is_of_proxies = faults::is_wanted(|scope| wanted.scope(scope), |name| wanted.named(name));
+    let faults = if is_of_proxies { faults::metrics(&view) } else { String::new() };
+    let policies = faults
+        + &policies::metrics(&view, is_wanted)
         + &mirrors::metrics(&view, is_wanted)
         + &disks::metrics(&view, is_wanted)
         + &telemetry::metrics(&view, is_wanted);
+    let is_measured = |object: &str, name: &str| !wanted.no_histograms && is_wanted(object, name);
+    let histograms = durations::metrics(view.clone(), durations::selected(is_measured));
+    let certificates =
+        certificates::metrics(view.clone(), is_wanted(certificates::SCOPE, certificates::NAME));
     let described = view.proxies.iter().filter(|_| wanted.describe);
     let descriptions =
         described.filter_map(|proxy| Some((proxy.state.name.clone(), proxy.description.clone()?))).collect();
@@ -122,7 +133,16 @@ pub fn respond(statistics: &Arc<Statistics>, request: &PageRequest<'_>) -> PageR
             shown: false,
         };
         let policies = std::iter::once(policies.into_bytes());
-        Box::new(process.into_iter().chain(objects).chain(tables).chain(resolvers).chain(policies))
+        Box::new(
+            process
+                .into_iter()
+                .chain(objects)
+                .chain(tables)
+                .chain(resolvers)
+                .chain(policies)
+                .chain(certificates)
+                .chain(histograms),
+        )
     };
     PageResponse { status: 200, headers: headers("text/plain; version=0.0.4"), body }
 }

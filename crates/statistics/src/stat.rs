@@ -63,7 +63,8 @@ impl RowFilter {
             && (self.names.is_empty() || self.names.contains(&proxy.name))
     }
 
-    fn wants_server(&self, server: &Server) -> bool {
+    /// Whether the server is selected.
+    pub(crate) fn wants_server(&self, server: &Server) -> bool {
         let hidden = (self.up && !server.is_up()) || (self.no_maintenance && server.admin().in_maintenance());
         !hidden && self.server.is_none_or(|id| id == server.id)
     }
@@ -218,7 +219,7 @@ fn listener_status(proxy: &Proxy, listener: &Listener) -> &'static str {
     if full && proxy.admission() == Admission::Open { "FULL" } else { "OPEN" }
 }
 
-fn frontend_row(view: &ProxyView, show: Show) -> ObjectRow {
+pub(crate) fn frontend_row(view: &ProxyView, show: Show) -> ObjectRow {
     let proxy = &view.state;
     let shards = &proxy.frontend;
     let mut row = ObjectRow::new(ObjectKind::Frontend, proxy, 0, "FRONTEND".to_owned());
@@ -376,7 +377,7 @@ fn peak<T>(shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic, current: u32, limit
     u32::try_from(sum.max(0)).unwrap_or(u32::MAX).min(limit).max(current)
 }
 
-fn backend_row(view: &ProxyView, show: Show) -> ObjectRow {
+pub(crate) fn backend_row(view: &ProxyView, show: Show) -> ObjectRow {
     let proxy = &view.state;
     let shards = &proxy.backend;
     let http = proxy.mode == state::Mode::Http;
@@ -493,7 +494,7 @@ pub(crate) fn server_status(server: &Server) -> String {
     }
 }
 
-fn server_row(proxy: &ProxyView, server: &Server, show: Show) -> ObjectRow {
+pub(crate) fn server_row(proxy: &ProxyView, server: &Server, show: Show) -> ObjectRow {
     let view = proxy.server(server.id);
     let http = proxy.state.mode == state::Mode::Http;
     let mut row = ObjectRow::new(ObjectKind::Server, &proxy.state, server.id, server.name.to_string());

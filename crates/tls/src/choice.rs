@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use base::clock::WallTime;
+
 use crate::engine::key::KeyKind;
 
 /// The certificates of one name, by index, in configuration order.
@@ -20,6 +22,8 @@ pub(crate) struct NameIndex {
     wild: HashMap<Box<str>, Vec<u32>>,
     defaults: Vec<u32>,
     kinds: Vec<KeyKind>,
+    /// The start and the end of each certificate's validity, in seconds since 1970.
+    validities: Vec<(i64, i64)>,
 }
 
 /// The kinds of keys that a client accepts.
@@ -35,6 +39,8 @@ pub(crate) struct CertificateNames<'a> {
     pub(crate) kind: KeyKind,
     /// The names in the certificate.
     pub(crate) own: &'a [Box<str>],
+    /// The start and the end of the validity, in seconds since 1970.
+    pub(crate) validity: (i64, i64),
     /// The names on the line, which replace those in the certificate. `*` makes the certificate a default, `!name` excludes a name.
     pub(crate) filters: &'a [Box<str>],
     /// Whether the certificate is also a default.
@@ -47,8 +53,10 @@ impl NameIndex {
         let at = place as usize;
         if self.kinds.len() <= at {
             self.kinds.resize(at + 1, names.kind);
+            self.validities.resize(at + 1, names.validity);
         }
         self.kinds[at] = names.kind;
+        self.validities[at] = names.validity;
         each(names, |kind, name| {
             let list = match kind {
                 NameKind::Default => &mut self.defaults,
@@ -94,6 +102,17 @@ impl NameIndex {
 
     /// Returns the certificate for `name`, which is empty if the client sent none. With `strict`, defaults are not used.
     pub(crate) fn choose(&self, name: &str, wanted: ClientKeyKinds, strict: bool) -> Option<usize> {
+        self.choose_at(name, wanted, strict, &|| WallTime::now().seconds)
+    }
+
+    /// Like `choose`. `now` returns the time in seconds since 1970. It is only called if several certificates match equally.
+    fn choose_at(
+        &self,
+        name: &str,
+        wanted: ClientKeyKinds,
+        strict: bool,
+        now: &dyn Fn() -> i64,
+    ) -> Option<usize> {
         let mut lower = [0; 256];
         let lower = lower.get_mut(..name.len())?;
         lower.copy_from_slice(name.as_bytes());
@@ -107,8 +126,9 @@ impl NameIndex {
         let levels = [(exact, &[][..]), (wild, excluded), (if strict { &[] } else { &*self.defaults }, &[])];
         // A wildcard with an accepted kind of key is preferred to an exact name with another kind of key. Defaults are only used if
         // neither matches.
-        let fitting = |(places, excluded)| self.best(places, wanted, excluded);
-        let any = |(places, excluded)| self.best(places, ClientKeyKinds { ecdsa: true, rsa: true }, excluded);
+        let fitting = |(places, excluded)| self.best(places, wanted, excluded, now);
+        let any =
+            |(places, excluded)| self.best(places, ClientKeyKinds { ecdsa: true, rsa: true }, excluded, now);
         let [exact, wild, default] = levels;
         fitting(exact)
             .or_else(|| fitting(wild))
@@ -119,14 +139,28 @@ impl NameIndex {
     }
 
     /// Returns the first ECDSA certificate if the client accepts ECDSA, otherwise the first RSA certificate if the client accepts
-    /// RSA.
-    fn best(&self, places: &[u32], wanted: ClientKeyKinds, excluded: &[u32]) -> Option<usize> {
+    /// RSA. Certificates that have expired, or are not valid yet, are only used if there is no valid one of that kind.
+    fn best(
+        &self,
+        places: &[u32],
+        wanted: ClientKeyKinds,
+        excluded: &[u32],
+        now: &dyn Fn() -> i64,
+    ) -> Option<usize> {
         let first = |is_rsa: bool| {
-            places
+            let mut fitting = places
                 .iter()
                 .filter(|place| !excluded.contains(place))
                 .map(|place| *place as usize)
-                .find(|place| (self.kinds[*place] == KeyKind::Rsa) == is_rsa)
+                .filter(|place| (self.kinds[*place] == KeyKind::Rsa) == is_rsa);
+            let first = fitting.next()?;
+            let Some(second) = fitting.next() else { return Some(first) };
+            let now = now();
+            let is_valid = |place: &usize| {
+                let (begin, end) = self.validities[*place];
+                (begin..=end).contains(&now)
+            };
+            [first, second].into_iter().chain(fitting).find(is_valid).or(Some(first))
         };
         let ecdsa = if wanted.ecdsa { first(false) } else { None };
         ecdsa.or_else(|| if wanted.rsa { first(true) } else { None })
@@ -174,7 +208,13 @@ mod tests {
             let (own, filters) = (words(own), words(filters));
             index.add(
                 place,
-                CertificateNames { kind: *kind, own: &own, filters: &filters, is_default: false },
+                CertificateNames {
+                    kind: *kind,
+                    own: &own,
+                    validity: (0, 100),
+                    filters: &filters,
+                    is_default: false,
+                },
             );
         }
         index
@@ -224,6 +264,20 @@ mod tests {
     }
 
     #[test]
+    fn of_equal_certificates_the_first_valid_one_is_chosen() {
+        let mut index = NameIndex::default();
+        let own = ["a.test".into()];
+        for (place, validity) in [(0, (0, 10)), (1, (20, 40)), (2, (5, 30))] {
+            let kind = KeyKind::Rsa;
+            index.add(place, CertificateNames { kind, own: &own, validity, filters: &[], is_default: false });
+        }
+        let chosen = |now: i64| index.choose_at("a.test", BOTH, true, &|| now);
+        for (now, place) in [(0, 0), (10, 0), (11, 2), (20, 1), (41, 0)] {
+            assert_eq!(chosen(now), Some(place), "{now}");
+        }
+    }
+
+    #[test]
     fn exclusions_apply_only_to_wildcards_of_the_same_line() {
         let index = index(&[
             (KeyKind::Rsa, "", "*.f.test !no.f.test"),
@@ -244,6 +298,7 @@ mod tests {
             CertificateNames {
                 kind: KeyKind::Rsa,
                 own: &own,
+                validity: (0, 100),
                 filters: &["!c.b.test".into()],
                 is_default: false,
             },

@@ -95,6 +95,7 @@ impl PreparedEntry {
         CertificateNames {
             kind: certificate.kind(),
             own: &certificate.names,
+            validity: certificate.validity,
             filters,
             is_default: *is_default,
         }

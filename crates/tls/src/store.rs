@@ -20,6 +20,8 @@ pub struct Certificate {
     pub key: PrivateKey,
     /// The host names for which the certificate is valid, in lower case.
     pub names: Box<[Box<str>]>,
+    /// The start and the end of the validity, in seconds since 1970.
+    pub validity: (i64, i64),
     /// The OCSP response, as DER (`.ocsp`).
     pub ocsp: Option<ocsp::Response>,
     /// Signed certificate timestamps (`.sctl`).
@@ -222,11 +224,13 @@ impl Certificate {
         }
         let facts = x509::CertificateFields::parse(&chain[0]).map_err(|cause| LoadError::new(name, cause))?;
         let names = facts.names().into_iter().map(|name| name.to_ascii_lowercase().into()).collect();
+        let validity = facts.validity();
         Ok(Self {
             name: name.into(),
             chain,
             key,
             names,
+            validity,
             ocsp: None,
             sctl: None,
             issuer: None,

@@ -2,6 +2,7 @@
 //! `server_faults`, rules, options and services in `own_answers`, an operator or a health check in `shutdowns`.
 
 mod client_aborts;
+mod faults;
 mod own_answers;
 mod retries;
 mod server_faults;

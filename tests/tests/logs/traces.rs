@@ -1,6 +1,6 @@
 //! Traces: `trace` on the runtime socket, `traces` sections, and the destinations of their lines.
 
-use weir_tests::client::{Client, get};
+use weir_tests::client::{Client, exchange_with, get};
 use weir_tests::multiplexed::{ACK, Frames, SETTINGS};
 use weir_tests::{Origin, Weir, check, eventually, free_port, scratch};
 
@@ -299,4 +299,48 @@ fn developer_commands_are_limited_to_safe_actions() {
     assert!(get(port, "/").is_some(), "the others go on");
     say(&weir, "debug dev exit 7");
     assert_eq!(weir.await_end(), Some(7));
+}
+
+#[test]
+fn rules_are_traced_for_selected_requests() {
+    let origin = Origin::text("x");
+    let rules = "frontend ruled\n  bind 127.0.0.1:PORT\n  http-request track-sc0 src table visits\n  \
+                 http-request deny if { path_beg /admin } !{ src 10.0.0.0/8 }\n  http-request set-header x-a %[path]\n  \
+                 use_backend app if { sc_inc_gpc0(0) gt 0 }\nbackend visits\n  \
+                 stick-table type ip size 1k store gpc0\n";
+    let port = free_port();
+    let (weir, ..) = start(&rules.replace("PORT", &port.to_string()), &origin);
+    ask(&weir, "trace rules only hdr=x-debug:secret sink buf0 verbosity simple start now");
+    assert!(weir.ask("trace rules only").contains("Currently only reporting 'hdr=x-debug:…'"));
+    get(port, "/unselected").expect("a response");
+    exchange_with(port, "/selected", "x-debug: secret\r\n").expect("a response");
+    exchange_with(port, "/admin", "x-debug: secret\r\n").expect("a response");
+    let lines = told(&weir, "buf0");
+    let wanted = [
+        "http-request track-sc0 src table visits => `127.0.0.1`",
+        "http-request deny if { path_beg /admin } !{ src 10.0.0.0/8 } | false: { path_beg /admin }  `/selected`",
+        "http-request set-header x-a %[path] => x-a: `/selected`",
+        "use_backend applies : true: { sc_inc_gpc0(0) gt 0 }  `2` matches `1:`",
+        "rule ends the request : ",
+        "| true: { path_beg /admin }  `/admin` matches `/admin` | true: !{ src 10.0.0.0/8 }  `127.0.0.1` => status 403",
+    ];
+    for wanted in wanted {
+        assert!(lines.iter().any(|line| line.contains(wanted)), "{wanted}: {lines:#?}");
+    }
+    assert!(!lines.iter().any(|line| line.contains("/unselected")), "{lines:#?}");
+    // Tracing does not evaluate conditions twice.
+    let table = weir.ask("show table visits");
+    assert!(table.contains("gpc0=2"), "{table}");
+    ask(&weir, "trace rules only src=192.0.2.0/24");
+    let before = told(&weir, "buf0").len();
+    exchange_with(port, "/selected", "x-debug: secret\r\n").expect("a response");
+    assert_eq!(told(&weir, "buf0").len(), before);
+    for (command, part) in [
+        ("trace rules only host", "Unknown criterion 'host'"),
+        ("trace rules only src=x", "Invalid network 'x'"),
+        ("trace rules only hdr=x", "Invalid header 'x'"),
+        ("trace h1 only none", "'only' requires the source 'rules'"),
+    ] {
+        assert!(weir.ask(command).contains(part), "{command}: {}", weir.ask(command));
+    }
 }

@@ -8,6 +8,7 @@ mod health;
 mod kernel;
 mod limits;
 mod memory;
+mod messages;
 mod reload;
 mod reload_differences;
 mod reload_in_place;

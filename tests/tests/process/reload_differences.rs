@@ -222,7 +222,8 @@ fn runtime_changes_are_saved_as_a_configuration() {
     let map = directory.join("values.map");
     std::fs::write(&map, "a one\n").expect("the directory takes files");
     let text = configuration(&format!(
-        "frontend f\n  bind 127.0.0.1:{port}\n  http-request set-header x %[path,field(2,/),map({},none)]\n  default_backend b\n\
+        "global\n  localpeer own\n  setenv GREETING hello\n\
+         frontend f\n  bind 127.0.0.1:{port}\n  http-request set-header x %[path,field(2,/),map({},none)]\n  default_backend b\n\
          backend b\n  balance roundrobin\n  server s1 127.0.0.1:{} weight 10\n  server s2 127.0.0.1:2 weight 10\n  server-template t 2 127.0.0.1:3 disabled\n",
         map.display(),
         origin.port()
@@ -233,6 +234,7 @@ fn runtime_changes_are_saved_as_a_configuration() {
         said.contains("server s1 ") && said.contains("server-template t 2 127.0.0.1:3 disabled"),
         "{said}"
     );
+    assert!(said.contains("localpeer own\n") && said.contains("setenv GREETING hello\n"), "{said}");
     weir.ask("set weight b/s1 7");
     weir.ask("set server b/s2 state maint");
     weir.ask("set server b/t1 addr 127.0.0.1 port 4");

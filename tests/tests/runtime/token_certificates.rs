@@ -89,3 +89,22 @@ fn token_certificates_are_created_changed_and_deleted() {
     expect(&weir, "del ssl cert new", "Certificate 'new' deleted!");
     assert_eq!(verified("new")[0], "-5");
 }
+
+#[test]
+fn a_listeners_certificate_can_be_used_for_tokens() {
+    let (port, other) = (free_port(), free_port());
+    let authority = weir_tests::Authority::new();
+    let certificate = authority.issue(&["a.test"]);
+    let file = certificate.display();
+    let text =
+        format!("frontend f\n  bind 127.0.0.1:{port}\nfrontend t\n  bind 127.0.0.1:{other} ssl crt {file}\n");
+    let weir = start(&text, port);
+    assert_eq!(weir.ask("show ssl jwt").trim(), "# filename");
+    assert_eq!(weir.ask(&format!("add ssl jwt {file}")).trim(), "");
+    assert_eq!(weir.ask("show ssl jwt").trim(), format!("# filename\n{file}"));
+    assert_eq!(weir.ask(&format!("del ssl jwt {file}")).trim(), "");
+    assert_eq!(weir.ask("show ssl jwt").trim(), "# filename");
+    // A list of descriptors has the final name of the runtime socket.
+    let sockets = weir.ask("show fd");
+    assert!(sockets.contains("path=") && !sockets.contains(".tmp"), "{sockets}");
+}

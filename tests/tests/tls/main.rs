@@ -6,6 +6,7 @@ mod both_sides;
 mod choices;
 mod early;
 mod elsewhere;
+mod expiry;
 mod facts;
 mod generated;
 mod hello;

@@ -295,13 +295,15 @@ impl<'a, 'd> Args<'a, 'd> {
     fn time_and_garbage(&mut self, word: &Word, unit: DefaultUnit) -> Option<Duration> {
         let Err(UnitError::Unexpected { at, .. }) = units::parse_duration(word, unit) else { return None };
         let (time, garbage) = word.as_str().split_at(at);
-        let time = time
+        let read = time
             .ends_with(|last: char| last.is_ascii_alphabetic())
             .then(|| units::parse_duration(time, unit))?;
         self.diagnostics.push(
-            Diagnostic::warning(format!("`{garbage}` after a time is ignored")).at(word.part(at, word.len())),
+            Diagnostic::warning(format!("`{garbage}` after a time is ignored"))
+                .at(word.part(at, word.len()))
+                .label(format!("read as `{time}`, the units are us, ms, s, m, h and d")),
         );
-        time.ok()
+        read.ok()
     }
 
     /// Takes a size (section 2.6) of at most `high` bytes.

@@ -130,6 +130,8 @@ pub struct StatsDraft<'a> {
     pub hide_version: bool,
     /// `stats show-legends`.
     pub show_legends: bool,
+    /// The sources of `stats frame-ancestors`.
+    pub frame_ancestors: Vec<&'a str>,
     /// The value of `stats show-node`; empty for the host name.
     pub node: Option<&'a str>,
     /// The value of `stats show-desc`; empty for the description in `global`.

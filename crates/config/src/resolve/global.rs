@@ -20,6 +20,7 @@ pub(crate) fn read<'a>(draft: &'a Draft, context: &mut ResolveContext<'a>) -> Gl
     }
     plan.stats_timeout = std::time::Duration::from_secs(10);
     plan.stats_maxconn = 10;
+    plan.stats_history = true;
     plan.strict_limits = true;
     let mut seen = Vec::new();
     for section in draft.sections.iter().filter(|section| section.kind == SectionKind::Global) {

@@ -506,7 +506,11 @@ fn finish<'a>(
         frontends,
         backends: index.into(),
         kept: if context.around.is_none() { runtime_defaults::of(draft) } else { RuntimeDefaults::default() },
-        source: if context.around.is_none() { runtime_defaults::source_sections(draft) } else { Vec::new() },
+        source: if context.around.is_none() {
+            runtime_defaults::source_sections(draft, context.sources)
+        } else {
+            Vec::new()
+        },
         files: context.sources.files().map(|(_, file)| file.name().to_owned()).collect(),
         variables: Arc::new(variables),
         patterns,

@@ -423,6 +423,7 @@ fn stats_page(
             ("", Some(description)) => description.clone(),
             _ => own(text),
         }),
+        frame_ancestors: stats.frame_ancestors.join(" ").into(),
         admin,
         rules,
     }))

@@ -1,6 +1,7 @@
 //! The parts of the draft kept for backends and servers added at run time (`add backend`, `add server`): the named `defaults`
 //! sections, and the sections that their lines may refer to, as text that can be parsed again.
 
+use diag::SourceMap;
 use plan::source_text;
 use plan::{DefaultsSection, RuntimeDefaults};
 
@@ -37,7 +38,7 @@ pub(crate) fn of(draft: &Draft) -> RuntimeDefaults {
 }
 
 /// All sections of `draft` as source text.
-pub(crate) fn source_sections(draft: &Draft) -> Vec<source_text::SourceSection> {
+pub(crate) fn source_sections(draft: &Draft, sources: &SourceMap) -> Vec<source_text::SourceSection> {
     let line = |statement: &Statement| {
         let sign = match statement.negation {
             Negation::None => None,
@@ -46,12 +47,14 @@ pub(crate) fn source_sections(draft: &Draft) -> Vec<source_text::SourceSection> 
         };
         let words: Vec<String> =
             sign.into_iter().chain(statement.words.iter().map(|word| shown(word))).collect();
-        source_text::SourceLine { keyword: statement.keyword.name, text: words.join(" ").into() }
+        let (keyword, text) = (statement.keyword.name, words.join(" ").into());
+        source_text::SourceLine { keyword, number: statement.line, text }
     };
     let section = |section: &Section| source_text::SourceSection {
         kind: section.keyword.as_str().into(),
         name: section.name.as_str().into(),
         from: section.from.as_ref().map(|from| from.as_str()).unwrap_or_default().into(),
+        file: section.statements.first().map_or("", |first| sources.file(first.span.file).name()).into(),
         lines: section.statements.iter().map(line).collect(),
     };
     let of_engines = draft.engines.iter().flat_map(|file| &file.sections);

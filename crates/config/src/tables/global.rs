@@ -30,6 +30,7 @@ pub static TABLE: &[Keyword] = &[
     global("daemon",                  "",                      "runs in the background",                                 |g, a| flag(&mut g.plan.daemon, a)),
     global("quiet",                   "",                      "suppresses messages during startup",                     |g, a| flag(&mut g.plan.quiet, a)),
     global("reload",                  "in-place",              "reloads the configuration in the same process on SIGUSR2; Weir extension", reload),
+    global("latency-histograms",      "{ on | off }",          "whether histograms of the times of requests are kept for each proxy and server; Weir extension", |g, a| { g.plan.no_latency_histograms = !a.on_off()?; a.finish() }),
     global("zero-warning",            "",                      "refuses to start if there are warnings",                 |g, a| flag(&mut g.plan.zero_warning, a)),
     global("set-dumpable",            "",                      "allows core dumps after privileges are dropped",         set_dumpable).negatable()
         .partial("`libs` has no effect in a static binary"),
@@ -82,6 +83,7 @@ pub static TABLE: &[Keyword] = &[
     global("stats socket",            "<address> [param*]",    "socket for runtime commands",                            |g, a| { g.stats_sockets.push(a.statement); a.rest(); Ok(()) }),
     global("stats timeout",           "<time>",                "idle timeout of a runtime socket",                       stats_timeout).lenient_words(),
     global("stats maxconn",           "<number>",              "maximum number of concurrent runtime socket connections", |g, a| number(&mut g.plan.stats_maxconn, a, 1, u32::MAX)).lenient_words(),
+    global("stats history",           "{ on | off }",          "keeps the last minutes of proxies and servers for the statistics page; Weir extension", |g, a| { g.plan.stats_history = a.on_off()?; a.finish() }),
     global("set-var",                 "<name> <expression>",   "sets a variable with process scope",                     variable),
     global("set-var-fmt",             "<name> <format>",       "sets a variable with process scope from a format string", variable),
     global("expose-experimental-directives", "",               "allows experimental keywords",                           |g, a| flag(&mut g.experimental, a)),

@@ -25,6 +25,7 @@ pub static TABLE: &[Keyword] = &[
     ineffective("stats show-modules", DFLB, "no module has its own counters"),
     proxy("stats show-node",    DFLB, "[ <name> ]",       "shows the machine's name, or the given one",      show_node).lenient_words(),
     proxy("stats show-desc",    DFLB, "[ <desc> ]",       "shows the global description, or the given one",  show_desc),
+    proxy("stats frame-ancestors", DFLB, "{ none | self | <origin> }*", "pages that may show the page in a frame; Weir extension", frame_ancestors),
     rule("stats admin",         FLB,  "{ if | unless } <cond>", "condition for changing servers on the page"),
     rule("stats http-request",  FLB,  "{ allow | deny | auth [realm <realm>] } [ { if | unless } <condition> ]", "access rule of the page"),
 ];
@@ -67,6 +68,35 @@ fn scope<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outco
 fn show_node<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     page(settings).node = Some(args.next().map_or("", |word| word.as_str()));
     args.finish()
+}
+
+/// `none`, `self` and origins. They become part of a header, so only the characters of origins are accepted.
+fn frame_ancestors<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let mut sources = Vec::new();
+    let words = args.rest();
+    for word in words {
+        let is_origin = |text: &str| {
+            text.chars()
+                .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':' | '/' | '*' | '[' | ']'))
+                && text.contains(['.', ':', '*'])
+        };
+        sources.push(match word.as_str() {
+            "none" if words.len() == 1 => "'none'",
+            "none" => return Err(args.wrong("`stats frame-ancestors none` allows no other source")),
+            "self" => "'self'",
+            text if is_origin(text) => text,
+            text => {
+                return Err(args.wrong(format!(
+                    "`stats frame-ancestors`: `{text}` is not an origin such as `https://wall.example.com`, `self` or `none`"
+                )));
+            }
+        });
+    }
+    if sources.is_empty() {
+        return Err(args.wrong("`stats frame-ancestors` expects origins, `self` or `none`"));
+    }
+    page(settings).frame_ancestors = sources;
+    Ok(())
 }
 
 fn show_desc<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {

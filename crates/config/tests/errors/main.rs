@@ -35,9 +35,16 @@ fn messages_point_at_the_words_they_are_about() {
         (
             "backend b\n timeout server 3sx\n timeout server 3.5s\n",
             &[
-                "2:19 `x` after a time is ignored",
+                "2:19 `x` after a time is ignored (read as `3s`, the units are us, ms, s, m, h and d)",
                 "3:18 `timeout server`: unexpected character '.' in `3.5s` (use a whole number and one of: us, ms, s, m, h, d)",
                 "3:2 `timeout server` is already set: this line is used",
+            ],
+        ),
+        (
+            "frontend f\n mode http\n bind :80\n timeout client 1s\n acl a path_begs /a\n http-request deny if {path_beg /x }\n",
+            &[
+                "5:8 unknown fetch method `path_begs` in ACL expression `path_begs` (did you mean `path_beg`?)",
+                "6:23 unknown ACL `{path_beg` (a blank must follow the brace: `{ path_beg`)",
             ],
         ),
         (

@@ -84,7 +84,10 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
             "[ALERT] [2] : timer underflow in argument <1us> to <timeout client> (minimum non-null value is 1 ms).",
         ],
     ),
-    ("defaults\n timeout client 1s[\n", &["[WARNING] [2] : '[' after a time is ignored"]),
+    (
+        "defaults\n timeout client 1s[\n",
+        &["[WARNING] [2] : '[' after a time is ignored; read as '1s', the units are us, ms, s, m, h and d"],
+    ),
     ("defaults\n mode foo\n", &["[ALERT] [2] : unknown proxy mode 'foo'."]),
     (
         "frontend f\n bind :80\n mode http\n timeout client 1s\n tcp-request content capture src id 0\n http-request capture path id 1\n http-request capture path len 0\n declare capture request len 4\n http-response capture status id 0\nbackend b\n mode http\n http-request capture path id 7\n",

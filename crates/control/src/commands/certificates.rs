@@ -9,6 +9,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use sample::keys::{Certificate, Certificates, Details};
+use state::{EventTopic, journal};
 use tls::files::{CertificateSummary, CommitFailed, Files};
 
 use crate::invocation::{Call, CommandReply, Severity, error};
@@ -98,6 +99,7 @@ pub(crate) fn commit(call: &mut Call<'_>) -> CommandReply {
         }
         match committed {
             Ok((count, Some(warning))) => {
+                journal::record(EventTopic::Certificates, &name, "Replaced by a command.");
                 let dots = ".".repeat(count);
                 CommandAnswer::Text(format!("Committing {name}{dots}\nLoading: {warning}\nSuccess!\n"))
             }
@@ -108,6 +110,11 @@ pub(crate) fn commit(call: &mut Call<'_>) -> CommandReply {
 
 /// The response to a commit: a dot for each entry and server that changed.
 pub(super) fn committed_answer(name: &str, committed: Result<usize, CommitFailed>) -> CommandAnswer {
+    let text = match &committed {
+        Ok(_) => "Replaced by a command.".to_owned(),
+        Err(CommitFailed::Refused(text) | CommitFailed::Unusable(text)) => format!("Not replaced: {text}"),
+    };
+    journal::record(EventTopic::Certificates, name, &text);
     match committed {
         Ok(count) => CommandAnswer::Text(format!("Committing {name}{}\nSuccess!\n", ".".repeat(count))),
         Err(CommitFailed::Refused(text)) => CommandAnswer::Error(format!("{text}Can't commit {name}!\n")),
@@ -306,9 +313,16 @@ fn set_jwt(call: &mut Call<'_>, word: &str, on: bool) -> CommandReply {
     if call.arg(0).is_empty() {
         return error(format!("'{word} ssl cert' expects a filename\n"));
     }
-    match all(call).find(call.arg(0)) {
-        Some(stored) => {
-            stored.set_for_tokens(on);
+    let (name, all) = (call.arg(0), all(call));
+    if let Some(stored) = all.find(name) {
+        stored.set_for_tokens(on);
+        return CommandReply::Done;
+    }
+    // A certificate of a listener or server, which no expression has used yet.
+    let shown = files(call).show(name, false).filter(|_| on);
+    match shown.and_then(|shown| Certificate::from_pem(&shown.contents.to_pem(), None).ok()) {
+        Some(certificate) => {
+            all.insert(&[name], certificate, true);
             CommandReply::Done
         }
         None => error(NOT_FOUND),

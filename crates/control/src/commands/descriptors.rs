@@ -143,7 +143,15 @@ fn unix(line: &str) -> Option<(u64, ListedSocket)> {
     let mut words = line.split_ascii_whitespace().skip(3);
     let listens = u32::from_str_radix(words.next()?, 16).ok()? & 0x1_0000 != 0;
     let inode = words.nth(2)?.parse().ok()?;
-    Some((inode, ListedSocket::Unix { path: words.collect::<Vec<_>>().join(" "), listens }))
+    let path = words.collect::<Vec<_>>().join(" ");
+    Some((inode, ListedSocket::Unix { path: final_name(&path).to_owned(), listens }))
+}
+
+/// Returns the final name of a UNIX socket. The kernel shows the name at binding, which had a temporary suffix (`net::listen`).
+fn final_name(path: &str) -> &str {
+    let before = path.strip_suffix(".tmp").and_then(|path| path.rsplit_once('.'));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    before.filter(|(_, pid)| is_number(pid)).map_or(path, |(name, _)| name)
 }
 
 /// Session data about a descriptor.
@@ -401,6 +409,11 @@ mod tests {
         let line = "0000000000000000: 00000002 00000000 00010000 0001 01 99 /run/a b.sock";
         let path = "/run/a b.sock".to_owned();
         assert_eq!(unix(line), Some((99, ListedSocket::Unix { path, listens: true })));
+        for (shown, name) in
+            [("/a.42.tmp", "/a"), ("/a.tmp", "/a.tmp"), ("/a.b.tmp", "/a.b.tmp"), ("/a.42", "/a.42")]
+        {
+            assert_eq!(final_name(shown), name);
+        }
         for line in ["", "x", "0: 1:2", "0: 0100007F:1F90 00:0 0A a b c d e"] {
             assert_eq!((tcp(line), udp(line), unix(line)), (None, None, None), "{line}");
         }

@@ -1,4 +1,4 @@
-//! `show events`: event sinks, and the contents of rings (management manual, 9.3).
+//! `show events`: event sinks, the contents of rings (management manual, 9.3), and the events of the process.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use state::Ring;
 use state::ring::RingReader;
 
 use crate::access::AccessLevel;
+use crate::commands::journal;
 use crate::invocation::{Call, CommandReply, Follow, denied, error, warning};
 use crate::sinks::{STANDARD, lost};
 
@@ -19,6 +20,10 @@ pub(crate) fn show_events(call: &mut Call<'_>) -> CommandReply {
         return denied();
     }
     let Some(ring) = view.rings.iter().find(|ring| *ring.name == **name) else {
+        // A sink with the name of a topic comes first.
+        if journal::is_topic(name) {
+            return journal::show(call);
+        }
         return error(match name.as_str() {
             "stdout" | "stderr" => "Nothing to report for this sink",
             _ => "No such event sink",

@@ -13,6 +13,7 @@ pub(crate) mod dev;
 pub(crate) mod events;
 pub(crate) mod handshakes;
 pub(crate) mod http_client;
+mod journal;
 pub(crate) mod lists;
 pub(crate) mod orders;
 pub(crate) mod overviews;

@@ -40,6 +40,15 @@ pub(crate) fn hedge(call: &mut Call<'_>) -> CommandReply {
     table(call, policies::show_hedge)
 }
 
+/// `explain`: what would happen to a request.
+pub(crate) fn explain(call: &mut Call<'_>) -> CommandReply {
+    let Some(keeper) = call.runtime.keeper() else { return error("This command is not available here.") };
+    match keeper.explain(call.args) {
+        Ok(text) => CommandReply::Text(text),
+        Err(text) => error(text),
+    }
+}
+
 pub(crate) fn stats_file(call: &mut Call<'_>) -> CommandReply {
     call.runtime.statistics.refresh_counters();
     CommandReply::Text(stats_file::text(&call.runtime.view()))

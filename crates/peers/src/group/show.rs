@@ -122,7 +122,8 @@ impl Group {
             counts.heartbeats_sent,
             counts.heartbeats_received,
             peer.timeouts,
-            peer.sessions,
+            // As in HAProxy, with attempts that failed.
+            peer.sessions + peer.unreached,
             peer.breaches,
             peer.collisions,
         );

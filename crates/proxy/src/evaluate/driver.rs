@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use rules::{Final, RuleOutcome, RuleSet, Stage};
 use runtime::timer::now_ms;
+use runtime::trace::TraceSource;
 
 use super::hold::{self, HoldProgress, RuleFlow, RuleSetEnd};
 use super::rule_context::{RuleContext, longest_head, wait_for_bytes, watches};
 use super::verdict::{self, MessageSide};
 use crate::client::Client;
 use crate::exchange::sockets::StreamSockets;
+use crate::exchange::trace;
 use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
 use crate::message::inspect;
@@ -97,7 +99,7 @@ fn step(
     let Some(x) = x else {
         let sockets = StreamSockets::of_client(client);
         stage.sockets = Some(&sockets);
-        return rules.run(&mut stage, start);
+        return run_on(client, rules, &mut stage, start);
     };
     let sockets = StreamSockets::of(client, &x.server_socket);
     stage.sockets = Some(&sockets);
@@ -127,7 +129,16 @@ fn step(
         }
     }
     stage.transaction = Some(&mut x.txn);
-    rules.run(&mut stage, start)
+    run_on(client, rules, &mut stage, start)
+}
+
+/// Runs `rules`, with a report about each rule if they are traced.
+#[inline]
+fn run_on(client: &Client, rules: &RuleSet, stage: &mut Stage<'_>, start: usize) -> (RuleOutcome, usize) {
+    if !runtime::trace::is_on(TraceSource::Rules) {
+        return rules.run(stage, start);
+    }
+    trace::rules::run(client, rules, stage, start)
 }
 
 /// Waits for more of the data that a condition inspects.

@@ -4,11 +4,12 @@
 use sample::{ConnectionError, ConnectionOutcome, Ending, Phase, StreamEnd};
 
 use crate::client::Client;
-use crate::exchange::{Exchange, Stop};
+use crate::exchange::{Exchange, Stop, faults};
 use crate::fault::Fault;
 
 /// Records why the stream stopped.
 pub(crate) fn note(client: &Client, x: &mut Exchange, stop: Stop) {
+    faults::note_stop(client, x, stop);
     let connected =
         if x.txn.server_ends.is_some() { ConnectionOutcome::Closed } else { ConnectionOutcome::None };
     let (end, server) = match stop {

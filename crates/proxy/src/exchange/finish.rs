@@ -9,6 +9,7 @@ use runtime::shared::Shared as _;
 use runtime::timer::{self, now_us};
 use sample::track::{self, CountedEvent, Trackers};
 use sample::{Cause, LogOrigin, Phase};
+use state::durations::{BucketedTimes, RequestTimes};
 use state::errors::Captured;
 use state::process::ProcessCounters;
 
@@ -56,6 +57,14 @@ pub(crate) fn finish(client: &mut Client, x: &mut Exchange) {
     if counts {
         frontend.traffic.responses.add(x.txn.status);
     }
+    // This includes requests that were not meant for a server.
+    let was_request = !x.txn.is_http || !x.txn.request.method().is_empty();
+    let times = step_durations(x);
+    let has_histograms = was_request && !client.worker.shared.plan.global.no_latency_histograms;
+    let bucketed = has_histograms.then(|| BucketedTimes::new(&times));
+    if let Some(times) = &bucketed {
+        client.frontend.state.durations.frontend.add(times);
+    }
     let termination = &x.txn.termination;
     let by_frontend = x.backend.as_ref().is_none_or(|backend| backend.index == client.frontend.index);
     if by_frontend && termination.cause == Cause::Local && termination.phase == Phase::Request {
@@ -67,22 +76,26 @@ pub(crate) fn finish(client: &mut Client, x: &mut Exchange) {
         if counts {
             of_backend.traffic.responses.add(x.txn.status);
         }
+        if let Some(times) = &bucketed {
+            backend.state.durations.backend.add(times);
+        }
         if let Some(server) = &x.txn.server {
             // Shown in seconds, so one write per second is sufficient.
             backend.state.last_session.put(second_of(x.txn.times.closed));
             // As in HAProxy, only for requests that got an answer: the duration of a failure would distort the average.
             let answered = if x.txn.is_http { x.txn.times.response } else { x.txn.times.connected };
             if answered > 0 {
-                let times = averages(x);
+                let times = times.map(|us| us.unwrap_or(0) / 1000);
                 of_backend.times.add(times);
                 server.counters.mine().times.add(times);
+            }
+            if let Some(times) = &bucketed {
+                server.durations.add(times);
             }
         }
     }
     compression::count(client, x);
     report::close_cookie_states(client, x);
-    // This includes requests that were not meant for a server.
-    let was_request = !x.txn.is_http || !x.txn.request.method().is_empty();
     if was_request {
         crate::exchange::unique_id::make(client, x);
     } else {
@@ -165,17 +178,22 @@ pub(crate) fn count_moved(client: &Client, moved: Moved<'_>, bytes_in: u64, byte
     }
 }
 
-/// Returns the queue, connect, response and total time in ms.
-fn averages(x: &Exchange) -> [u64; 4] {
+/// Returns the queue, connect, response and total time in µs; `None` for steps that were not completed.
+#[inline]
+fn step_durations(x: &Exchange) -> RequestTimes {
     let times = &x.txn.times;
     // The time that a TCP stream waited for its rules counts as queue time.
     let ready = if x.txn.is_http { times.request } else { times.idle_from };
-    let between = |from: u64, to: u64| if from == 0 { 0 } else { to.saturating_sub(from) / 1000 };
+    let between = |from: u64, to: u64| (from > 0 && to > 0).then(|| to.saturating_sub(from));
+    let total = between(times.started, times.closed);
+    if x.txn.server.is_none() {
+        return [None, None, None, total];
+    }
     [
         between(ready, times.queued),
         between(times.queued, times.connected),
         between(times.connected, times.response),
-        between(times.started, times.closed),
+        total,
     ]
 }
 

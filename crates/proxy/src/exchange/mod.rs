@@ -6,6 +6,7 @@ pub(crate) mod compression;
 pub(crate) mod ending;
 mod extra_attempt;
 mod fastcgi_params;
+pub(crate) mod faults;
 pub(crate) mod filters;
 pub(crate) mod finish;
 pub(crate) mod lua;

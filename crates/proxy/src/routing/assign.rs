@@ -13,7 +13,7 @@ use runtime::timer::{self, now_us};
 use sample::transaction::TimeoutSlot;
 use state::server::Tally;
 use state::sessions::Activity;
-use state::{AttemptOutcome, Queue, Ticket};
+use state::{AttemptOutcome, EventTopic, Queue, Ticket};
 
 use crate::client::{Client, Presence};
 use crate::exchange::{Exchange, tracing};
@@ -389,13 +389,25 @@ impl<'a> QueueWait<'a> {
         let date = timer::now_ms() as i64 + i64::from(offset);
         let most = self.server.map_or(0, |server| server.state.maxqueue);
         let entered = self.queue.enter(class, date, most, context.waker().clone());
-        let (ticket, _) = entered.ok_or(Fault::QueueFull)?;
+        let Some((ticket, _)) = entered else {
+            self.note_full_queue(most);
+            return Err(Fault::QueueFull);
+        };
         let load = self.server.map(|server| (&**self.backend, server.index));
         if let Some((backend, server)) = load {
             backend.prepared().picker().joined(server);
         }
         self.place = Some(InLine { queue: self.queue, ticket, load });
         Ok(())
+    }
+
+    #[cold]
+    fn note_full_queue(&self, most: u32) {
+        self.queue.full.note(EventTopic::Limits, || {
+            let server = self.server.map(|server| format!("/{}", server.state.name)).unwrap_or_default();
+            let text = format!("maxqueue {most} of the server is reached: requests are rejected.");
+            (format!("{}{server}", self.backend.state.name), text)
+        });
     }
 
     /// Leaves the queue, and counts the request if it was `served`. Returns the position for logs: the number of requests served

@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use balance::{Algorithm, HashFunction, key};
-use http::{Method, uri};
-use plan::proxy::{BackendTarget, ServerTarget};
+use balance::key;
+use plan::proxy::{BackendTarget, ServerTarget, UseBackend};
 use plan::servers::ServerAt;
 use plan::{Backends, Proxy};
+use runtime::trace::TraceSource;
 use sample::{Env, TimeoutSlot};
 use state::Mode;
 use state::server::ServerAddress;
@@ -16,9 +16,13 @@ use state::server::ServerAddress;
 use crate::client::Client;
 use crate::exchange::BoundServer;
 use crate::exchange::Exchange;
+use crate::exchange::trace;
 use crate::exchange::view::{self, holds};
 use crate::fault::Fault;
 use crate::server::per_worker::LocalProxy;
+
+/// The maximum size in bytes of an unknown backend's name that is kept.
+const UNKNOWN_NAME: usize = 256;
 
 /// Chooses the backend and counts the session there.
 // Inlined because this is on the hot path of a request, and the other callers are rare.
@@ -37,12 +41,13 @@ pub(crate) fn choose(client: &Client, x: &mut Exchange) -> Result<Rc<LocalProxy>
     if !frontend.use_backends.is_empty() {
         by_rule = view::with(client, x, |env| choose_by_rule(frontend, &shared.plan.backends, env, eligible));
     }
-    let index =
-        by_rule.or(frontend.default_backend.filter(|index| eligible(*index))).ok_or_else(|| no_backend(x))?;
+    let index = by_rule
+        .or(frontend.default_backend.filter(|index| eligible(*index)))
+        .ok_or_else(|| no_backend(client, x))?;
     let backend = client.worker.local(index);
     if x.txn.is_http && backend.mode != Mode::Http {
         // An upgraded HTTP stream cannot return to TCP.
-        return Err(no_backend(x));
+        return Err(no_backend(client, x));
     }
     if backend.index != client.frontend.index {
         // Server timeouts that the frontend's rules set were meant for the backend part of the same proxy.
@@ -71,7 +76,11 @@ fn choose_by_rule(
     env: &Env<'_>,
     eligible: impl Fn(usize) -> bool,
 ) -> Option<usize> {
-    for rule in frontend.use_backends.iter().filter(|rule| holds(rule.condition.as_ref(), env)) {
+    let traced = runtime::trace::is_on(TraceSource::Rules) && trace::rules::is_wanted(env);
+    let applies = |rule: &&UseBackend| {
+        if traced { trace::rules::applies(rule, env) } else { holds(rule.condition.as_ref(), env) }
+    };
+    for rule in frontend.use_backends.iter().filter(applies) {
         let index = match &rule.target {
             BackendTarget::Fixed(index) => *index,
             BackendTarget::Named(format) => {
@@ -101,11 +110,23 @@ pub(crate) fn bind_server(client: &Client, x: &mut Exchange, backend: &LocalProx
     }
 }
 
-/// Records the lack of a backend. Logs of such a request have no request time (`%TR`, `%Tq`), because that ends when the backend is
+/// Records the lack of a backend, and the name that a rule computed if there is no such backend. Logs of such a request have no request time (`%TR`, `%Tq`), because that ends when the backend is
 /// known.
 #[cold]
-fn no_backend(x: &mut Exchange) -> Fault {
+fn no_backend(client: &Client, x: &mut Exchange) -> Fault {
     x.txn.times.request = 0;
+    let (rules, backends) = (&client.frontend.use_backends, &client.worker.shared.plan.backends);
+    x.txn.unknown_backend = view::with(client, x, |env| {
+        let named = rules.iter().find(|rule| {
+            matches!(rule.target, BackendTarget::Named(_)) && holds(rule.condition.as_ref(), env)
+        })?;
+        let BackendTarget::Named(format) = &named.target else { return None };
+        let mut name = Vec::new();
+        format.render(env, &mut name);
+        name.truncate(UNKNOWN_NAME);
+        let name = String::from_utf8_lossy(&name);
+        backends.get(&name).is_none().then(|| name.into())
+    });
     Fault::NoBackend
 }
 
@@ -152,33 +173,8 @@ fn by_rdp_token(client: &Client, x: &Exchange, backend: &LocalProxy) -> Option<B
 
 /// Returns the hash of this request's key; `None` if the algorithm uses no key or the request does not have one.
 pub(crate) fn hash(client: &Client, x: &Exchange, backend: &Proxy) -> Option<u32> {
-    let kind = &backend.balance.hash;
-    match &backend.balance.algorithm {
-        Algorithm::Source => x.source(client).address().map(|address| kind.of_address(address.ip())),
-        Algorithm::Uri(part) => Some(kind.of(part.of(x.txn.request.target()))),
-        Algorithm::UrlParam { name, check_post } => {
-            let query = uri::split(x.txn.request.target()).query();
-            let in_query = query.and_then(|query| key::parameter(query, name));
-            let in_body = || key::posted_parameter(&x.request_body.seen, name);
-            let posted = *check_post && x.txn.request.method_id() == Method::Post;
-            in_query.or_else(|| posted.then(in_body).flatten()).map(|value| kind.of(value))
-        }
-        Algorithm::Header { name, domain_only } => {
-            let value = x.txn.request.values(name).next().filter(|value| !value.is_empty())?;
-            Some(kind.of(if *domain_only { key::domain(value) } else { value }))
-        }
-        Algorithm::RdpCookie { name } => {
-            key::rdp_cookie(x.request_bytes(client), name.as_bytes()).map(|value| kind.of(value))
-        }
-        Algorithm::Hash(expression) => view::with(client, x, |env| {
-            let value = expression.eval(env)?;
-            // A key that is already a number is parsed as text; all other keys are hashed as bytes.
-            let bytes = match kind.function {
-                HashFunction::None => value.into_str()?,
-                _ => value.into_bin()?,
-            };
-            Some(kind.of(&bytes))
-        }),
-        _ => None,
+    if !backend.balance.algorithm.hashes() {
+        return None;
     }
+    view::with(client, x, |env| backend.balance.key_hash(env))
 }

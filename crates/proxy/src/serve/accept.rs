@@ -18,6 +18,7 @@ use plan::global::MultiQueue;
 use runtime::timer::{self, now_ms, now_us};
 use runtime::worker::{self, ConnectionGuard};
 use state::proxy::Admission;
+use state::{EventTopic, RepeatedEvent};
 
 use crate::serve::gate::{Gate, Reserved};
 use crate::serve::handoff::{self, AcceptedConnection, Incoming};
@@ -25,6 +26,9 @@ use crate::worker::Worker;
 
 pub(crate) static NOT_ACCEPTED: EventCounter =
     event_counter!(Count, "pause_after()", "connection not accepted for lack of descriptors or memory");
+
+/// The same for the journal.
+static REFUSED: RepeatedEvent = RepeatedEvent::new();
 
 /// How long accepting pauses when descriptors or memory have run out, unless a connection ends earlier.
 const SHORTAGE: Duration = Duration::from_millis(100);
@@ -210,6 +214,12 @@ async fn pause_after(worker: &Worker, error: &io::Error) {
             NOT_ACCEPTED.note();
             let process = &worker.shared.process;
             process.counters.mine().accept_failures.add(1);
+            REFUSED.note(EventTopic::Limits, || {
+                let text = format!(
+                    "Connections cannot be accepted, because descriptors or memory ran out: {error}."
+                );
+                ("-".to_owned(), text)
+            });
             // Half of the descriptors are reserved for server connections: without one, an accepted client would only get a 503.
             let few = process.connections.load(Relaxed) / 2;
             let until = now_ms() + SHORTAGE.as_millis() as u64;

@@ -119,7 +119,7 @@ impl Gate<'_> {
                 let taken = process.connections.take_below(if limit == 0 { u32::MAX } else { limit });
                 if let Ok(before) = taken {
                     if limit > 0 && before + 1 == limit {
-                        process.counters.mine().maxconn_reached.add(1);
+                        process.note_maxconn(limit);
                     }
                     if self.proxy.state.try_connect() {
                         self.listener.connections.add(1);

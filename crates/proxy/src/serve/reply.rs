@@ -10,7 +10,7 @@ use crate::answers::page;
 use crate::client::{Client, Watch};
 use crate::evaluate;
 use crate::exchange::Next;
-use crate::exchange::{Exchange, Stop};
+use crate::exchange::{Exchange, Stop, faults};
 use crate::fault::Fault;
 use crate::message::{compression, lua};
 
@@ -155,6 +155,7 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
         if x.txn.termination.cause != cause {
             count(client, x, fault);
         }
+        faults::note_late(client, x, fault);
         x.txn.termination.set(cause, phase);
         page::error(client, x, 500);
     }
@@ -168,6 +169,7 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
     {
         let Stop::Fault(fault) = stop else { return Next::Close };
         count(client, x, fault);
+        faults::note_late(client, x, fault);
         let (cause, phase) = fault.termination(x.phase);
         x.txn.termination.set(cause, phase);
         let Some(status) = fault.status() else { return Next::Close };
@@ -241,6 +243,7 @@ async fn send_reply(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> 
 fn conclude(client: &Client, x: &mut Exchange, sent: Result<(), Fault>, whole: bool) -> Next {
     x.txn.times.closed = now_us();
     if let Err(fault) = sent {
+        faults::note_late(client, x, fault);
         if x.reply.repeated.is_some() {
             // Such a body may be long, so its client has not only missed the last bytes.
             (x.txn.termination.cause, x.txn.termination.phase) = fault.termination(Phase::Data);

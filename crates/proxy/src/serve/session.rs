@@ -25,7 +25,7 @@ use tokio::task::coop;
 
 use crate::client::{Client, ClientConnection, Downstream, handshake};
 use crate::evaluate::{self, Attach};
-use crate::exchange::{Arrival, Next, Upgrade, trace};
+use crate::exchange::{Arrival, Next, Upgrade, faults, trace};
 use crate::flow::Socket;
 use crate::serve::cache::revalidate;
 use crate::serve::exchange_pool::{Exchanges, ServeExchange, task_of};
@@ -372,6 +372,9 @@ async fn open(connection: &mut ClientConnection) -> Result<Option<Box<Attach>>, 
     trace::events::client_tls(connection, received.err());
     if let Err(why) = received {
         connection.session.error.set(why);
+        if !handshake::is_silent(why) {
+            faults::note_connection(connection, why);
+        }
         if !handshake::is_silent(why) || !connection.frontend.options.dontlognull {
             let text = connection.session.tls().and_then(|details| handshake::failure_text(details));
             crate::exchange::report::session_error(connection, text.as_deref().unwrap_or(why.message()));

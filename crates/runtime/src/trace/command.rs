@@ -4,6 +4,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use super::filter::{RequestFilter, request_filter, set_request_filter};
 use super::sources::ABSENT;
 use super::state::{self, Lock, TraceAction, TraceRun};
 use super::{TraceOutput, TraceSource};
@@ -54,6 +55,8 @@ enum TraceChange {
     Verbosity(u8),
     Lock(Lock),
     Follow(Option<TraceSource>),
+    /// The requests to report. Only for `rules`.
+    Only(Option<RequestFilter>),
     Sink(Option<Box<str>>),
 }
 
@@ -67,6 +70,7 @@ enum Choices {
     Verbosities,
     Locks,
     Follow,
+    Filters,
     Sinks,
 }
 
@@ -107,11 +111,12 @@ const LOCKS: [(Lock, &str, &str); 8] = [
     (Lock::Session, "session", "the session"),
     (Lock::Thread, "thread", "the thread"),
 ];
-const WORDS: [(&str, &str); 9] = [
+const WORDS: [(&str, &str); 10] = [
     ("event", "events to report"),
     ("level", "most verbose level to report"),
     ("lock", "criterion that the trace locks on when it starts"),
     ("follow", "another source to follow"),
+    ("only", "requests to report (source rules)"),
     ("pause", "events that pause the trace until the next start event"),
     ("sink", "where to send output"),
     ("start", "events that start the trace, or `now`"),
@@ -139,6 +144,7 @@ fn own_locks(source: TraceSource) -> &'static [(Lock, &'static str, &'static str
         TraceSource::Quic => &[(Lock::Connection, "qconn", "the QUIC connection")],
         TraceSource::Acme => &[(Lock::Own, "acme_ctx", "the ACME order")],
         TraceSource::Qmux | TraceSource::Ssl | TraceSource::Check | TraceSource::Session => &[],
+        TraceSource::Rules => &[(Lock::Stream, "stream", "the stream")],
     }
 }
 
@@ -241,6 +247,7 @@ fn list(word: &str) -> Result<Choices, String> {
         "level" => Choices::Levels,
         "lock" => Choices::Locks,
         "follow" => Choices::Follow,
+        "only" => Choices::Filters,
         "sink" => Choices::Sinks,
         "verbosity" => Choices::Verbosities,
         _ => Choices::Events(action(word).ok_or_else(|| format!("Unknown trace keyword '{word}'\n"))?),
@@ -270,6 +277,11 @@ fn change(
             TraceChange::Lock(found.ok_or_else(|| format!("Unsupported lock-on criterion '{value}'\n"))?.0)
         }
         "follow" => TraceChange::Follow(if value == "none" { None } else { Some(source(value)?) }),
+        "only" if target != TraceTarget::One(TraceSource::Rules) => {
+            return Err("'only' requires the source 'rules'\n".to_owned());
+        }
+        "only" if value == "none" => TraceChange::Only(None),
+        "only" => TraceChange::Only(Some(RequestFilter::parse(value)?)),
         "sink" if value == "none" => TraceChange::Sink(None),
         "sink" if has_sink(value) => TraceChange::Sink(Some(value.into())),
         "sink" => return Err(format!("No such trace sink '{value}'\n")),
@@ -320,6 +332,7 @@ fn make(source: TraceSource, change: &TraceChange, outputs: &dyn Outputs) -> Res
         TraceChange::Verbosity(verbosity) => state.set_verbosity(*verbosity),
         TraceChange::Lock(lock) => state.set_lock(*lock),
         TraceChange::Follow(other) => state.set_followed(*other),
+        TraceChange::Only(filter) => set_request_filter(filter.clone()),
         TraceChange::Sink(None) => state.set_output(None),
         TraceChange::Sink(Some(name)) => {
             let output = outputs.find(name).ok_or_else(|| format!("No such trace sink '{name}'\n"))?;
@@ -413,6 +426,10 @@ fn show_list(target: TraceTarget, list: Choices, outputs: &dyn Outputs) -> Strin
             let _ = writeln!(out, " [.] {:<10} : no other source", "none");
             source_lines(&mut out);
         }
+        Choices::Filters => match request_filter() {
+            Some(filter) => out.push_str(&format!("Currently only reporting '{filter}'.\n")),
+            None => out.push_str("Reporting all requests.\n"),
+        },
         Choices::Sinks => {
             let current = state.and_then(|state| state.output());
             let current = current.as_ref().map_or("none", |output| output.name());

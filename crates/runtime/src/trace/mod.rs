@@ -7,6 +7,7 @@
 //! `traces` sections.
 
 pub mod command;
+mod filter;
 pub mod sources;
 mod state;
 
@@ -14,13 +15,27 @@ use std::fmt::Write;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+pub use filter::{RequestFilter, request_filter};
 pub use sources::{
-    TraceSource, acme, check, fcgi, h1, h2, h3, peers, qmux, quic, session, spop, ssl, stream,
+    TraceSource, acme, check, fcgi, h1, h2, h3, peers, qmux, quic, rules, session, spop, ssl, stream,
 };
 pub use state::{Lock, TraceAction, TraceRun, stop_all};
 
 /// The bits of the traced sources. Written by `state` when a trace starts or stops.
 static ACTIVE: AtomicU32 = AtomicU32::new(0);
+
+/// The bit in [`ACTIVE`] for the lines of `-d`.
+const MESSAGES: u32 = 1 << 31;
+
+/// Makes trace points show each message on standard error (`-d`).
+pub fn show_messages() {
+    ACTIVE.fetch_or(MESSAGES, Relaxed);
+}
+
+/// Whether trace points show each message on standard error.
+pub fn shows_messages() -> bool {
+    ACTIVE.load(Relaxed) & MESSAGES != 0
+}
 
 /// Whether any source is traced.
 #[inline]

@@ -29,6 +29,8 @@ pub enum TraceSource {
     Check,
     /// Client connections, from accept to close.
     Session,
+    /// The evaluation of rules. Only in Weir.
+    Rules,
 }
 
 /// An event of a source.
@@ -376,6 +378,23 @@ pub mod session {
     ];
 }
 
+/// Events of [`TraceSource::Rules`].
+pub mod rules {
+    use super::{TraceEvent, event};
+    /// The condition of a rule is false.
+    pub const SKIPPED: u64 = 1;
+    /// A rule was applied.
+    pub const APPLIED: u64 = 1 << 1;
+    /// A rule ended the request or its rule set.
+    pub const ENDED: u64 = 1 << 2;
+
+    pub(super) const EVENTS: &[TraceEvent] = &[
+        event(SKIPPED, "rule_skip", "condition of a rule is false"),
+        event(APPLIED, "rule_apply", "rule applied"),
+        event(ENDED, "rule_end", "rule ended the request or its rule set"),
+    ];
+}
+
 /// Events of [`TraceSource::Spop`].
 pub mod spop {
     use super::{TraceEvent, event};
@@ -418,8 +437,8 @@ pub mod spop {
 }
 
 impl TraceSource {
-    /// All sources, in HAProxy's order, which is also the order of their numbers.
-    pub const ALL: [Self; 13] = [
+    /// All sources, in HAProxy's order, then Weir's own. This is also the order of their numbers.
+    pub const ALL: [Self; 14] = [
         Self::H2,
         Self::Fcgi,
         Self::Spop,
@@ -433,6 +452,7 @@ impl TraceSource {
         Self::Peers,
         Self::Check,
         Self::Session,
+        Self::Rules,
     ];
 
     /// The bit of the source.
@@ -470,6 +490,7 @@ impl TraceSource {
             Self::Peers => ("peers", "peers sessions", peers::EVENTS),
             Self::Check => ("check", "health checks", check::EVENTS),
             Self::Session => ("session", "client connections", session::EVENTS),
+            Self::Rules => ("rules", "rules and their conditions", rules::EVENTS),
             Self::Spop => ("spop", "SPOP", spop::EVENTS),
         }
     }

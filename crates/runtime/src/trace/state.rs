@@ -150,7 +150,7 @@ pub(super) fn of(source: TraceSource) -> &'static SourceState {
 fn refresh() {
     // A panic while the lock is held leaves a consistent state.
     let _changing: MutexGuard<'_, ()> = CHANGING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let mut active = 0;
+    let mut active = ACTIVE.load(Relaxed) & super::MESSAGES;
     for source in TraceSource::ALL {
         let state = of(source);
         let follows = state.followed().is_some_and(|other| of(other).run() != TraceRun::Stopped);

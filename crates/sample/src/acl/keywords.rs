@@ -77,6 +77,13 @@ pub(super) fn alias(name: &str) -> Option<(&'static str, MatchMethod)> {
     ALIASES.iter().find(|row| row.0 == *stem).map(|row| (row.1, *method))
 }
 
+/// The names of all ACL keywords, for suggestions.
+pub(super) fn names() -> impl Iterator<Item = String> {
+    let suffixed =
+        SUFFIXED.iter().flat_map(|stem| SUFFIXES.iter().map(move |(suffix, _)| format!("{stem}{suffix}")));
+    ALIASES.iter().map(|row| row.0.to_owned()).chain(suffixed)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -53,8 +53,7 @@ pub(super) static FETCHES: &[Fetch] = &[
 
 /// The client's address, including changes by rules.
 pub(crate) fn source(env: &Env<'_>) -> Option<Endpoint> {
-    let changed = env.transaction.and_then(|transaction| transaction.source);
-    changed.or_else(|| env.session.map(|session| session.source()))
+    env.source()
 }
 
 /// The destination address, including changes by rules.

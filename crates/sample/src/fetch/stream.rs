@@ -3,6 +3,8 @@
 
 use std::io::Write;
 
+use state::FaultCause;
+
 use super::connection::connection;
 use super::{Cursor, Fetch, row};
 use crate::args::{ArgKind, Args, Spec, opt};
@@ -27,6 +29,7 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("bs.rst_code",    &[],       Type::Int,  Columns::RESPONSE_KEPT,  "reset code sent by the server, with HTTP/2",         bs_rst_code),
     row("last_entity",    &[],       Type::Str,  Columns::INTERNAL,       "file and line of the rule that ended the evaluation", last_entity),
     row("waiting_entity", &[],       Type::Str,  Columns::INTERNAL,       "file and line of the rule that processing waits for", waiting_entity),
+    row("fault",          &[],       Type::Str,  Columns::INTERNAL,       "name of the cause of an abnormal end, empty otherwise; Weir extension", fault).late(),
     row("term_events",    &[],       Type::Str,  Columns::INTERNAL,       "termination events of each layer, from the client connection to the server connection", term_events),
 ];
 
@@ -157,4 +160,22 @@ fn waiting_entity<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<V
 fn term_events<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let transaction = env.transaction?;
     Some(Value::made(transaction.ending.events(transaction.is_http)))
+}
+
+fn fault<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let Some(transaction) = env.transaction else {
+        // The connection failed before it had a stream.
+        let cause = env.session.and_then(|session| session.error.get().fault());
+        return Some(Value::str(cause.map_or("", FaultCause::name).as_bytes()));
+    };
+    let name = transaction.fault.map_or("", FaultCause::name);
+    match (transaction.fault, &transaction.unknown_backend) {
+        (Some(FaultCause::BackendUnknown), Some(backend)) => {
+            let mut text = Scratch::copy(name.as_bytes());
+            text.push(b':');
+            text.extend_from_slice(backend.as_bytes());
+            Some(Value::made(text))
+        }
+        _ => Some(Value::str(name.as_bytes())),
+    }
 }

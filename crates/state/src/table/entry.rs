@@ -267,6 +267,15 @@ impl Tracked {
         Some(Self { table: local(table), slot })
     }
 
+    /// Returns the entry of a key, if there is one.
+    pub fn find(table: &Arc<Table>, key: &[u8], now_ms: u64) -> Option<Self> {
+        let entry = table.find(key, now_ms)?;
+        let slot = entry.view.slot;
+        // The new value continues to hold the entry.
+        std::mem::forget(entry);
+        Some(Self { table: local(table), slot })
+    }
+
     /// Returns the values of the entry.
     #[inline]
     pub fn view(&self) -> EntryValues<'_> {

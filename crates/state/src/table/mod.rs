@@ -24,6 +24,8 @@ use std::sync::{Arc, OnceLock};
 use runtime::shard::Padded;
 use runtime::shared::note_write;
 
+use crate::journal::{EventTopic, RepeatedEvent};
+
 pub use entry::{EntryValues, TableEntry, Tracked};
 pub use layout::{Column, DataType, KeyType, MOST_ELEMENTS, TYPES, ValueForm};
 pub use operator::Operator;
@@ -89,6 +91,8 @@ pub struct Table {
     swept: AtomicU32,
     dictionary: Dictionary,
     updates: Option<Updates>,
+    /// New keys found the table full.
+    full: RepeatedEvent,
 }
 
 /// The position of an entry.
@@ -161,6 +165,7 @@ impl Table {
             swept: AtomicU32::new(0),
             dictionary: Dictionary::default(),
             updates: settings.peers.is_some().then(Updates::default),
+            full: RepeatedEvent::new(),
             settings,
         })
     }
@@ -364,6 +369,14 @@ impl Table {
         if self.used.fetch_update(Relaxed, Relaxed, |used| (used < size).then_some(used + 1)).is_ok() {
             return true;
         }
+        self.full.note(EventTopic::Limits, || {
+            let effect = if self.settings.nopurge {
+                "new keys are rejected"
+            } else {
+                "the oldest entries are evicted"
+            };
+            (self.name().to_owned(), format!("The stick table is full with {size} entries: {effect}."))
+        });
         !self.settings.nopurge && self.evict(shard, index, now)
     }
 

@@ -1,100 +1,81 @@
-//! The HTML of the statistics page: one table per proxy, readable on a phone, in the reader's light or dark scheme, without
-//! scripts. Generated row by row, so that a farm of ten thousand servers does not block a worker for long.
+//! The HTML of the statistics page, generated in pieces: a survey of all proxies, the head with the verdict, then the lines of
+//! the table row by row, so that a farm of ten thousand servers does not block a worker for long. Works without scripts.
 
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::column::{C, ObjectKind, ObjectRow};
-use crate::info::uptime_text;
-use crate::page::request::{PageOptions, PageSettings};
-use crate::pieces::StatPieces;
+use base::clock::now_ms;
+use state::Server;
+
+use crate::config_view::ConfigView;
+use crate::page::assets::{SCRIPT, STYLE, VERSION};
+use crate::page::attention::{self, Findings, Urgency};
+use crate::page::figures::{bytes, count, duration, escape, number, percent, rate, sparkline, time, times};
+use crate::page::request::{Detailed, ORDERS, PageOptions, PageOrder, PageSettings};
+use crate::page::standing::{Census, Condition, Level, Load};
+use crate::page::totals::PageTotals;
 use crate::process::Statistics;
+use crate::stat::{RowFilter, Show};
 
-const STYLE: &str = "\
-:root{color-scheme:light dark;--bg:#f6f7f9;--card:#fff;--ink:#1c2530;--dim:#65707c;--line:#dfe3e8;--head:#eef1f4;\
---up:#1d7f4e;--upbg:#e3f5ea;--warn:#9a6200;--warnbg:#fdf1d8;--down:#b3261e;--downbg:#fde5e3;--maint:#6b4ea8;\
---maintbg:#efe9fb;--idle:#5a6570;--idlebg:#eceff2;--link:#1660b0}\
-@media(prefers-color-scheme:dark){:root{--bg:#12161b;--card:#1a2027;--ink:#e4e8ec;--dim:#97a2ae;--line:#2c343d;\
---head:#212932;--up:#7ad8a5;--upbg:#163626;--warn:#f0c069;--warnbg:#3a2d10;--down:#ff9a93;--downbg:#43201d;\
---maint:#c4b0f5;--maintbg:#2d2447;--idle:#a9b4bf;--idlebg:#272f38;--link:#7cb7f5}}\
-*{box-sizing:border-box}body{margin:0;padding:1rem;background:var(--bg);color:var(--ink);\
-font:14px/1.45 system-ui,sans-serif}header{display:flex;flex-wrap:wrap;gap:.4rem 1.5rem;align-items:baseline}\
-h1{font-size:1.25rem;margin:0}h2{font-size:1.05rem;margin:0}a{color:var(--link)}.dim{color:var(--dim)}\
-dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(9rem,1fr));gap:.5rem;margin:1rem 0}\
-dl div{background:var(--card);border:1px solid var(--line);border-radius:.5rem;padding:.4rem .7rem}\
-dt{color:var(--dim);font-size:.8rem}dd{margin:0;font-variant-numeric:tabular-nums;font-size:1.05rem}\
-nav{display:flex;flex-wrap:wrap;gap:.5rem 1rem;align-items:center;margin-bottom:1rem}\
-section{background:var(--card);border:1px solid var(--line);border-radius:.6rem;margin:0 0 1rem;overflow:hidden}\
-section>div.t{display:flex;flex-wrap:wrap;gap:.3rem .8rem;align-items:baseline;padding:.6rem .8rem}\
-.s{overflow-x:auto}table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;white-space:nowrap}\
-th,td{padding:.3rem .55rem;border-top:1px solid var(--line);text-align:right}th{font-weight:500;color:var(--dim);\
-background:var(--head);font-size:.82rem}th.g{text-align:center;border-left:1px solid var(--line)}\
-td.n,th.n{text-align:left;position:sticky;left:0;background:var(--card);font-weight:500}th.n{background:var(--head)}\
-td.l{text-align:left}tr.sum td{background:var(--head);font-weight:500}tr.sum td.n{background:var(--head)}\
-.b{display:inline-block;padding:.05rem .5rem;border-radius:1rem;font-size:.82rem;font-weight:600}\
-.up{color:var(--up);background:var(--upbg)}.warn{color:var(--warn);background:var(--warnbg)}\
-.down{color:var(--down);background:var(--downbg)}.maint{color:var(--maint);background:var(--maintbg)}\
-.idle{color:var(--idle);background:var(--idlebg)}.note{padding:.5rem .8rem;border-radius:.5rem;margin-bottom:1rem}\
-input,select,button{font:inherit;padding:.2rem .5rem;border:1px solid var(--line);border-radius:.4rem;\
-background:var(--card);color:var(--ink)}input[type=checkbox]{width:1.1rem;height:1.1rem;vertical-align:-.2rem}\
-.act{padding:.5rem .8rem;border-top:1px solid var(--line)}";
+/// The number of servers in a piece.
+const ROWS: usize = 32;
 
-/// The displayed columns: group, title, column.
-const SHOWN: &[(&str, &[(&str, C)])] = &[
-    ("Queue", &[("Cur", C::qcur), ("Max", C::qmax)]),
-    ("Sessions/s", &[("Cur", C::rate), ("Max", C::rate_max), ("Limit", C::rate_lim)]),
-    (
-        "Sessions",
-        &[("Cur", C::scur), ("Max", C::smax), ("Limit", C::slim), ("Total", C::stot), ("Last", C::lastsess)],
-    ),
-    ("Bytes", &[("In", C::bin), ("Out", C::bout)]),
-    ("Denied", &[("Req", C::dreq), ("Resp", C::dresp)]),
-    ("Errors", &[("Req", C::ereq), ("Conn", C::econ), ("Resp", C::eresp)]),
-    ("Warnings", &[("Retr", C::wretr), ("Redis", C::wredis)]),
-    (
-        "Checks",
-        &[("Fail", C::chkfail), ("Down", C::chkdown), ("Downtime", C::downtime), ("Throttle", C::throttle)],
-    ),
-];
+/// The number of servers looked at in a piece of the survey.
+const SURVEYED: usize = 512;
 
-/// Actions of `stats admin`: value and label.
-const ACTIONS: &[(&str, &str)] = &[
-    ("ready", "Set state to READY"),
-    ("drain", "Set state to DRAIN"),
-    ("maint", "Set state to MAINT"),
-    ("dhlth", "Health: disable checks"),
-    ("ehlth", "Health: enable checks"),
-    ("hrunn", "Health: force UP"),
-    ("hnolb", "Health: force NOLB"),
-    ("hdown", "Health: force DOWN"),
-    ("dagent", "Agent: disable checks"),
-    ("eagent", "Agent: enable checks"),
-    ("arunn", "Agent: force UP"),
-    ("adown", "Agent: force DOWN"),
-    ("shutdown", "Kill sessions"),
-];
+/// The number of problems shown at once; the others are unfolded.
+const SHOWN_PROBLEMS: usize = 10;
 
 /// Messages after an action: code, class, text.
 const OUTCOMES: &[(&str, &str, &str)] = &[
     ("DONE", "up", "Action processed successfully."),
     ("NONE", "idle", "Nothing was changed: no server or no action was selected."),
-    ("PART", "warn", "Action partially processed: some servers do not exist."),
-    ("ERRP", "down", "Action not processed: unknown action, backend or servers."),
-    ("DENY", "down", "Action denied."),
-    ("EXCD", "down", "Action not processed: too many servers in one form."),
+    ("PART", "w", "Action partially processed: some servers do not exist."),
+    ("ERRP", "d", "Action not processed: unknown action, backend or servers."),
+    ("DENY", "d", "Action denied."),
+    ("EXCD", "d", "Action not processed: too many servers in one form."),
 ];
+
+/// One line of the table: one side of a proxy.
+pub(super) struct PageLine {
+    /// Its place in the view.
+    pub(super) place: usize,
+    pub(super) is_backend: bool,
+    pub(super) urgency: Urgency,
+    pub(super) load: Load,
+    pub(super) census: Census,
+}
 
 /// A page being generated.
 pub(crate) struct Page {
-    statistics: Arc<Statistics>,
-    settings: PageSettings,
-    options: PageOptions,
-    admin: bool,
-    /// The proxy with the open table.
-    open: Option<u32>,
-    /// Whether the open table is inside a form.
-    form: bool,
+    pub(super) statistics: Arc<Statistics>,
+    pub(super) view: Arc<ConfigView>,
+    pub(super) settings: PageSettings,
+    pub(super) options: PageOptions,
+    pub(super) filter: RowFilter,
+    pub(super) admin: bool,
+    pub(super) now: u64,
+    /// Whether histories are kept.
+    pub(super) recent: bool,
+    pub(super) show: Show,
+    /// The page's own address for links, without options.
+    pub(super) base: String,
+    pub(super) findings: Findings,
+    pub(super) totals: PageTotals,
+    pub(super) lines: Vec<PageLine>,
+}
+
+enum PageStep {
+    /// Looks at the proxy at this place.
+    Survey(usize),
+    Head,
+    /// Writes the line with this number.
+    Line(usize),
+    /// Writes servers of that line, from a position.
+    Servers(usize, Vec<(Condition, Arc<Server>)>, usize),
+    Tail,
+    End,
 }
 
 impl Page {
@@ -102,343 +83,463 @@ impl Page {
         statistics: Arc<Statistics>,
         settings: PageSettings,
         options: PageOptions,
+        filter: RowFilter,
         admin: bool,
     ) -> Self {
-        Self { statistics, settings, options, admin, open: None, form: false }
+        let view = statistics.view();
+        let show = Show { legends: true, ..Show::now(&statistics, true) };
+        let recent = statistics.keeps_history.load(Relaxed);
+        let now = now_ms();
+        statistics.shown_at.store(now, Relaxed);
+        let base = settings.uri.to_string();
+        // The wall shows no forms, so that it may be shown in frames.
+        let admin = admin && !options.is_wall;
+        Self {
+            statistics,
+            view,
+            settings,
+            options,
+            filter,
+            admin,
+            now,
+            recent,
+            show,
+            base,
+            findings: Findings::default(),
+            totals: PageTotals::default(),
+            lines: Vec::new(),
+        }
     }
 
-    /// The page in pieces: head, some rows at a time, end.
-    pub(crate) fn pieces(mut self, mut rows: StatPieces) -> impl Iterator<Item = Vec<u8>> {
-        const ROWS: usize = 48;
-        let mut started = false;
-        let mut ended = false;
+    /// Whether addresses, cookies and keys may be shown.
+    pub(super) fn shows_addresses(&self) -> bool {
+        self.settings.show_legends || self.admin
+    }
+
+    /// Whether the page is about the whole process.
+    pub(super) fn shows_process(&self) -> bool {
+        self.settings.scope.is_empty()
+    }
+
+    /// The page in pieces. Pieces of the survey are empty.
+    pub(crate) fn pieces(mut self) -> impl Iterator<Item = Vec<u8>> {
+        let mut stage = PageStep::Survey(0);
         std::iter::from_fn(move || {
-            if ended {
-                return None;
+            let mut out = String::new();
+            if !matches!(stage, PageStep::Survey(_) | PageStep::End) {
+                out.reserve(16 * 1024);
             }
-            let mut out = String::with_capacity(16 * 1024);
-            if !started {
-                started = true;
-                self.write_head(&mut out);
-                return Some(out.into_bytes());
-            }
-            for _ in 0..ROWS {
-                match rows.next_row() {
-                    Some(row) => self.write_row(&row, &mut out),
-                    None => {
-                        self.close(&mut out);
-                        out.push_str("</body></html>\n");
-                        ended = true;
-                        break;
+            let before = std::mem::replace(&mut stage, PageStep::End);
+            stage = match before {
+                PageStep::End => return None,
+                PageStep::Survey(at) => self.survey(at).map_or(PageStep::Head, PageStep::Survey),
+                PageStep::Head => {
+                    self.write_head(&mut out);
+                    if self.options.is_wall {
+                        self.write_wall_begin(&mut out);
+                    } else {
+                        self.write_attention(&mut out);
+                        self.write_table_head(&mut out);
+                    }
+                    PageStep::Line(0)
+                }
+                PageStep::Line(at) => self.write_lines(at, &mut out),
+                PageStep::Servers(at, servers, from) => {
+                    let to = (from + ROWS).min(servers.len());
+                    self.write_servers(&self.lines[at], &servers[from..to], &mut out);
+                    if to == servers.len() {
+                        self.end_servers(&self.lines[at], &mut out);
+                        PageStep::Line(at + 1)
+                    } else {
+                        PageStep::Servers(at, servers, to)
                     }
                 }
-            }
+                PageStep::Tail => {
+                    self.write_tail(&mut out);
+                    PageStep::End
+                }
+            };
             Some(out.into_bytes())
         })
     }
 
-    /// The page's address with additional options.
-    fn link(&self, extra: &str) -> String {
-        let mut link = escape(&self.settings.uri);
-        if self.options.up {
-            link.push_str(";up");
+    /// Writes lines until servers follow or the piece is long enough.
+    fn write_lines(&self, from: usize, out: &mut String) -> PageStep {
+        for at in from..self.lines.len() {
+            let line = &self.lines[at];
+            if at > 0 && self.lines[at - 1].is_backend != line.is_backend && !self.options.is_wall {
+                self.write_titles(false, out);
+            }
+            if self.options.is_wall {
+                self.write_wall(line, out);
+            } else if let Some(servers) = self.write_line(line, out) {
+                return PageStep::Servers(at, servers, 0);
+            }
+            if out.len() > 16 * 1024 {
+                return PageStep::Line(at + 1);
+            }
         }
-        if let Some(scope) = &self.options.scope {
-            let mut encoded = Vec::new();
-            http::uri::url_encode(scope.as_bytes(), &mut encoded);
-            link.push_str(";scope=");
-            link.push_str(&String::from_utf8_lossy(&encoded));
+        PageStep::Tail
+    }
+
+    /// Looks at proxies from a place on. Returns the next place.
+    fn survey(&mut self, from: usize) -> Option<usize> {
+        let view = self.view.clone();
+        let mut seen = 0;
+        for (place, proxy) in view.proxies.iter().enumerate().skip(from) {
+            if !self.filter.wants(&proxy.state) {
+                continue;
+            }
+            if seen > SURVEYED {
+                return Some(place);
+            }
+            let servers = proxy.state.servers.load();
+            seen += 1 + servers.len();
+            if proxy.state.is_backend && !(proxy.state.is_frontend && servers.is_empty()) {
+                let load = Load::of_backend(&proxy.state, self.now, self.recent);
+                let (mut census, mut bad) = (Census::default(), Vec::new());
+                for server in servers.iter().filter(|server| self.filter.wants_server(server)) {
+                    let condition = Condition::of(server, self.recent);
+                    census.add(condition);
+                    if condition.is_problem() {
+                        bad.push((condition, server.clone()));
+                    }
+                }
+                self.findings.census.merge(&census);
+                if census.total() > 0 && !crate::stat::backend_is_up(&proxy.state) {
+                    self.findings.backends_down += 1;
+                }
+                let urgency =
+                    attention::of_backend(proxy, &census, &bad, &load, self.now, &mut self.findings);
+                self.totals.add_backend(&proxy.state, &load);
+                self.lines.push(PageLine { place, is_backend: true, urgency, load, census });
+            }
+            if proxy.state.is_frontend {
+                let load = Load::of_frontend(&proxy.state, self.now, self.recent, self.show.maxconn);
+                let urgency = attention::of_frontend(proxy, &load, &mut self.findings);
+                self.totals.add_frontend(&proxy.state, &load);
+                self.lines.push(PageLine {
+                    place,
+                    is_backend: false,
+                    urgency,
+                    load,
+                    census: Census::default(),
+                });
+            }
         }
-        link + extra
+        if self.shows_process() && self.filter.scope.is_none() {
+            attention::of_process(&self.statistics, &mut self.findings);
+        }
+        self.findings.is_stopping = self.statistics.process.stopping.load(Relaxed);
+        self.findings.finish();
+        self.arrange();
+        None
+    }
+
+    /// Selects and orders the lines.
+    fn arrange(&mut self) {
+        let mut lines = std::mem::take(&mut self.lines);
+        let only_problems = self.options.only_problems;
+        lines.retain(|line| (!only_problems || line.urgency.0 > Level::Notice) && self.finds(line));
+        let name = |line: &PageLine| self.view.proxies[line.place].state.name.clone();
+        match self.options.order {
+            PageOrder::Config => {}
+            PageOrder::Worst => lines.sort_by_key(|line| std::cmp::Reverse(line.urgency)),
+            PageOrder::Name => lines.sort_by_cached_key(name),
+            PageOrder::Rate => lines.sort_by(|a, b| b.load.rate.total_cmp(&a.load.rate)),
+            PageOrder::Errors => lines.sort_by(|a, b| b.load.failed.total_cmp(&a.load.failed)),
+        }
+        lines.sort_by_key(|line| !line.is_backend);
+        self.lines = lines;
+    }
+
+    /// Whether the line, or one of its servers or listeners, has the text that is searched for.
+    fn finds(&self, line: &PageLine) -> bool {
+        let Some(text) = &self.options.find else { return true };
+        let proxy = &self.view.proxies[line.place].state;
+        if proxy.name.to_lowercase().contains(text) {
+            return true;
+        }
+        if line.is_backend {
+            return proxy.servers.load().iter().any(|server| self.finds_server(server));
+        }
+        self.shows_addresses()
+            && proxy.listeners.load().iter().any(|listener| listener.address.to_lowercase().contains(text))
+    }
+
+    /// Whether a server itself has the text that is searched for.
+    pub(super) fn finds_server(&self, server: &Server) -> bool {
+        let Some(text) = &self.options.find else { return false };
+        server.name.to_lowercase().contains(text)
+            || self.shows_addresses() && crate::stat::address_text(&server.address.load()).contains(text)
+    }
+
+    /// The page's address with other options, escaped.
+    pub(super) fn link(&self, change: impl FnOnce(&mut PageOptions)) -> String {
+        let mut options = self.options.clone();
+        change(&mut options);
+        escape(&format!("{}{}", self.base, options.words()))
     }
 
     fn write_head(&self, out: &mut String) {
-        let statistics = &self.statistics;
-        let process = &statistics.process;
-        let node =
-            self.settings.node.as_deref().map(|node| format!(" on {}", escape(node))).unwrap_or_default();
+        let (verdict, details) = self.findings.verdict();
+        let level = self.findings.level();
+        let (mark, color) = match level {
+            Level::Critical => ("✕ ", "bb2118"),
+            Level::Warning => ("! ", "d79a1b"),
+            _ => ("", "1f8f58"),
+        };
+        let name = match (&self.settings.node, &self.settings.description) {
+            (Some(node), _) => node.to_string(),
+            (None, Some(description)) => description.to_string(),
+            (None, None) => "Statistics".to_owned(),
+        };
+        let (name, title) = (escape(&name), escape(&verdict.join(", ")));
+        let (first, others) = verdict.split_first().map_or(("", &[][..]), |(first, others)| (first, others));
+        let others = match others.is_empty() {
+            true => String::new(),
+            false => format!("<strong>{}</strong>", escape(&others.join(", "))),
+        };
+        // Writing into a String cannot fail.
         let _ = write!(
             out,
-            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-             <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
-             <title>Statistics{node}</title><style>{STYLE}</style></head><body>\n<header><h1>Statistics{node}</h1>"
+            "<!DOCTYPE html>\n<html lang=en><head><meta charset=utf-8>\
+             <meta name=viewport content=\"width=device-width,initial-scale=1\"><title>{mark}{title} · {name}</title>\
+             <link rel=icon href=\"data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 8 8'%3E\
+             %3Ccircle cx='4' cy='4' r='4' fill='%23{color}'/%3E%3C/svg%3E\">"
         );
+        if !self.options.is_live {
+            let _ = write!(out, "<style>{}</style>", STYLE.text);
+        }
+        let wall = if self.options.is_wall { " class=wall" } else { "" };
+        let _ =
+            write!(out, "</head><body data-v=\"{}\"{wall}>\n<header><h1>{name}</h1><p class=dim>", *VERSION);
+        self.write_facts(out);
+        out.push_str("</p><button id=live type=button hidden></button></header>\n<main>");
+        self.write_outcome(out);
+        let _ = write!(
+            out,
+            "<div class=k><div class=\"v {}\"><b>{}</b>{others}<small>{}</small></div>",
+            level.class(),
+            escape(first),
+            escape(&details)
+        );
+        self.write_tiles(out);
+        out.push_str("</div>\n");
+    }
+
+    /// The facts next to the title.
+    fn write_facts(&self, out: &mut String) {
+        let statistics = &self.statistics;
+        let mut facts = Vec::new();
+        if let (Some(_), Some(description)) = (&self.settings.node, &self.settings.description) {
+            facts.push(escape(description));
+        }
         if !self.settings.hide_version {
-            let _ = write!(out, "<span class=dim>version {}, {}</span>", statistics.version, statistics.date);
+            facts.push(format!("version {}, {}", statistics.version, statistics.date));
         }
-        if let Some(description) = &self.settings.description {
-            let _ = write!(out, "<span>{}</span>", escape(description));
+        facts.push(format!("up {}", duration(statistics.uptime())));
+        if let Some(refresh) = self.settings.refresh.filter(|_| !self.options.no_refresh) {
+            facts.push(format!("refreshed every {}s", refresh.as_secs().max(1)));
         }
-        out.push_str("</header>\n<dl>");
-        let total =
-            |of: fn(&state::process::ProcessCounters) -> u64| process.counters.all().map(of).sum::<u64>();
-        let now = base::clock::now_ms();
-        let rate: u32 = process.counters.all().map(|c| c.connection_rate.per_second(now)).sum();
-        let facts = [
-            ("Process", std::process::id().to_string()),
-            ("Uptime", uptime_text(statistics.uptime())),
-            ("Threads", runtime::shard::workers().to_string()),
-            (
-                "Connections",
-                format!("{} / {}", process.connections.load(Relaxed), process.maxconn.load(Relaxed)),
-            ),
-            ("Connections/s", rate.to_string()),
-            ("Accepted", number(total(|c| c.connections.get()))),
-            ("Requests", number(total(|c| c.requests.get()))),
-            ("Sent", bytes(total(|c| c.bytes_out.get()))),
-        ];
-        for (name, value) in facts {
-            let _ = write!(out, "<div><dt>{name}</dt><dd>{value}</dd></div>");
-        }
-        out.push_str("</dl>\n");
+        out.push_str(&facts.join(" · "));
+    }
+
+    fn write_outcome(&self, out: &mut String) {
         if let Some(outcome) = &self.options.outcome
             && let Some((_, class, text)) = OUTCOMES.iter().find(|row| row.0 == outcome)
         {
-            let link = self.link("");
-            let _ = writeln!(out, "<p class=\"note {class}\">{text} <a href=\"{link}\">Dismiss</a></p>");
+            let link = self.link(|_| {});
+            let _ = writeln!(out, "<p class=\"p note {class}\">{text} <a href=\"{link}\">Dismiss</a></p>");
         }
-        self.write_links(out);
     }
 
-    fn write_links(&self, out: &mut String) {
-        let scope = self.options.scope.as_deref().map(escape).unwrap_or_default();
-        let uri = escape(&self.settings.uri);
-        let _ = write!(
-            out,
-            "<nav><form method=get action=\"{uri}\"><input name=scope maxlength=20 placeholder=\"Proxy name\" \
-             aria-label=\"Filter by proxy name\" value=\"{scope}\"> <button>Filter</button></form>"
-        );
-        let mut links = vec![("Refresh now", self.link(""))];
-        if let Some(refresh) = self.settings.refresh {
-            if self.options.no_refresh {
-                links.push(("Refresh automatically", self.link("")));
-            } else {
-                let _ = write!(out, "<span class=dim>refreshed every {}s</span>", refresh.as_secs());
-                links.push(("Stop refreshing", self.link(";norefresh")));
-            }
-        }
-        if self.options.up {
-            links.push(("Show all servers", uri));
-        } else {
-            links.push(("Hide servers that are down", self.link(";up")));
-        }
-        links.push(("CSV", self.link(";csv")));
-        links.push(("JSON", self.link(";json")));
-        for (text, link) in links {
-            let _ = write!(out, "<a href=\"{link}\">{text}</a>");
-        }
-        out.push_str("</nav>\n");
-    }
-
-    fn write_row(&mut self, row: &ObjectRow, out: &mut String) {
-        if self.open != Some(row.proxy) {
-            self.close(out);
-            self.open(row, out);
-        }
-        let sum = matches!(row.kind, ObjectKind::Frontend | ObjectKind::Backend);
-        let name = escape(&row.text(C::svname));
-        let title = match (self.settings.show_legends, row.text(C::addr)) {
-            (true, address) if !address.is_empty() => {
-                format!(" title=\"{} cookie: {}\"", escape(&address), escape(&row.text(C::cookie)))
-            }
-            _ => String::new(),
+    fn write_tiles(&self, out: &mut String) {
+        let totals = &self.totals;
+        let points = state::history::SAMPLES;
+        let mut tile = |title: &str, class: &str, value: String, values: &[u64]| {
+            let _ = write!(out, "<div{class}><small>{title}</small><b>{value}</b>");
+            sparkline(values, points, true, out);
+            out.push_str("</div>");
         };
-        let _ = write!(out, "<tr{}><td class=n{title}>", if sum { " class=sum" } else { "" });
-        if self.form && row.kind == ObjectKind::Server {
-            let _ = write!(out, "<label><input type=checkbox name=s value=\"{name}\"> {name}</label>");
-        } else {
-            out.push_str(match row.kind {
-                ObjectKind::Frontend => "Frontend",
-                ObjectKind::Backend => "Backend",
-                _ => &name,
+        tile("Requests/s", "", rate(totals.rate), &totals.requests());
+        let share = totals.failed_share();
+        let class = match share {
+            share if share >= 1.0 => " class=\"e bad\"",
+            share if share > 0.0 => " class=\"e\"",
+            _ => "",
+        };
+        tile("Answered 5xx", class, percent(share), &totals.failures());
+        match totals.quantiles() {
+            Some(quantiles) => tile("Response p50 · p99", "", times(quantiles), &totals.responses()),
+            None => tile("Response, average", "", time(totals.response), &totals.responses()),
+        }
+        let queued = if totals.queued > 0 { " class=mid" } else { "" };
+        tile("Queued", queued, number(totals.queued), &totals.queue());
+        let limit = u64::from(self.statistics.process.maxconn.load(Relaxed));
+        let current = match self.shows_process() && limit > 0 {
+            true => format!("{}<small> / {}</small>", number(totals.current), number(limit)),
+            false => number(totals.current),
+        };
+        tile("Connections", "", current, &totals.sessions());
+    }
+
+    fn write_attention(&self, out: &mut String) {
+        let problems = &self.findings.problems;
+        if problems.is_empty() {
+            return;
+        }
+        out.push_str("<section class=\"p a\"><h2>Needs attention</h2><ol>");
+        for (at, problem) in problems.iter().enumerate() {
+            if at == SHOWN_PROBLEMS {
+                let more = count(problems.len() - at + self.findings.dropped, "more problem")
+                    .replace("more problem", "more");
+                let _ = write!(out, "</ol><details class=more id=more><summary>{more}</summary><ol>");
+            }
+            let mark = match problem.level {
+                Level::Critical => "✕",
+                Level::Warning => "!",
+                _ => "·",
+            };
+            let href = problem.link.as_deref().map_or_else(String::new, |name| {
+                let mut encoded = Vec::new();
+                http::uri::url_encode(name.as_bytes(), &mut encoded);
+                format!(" href=\"#{}\"", escape(&String::from_utf8_lossy(&encoded)))
             });
-        }
-        out.push_str("</td>");
-        write_status(row, out);
-        for (_, columns) in SHOWN {
-            for (_, column) in *columns {
-                let _ = write!(out, "<td>{}</td>", cell(row, *column));
-            }
-        }
-        out.push_str("</tr>\n");
-    }
-
-    fn open(&mut self, row: &ObjectRow, out: &mut String) {
-        self.open = Some(row.proxy);
-        let view = self.statistics.view();
-        let proxy = view.proxies.iter().find(|proxy| proxy.state.id == row.proxy);
-        self.form = self.admin && proxy.is_some_and(|proxy| !proxy.state.servers.load().is_empty());
-        let name = escape(&row.text(C::pxname));
-        let _ = write!(out, "<section id=\"{name}\"><div class=t><h2>{name}</h2>");
-        let _ = write!(out, "<span class=dim>{}", row.text(C::mode));
-        if let Some(proxy) = proxy {
-            if self.settings.show_legends && proxy.state.is_backend {
-                let _ = write!(out, ", {}", proxy.algorithm);
-            }
-            if let Some(description) = &proxy.description {
-                let _ = write!(out, " — {}", escape(description));
-            }
-        }
-        out.push_str("</span></div>");
-        if self.form {
-            let _ = write!(out, "<form method=post action=\"{}\">", self.link(""));
-        }
-        out.push_str("<div class=s><table><thead><tr><th class=n rowspan=2></th><th rowspan=2>Status</th>");
-        out.push_str("<th rowspan=2>Last check</th><th rowspan=2>Weight</th>");
-        for (group, columns) in SHOWN {
-            let _ = write!(out, "<th class=g colspan={}>{group}</th>", columns.len());
-        }
-        out.push_str("</tr><tr>");
-        for (_, columns) in SHOWN {
-            for (title, _) in *columns {
-                let _ = write!(out, "<th>{title}</th>");
-            }
-        }
-        out.push_str("</tr></thead><tbody>\n");
-    }
-
-    fn close(&mut self, out: &mut String) {
-        let Some(proxy) = self.open.take() else { return };
-        out.push_str("</tbody></table></div>");
-        if self.form {
             let _ = write!(
                 out,
-                "<div class=act><input type=hidden name=b value=\"#{proxy}\">With the selected servers: "
+                "<li class={}><a{href}><i>{mark}</i><b>{}</b><span>{}</span><span class=dim>{}</span></a>",
+                problem.level.class(),
+                escape(&problem.subject),
+                escape(&problem.what),
+                escape(&problem.why)
             );
-            out.push_str("<select name=action aria-label=Action><option value=\"\"></option>");
-            for (value, label) in ACTIONS {
-                let _ = write!(out, "<option value={value}>{label}</option>");
-            }
-            out.push_str("</select> <button>Apply</button></div></form>");
+        }
+        out.push_str("</ol>");
+        if problems.len() > SHOWN_PROBLEMS {
+            out.push_str("</details>");
         }
         out.push_str("</section>\n");
     }
-}
 
-/// Status, last check and weight.
-fn write_status(row: &ObjectRow, out: &mut String) {
-    let status = row.text(C::status);
-    let class = match status.as_str() {
-        "UP" | "UP (UNPUB)" | "OPEN" => "up",
-        "no check" => "idle",
-        s if s.starts_with("UP") || s.starts_with("DRAIN") || s.starts_with("NOLB") || s == "FULL" => "warn",
-        s if s.starts_with("MAINT") || s == "STOP" => "maint",
-        // The server is on the way up.
-        s if s.starts_with("DOWN ") => "warn",
-        _ => "down",
-    };
-    let since = match row.text(C::lastchg).parse::<u64>() {
-        Ok(seconds) if row.kind != ObjectKind::Frontend => {
-            format!(" <span class=dim>{}</span>", duration(seconds))
+    fn write_table_head(&self, out: &mut String) {
+        out.push_str("<section class=\"p t\" id=\"/table\"><nav>");
+        self.write_search(out);
+        let mut link = |text: &str, is_on: bool, href: String| {
+            let class = if is_on { "l on" } else { "l" };
+            let _ = write!(out, "<a class=\"{class}\" href=\"{href}\">{text}</a>");
+        };
+        let only = self.options.only_problems;
+        link("Only problems", only, self.link(|options| options.only_problems = !only));
+        for (_, order, text) in ORDERS {
+            link(text, *order == self.options.order, self.link(|options| options.order = *order));
         }
-        _ => String::new(),
-    };
-    let _ = write!(out, "<td class=l><span class=\"b {class}\">{}</span>{since}</td>", escape(&status));
-    let check = row.text(C::check_status);
-    if check.is_empty() {
-        out.push_str("<td></td>");
-    } else {
-        let code = row.text(C::check_code);
-        let code = if code.is_empty() { code } else { format!("/{code}") };
-        let took = row.text(C::check_duration);
-        let took = if took.is_empty() { took } else { format!(" in {took}ms") };
-        let title = format!("{}: {}", row.text(C::check_desc), row.text(C::last_chk));
-        let _ = write!(out, "<td class=l title=\"{}\">{check}{code}{took}</td>", escape(&title));
+        out.push_str("<span class=to>");
+        self.write_links(out);
+        out.push_str("</span></nav>\n");
+        match self.lines.first() {
+            Some(line) => self.write_titles(line.is_backend, out),
+            None => out.push_str("<p class=note>No proxy matches.</p>"),
+        }
     }
-    let role = match (row.kind, row.text(C::act).as_str(), row.text(C::bck).as_str()) {
-        (ObjectKind::Server, "1", _) => " <span class=dim>active</span>".to_owned(),
-        (ObjectKind::Server, ..) => " <span class=dim>backup</span>".to_owned(),
-        (ObjectKind::Backend, act, bck) => format!(" <span class=dim>{act} act, {bck} bck</span>"),
-        _ => String::new(),
-    };
-    let _ = write!(out, "<td>{}{role}</td>", row.text(C::weight));
-}
 
-fn cell(row: &ObjectRow, column: C) -> String {
-    let text = row.text(column);
-    let value = text.parse::<u64>();
-    match (column, value) {
-        (C::bin | C::bout, Ok(value)) => bytes(value),
-        (C::stot, Ok(value)) => number(value),
-        (C::lastsess, Ok(value)) => duration(value),
-        (C::lastsess, _) => {
-            if text.is_empty() {
-                String::new()
-            } else {
-                "never".to_owned()
+    fn write_search(&self, out: &mut String) {
+        // A browser replaces the query of a form's address, so that of the page becomes hidden fields.
+        let (path, query) = self.settings.uri.split_once('?').unwrap_or((&self.settings.uri, ""));
+        let _ = write!(
+            out,
+            "<form method=get action=\"{}\" data-u=\"{}\">",
+            escape(path),
+            escape(&self.settings.uri)
+        );
+        let hidden = |name: &str, value: &str, out: &mut String| {
+            let _ = write!(out, "<input type=hidden name=\"{}\" value=\"{}\">", escape(name), escape(value));
+        };
+        for part in query.split('&').filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            hidden(name, value, out);
+        }
+        if let Some(scope) = &self.options.scope {
+            hidden("scope", scope, out);
+        }
+        if self.options.only_problems {
+            hidden("problems", "1", out);
+        }
+        if let Some((word, ..)) = ORDERS.iter().find(|(_, order, _)| *order == self.options.order)
+            && self.options.order != PageOrder::default()
+        {
+            hidden("sort", word, out);
+        }
+        let find = self.options.find.as_deref().map(escape).unwrap_or_default();
+        let what =
+            if self.shows_addresses() { "Find a proxy, server or address" } else { "Find a proxy or server" };
+        let _ = write!(
+            out,
+            "<input type=search name=find maxlength=100 placeholder=\"{what}\" aria-label=\"{what}\" value=\"{find}\">\
+             <button>Find</button></form>"
+        );
+    }
+
+    fn write_links(&self, out: &mut String) {
+        let mut links = vec![("Refresh now", self.link(|_| {}))];
+        if self.settings.refresh.is_some() {
+            match self.options.no_refresh {
+                true => {
+                    links.push(("Refresh automatically", self.link(|options| options.no_refresh = false)))
+                }
+                false => links.push(("Stop refreshing", self.link(|options| options.no_refresh = true))),
             }
         }
-        (C::downtime, Ok(value)) => duration(value),
-        (C::slim | C::rate_lim, Ok(0)) => "–".to_owned(),
-        (C::throttle, Ok(value)) => format!("{value}%"),
-        _ => escape(&text),
-    }
-}
-
-/// Formats a number with thin spaces between thousands.
-fn number(value: u64) -> String {
-    let digits = value.to_string();
-    let mut out = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push('\u{202f}');
+        match self.options.up {
+            true => links.push(("Show all servers", self.link(|options| options.up = false))),
+            false => links.push(("Hide servers that are down", self.link(|options| options.up = true))),
         }
-        out.push(digit);
-    }
-    out
-}
-
-/// `1.5 MiB`.
-fn bytes(value: u64) -> String {
-    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let mut scaled = value as f64;
-    let mut unit = 0;
-    while scaled >= 1024.0 && unit + 1 < UNITS.len() {
-        scaled /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{value} B") } else { format!("{scaled:.1} {}", UNITS[unit]) }
-}
-
-/// Formats a duration as its two largest parts: `2d3h`, `5m7s`.
-fn duration(seconds: u64) -> String {
-    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds}s"),
-        (0, 0, _) => format!("{minutes}m{}s", seconds % 60),
-        (0, ..) => format!("{hours}h{minutes}m"),
-        _ => format!("{days}d{hours}h"),
-    }
-}
-
-/// Escapes text for HTML, including attributes.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c => out.push(c),
+        let all = self.options.details.contains(&Detailed::All);
+        links.push((
+            if all { "Fewer counters" } else { "All counters" },
+            self.link(|options| {
+                options.details = if all { Vec::new() } else { vec![Detailed::All] };
+            }),
+        ));
+        links.push(("Wall", self.link(|options| options.is_wall = true)));
+        let plain =
+            PageOptions { up: self.options.up, scope: self.options.scope.clone(), ..PageOptions::default() };
+        let data = escape(&format!("{}{}", self.base, plain.words()));
+        links.push(("CSV", format!("{data};csv")));
+        links.push(("JSON", format!("{data};json")));
+        for (text, link) in links {
+            let _ = write!(out, "<a href=\"{link}\">{text}</a>");
         }
     }
-    out
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_human_readable() {
-        assert_eq!(number(1_234_567), "1\u{202f}234\u{202f}567");
-        assert_eq!((bytes(512), bytes(1_572_864)), ("512 B".into(), "1.5 MiB".into()));
-        assert_eq!(
-            (duration(59), duration(3_700), duration(90_000)),
-            ("59s".into(), "1h1m".into(), "1d1h".into())
-        );
-        assert_eq!(escape("<a href='x'>&\""), "&lt;a href=&#39;x&#39;&gt;&amp;&quot;");
+    fn write_tail(&self, out: &mut String) {
+        if self.options.is_wall {
+            out.push_str("</div>\n");
+        } else {
+            out.push_str("</section>\n");
+            self.write_extras(out);
+        }
+        out.push_str("</main>\n<footer>");
+        let process = &self.statistics.process;
+        let mut fact = |name: &str, value: String| {
+            let _ = write!(out, "<span>{name} {value}</span>");
+        };
+        fact("Process", std::process::id().to_string());
+        fact("Threads", runtime::shard::workers().to_string());
+        if self.shows_process() {
+            let total =
+                |of: fn(&state::process::ProcessCounters) -> u64| process.counters.all().map(of).sum::<u64>();
+            let per_second: u32 =
+                process.counters.all().map(|c| c.connection_rate.per_second(self.now)).sum();
+            fact("Connections/s", number(per_second.into()));
+            fact("Accepted", number(total(|c| c.connections.get())));
+            fact("Requests", number(total(|c| c.requests.get())));
+            fact("Sent", bytes(total(|c| c.bytes_out.get())));
+        }
+        out.push_str("</footer>\n");
+        if !self.options.is_live {
+            let _ = write!(out, "<script>{}</script>", SCRIPT.text);
+        }
+        out.push_str("</body></html>\n");
     }
 }

@@ -1,8 +1,17 @@
 //! The statistics page (configuration manual, `stats enable`): a request results in HTML, CSV or JSON. A pure function of the
 //! state. `control` executes the forms; `proxy` matches the URI, authenticates and sends.
 
+mod assets;
+mod attention;
+mod details;
+mod extras;
+mod figures;
 mod html;
 mod request;
+mod standing;
+mod table;
+mod totals;
+mod wall;
 
 use std::sync::Arc;
 
@@ -44,24 +53,26 @@ pub fn show(
             ("text/plain", one(crate::info::show_info(statistics, InfoFormat::Plain, false, false)))
         }
         PageFormat::Html => {
-            let page = html::Page::new(statistics.clone(), settings.clone(), options.clone(), request.admin);
-            let rows = StatPieces::new(
-                view.clone(),
-                filter,
-                Show { legends: true, ..shown },
-                InfoFormat::Plain,
-                false,
-            );
-            ("text/html; charset=utf-8", Box::new(page.pieces(rows)) as Box<dyn Iterator<Item = Vec<u8>>>)
+            let (statistics, settings) = (statistics.clone(), settings.clone());
+            let page = html::Page::new(statistics, settings, options.clone(), filter, request.admin);
+            ("text/html; charset=utf-8", Box::new(page.pieces()) as Box<dyn Iterator<Item = Vec<u8>>>)
         }
     };
     let mut headers = vec![("cache-control", "no-cache".to_owned()), ("content-type", kind.to_owned())];
     if options.format == PageFormat::Html {
-        let mut policy = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'".to_owned();
-        // Pages that change nothing may be embedded in frames of other sites, such as dashboards.
-        if request.admin {
+        let mut policy = format!(
+            "default-src 'none'; style-src {}; script-src {}; connect-src 'self'; img-src data:; base-uri 'none'; \
+             form-action 'self'",
+            assets::STYLE.source,
+            assets::SCRIPT.source
+        );
+        // Pages that change nothing, such as that for walls, may be embedded in frames of other sites.
+        if request.admin && !options.is_wall {
             headers.push(("x-frame-options", "SAMEORIGIN".to_owned()));
             policy.push_str("; frame-ancestors 'self'");
+        } else if !settings.frame_ancestors.is_empty() {
+            policy.push_str("; frame-ancestors ");
+            policy.push_str(&settings.frame_ancestors);
         }
         headers.push(("content-security-policy", policy));
     }

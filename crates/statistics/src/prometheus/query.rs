@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::certificates;
 use crate::prometheus::SCOPES;
 
 /// Both names select the scope of name servers.
@@ -33,6 +34,8 @@ pub(super) struct MetricsQuery {
     pub(super) describe: bool,
     /// `extra-counters`.
     pub(super) modules: bool,
+    /// `no-histograms`, which HAProxy's exporter does not have.
+    pub(super) no_histograms: bool,
 }
 
 impl MetricsQuery {
@@ -48,7 +51,8 @@ impl MetricsQuery {
                 ("scope", None) => return Err("Missing scope."),
                 ("metrics", None) => return Err("Missing metric names."),
                 ("scope", Some(scope)) => {
-                    let known = ["global", RESOLVER, RESOLVERS, TABLES, CACHES].contains(&scope)
+                    let known = ["global", RESOLVER, RESOLVERS, TABLES, CACHES, certificates::SCOPE]
+                        .contains(&scope)
                         || SCOPES.iter().any(|row| row.0 == scope);
                     if !known {
                         return Err("Unknown scope.");
@@ -66,6 +70,7 @@ impl MetricsQuery {
                 }
                 ("no-maint", _) => wanted.no_maintenance = true,
                 ("desc-labels", _) => wanted.describe = true,
+                ("no-histograms", _) => wanted.no_histograms = true,
                 ("extra-counters", _) => wanted.modules = true,
                 _ => {}
             }

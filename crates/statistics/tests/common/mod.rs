@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "no test needs all of it")]
 
+pub(crate) mod farm;
+
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -13,7 +13,8 @@ use runtime::trace::{
 use sample::{ConnectionError, Endpoint};
 
 use crate::client::Client;
-use crate::exchange::{Exchange, Stop};
+use crate::exchange::trace::debug_lines;
+use crate::exchange::{Exchange, Stop, faults};
 use crate::fault::Fault;
 use crate::points::{self, number, of_session};
 use crate::server::Upstream;
@@ -369,6 +370,7 @@ pub(crate) fn request(client: &Client, x: &Exchange) {
 #[cold]
 #[track_caller]
 fn request_came(client: &Client, x: &Exchange) {
+    debug_lines::request(client, x);
     let points = Points::front(client);
     let what = (points.source, points.request, TraceLevel::User);
     report(client, x, what, "received a request", Some(&x.txn.request));
@@ -442,7 +444,8 @@ pub(crate) fn attempt_failed(client: &Client, x: &Exchange, fault: Fault) {
 fn failed(client: &Client, x: &Exchange, events: u64, message: &str, fault: Fault) {
     let keys = of_exchange(client, x);
     trace::report(TraceSource::Stream, events, TraceLevel::Error, &keys, message, &|verbosity, out| {
-        let _ = write!(out, "{fault:?} phase={:?}", x.phase);
+        let cause = faults::of_fault(x, fault).name();
+        let _ = write!(out, "{fault:?} phase={:?} fault={cause}", x.phase);
         if verbosity.names_owner() {
             out.push(' ');
             owner(client, Some(x), out);
@@ -467,6 +470,7 @@ pub(crate) fn response(client: &Client, x: &Exchange, upstream: &Upstream) {
 #[cold]
 #[track_caller]
 fn response_came(client: &Client, x: &Exchange, upstream: &Upstream) {
+    debug_lines::response(client, x);
     let points = Points::back(upstream);
     let what = (points.source, points.response, TraceLevel::User);
     report(client, x, what, "received a response", Some(&x.txn.response));
@@ -531,6 +535,7 @@ fn is_over(client: &Client, x: &Exchange) {
         // No request was received.
         return;
     }
+    debug_lines::over(client, x);
     let moved = |verbosity: Verbosity, out: &mut String| {
         let _ = write!(out, "in={} out={} status={}", x.txn.bytes_in, x.txn.bytes_out, x.txn.status);
         if verbosity.names_owner() {

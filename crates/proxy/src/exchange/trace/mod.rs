@@ -14,5 +14,7 @@
 //!
 //! Modules below this one use the trace points in [`points`](crate::points), and `flow::Trace` writes the lines of `filter trace`.
 
+mod debug_lines;
 pub(crate) mod events;
 pub(crate) mod filter;
+pub(crate) mod rules;

@@ -15,7 +15,7 @@ use crate::client::{Client, Watch};
 use crate::evaluate;
 use crate::evaluate::lua::{action, service};
 use crate::exchange::lua::scripting;
-use crate::exchange::{Exchange, Stop, filters};
+use crate::exchange::{Exchange, Stop, faults, filters};
 use crate::fault::Fault;
 use crate::flow::{Coding, FlowError, Following, Path, Sink};
 use crate::message::lua::{body, pump, steps};
@@ -312,6 +312,7 @@ pub(crate) async fn relay(client: &mut Client, x: &mut Exchange) {
                 Err(Stop::Fault(fault)) => {
                     let (cause, phase) = fault.termination(x.phase);
                     x.txn.termination.set(cause, phase);
+                    faults::note_late(client, x, fault);
                     break;
                 }
                 Err(_) => break,

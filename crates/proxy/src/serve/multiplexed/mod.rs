@@ -21,6 +21,7 @@ use plan::global::LogErrors;
 use runtime::{timer, turns};
 use sample::track::{self, Trackers};
 use sample::{Cause, ConnectionError, Endpoint};
+use state::FaultCause;
 use state::counters::Multiplexed;
 use state::sessions::{self, Activity};
 
@@ -467,6 +468,7 @@ fn is_over(since: &mut Option<u64>) -> bool {
 /// connection tracks. `tune.h2.log-errors` decides whether it is logged.
 pub(super) fn count_invalid_request(client: &Client, what: LogErrors) {
     client.count(|traffic| traffic.request_errors.add(1));
+    client.frontend.state.faults.add(FaultCause::BadRequest);
     let counters = client.frontend.state.frontend.mine();
     let now = timer::now_ms();
     counters.requests_total.add(1);
@@ -479,6 +481,7 @@ pub(super) fn count_invalid_request(client: &Client, what: LogErrors) {
         let now = timer::now_us();
         x.txn.is_http = true;
         x.txn.termination.set(Cause::Proxy, sample::Phase::Request);
+        x.txn.fault = Some(FaultCause::BadRequest);
         (x.txn.times.idle_from, x.txn.times.started, x.txn.times.closed) = (now, now, now);
         x.txn.times.started_wall = WallTime::now().since_1970_us();
         report::no_request(client, &x);

@@ -180,7 +180,7 @@ fn take_slots(worker: &Worker, proxy: &plan::Proxy, line: &Bind) -> bool {
         return false;
     };
     if limit > 0 && before + 1 == limit {
-        process.counters.mine().maxconn_reached.add(1);
+        process.note_maxconn(limit);
     }
     if !proxy.state.try_connect() {
         process.connections.sub(1);
