@@ -58,7 +58,7 @@ impl Notifier {
     }
 
     /// Returns the function that reports events of the process from threads that are not workers.
-    pub(crate) fn notify_process(&self, messages: MessageFormat) -> Arc<dyn Fn(u8, &str) + Send + Sync> {
+    pub(crate) fn notify_process(&self, messages: MessageFormat) -> telemetry::NotifyExport {
         let notifier = self.clone();
         Arc::new(move |level, text| {
             let severity = if level <= transition::WARNING { Severity::Warning } else { Severity::Notice };

@@ -26,11 +26,14 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::client::client_settings;
 
+/// Receives messages: the syslog level and the text.
+pub type NotifyExport = Arc<dyn Fn(u8, &str) + Send + Sync>;
+
 /// Callbacks of the exporter. They are called on its thread.
 #[derive(Clone)]
 pub struct ExporterCallbacks {
-    /// Receives messages: the syslog level and the text.
-    pub notify: Arc<dyn Fn(u8, &str) + Send + Sync>,
+    /// Receives messages.
+    pub notify: NotifyExport,
     /// Returns the metrics in the text format of the Prometheus exporter.
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
 }

@@ -331,7 +331,7 @@ pub(crate) fn check_use(draft: &Draft, proxies: &[Arc<Proxy>], context: &mut Res
 /// Returns the section with that name. `None` if it has errors, which were reported.
 ///
 /// # Errors
-/// There is no such section.
+/// No section has that name.
 pub(crate) fn find(
     name: &str,
     span: diag::Span,
