@@ -87,7 +87,7 @@ fn main() -> ExitCode {
             let messages = MessageFormat::new(false);
             let is_brief =
                 matches!(error, args::ArgsError::NoArchive | args::ArgsError::UnknownMemoryOption(_));
-            // The usage is longer than a screen: the cause follows it, where it is visible.
+            // The usage fills more than a screen, so the cause follows it.
             if !is_brief {
                 eprintln!("{}", args::HELP);
             }

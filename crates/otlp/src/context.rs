@@ -156,7 +156,7 @@ fn is_member(member: &[u8]) -> bool {
 fn write_hex(bytes: &[u8], out: &mut [u8]) {
     for (four, digits) in bytes.chunks_exact(4).zip(out.chunks_exact_mut(8)) {
         let four = u64::from(u32::from_be_bytes([four[0], four[1], four[2], four[3]]));
-        // Moves each half of a byte to a byte of its own.
+        // Moves each half of a byte to a separate byte.
         let halves = (four << 16 | four) & 0x0000_ffff_0000_ffff;
         let halves = (halves << 8 | halves) & 0x00ff_00ff_00ff_00ff;
         let halves = (halves << 4 | halves) & 0x0f0f_0f0f_0f0f_0f0f;

@@ -95,7 +95,7 @@ impl RuntimeSocket {
         Ok(read(without_settings(&answer, count)))
     }
 
-    /// Sends lines as they are.
+    /// Sends lines without a prefix.
     ///
     /// # Errors
     /// The process cannot be reached, or closes the connection.
