@@ -58,6 +58,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
         &[
             "clear counters",
             "clear table b",
+            "explain frontend f GET /",
             "debug counters all",
             "get var proc.x",
             "operator",
