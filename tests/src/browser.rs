@@ -112,6 +112,11 @@ impl Browser {
     /// # Panics
     /// The browser reports an error, or does not answer in time.
     pub fn call(&mut self, method: &str, parameters: Value) -> Value {
+        self.try_call(method, parameters).unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    /// Like [`Self::call`], but returns the browser's error, such as a page that is being replaced by another.
+    fn try_call(&mut self, method: &str, parameters: Value) -> Result<Value, String> {
         let id = self.next;
         self.next += 1;
         let mut command = json!({"id": id, "method": method, "params": parameters});
@@ -125,8 +130,10 @@ impl Browser {
         loop {
             let message = self.receive(until).unwrap_or_else(|| panic!("no answer to {method}"));
             if message["id"] == json!(id) {
-                assert!(message.get("error").is_none(), "{method}: {}", message["error"]);
-                return message["result"].clone();
+                return match message.get("error") {
+                    Some(error) => Err(error.to_string()),
+                    None => Ok(message["result"].clone()),
+                };
             }
             self.events.push(message);
         }
@@ -176,6 +183,12 @@ impl Browser {
         let outcome = self.call("Runtime.evaluate", parameters);
         assert!(outcome.get("exceptionDetails").is_none(), "{expression}: {}", outcome["exceptionDetails"]);
         outcome["result"]["value"].clone()
+    }
+
+    /// Whether an expression is true in the page. It is not while the page is being replaced by another, or if it throws.
+    pub fn holds(&mut self, expression: &str) -> bool {
+        let parameters = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
+        self.try_call("Runtime.evaluate", parameters).is_ok_and(|outcome| outcome["result"]["value"] == true)
     }
 
     /// Returns the events since the last call of this method.

@@ -34,6 +34,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
             "show hedge",
             "show info",
             "show mirror",
+            "show opentelemetry",
             "show outliers",
             "show peers",
             "show pools",

@@ -102,9 +102,9 @@ fn is_true(browser: &mut Browser, expression: &str) -> bool {
 
 fn await_true(browser: &mut Browser, expression: &str) {
     assert!(
-        eventually(|| is_true(browser, expression)),
+        eventually(|| browser.holds(expression)),
         "{expression}: {}",
-        browser.evaluate("document.body.innerText")
+        browser.evaluate("(document.body?.innerText ?? '')")
     );
 }
 
