@@ -29,8 +29,8 @@ use crate::priority::EarlyPriorities;
 use crate::qpack::{QpackDecoder, QpackEncoder};
 use crate::settings::PeerSettings;
 use crate::stream::{
-    BLOCKED, FLUSHABLE, FREE, HEAD_RECEIVED, KNOWN, LOCAL_ENDED, PAUSED, READ_DONE, READY, RELEASED,
-    REMOTE_ENDED, RESET, RequestKey, StreamTable, WRITABLE, WRITE_DONE,
+    BLOCKED, FLUSHABLE, FREE, KNOWN, LOCAL_ENDED, PAUSED, READ_DONE, READY, RELEASED, REMOTE_ENDED, RESET,
+    RequestKey, StreamTable, WRITE_DONE,
 };
 use crate::transport::Streams;
 use crate::varint;
@@ -452,6 +452,7 @@ impl Connection {
     /// Panics if redundant state is inconsistent.
     #[cfg(any(test, debug_assertions))]
     pub fn check_invariants(&mut self) {
+        use crate::stream::{HEAD_RECEIVED, WRITABLE};
         let keys: Vec<RequestKey> = self.requests.keys().collect();
         assert!(keys.is_sorted_by_key(|key| key.id));
         let (mut unsent, mut payload, mut sections, mut blocked) = (0, 0, 0, 0);
