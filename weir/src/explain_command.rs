@@ -47,7 +47,8 @@ fn explained(words: &[String]) -> Result<ExitCode, ExitCode> {
     if files.is_empty() || rest.is_empty() {
         return Err(invalid(USAGE));
     }
-    let question = explain::Question::parse(&rest).map_err(|error| invalid(&format!("weir {error}\n")))?;
+    let question =
+        explain::Question::parse(&rest).map_err(|error| invalid(&format!("weir explain: {error}\n")))?;
     base::clock::start();
     let args = CommandLineArgs { files, ..CommandLineArgs::default() };
     let plan = check::plan(&args, MessageFormat::new(false)).map_err(|_| ExitCode::from(2))?;
