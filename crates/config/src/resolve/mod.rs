@@ -480,7 +480,8 @@ fn finish<'a>(
         let proxy = proxies::resolve(place, proxy, servers, &pending, &index, &mut checks, context);
         resolved.push(Arc::new(proxy));
     }
-    if context.around.is_none() {
+    let is_whole = context.around.is_none();
+    if is_whole {
         check::note_variables(healthchecks, context);
         httpclient::settings(&global.http_client, context);
         mail::check_use(&resolved, context);
@@ -489,7 +490,7 @@ fn finish<'a>(
     let acme = acme::orders(context);
     let variables = context.variables.take();
     context.patterns.borrow_mut().finish();
-    if let (Some(program), true) = (context.names.lua.clone(), context.around.is_none()) {
+    if let (Some(program), true) = (context.names.lua.clone(), is_whole) {
         lua::finish(&program, &variables, &resolved, context);
     }
     let patterns = Arc::new(context.patterns.take());
@@ -505,12 +506,8 @@ fn finish<'a>(
         mailers: std::mem::take(&mut context.names.mailers),
         frontends,
         backends: index.into(),
-        kept: if context.around.is_none() { runtime_defaults::of(draft) } else { RuntimeDefaults::default() },
-        source: if context.around.is_none() {
-            runtime_defaults::source_sections(draft, context.sources)
-        } else {
-            Vec::new()
-        },
+        kept: if is_whole { runtime_defaults::of(draft) } else { RuntimeDefaults::default() },
+        source: if is_whole { runtime_defaults::source_sections(draft, context.sources) } else { Vec::new() },
         files: context.sources.files().map(|(_, file)| file.name().to_owned()).collect(),
         variables: Arc::new(variables),
         patterns,
