@@ -252,7 +252,8 @@ fn failure(place: &str, owner: &str, address: &BindAddress, error: &std::io::Err
     }
 }
 
-fn show(address: &BindAddress) -> String {
+/// Returns an address as in messages.
+pub(crate) fn show(address: &BindAddress) -> String {
     match address {
         BindAddress::Ip(address) | BindAddress::Udp(address) | BindAddress::Quic(address) => {
             address.to_string()

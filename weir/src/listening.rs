@@ -6,6 +6,8 @@ use std::path::Path;
 use plan::bind::BindAddress;
 use plan::{Bind, Plan};
 
+use crate::listeners;
+
 /// The maximum number of addresses in a list.
 const MOST: usize = 12;
 
@@ -132,14 +134,7 @@ pub(crate) fn list(plan: &Plan) -> Vec<String> {
             _ if bind.tls.is_some() => "TLS ",
             _ => "",
         };
-        let address = match &bind.address {
-            BindAddress::Ip(address) | BindAddress::Udp(address) | BindAddress::Quic(address) => {
-                address.to_string()
-            }
-            BindAddress::Unix(path) => path.display().to_string(),
-            other => other.to_string(),
-        };
-        format!("{name} listens on {scheme}{address} ({})", bind.place)
+        format!("{name} listens on {scheme}{} ({})", listeners::show(&bind.address), bind.place)
     };
     let mut lines: Vec<String> = all(plan).map(shown).collect();
     if lines.len() > MOST {

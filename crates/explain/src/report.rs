@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use plan::Plan;
-use plan::source_text::{SourceLine, SourceSection};
+use plan::source_text::{self, SourceLine, SourceSection};
 use rules::{ExplainedRule, RuleEffect};
 use sample::Test;
 use sample::explained::{ExplainedCondition, ExplainedTerm};
@@ -81,9 +81,7 @@ impl<'a> Explanation<'a> {
 
     /// Adds a rule with its condition and effect.
     pub(crate) fn rule(&mut self, rule: &ExplainedRule) {
-        let in_file = self.plan.source.iter().filter(|section| *section.file == *rule.file);
-        let line = in_file.flat_map(|section| &section.lines).find(|line| line.number == rule.line);
-        let text = line.map_or("", |line| &*line.text);
+        let text = source_text::line_at(&self.plan.source, rule.file, rule.line);
         if rule.file.is_empty() {
             let _ = writeln!(self.text, "  (added by an option)");
         } else {

@@ -23,7 +23,7 @@ use crate::mail::EmailAlert;
 use crate::peers::Peers;
 use crate::ring::RingSettings;
 use crate::server::SourceAddress;
-use crate::servers::Servers;
+use crate::servers::{ServerAt, Servers};
 use crate::spoe::{Sending, SpoeEngine};
 use crate::telemetry::TelemetrySection;
 
@@ -192,6 +192,17 @@ impl Proxy {
     /// Whether the proxy is an internal one for another kind of section: `log-forward`, `ring`, `peers`.
     pub fn is_hidden(&self) -> bool {
         self.log_forward.is_some() || self.ring.is_some() || self.peers.is_some()
+    }
+
+    /// Returns its servers as the balancer takes them. A removed server keeps its index, in maintenance, until another server takes
+    /// that index.
+    pub fn members(&self) -> Vec<balance::Member> {
+        let member = |server: ServerAt<'_>| balance::Member {
+            server: server.state.clone(),
+            hash_key: server.hash_key,
+            guid: server.guid.clone(),
+        };
+        self.servers.iter().map(member).collect()
     }
 
     /// Returns all its rules.

@@ -26,6 +26,13 @@ pub struct SourceLine {
     pub text: Box<str>,
 }
 
+/// Returns the text of a line, without its number; empty if it is not a line of these sections.
+pub fn line_at<'a>(sections: &'a [SourceSection], file: &str, number: u32) -> &'a str {
+    let in_file = sections.iter().filter(|section| *section.file == *file);
+    let line = in_file.flat_map(|section| &section.lines).find(|line| line.number == number);
+    line.map_or("", |line| &*line.text)
+}
+
 impl SourceSection {
     /// Returns the kind and name of the section.
     pub fn title(&self) -> String {

@@ -10,8 +10,8 @@ use std::sync::atomic::{
 };
 
 use arc_swap::{ArcSwapOption, Guard};
+use balance::Picker;
 use balance::ejection::EjectionEvent;
-use balance::{Member, Picker};
 use base::address::Family;
 use http::ParseOptions;
 use plan::server::{SendProxy, ServerName, ServerTls, UseSource};
@@ -189,7 +189,7 @@ impl PreparedProxy {
             }
         }
         Self {
-            picker: Picker::new(&proxy.balance, members(proxy)),
+            picker: Picker::new(&proxy.balance, proxy.members()),
             renewed: ArcSwapOption::empty(),
             is_renewed: AtomicBool::new(false),
             // Ambiguous requests are rejected, because they enable request smuggling. Responses come from the operator's own
@@ -274,7 +274,7 @@ impl PreparedProxy {
 
     /// Rebuilds the balancer after a server was added.
     pub fn renew(&self) {
-        let renewed = self.picker().renewed(&self.plan.balance, members(&self.plan));
+        let renewed = self.picker().renewed(&self.plan.balance, self.plan.members());
         self.renewed.store(Some(Arc::new(renewed)));
         self.is_renewed.store(true, Release);
         self.sees_questions.store(sees_streams(&self.plan), Relaxed);
@@ -284,14 +284,4 @@ impl PreparedProxy {
     pub(crate) fn sees_questions(&self) -> bool {
         self.sees_questions.load(Relaxed)
     }
-}
-
-fn members(proxy: &Proxy) -> Vec<Member> {
-    let member = |server: ServerAt<'_>| Member {
-        server: server.state.clone(),
-        hash_key: server.hash_key,
-        guid: server.guid.clone(),
-    };
-    // A removed server keeps its index, in maintenance, until another server takes that index.
-    proxy.servers.iter().map(member).collect()
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use http::Name;
 use plan::proxy::UseBackend;
+use plan::source_text;
 use rules::{ExplainedRule, RuleEffect, RuleOutcome, RuleSet, Stage};
 use runtime::trace::{self, Keys, TraceLevel, TraceSource, Verbosity, rules as events};
 use sample::explained::ExplainedCondition;
@@ -25,12 +26,9 @@ pub(crate) fn run(
     }
     let keys = keys(stage.session, stage.transaction.as_deref());
     let source = &client.worker.shared.plan.source;
-    let text = |rule: &ExplainedRule| {
-        let in_file = source.iter().filter(|section| *section.file == *rule.file);
-        let line = in_file.flat_map(|section| &section.lines).find(|line| line.number == rule.line);
-        line.map_or("", |line| &*line.text)
-    };
-    rules.run_traced(stage, start, &mut |rule| report(&keys, &rule, text(&rule)))
+    rules.run_traced(stage, start, &mut |rule| {
+        report(&keys, &rule, source_text::line_at(source, rule.file, rule.line));
+    })
 }
 
 /// Whether the request of `env` is selected.
