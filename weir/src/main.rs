@@ -56,7 +56,7 @@ use std::process::ExitCode;
 
 use args::ProgramAction;
 use diag::Severity;
-use messages::MessageFormat;
+use messages::{MessageFormat, MessageStyle};
 
 #[global_allocator]
 static ALLOCATOR: process::Allocator = process::Allocator;
@@ -99,6 +99,10 @@ fn main() -> ExitCode {
         style.select();
     }
     messages::note_executable();
+    if let Some(name) = MessageStyle::unknown_in_environment() {
+        let text = format!("WEIR_MESSAGES is rich, haproxy or json, not '{name}': the default is used.");
+        MessageFormat::new(args.quiet).say(Severity::Warning, &text);
+    }
     match args.action {
         ProgramAction::Help => messages::output(args::HELP),
         ProgramAction::Keywords => keywords::dump(args.dump_keywords.as_deref().unwrap_or("help")),

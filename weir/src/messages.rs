@@ -33,6 +33,11 @@ impl MessageStyle {
         Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, style)| *style)
     }
 
+    /// The value of `WEIR_MESSAGES`, if it is not a style.
+    pub(crate) fn unknown_in_environment() -> Option<String> {
+        std::env::var("WEIR_MESSAGES").ok().filter(|name| !name.is_empty() && Self::named(name).is_none())
+    }
+
     /// Selects the style for the whole process. Only the first call has an effect.
     pub(crate) fn select(self) {
         let _ = STYLE.set(self);

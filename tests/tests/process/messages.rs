@@ -49,6 +49,8 @@ fn the_style_of_messages_can_be_selected() {
         assert_eq!((&found["column"], &found["end_column"]), (&3.into(), &10.into()), "{found}");
         assert!(found["file"].as_str().is_some_and(|file| file.ends_with("haproxy.cfg")));
     }
+    let unknown = of(Some("yaml"), &["-c"]);
+    assert!(unknown.contains("WEIR_MESSAGES is rich, haproxy or json, not 'yaml'"), "{unknown}");
     let unknown = of(None, &["-c", "--messages", "yaml"]);
     assert!(
         unknown.trim_end().ends_with("'--messages' needs rich, haproxy or json, not 'yaml'."),
