@@ -18,7 +18,8 @@ pub(crate) enum Backend {
 /// Chooses the backend and reports each `use_backend`.
 pub(crate) fn choose(scene: &mut Scene<'_>, report: &mut Explanation<'_>) -> Backend {
     let (plan, frontend) = (scene.plan, scene.frontend);
-    let forced = frontend.force_be_switch.iter().any(|when| when.eval(&scene.env()) == Test::Yes);
+    let forced =
+        frontend.force_be_switch.iter().any(|when| when.explain(&scene.env(), false).test == Test::Yes);
     let refusal = |index: usize| {
         let proxy = &plan.proxies[index];
         match (proxy.disabled, proxy.state.unpublished.load(Relaxed)) {
@@ -91,6 +92,10 @@ fn target(scene: &Scene<'_>, rule: &UseBackend, report: &mut Explanation<'_>) ->
     }
     match &rule.target {
         BackendTarget::Fixed(index) => RuleTarget::Backend(*index),
+        BackendTarget::Named(format) if format.has_side_effects() => {
+            report.detail("skip", "the name has side effects and is not evaluated");
+            RuleTarget::Skip
+        }
         BackendTarget::Named(format) => {
             let mut name = Vec::new();
             format.render(&env, &mut name);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use balance::{Algorithm, Member};
+use balance::Algorithm;
 use plan::ServerSettings;
 use plan::proxy::{Proxy, ServerTarget};
 use plan::servers::ServerAt;
@@ -111,6 +111,10 @@ fn by_rule(scene: &Scene<'_>, proxy: &Proxy, is_forced: bool, report: &mut Expla
         }
         let server = match &rule.target {
             ServerTarget::Fixed(index) => proxy.servers.get(*index),
+            ServerTarget::Named(format) if format.has_side_effects() => {
+                report.detail("skip", "the name has side effects and is not evaluated");
+                continue;
+            }
             ServerTarget::Named(format) => {
                 let mut name = Vec::new();
                 format.render(&env, &mut name);
@@ -221,16 +225,9 @@ fn by_cookie(
 
 /// The balancing algorithm.
 fn by_balance(scene: &Scene<'_>, proxy: &Proxy, report: &mut Explanation<'_>) -> String {
-    let members: Vec<Member> = proxy
-        .servers
-        .iter()
-        .map(|server| Member {
-            server: server.state.clone(),
-            hash_key: server.hash_key,
-            guid: server.guid.clone(),
-        })
-        .collect();
-    let hash = proxy.balance.key_hash(&scene.env());
+    let members = proxy.members();
+    let is_pure = !matches!(&proxy.balance.algorithm, Algorithm::Hash(key) if key.has_side_effects());
+    let hash = if is_pure { proxy.balance.key_hash(&scene.env()) } else { None };
     let preview = balance::preview(&proxy.balance, &members, hash);
     let name = proxy.balance.algorithm.name();
     let names: Vec<&str> = preview.usable.iter().map(|index| &*members[*index].server.name).collect();
@@ -259,6 +256,7 @@ fn by_balance(scene: &Scene<'_>, proxy: &Proxy, report: &mut Explanation<'_>) ->
         Algorithm::First => "the first server with a free slot of",
         Algorithm::Random { .. } => "the less loaded of the servers drawn at random from",
         Algorithm::PeakEwma { .. } => "the faster of two servers drawn at random from",
+        _ if !is_pure => "the key has side effects and was not evaluated; one of",
         algorithm if algorithm.hashes() => "the request has no key, so in turn:",
         _ => "in turn:",
     };

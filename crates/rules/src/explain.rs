@@ -147,7 +147,6 @@ fn is_pure(action: &Action) -> bool {
         | Action::Deny(_)
         | Action::Tarpit(_)
         | Action::Return(_)
-        | Action::Redirect(_)
         | Action::Auth(_)
         | Action::Reject
         | Action::SendRetry
@@ -163,6 +162,8 @@ fn is_pure(action: &Action) -> bool {
         | Action::DisableRetry
         | Action::UnsetVar(_)
         | Action::Nothing => true,
+        // The location is only evaluated if it may be empty.
+        Action::Redirect(redirect) => !redirect.may_pass() || !redirect.has_side_effects(),
         Action::AddHeader { value, .. }
         | Action::SetHeader { value, .. }
         | Action::ReplaceHeader { with: value, .. }
@@ -229,7 +230,10 @@ fn used_value(action: &Action, stage: &Stage<'_>) -> String {
         | Action::SetPriorityOffset(value)
         | Action::Capture { value, .. } => value_if_pure(value, &env),
         Action::Track { key, .. } => value_if_pure(key, &env),
-        Action::Deny(reply) | Action::Tarpit(reply) | Action::Return(reply) => Some(response(reply, &env)),
+        Action::Deny(reply) | Action::Tarpit(reply) | Action::Return(reply) => Some(response(reply)),
+        Action::Redirect(redirect) if redirect.has_side_effects() => {
+            Some("a redirect whose location has side effects".into())
+        }
         Action::Redirect(redirect) => {
             let mut head = http::Head::new();
             redirect.render(&env, &mut head);
@@ -245,14 +249,9 @@ fn used_value(action: &Action, stage: &Stage<'_>) -> String {
     text.unwrap_or_default()
 }
 
-fn response(reply: &Reply, env: &Env<'_>) -> String {
+fn response(reply: &Reply) -> String {
     match &reply.content {
         Content::Nothing => "closes the connection without a response".into(),
-        Content::Redirect(redirect) => {
-            let mut head = http::Head::new();
-            redirect.render(env, &mut head);
-            format!("status {}", head.status())
-        }
         _ => format!("status {}", reply.status),
     }
 }

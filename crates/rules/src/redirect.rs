@@ -108,6 +108,12 @@ impl Redirect {
         self.ignore_empty
     }
 
+    /// Whether building the response has side effects.
+    pub(crate) fn has_side_effects(&self) -> bool {
+        let of_cookie = matches!(&self.cookie, Some(Cookie::Format(format)) if format.has_side_effects());
+        self.text.has_side_effects() || of_cookie
+    }
+
     /// Whether the rule is skipped because the location is empty (`ignore-empty`).
     pub(crate) fn is_void(&self, env: &Env<'_>) -> bool {
         if !self.ignore_empty || self.form != LocationForm::Location {

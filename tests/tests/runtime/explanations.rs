@@ -25,8 +25,10 @@ fn configuration(port: u16, map: &str, origins: &[Origin; 3]) -> String {
     http-request return status 204 if {{ path /gone }} {{ sc_inc_gpc0(0) gt 100000 }}
     http-request redirect location /new%[query] code 301 unless !{{ path /old }} || internal
     use_backend %[req.hdr(host),field(1,:),map({map},app)] if {{ path_beg /v1 }}
+    http-request redirect location /n%[sc_inc_gpc0(0)] if {{ path /counted }}
     use_backend static if {{ path_end .css .js }}
     use_backend missing%[path] if {{ path /nowhere }}
+    force-be-switch if {{ sc_inc_gpc0(0) gt 1000000 }}
     default_backend app
 backend app
     cookie SRV insert
@@ -175,7 +177,7 @@ fn explanations_change_nothing() {
     };
     let before = state();
     assert!(before.0.is_some() && before.3.len() > 4, "{before:?}");
-    for path in ["/", "/learn", "/gone", "/a.css", "/v2/x", "/admin"] {
+    for path in ["/", "/learn", "/gone", "/a.css", "/v2/x", "/admin", "/counted"] {
         let text = scene.weir.ask(&format!("explain GET {path}"));
         assert!(text.contains("has an entry in table `visits`"), "{text}");
     }
