@@ -63,7 +63,7 @@ causes! {
     /// The scheme breaks RFC 3986 section 3.1.
     Scheme "invalid scheme"
     /// `:authority` is empty or contains a character that neither a host nor a port may have. For
-    /// CONNECT, also a missing port.
+    /// CONNECT, also a missing port. In HTTP/3, also a request without a host.
     Authority "invalid authority"
     /// The path is empty, has a control character or space, or does not begin with a slash.
     Path "invalid path"
@@ -86,7 +86,7 @@ causes! {
     /// A status below 100, or not of three digits.
     Status "invalid status"
     /// Status 101, which only exists in HTTP/1.
-    Switching "101 in HTTP/2"
+    Switching "101 in HTTP/2 or HTTP/3"
     /// The stream ends with an interim response.
     InterimEnd "stream ends with an interim response"
     /// A field that is not allowed in trailers.

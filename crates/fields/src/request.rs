@@ -1,6 +1,6 @@
 //! Requests: from a field section to a head (RFC 9113 section 8.3.1, RFC 9114 section 4.3.1, RFC 8441).
 
-use http::{Head, KnownName, Method, StartLineRoom, is_host_value, is_line, target_stop, uri};
+use http::{Head, KnownName, Method, StartLineRoom, Version, is_host_value, is_line, target_stop, uri};
 
 use crate::coding::{Field, FieldSource};
 use crate::name::{FieldName, Pseudo};
@@ -24,6 +24,8 @@ pub struct Request {
 ///   servers get only the path if the scheme is http or https ([`Head::plain_target`]). `Host` is set from `:authority` and
 ///   replaces a received one. Without `:authority`, the target is the path, and `Host` is unchanged.
 /// - A default port is removed from both, as in HTTP/1.
+/// - In HTTP/3, http and https requests need a host, and `:authority` and `Host` must not differ (RFC 9114 section 4.3.1). HTTP/2 has
+///   no such rule.
 /// - Several `cookie` fields are joined into one.
 /// - [`Head::request_body`] is the announced length, nothing if the stream ends with this section, or otherwise
 ///   [`http::BodyLength::UntilClose`], which stands for the end of the stream. CONNECT has no body: the data that follows belongs
@@ -40,8 +42,14 @@ pub fn read_request<S: FieldSource>(
     head: &mut Head,
 ) -> Result<Request, Refusal<S::Error>> {
     head.start_multiplexed(S::VERSION, false);
-    let mut reader =
-        RequestReader { head, rules, parts: PseudoFields::default(), state: RequestState::default() };
+    let needs_host = S::VERSION == Version::Other(3, 0);
+    let mut reader = RequestReader {
+        head,
+        rules,
+        needs_host,
+        parts: PseudoFields::default(),
+        state: RequestState::default(),
+    };
     read::section(source, rules, &mut reader, RequestReader::pseudo, RequestReader::field)?;
     Ok(reader.finish(end_stream)?)
 }
@@ -68,6 +76,8 @@ struct RequestState {
 struct RequestReader<'a> {
     head: &'a mut Head,
     rules: &'a Rules,
+    /// HTTP/3's rules for the host apply.
+    needs_host: bool,
     parts: PseudoFields,
     state: RequestState,
 }
@@ -115,7 +125,11 @@ impl RequestReader<'_> {
     fn host(&mut self, field: &Field<'_>) -> Result<(), Cause> {
         let value = trim(field.value);
         if self.parts.authority.is_some() {
-            return if is_line(value) { Ok(()) } else { Err(Cause::Value) };
+            return match is_line(value) {
+                false => Err(Cause::Value),
+                true if self.needs_host && !self.is_authority_too(value) => Err(Cause::Host),
+                true => Ok(()),
+            };
         }
         if let Some(first) = self.head.get_known(KnownName::Host) {
             return if http::eq_ignore_case(first, value) { Ok(()) } else { Err(Cause::Host) };
@@ -125,6 +139,15 @@ impl RequestReader<'_> {
             return Err(Cause::Host);
         }
         push(self.head, field)
+    }
+
+    /// Whether this `Host` has the value of `:authority`, except for a default port.
+    fn is_authority_too(&self, value: &[u8]) -> bool {
+        let (host, port) = uri::split_port(value);
+        let default = self.parts.scheme.and_then(|scheme| uri::default_port(self.head.part(scheme)));
+        let is_default = port.is_some_and(|port| port.is_empty() || default == Some(port));
+        let value = if is_default { host } else { value };
+        self.head.get_known(KnownName::Host).is_some_and(|own| http::eq_ignore_case(own, value))
     }
 
     /// Builds the start line from the complete pseudo-fields.
@@ -214,6 +237,12 @@ impl RequestReader<'_> {
         Ok(())
     }
 
+    /// Whether the scheme needs a host, and the request has no host.
+    fn lacks_host(&self) -> bool {
+        let default = self.parts.scheme.and_then(|scheme| uri::default_port(self.head.part(scheme)));
+        default.is_some() && self.head.get_known(KnownName::Host).is_none_or(<[u8]>::is_empty)
+    }
+
     /// Completes the request after its last field.
     fn finish(mut self, ends: bool) -> Result<Request, Cause> {
         if !self.state.started {
@@ -221,6 +250,9 @@ impl RequestReader<'_> {
         }
         if self.state.cookies > 1 {
             self.head.join_cookies();
+        }
+        if self.needs_host && self.lacks_host() {
+            return Err(Cause::Authority);
         }
         if let Some(protocol) = self.parts.protocol {
             // HTTP/2 does not run inside a stream (RFC 9113 section 3.1).

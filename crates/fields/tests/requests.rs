@@ -6,10 +6,12 @@
 
 mod common;
 
+use std::convert::Infallible;
+
 use Cause::*;
 use common::{Section, written};
-use fields::{Cause, Priority, Refusal, Request, Rules, read_request};
-use http::{BodyLength, Head, KnownName, Method};
+use fields::{Cause, Field, FieldSource, Priority, Refusal, Request, Rules, read_request};
+use http::{BodyLength, Head, KnownName, Method, Version};
 
 const RULES: Rules = Rules { max_bytes: 15_360, max_fields: 100, relaxed: false, connect_protocol: true };
 
@@ -280,6 +282,51 @@ fn repeated_fields_are_merged_or_refused() {
         fields.extend(extra.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
         let line = |line: &str| format!("POST / HTTP/1.1|host: h{}{line}", if line.is_empty() { "" } else { "|" });
         assert_eq!(downgraded(&fields, false, &RULES), outcome.map(line), "{extra:?}");
+    }
+}
+
+/// The same section in HTTP/3.
+struct Http3<'a>(&'a Fields<'a>);
+
+impl FieldSource for Http3<'_> {
+    type Error = Infallible;
+
+    const VERSION: Version = Version::Other(3, 0);
+
+    fn decode(self, each: &mut impl FnMut(Field<'_>) -> bool) -> Result<(), Infallible> {
+        Section(self.0).decode(each)
+    }
+}
+
+/// RFC 9114 section 4.3.1. HTTP/2 has no such rules.
+#[test]
+#[rustfmt::skip]
+fn http3_requests_have_one_host() {
+    let rows: &[(&[u8], &[u8], &[u8], Result<(), Cause>)] = &[
+        // scheme   authority  host
+        (b"https",  b"h",      b"-",      Ok(())),
+        (b"https",  b"-",      b"h",      Ok(())),
+        (b"https",  b"h",      b"H",      Ok(())),
+        (b"https",  b"h:443",  b"h",      Ok(())),
+        (b"https",  b"h",      b"h:443",  Ok(())),
+        (b"urn",    b"-",      b"-",      Ok(())),
+        (b"https",  b"-",      b"-",      Err(Authority)),
+        (b"http",   b"-",      b"-",      Err(Authority)),
+        (b"https",  b"-",      b"",       Err(Authority)),
+        (b"https",  b"h",      b"g",      Err(Host)),
+        (b"https",  b"h",      b"h:80",   Err(Host)),
+        (b"https",  b"h",      b"",       Err(Host)),
+    ];
+    for (scheme, authority, host, outcome) in rows {
+        let mut fields = pseudo([b"GET", scheme, authority, b"/"]);
+        fields.extend((*host != b"-").then_some((&b"host"[..], *host)));
+        let read = |outcome: Result<Request, Refusal<Infallible>>| match outcome {
+            Ok(_) => Ok(()),
+            Err(Refusal::Message(cause)) => Err(cause),
+        };
+        let mut head = Head::new();
+        assert_eq!(read(read_request(Http3(&fields), true, &RULES, &mut head)), *outcome, "{}", lines(&fields));
+        assert_eq!(read(read_request(Section(&fields), true, &RULES, &mut head)), Ok(()), "{}", lines(&fields));
     }
 }
 

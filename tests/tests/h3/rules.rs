@@ -465,7 +465,9 @@ fn malformed_requests() {
         pseudo[at].1 = value;
         heads.push((format!("{:?}", pseudo[at]), with(&pseudo, &[])));
     }
-    for missing in [0, 1, 3] {
+    heads.push(("another host".into(), with(&PSEUDO, &[("host", "example.org")])));
+    heads.push(("empty host".into(), with(&[PSEUDO[0], PSEUDO[1], PSEUDO[3]], &[("host", "")])));
+    for missing in [0, 1, 2, 3] {
         let mut pseudo = PSEUDO.to_vec();
         let (name, _) = pseudo.remove(missing);
         heads.push((format!("without {name}"), with(&pseudo, &[])));
@@ -529,7 +531,7 @@ fn bodies_that_differ_from_their_length() {
 }
 
 #[test]
-fn hosts_that_differ_from_the_authority_are_ignored() {
+fn servers_receive_one_host_if_it_equals_the_authority() {
     let origin = Origin::start(|head, _| {
         let hosts: Vec<_> =
             head.lines().filter(|line| line.to_ascii_lowercase().starts_with("host:")).collect();
@@ -537,6 +539,6 @@ fn hosts_that_differ_from_the_authority_are_ignored() {
         format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").into_bytes()
     });
     let scene = scene(&origin);
-    let head = with(&PSEUDO, &[("host", "elsewhere")]);
+    let head = with(&PSEUDO, &[("host", "LOCALHOST:443")]);
     check(scene.port, true, vec![Rule("9114/4.3.1", on_stream(0, head, true), Served)]);
 }
