@@ -1,9 +1,11 @@
-//! Links of the documentation: linked files exist, and source references in `docs/dev` are valid.
+//! Links of the documentation: linked files and headings exist, and source references in `docs/dev` are valid.
 //!
 //! In `docs/dev`, a link such as ``[`accept::serve`](../../crates/proxy/src/serve/accept.rs)`` names an item of the file, and a
 //! diff applies to the sources.
 
 use std::path::Path;
+
+use crate::anchors;
 
 /// The folder of pages for developers.
 const FOR_DEVELOPERS: &str = "docs/dev";
@@ -40,9 +42,15 @@ fn of_page(root: &Path, path: &Path, text: &str, names_items: bool) -> Vec<Strin
     let folder = path.parent().unwrap_or(root);
     let mut found = Vec::new();
     for (shown, target) in links(text) {
-        let file = folder.join(target.split('#').next().unwrap_or_default());
+        let (name, anchor) = target.split_once('#').unwrap_or((target, ""));
+        let file = if name.is_empty() { path.to_owned() } else { folder.join(name) };
         if !file.exists() {
             found.push(format!("{target} does not exist"));
+        } else if !anchor.is_empty() && file.extension().is_some_and(|extension| extension == "md") {
+            let linked = std::fs::read_to_string(&file).unwrap_or_default();
+            if !anchors::of_page(&linked).contains(anchor) {
+                found.push(format!("{target} is not a heading"));
+            }
         } else if names_items && target.ends_with(".rs") {
             let item = shown.trim_matches('`').rsplit("::").next().unwrap_or_default();
             let source = std::fs::read_to_string(&file).unwrap_or_default();
@@ -60,7 +68,7 @@ fn of_page(root: &Path, path: &Path, text: &str, names_items: bool) -> Vec<Strin
     found
 }
 
-/// Returns the links to files: text and target. Code is skipped, and so are links to sites and within the page.
+/// Returns the links to files and headings: text and target. Code and links to sites are skipped.
 fn links(text: &str) -> Vec<(&str, &str)> {
     let mut found = Vec::new();
     let mut is_code = false;
@@ -74,7 +82,7 @@ fn links(text: &str) -> Vec<(&str, &str)> {
         for (at, _) in line.match_indices("](") {
             let target = line[at + 2..].split([')', ' ']).next().unwrap_or_default();
             let shown = line[..at].rsplit('[').next().unwrap_or_default();
-            if !target.is_empty() && !target.starts_with('#') && !target.contains("://") {
+            if !target.is_empty() && !target.contains("://") {
                 found.push((shown, target));
             }
         }
@@ -128,7 +136,7 @@ mod tests {
     fn links_are_found_outside_of_code() {
         let text =
             "a [b](c.md#d) and [`e::f`](g.rs)\n```text\n[h](i.md)\n```\n[j](#k) [l](https://m.test/)\n";
-        assert_eq!(links(text), [("b", "c.md#d"), ("`e::f`", "g.rs")]);
+        assert_eq!(links(text), [("b", "c.md#d"), ("`e::f`", "g.rs"), ("j", "#k")]);
     }
 
     #[test]

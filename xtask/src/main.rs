@@ -15,6 +15,7 @@
 //! `cargo run -p xtask -- manual FOLDER` writes the manual pages and shell completions of packages.
 #![forbid(unsafe_code)]
 
+mod anchors;
 mod compatibility;
 mod completions;
 mod coverage;

@@ -10,6 +10,8 @@ use base::keyword_support::Support;
 use control::CommandRow;
 use control::socket::master;
 
+use crate::anchors::Anchors;
+
 /// The folder of the examples and of their configuration.
 const FOLDER: &str = "docs/runtime-api";
 /// The configuration of the process to which the examples were given.
@@ -351,20 +353,6 @@ fn refused<'a>(out: &mut String, rows: impl Iterator<Item = &'a CommandRow>) {
     }
 }
 
-/// The anchors of headings, as GitHub makes them.
-#[derive(Default)]
-struct Anchors(BTreeMap<String, usize>);
-
-impl Anchors {
-    fn add(&mut self, heading: &str) -> String {
-        let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
-        let anchor: String = kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect();
-        let count = self.0.entry(anchor.clone()).or_default();
-        *count += 1;
-        if *count == 1 { anchor } else { format!("{anchor}-{}", *count - 1) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -395,13 +383,5 @@ mod tests {
         assert!(found.is_empty(), "{found:?}");
         assert_eq!(subject_of("set maxconn global").map(|at| SUBJECTS[at].file), Some("process"));
         assert_eq!(subject_of("set maxconn server").map(|at| SUBJECTS[at].file), Some("servers"));
-    }
-
-    #[test]
-    fn anchors_are_unique() {
-        let mut anchors = Anchors::default();
-        let headings = ["Maps and ACLs", "show cli level", "@!<pid>", "@@[!]<pid>", "acme challenge_ready"];
-        let made = headings.map(|heading| anchors.add(heading));
-        assert_eq!(made, ["maps-and-acls", "show-cli-level", "pid", "pid-1", "acme-challenge_ready"]);
     }
 }
