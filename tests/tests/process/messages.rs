@@ -112,6 +112,7 @@ fn debug_mode_shows_each_message() {
         "app.srvrep[",
         "]: HTTP/1.1 200 OK\n",
         "app.srvhdr[",
+        "app.srvcls[",
         "app.clicls[",
         "app.closed[",
     ];

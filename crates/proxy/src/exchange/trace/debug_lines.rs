@@ -38,7 +38,7 @@ pub(super) fn request(client: &Client, x: &Exchange) {
     if client.session.requests.get() <= 1 {
         begin(&mut out, x, frontend, "accept");
         let [front, _] = StreamSockets::of(client, &x.server_socket).descriptors();
-        // HAProxy shows the descriptor of the listener in the parentheses.
+        // HAProxy shows the descriptor of the listener in the parentheses, which connections here do not know.
         let _ = write!(out, "(ffff)={:04x}", front.unwrap_or(0xffff) & 0xffff);
         match client.session.source() {
             Endpoint::Ip(address) => {
@@ -70,7 +70,8 @@ pub(super) fn over(client: &Client, x: &Exchange) {
         return;
     }
     let mut out = String::new();
-    for event in ["clicls", "closed"] {
+    let of_server = x.txn.server.as_ref().map(|_| "srvcls");
+    for event in of_server.into_iter().chain(["clicls", "closed"]) {
         begin(&mut out, x, proxy_name(client, x), event);
         push_descriptors(&mut out, client, x);
         out.push('\n');
