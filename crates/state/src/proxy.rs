@@ -8,6 +8,7 @@ use runtime::Sharded;
 use runtime::shard::Padded;
 use runtime::shared::{Shared as _, note_write};
 
+use crate::LastSession;
 use crate::counters::{BackendCounters, FrontendCounters, ListenerCounters};
 use crate::durations::ProxyDurations;
 use crate::extra_attempts::ExtraAttempts;
@@ -118,8 +119,8 @@ pub struct Proxy {
     pub down: AtomicBool,
     /// When the backend's state last changed, in ms.
     pub changed_at: AtomicU64,
-    /// When a session last ended, in ms; 0 for never.
-    pub last_session: AtomicU64,
+    /// When the last session began.
+    pub last_session: LastSession,
     /// Times the backend went down.
     pub downs: AtomicU32,
     /// Timeouts in ms: client, server, tunnel, connect, queue, tarpit; 0 for none. Written when a plan is resolved. Read by
@@ -244,7 +245,7 @@ impl Proxy {
             listeners: ArcSwap::default(),
             down: AtomicBool::new(false),
             changed_at: AtomicU64::new(0),
-            last_session: AtomicU64::new(0),
+            last_session: LastSession::default(),
             downs: AtomicU32::new(0),
             unpublished: AtomicBool::new(false),
             dynamic_cookies: AtomicBool::new(false),

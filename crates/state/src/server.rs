@@ -21,6 +21,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use runtime::{Sharded, timer};
 
+use crate::LastSession;
 pub use crate::address::{Doubt, ServerAddress};
 use crate::counters::ServerCounters;
 use crate::durations::Durations;
@@ -209,8 +210,8 @@ pub struct Server {
     pub agent: Health,
     /// When the state last changed, in ms of the monotonic clock.
     pub changed_at: AtomicU64,
-    /// When a session last ended, in ms; 0 for never.
-    pub last_session: AtomicU64,
+    /// When the last session began.
+    pub last_session: LastSession,
     /// How often the server went down.
     pub downs: AtomicU32,
     /// When a change of the server was last recorded in the journal, in ms; its creation before that.
@@ -313,7 +314,7 @@ impl Server {
             agent: Health::default(),
             changed_at: AtomicU64::new(timer::now_ms()),
             reported_at: AtomicU64::new(timer::now_ms()),
-            last_session: AtomicU64::new(0),
+            last_session: LastSession::default(),
             downs: AtomicU32::new(0),
             down_ms: AtomicU64::new(0),
             rises: AtomicU32::new(0),

@@ -359,9 +359,9 @@ fn backend_side(row: &mut ObjectRow, shards: &Sharded<BackendCounters>, http: bo
     }
 }
 
-/// The seconds since `at`; -1 if it never happened.
-fn age(at: u64, now: u64) -> i32 {
-    if at == 0 { -1 } else { (now.saturating_sub(at) / 1000) as i32 }
+/// The seconds since the last session; -1 before the first one.
+fn age(last: &state::LastSession, now: u64) -> i32 {
+    last.age(now).map_or(-1, |seconds| i32::try_from(seconds).unwrap_or(i32::MAX))
 }
 
 /// Whether a backend can serve: its servers have weight, or it has no servers at all.
@@ -416,7 +416,7 @@ pub(crate) fn backend_row(view: &ProxyView, show: Show) -> ObjectRow {
     if !servers.is_empty() {
         row.put(C::downtime, if up { 0u32 } else { (show.now.saturating_sub(changed) / 1000) as u32 });
     }
-    row.put(C::lastsess, age(proxy.last_session.load(Relaxed), show.now));
+    row.put(C::lastsess, age(&proxy.last_session, show.now));
     compression(&mut row, shards, |b| &b.compression);
     if http {
         cached(&mut row, shards, |b| &b.cached);
@@ -516,7 +516,7 @@ pub(crate) fn server_row(proxy: &ProxyView, server: &Server, show: Show) -> Obje
     let since = show.now.saturating_sub(changed);
     row.put(C::lastchg, (since / 1000) as u32);
     row.put(C::throttle, server.throttle());
-    row.put(C::lastsess, age(server.last_session.load(Relaxed), show.now));
+    row.put(C::lastsess, age(&server.last_session, show.now));
     row.put(C::tracked, server.tracked().map(|of| format!("{}/{}", of.proxy, of.name)));
     let idle = counters::current(&server.counters, |s| s.idle.get()) as u32;
     row.put(C::srv_icur, idle);

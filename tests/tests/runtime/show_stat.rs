@@ -133,6 +133,27 @@ fn tcp_streams_are_in_the_statistics_while_they_last() {
 }
 
 #[test]
+fn failed_attempts_are_sessions_of_their_server() {
+    let (refused, port) = (free_port(), free_port());
+    let weir = Weir::start(
+        &format!(
+            "global\n stats socket runtime level admin\n\
+             defaults\n mode http\n timeout client 9s\n timeout connect 1s\n timeout server 9s\n retries 0\n\
+             frontend f\n bind 127.0.0.1:{port}\n default_backend b\nbackend b\n server s 127.0.0.1:{refused}\n"
+        ),
+        &[port],
+    );
+    assert_eq!(weir.statistics().value("b,s", "lastsess"), "-1");
+    let mut client = Client::connect(port);
+    client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!(client.response().map(|response| response.status), Some(503));
+    let shown = weir.statistics();
+    for row in ["b,s", "b,BACKEND"] {
+        assert!(shown.value(row, "lastsess").parse::<u32>().is_ok(), "{row}: {shown:?}");
+    }
+}
+
+#[test]
 fn contstats_counts_bytes_while_they_flow() {
     let origin = Origin::raw(|mut stream| {
         let _ = stream.read(&mut [0; 4096]);

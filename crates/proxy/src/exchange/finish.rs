@@ -5,7 +5,6 @@ use base::event_counter;
 use base::event_counter::EventCounter;
 use http::ParseError;
 use plan::Proxy;
-use runtime::shared::Shared as _;
 use runtime::timer::{self, now_us};
 use sample::track::{self, CountedEvent, Trackers};
 use sample::{Cause, LogOrigin, Phase};
@@ -22,12 +21,6 @@ use crate::exchange::tracing;
 
 pub(crate) static MALFORMED: EventCounter =
     event_counter!(Glitch, "note_malformed()", "malformed HTTP/1 message kept for `show errors`");
-
-/// Truncates an instant in microseconds to a whole second, in milliseconds. This is the resolution of the last session time of a
-/// server or backend, where 0 means never.
-pub(crate) fn second_of(instant_us: u64) -> u64 {
-    (instant_us / 1_000_000 * 1_000).max(1)
-}
 
 /// Updates the counters for the request and writes its log line.
 // Inlined because this is on the hot path of a request, and the other callers are rare.
@@ -80,8 +73,6 @@ pub(crate) fn finish(client: &mut Client, x: &mut Exchange) {
             backend.state.durations.backend.add(times);
         }
         if let Some(server) = &x.txn.server {
-            // Shown in seconds, so one write per second is sufficient.
-            backend.state.last_session.put(second_of(x.txn.times.closed));
             // As in HAProxy, only for requests that got an answer: the duration of a failure would distort the average.
             let answered = if x.txn.is_http { x.txn.times.response } else { x.txn.times.connected };
             if answered > 0 {

@@ -8,14 +8,12 @@ use std::rc::Rc;
 use http::{Head, KnownName};
 use plan::Proxy;
 use plan::proxy::Reuse;
-use runtime::shared::Shared as _;
 use runtime::timer::now_us;
 use sample::{ConnectionOutcome, Ending, Phase, StreamEnd};
 
 use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::exchange::Next;
-use crate::exchange::finish;
 use crate::exchange::sockets;
 use crate::routing::assign::Lease;
 use crate::server::Upstream;
@@ -41,8 +39,6 @@ pub(crate) fn after_response(
     if x.txn.times.closed == 0 {
         x.txn.times.closed = now_us();
     }
-    let server = &lease.server().state;
-    server.last_session.put(finish::second_of(x.txn.times.closed));
     let kept = keep_upstream(client, x, backend, upstream);
     x.txn.ending = ending(x, kept);
     drop(lease);
@@ -54,9 +50,8 @@ pub(crate) fn after_response(
 pub(crate) fn early(client: &Client, x: &mut Exchange, backend: &Proxy, upstream: Upstream, lease: Lease) {
     sockets::leave(client, x);
     x.server_closes = !x.txn.response.keep_alive();
-    let server = &lease.server().state;
-    server.last_session.put(finish::second_of(now_us()));
     keep_upstream(client, x, backend, upstream);
+    drop(lease);
 }
 
 /// Keeps the server's connection for other requests, or for this client alone, or closes it; returns whether it was kept.

@@ -2,6 +2,7 @@
 
 use plan::Proxy;
 use plan::server::{Observe, ServerSettings};
+use runtime::timer::now_us;
 use state::AttemptOutcome;
 use state::server::Trouble;
 
@@ -43,7 +44,9 @@ pub(crate) fn note_server(
 pub(crate) fn count_attempt(x: &Exchange, lease: &Lease) {
     let of_server = &lease.server().state.counters.mine().traffic;
     of_server.sessions_total.add(1);
-    of_server.session_rate.tick(x.txn.times.queued / 1000);
+    let began = if x.txn.retries == 0 { x.txn.times.queued } else { now_us() };
+    of_server.session_rate.tick(began / 1000);
+    lease.server().state.last_session.begin(began);
 }
 
 /// Converts a status to the outcome of the attempt, as `observe layer7` does.

@@ -6,7 +6,6 @@ use std::task::Poll;
 
 use http::BodyLength;
 use runtime::Boxed;
-use runtime::shared::Shared as _;
 use runtime::timer::{now_ms, now_us};
 use sample::transaction::TimeoutSlot;
 use sample::{LogOrigin, Phase};
@@ -142,10 +141,6 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     trace::filter::forwards_request(x);
     x.txn.req_vars.clear();
     let (mut upstream, lease) = reach(client, x, &backend).await?;
-    // Streams may last long, so the start of the latest one is recorded as the time of the last session.
-    let second = finish::second_of(now_us());
-    lease.server().state.last_session.put(second);
-    backend.state.last_session.put(second);
     x.phase = Phase::Data;
     client.entry.activity.set(Activity::Tunnel);
     x.upload.start(BodyLength::UntilClose, Path::Verbatim);
