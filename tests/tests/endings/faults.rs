@@ -133,6 +133,34 @@ fn queues_have_names_and_counters() {
 }
 
 #[test]
+fn full_queues_have_a_name() {
+    let origin = Origin::raw(|mut stream| while matches!(stream.read(&mut [0; 1024]), Ok(1..)) {});
+    // Only requests that are bound to a server wait in its own queue.
+    let backend = format!(
+        "timeout queue 20s\n  use-server s if TRUE\n  server s 127.0.0.1:{} maxconn 1 maxqueue 1",
+        origin.port()
+    );
+    let scene = Scene::start("", FORMAT, &backend);
+    let (mut served, mut queued) = (Client::connect(scene.port), Client::connect(scene.port));
+    served.send(GET_ROOT);
+    assert!(eventually(|| scene.weir.stat("b,s", "scur") == "1"));
+    queued.send(GET_ROOT);
+    assert!(eventually(|| scene.weir.stat("b,s", "qcur") == "1"));
+    assert!(scene.talk(LAST).starts_with("HTTP/1.1 503 "));
+    assert_eq!(scene.line_with_times(), "<queue_full>");
+}
+
+#[test]
+fn rewrites_without_room_are_internal_errors() {
+    let origin = Origin::text("x");
+    let server = format!("server s 127.0.0.1:{}", origin.port());
+    let rule = format!("http-request set-header x {}", "%[req.hdr(y)]".repeat(8));
+    let request =
+        format!("GET / HTTP/1.1\r\nHost: a\r\nY: {}\r\nConnection: close\r\n\r\n", "y".repeat(3000));
+    assert_eq!(fault("", &rule, &server, &request, Stay), "<internal_error>");
+}
+
+#[test]
 fn a_missing_backend_is_named() {
     let (named, other, h2) = (free_port(), free_port(), free_port());
     let backend = format!(
