@@ -26,7 +26,7 @@ mod substitute;
 use std::path::PathBuf;
 
 use page::{Block, BlockKind};
-use weir_tests::workspace;
+use weir_tests::{program, scratch, workspace};
 
 /// Pages that are generated. They show no commands of a shell; `api` runs those of the runtime API.
 const GENERATED: [&str; 4] = ["compatibility.md", "keywords.md", "metrics-list.md", "runtime-api.md"];
@@ -90,6 +90,26 @@ fn paths() -> Vec<String> {
 fn configurations_on_pages_are_valid() {
     let faults: Vec<String> = paths().iter().flat_map(|path| check::configurations(&read(path))).collect();
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+#[test]
+fn the_error_in_the_readme_is_the_message_of_the_program() {
+    let page = read("README.md");
+    let text = |wanted: &dyn Fn(&&Block) -> bool| {
+        page.blocks.iter().find(wanted).map_or("", |block| &*block.text).to_owned()
+    };
+    let configuration = text(&|block| block.kind == BlockKind::Configuration);
+    let error = text(&|block| block.text.starts_with("error: "));
+    let directory = scratch("readme");
+    let wrong = configuration.replace("balance leastconn", "balanse leastconn");
+    std::fs::write(directory.join("haproxy.cfg"), wrong).expect("the directory takes files");
+    let output = std::process::Command::new(program())
+        .args(["-c", "--messages", "rich", "-f", "haproxy.cfg"])
+        .current_dir(&*directory)
+        .output()
+        .expect("the program runs");
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(!error.is_empty() && messages.contains(error.trim_end()), "{messages}");
 }
 
 #[test]
