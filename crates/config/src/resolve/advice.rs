@@ -18,7 +18,10 @@ pub(crate) fn sections(draft: &Draft, context: &mut ResolveContext<'_>) {
     if !context.setting.diagnostics {
         return;
     }
-    unused::names(draft, context);
+    // A refused line may have been the one that uses a name.
+    if !context.diagnostics.has_errors() {
+        unused::names(draft, context);
+    }
     let mut has_other = false;
     for section in &draft.sections {
         if section.kind != SectionKind::Global {

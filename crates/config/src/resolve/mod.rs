@@ -288,6 +288,7 @@ pub(crate) fn resolve(
     peers::check(&mut proxies, &mut context);
     proxies.sort_by_key(|(section, _)| is_like_a_proxy(section.kind));
     let plan = finish(draft, global, proxies, &healthchecks, &mut context);
+    advice::sections(draft, &mut context);
     warnings::unneeded_experiments(&mut context);
     (context.diagnostics.error_count() == errors_before && !context.diagnostics.has_errors()).then_some(plan)
 }
@@ -431,7 +432,6 @@ fn finish<'a>(
     unique::names(draft, context);
     unique::ids(draft, context);
     let pending = make_states(proxies, context);
-    advice::sections(draft, context);
     let tables = tables::tables(&pending, context);
     let mut stats_sockets = Vec::new();
     for statement in std::mem::take(&mut global.stats_sockets) {

@@ -136,9 +136,17 @@ fn mode<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcom
                 ));
         }
         other => {
+            let meant = diag::suggest(other, ["tcp", "http", "haterm", "log", "spop"]);
+            // The mode that was probably meant, so that no message about the other lines follows from this error.
+            settings.mode = match meant {
+                Some("tcp") => Mode::Tcp,
+                Some("log") => Mode::Log,
+                Some("spop") => Mode::Spop,
+                _ => Mode::Http,
+            };
             return Err(args
                 .wrong(format!("unknown proxy mode `{other}`"))
-                .did_you_mean(diag::suggest(other, ["tcp", "http", "haterm", "log", "spop"]))
+                .did_you_mean(meant)
                 .haproxy(format!("unknown proxy mode '{other}'.")));
         }
     };

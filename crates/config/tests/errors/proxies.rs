@@ -90,6 +90,10 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
     ),
     ("defaults\n mode foo\n", &["[ALERT] [2] : unknown proxy mode 'foo'."]),
     (
+        "frontend f\n mode htttp\n bind :80\n timeout client 1s\n http-request return status 200\n option forwardfor\n",
+        &["[ALERT] [2] : unknown proxy mode 'htttp'."],
+    ),
+    (
         "frontend f\n bind :80\n mode http\n timeout client 1s\n tcp-request content capture src id 0\n http-request capture path id 1\n http-request capture path len 0\n declare capture request len 4\n http-response capture status id 0\nbackend b\n mode http\n http-request capture path id 7\n",
         &[
             "[ALERT] [7] : error detected in frontend 'f' while parsing 'http-request capture' rule : a capture's length must be > 0.",
