@@ -22,6 +22,7 @@ use tokio::sync::Barrier;
 
 use crate::args::CommandLineArgs;
 use crate::checks::Notifier;
+use crate::discovered::Discovery;
 use crate::generation::{Generation, InUse};
 use crate::hand_over::Exposed;
 use crate::listeners;
@@ -232,7 +233,16 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let _ = runtime.peers.set(show);
     let runtime = Arc::new(runtime);
     let exporter = telemetry::Exporter::default();
-    let common = Common { process: process.clone(), runtime, notifier, exposed, limits, messages, exporter };
+    let common = Common {
+        process: process.clone(),
+        runtime,
+        notifier,
+        exposed,
+        limits,
+        messages,
+        exporter,
+        discovery: Discovery::default(),
+    };
     let common = Arc::new(common);
     sharing::begin(counters, &common.runtime, messages)?;
     let placement = plan.global.placement.clone();

@@ -94,6 +94,7 @@ impl Generation {
             })
         };
         let callbacks = resolvers::ResolverCallbacks { notify: notifier.notify(*messages), moved };
+        crate::discovered::adopt(&plan, former);
         let sections = resolvers::Sections::new(plan.clone(), process.clone(), callbacks);
         let asking = httpclient::ClientSettings::of(&plan, &sections);
         let services = services::services(runtime.clone(), sections.clone(), asking, &plan, common.messages);
@@ -117,7 +118,9 @@ impl Generation {
         let exports = common.exporter.follow(&shared.plan, &sections, &callbacks);
         exports.map_err(|error| format!("cannot start the export of telemetry: {error}"))?;
         let checks = Arc::new(checks::gather(&shared, notifier, *messages));
-        crate::servers::keep(&shared, runtime, &checks, &sections);
+        let servers = crate::servers::keep(&shared, runtime, &checks, &sections);
+        let followed = common.discovery.follow(&servers, notifier, *messages);
+        followed.map_err(|error| format!("cannot start the discovery of servers: {error}"))?;
         Ok(Self { shared, sections, checks, is_old: Arc::default() })
     }
 
