@@ -22,9 +22,9 @@ use tokio::sync::Barrier;
 
 use crate::args::CommandLineArgs;
 use crate::checks::Notifier;
-use crate::discovered::Discovery;
+use crate::discovered::{self, Discovery};
 use crate::generation::{Generation, InUse};
-use crate::hand_over::Exposed;
+use crate::hand_over::{self, Exposed};
 use crate::listeners;
 use crate::listening;
 use crate::messages::MessageFormat;
@@ -149,6 +149,15 @@ fn prepare(
         }
         _ => system::take_over(args.take_over.as_deref(), plan.global.master_worker, messages)?,
     };
+    if !plan.discovery.is_empty() {
+        // Until the sources answer, the servers of the process in service are used.
+        let lists = match (resumed, args.take_over.as_deref()) {
+            (Some(state), _) => master::lists(state),
+            (None, Some(path)) => hand_over::lists(path).unwrap_or_default(),
+            (None, None) => Vec::new(),
+        };
+        discovered::restore(plan, &lists);
+    }
     // Once this process listens, it may be asked to finish or to pause. Such signals wait until they can be handled.
     process::hold_signals(true);
     let bound = bind(plan, inherited, &limits, args).map_err(|failures| {

@@ -141,6 +141,19 @@ fn make(
     ServerSettings { state, discovered, ..line.prototype.clone() }
 }
 
+/// Uses the lists of an earlier process, as its runtime socket wrote them, until the sources answer. Lines that are not lists are
+/// ignored, because another program may have written them.
+pub(crate) fn restore(plan: &Plan, lists: &[u8]) {
+    for line in lists.split(|byte| *byte == b'\n') {
+        let Ok(saved) = discovery::decode::saved::decode(line) else { continue };
+        let sections = plan.discovery.iter().filter(|section| section.state.name == saved.section);
+        let feeds = sections.flat_map(|section| section.state.feeds());
+        if let Some(feed) = feeds.into_iter().find(|feed| feed.query == saved.query) {
+            feed.restore(saved.instances);
+        }
+    }
+}
+
 /// Makes the servers of a new plan from the last lists, before the plan is in use. Servers that the former plan has too are carried
 /// over with their state.
 pub(crate) fn adopt(plan: &Plan, former: Option<&Plan>) {
@@ -178,6 +191,18 @@ pub(crate) fn adopt(plan: &Plan, former: Option<&Plan>) {
         }
         proxy.state.servers.store(Arc::new(states));
     }
+    for line in plan.proxies.iter().flat_map(|proxy| &proxy.discovered) {
+        count(plan, &line.feed);
+    }
+}
+
+/// Sums the numbers of the lines that use a feed.
+fn count(plan: &Plan, feed: &Arc<Feed>) {
+    let lines = || {
+        plan.proxies.iter().flat_map(|proxy| &proxy.discovered).filter(|line| Arc::ptr_eq(&line.feed, feed))
+    };
+    feed.servers.store(lines().map(|line| line.count.load(Relaxed)).sum(), Relaxed);
+    feed.excess.store(lines().map(|line| line.excess.load(Relaxed)).sum(), Relaxed);
 }
 
 impl RuntimeServers {
@@ -193,6 +218,7 @@ impl RuntimeServers {
                 self.follow_line(index, proxy, line, &list, &report);
             }
         }
+        count(plan, feed);
     }
 
     fn follow_line(

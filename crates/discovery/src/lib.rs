@@ -1,7 +1,7 @@
 //! Discovery of servers (`discovery` sections, docs/discovery.md): decoders of the sources' documents, and the engine that keeps the
 //! lists of instances current.
 //!
-//! One thread of the process, which is not a worker, runs a task for each list ([`engine`]). A task reads a file, repeats a request,
+//! One thread of the process, which is not a worker, runs a task for each list (`engine`, `follow`). A task reads a file, repeats a request,
 //! or follows a stream; a decoder ([`decode`]) turns the document into instances, which are stored in `state::discovery`. The binary
 //! adds and removes the servers ([`reconcile`] decides which). A source that does not answer changes nothing.
 
@@ -10,6 +10,7 @@
 pub mod decode;
 mod engine;
 mod fetch;
+mod follow;
 pub mod reconcile;
 
 pub use engine::{Discoverer, DiscoveryCallbacks, NotifyDiscovery, SweptServers};

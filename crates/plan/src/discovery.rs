@@ -36,6 +36,18 @@ pub struct DiscoverySection {
 pub enum SourceKind {
     /// `targets`: Prometheus' format, in a file or behind a URL.
     Targets,
+    /// `kubernetes`: the EndpointSlices of a service.
+    Kubernetes,
+    /// `consul`: the healthy instances of a service.
+    Consul,
+    /// `nomad`: the registrations of a service.
+    Nomad,
+    /// `etcd`: the keys below a prefix.
+    Etcd,
+    /// `docker`: the running containers.
+    Docker,
+    /// `podman`: the running containers.
+    Podman,
 }
 
 impl SourceKind {
@@ -43,6 +55,12 @@ impl SourceKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Targets => "targets",
+            Self::Kubernetes => "kubernetes",
+            Self::Consul => "consul",
+            Self::Nomad => "nomad",
+            Self::Etcd => "etcd",
+            Self::Docker => "docker",
+            Self::Podman => "podman",
         }
     }
 }
@@ -54,6 +72,8 @@ pub enum SourcePlace {
     File(PathBuf),
     /// A URL.
     Url(SourceUrl),
+    /// A UNIX socket.
+    Unix(PathBuf),
 }
 
 impl fmt::Display for SourcePlace {
@@ -61,6 +81,7 @@ impl fmt::Display for SourcePlace {
         match self {
             Self::File(path) => path.display().fmt(f),
             Self::Url(url) => url.fmt(f),
+            Self::Unix(path) => write!(f, "unix@{}", path.display()),
         }
     }
 }
@@ -199,7 +220,7 @@ pub struct DiscoveredServers {
     pub prototype: ServerSettings,
     /// The number of instances that were left out of the last list because of `max`.
     pub excess: AtomicU64,
-    /// The number of servers.
+    /// The number of servers, without those that are leaving.
     pub count: AtomicU64,
 }
 

@@ -106,6 +106,10 @@ pub struct Feed {
     pub changes: Count,
     /// The number of failed requests and unusable answers.
     pub errors: Count,
+    /// The number of servers that lines have made of the current list.
+    pub servers: AtomicU64,
+    /// The number of instances that lines left out of the current list because of `max`.
+    pub excess: AtomicU64,
 }
 
 impl Feed {

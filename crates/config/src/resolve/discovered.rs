@@ -135,45 +135,110 @@ fn refuse(draft: &ServerDraft<'_>, parameters: &[Word]) -> Result<(), Diagnostic
 /// Parses the words that select instances.
 fn selector(section: Arc<DiscoverySection>, args: &mut Args<'_, '_>) -> Result<DiscoveredDraft, Diagnostic> {
     let kind = section.kind;
-    let mut draft = DiscoveredDraft {
-        section,
-        query: String::new(),
-        filter: InstanceFilter::default(),
-        max: DEFAULT_MAX,
-        prefer_zone: None,
-        span: args.statement.span,
-    };
+    let span = args.statement.span;
+    let filter = InstanceFilter::default();
+    let mut draft =
+        DiscoveredDraft { section, query: String::new(), filter, max: DEFAULT_MAX, prefer_zone: None, span };
+    let (mut subject, mut namespace) = (None, None);
     while let Some(word) = args.peek() {
         let (filter, name) = (&mut draft.filter, word.as_str());
+        // Servers have a parameter of that name too.
+        if !SELECTORS.contains(&name) || name == "namespace" && kind != SourceKind::Nomad {
+            break;
+        }
+        if !applies(name, kind) {
+            return Err(Diagnostic::alert(format!("`{name}` does not apply to a `{}` source", kind.name()))
+                .at(word.span())
+                .help(help(kind)));
+        }
+        args.next();
         match name {
             "label" => {
-                args.next();
                 let pair = args.required("<name>=<value>")?;
                 filter.labels.push(label(pair, args)?);
             }
-            "max" => {
-                args.next();
-                draft.max = args.integer("a number of servers", 1, LARGEST_MAX)?;
-            }
-            "port" => {
-                args.next();
-                filter.port = Some(port(args.required("a port")?));
-            }
-            "prefer-zone" => {
-                args.next();
-                draft.prefer_zone = Some(args.required("a zone")?.as_str().into());
-            }
-            "zone" => {
-                args.next();
-                filter.zone = Some(args.required("a zone")?.as_str().into());
-            }
-            _ => break,
+            "max" => draft.max = args.integer("a number of servers", 1, LARGEST_MAX)?,
+            "namespace" => namespace = Some(args.required("a namespace")?),
+            "port" => filter.port = Some(port(args.required("a port")?)),
+            "prefer-zone" => draft.prefer_zone = Some(args.required("a zone")?.as_str().into()),
+            "prefix" => subject = Some(args.required("a prefix of keys")?),
+            "service" => subject = Some(args.required("a service")?),
+            "tag" => filter.labels.push(("tag".into(), args.required("a tag")?.as_str().into())),
+            _ => filter.zone = Some(args.required("a zone")?.as_str().into()),
         }
     }
-    match kind {
-        SourceKind::Targets => {}
-    }
+    draft.query = query(kind, subject, namespace, args)?;
     Ok(draft)
+}
+
+/// The words that select instances.
+const SELECTORS: [&str; 9] =
+    ["label", "max", "namespace", "port", "prefer-zone", "prefix", "service", "tag", "zone"];
+
+/// Whether a selector applies to a kind of source.
+fn applies(selector: &str, kind: SourceKind) -> bool {
+    match selector {
+        "service" => matches!(kind, SourceKind::Kubernetes | SourceKind::Consul | SourceKind::Nomad),
+        "tag" => matches!(kind, SourceKind::Consul | SourceKind::Nomad),
+        "namespace" => kind == SourceKind::Nomad,
+        "prefix" => kind == SourceKind::Etcd,
+        _ => true,
+    }
+}
+
+/// How the list of a source is selected.
+fn help(kind: SourceKind) -> &'static str {
+    match kind {
+        SourceKind::Kubernetes => "use `service <namespace>/<name>`",
+        SourceKind::Consul => "use `service <name>`",
+        SourceKind::Nomad => "use `service <name>`, and `namespace <name>` if it is not the default one",
+        SourceKind::Etcd => "use `prefix <prefix>`, such as `prefix /services/web/`",
+        SourceKind::Targets | SourceKind::Docker | SourceKind::Podman => {
+            "use `label <name>=<value>` and `port <port>`"
+        }
+    }
+}
+
+/// The subject of the list that a line needs.
+fn query(
+    kind: SourceKind,
+    subject: Option<&Word>,
+    namespace: Option<&Word>,
+    args: &Args<'_, '_>,
+) -> Result<String, Diagnostic> {
+    if matches!(kind, SourceKind::Targets | SourceKind::Docker | SourceKind::Podman) {
+        return Ok(String::new());
+    }
+    let missing = || {
+        let what = if kind == SourceKind::Etcd { "prefix" } else { "service" };
+        Diagnostic::alert(format!("`{what}` is missing")).at(args.statement.keyword_span()).help(help(kind))
+    };
+    let word = subject.filter(|word| !word.is_empty()).ok_or_else(missing)?;
+    let is_name = |text: &str| {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        !text.is_empty() && text.len() <= 253 && text.bytes().all(fits)
+    };
+    let wrong = |word: &Word| {
+        Err(Diagnostic::alert(format!("invalid name `{word}`"))
+            .at(word.span())
+            .help("a name can contain letters, digits, `-`, `_` and `.`"))
+    };
+    match kind {
+        SourceKind::Kubernetes => match word.split_once('/') {
+            Some((namespace, service)) if is_name(namespace) && is_name(service) => Ok(word.to_string()),
+            _ => Err(Diagnostic::alert(format!("`{word}` is not `<namespace>/<name>`"))
+                .at(word.span())
+                .help(help(kind))),
+        },
+        SourceKind::Etcd => Ok(word.to_string()),
+        _ if !is_name(word) => wrong(word),
+        SourceKind::Nomad => match namespace {
+            Some(namespace) if !is_name(namespace) => wrong(namespace),
+            Some(namespace) => Ok(format!("{namespace}/{word}")),
+            None => Ok(word.to_string()),
+        },
+        _ => Ok(word.to_string()),
+    }
 }
 
 fn label(pair: &Word, args: &Args<'_, '_>) -> Result<(Box<str>, Box<str>), Diagnostic> {
@@ -213,9 +278,19 @@ pub(crate) fn lines(
         );
         return Vec::new();
     }
+    let former = |name: &str, query: &str| {
+        let mut sections = context.previous?.discovery.iter();
+        let section = sections.find(|section| *section.state.name == *name)?;
+        let feed = section.state.feeds().into_iter().find(|feed| *feed.query == *query)?;
+        feed.list().map(|list| list.to_vec())
+    };
     let line = |(draft, prototype): (DiscoveredDraft, Arc<ServerSettings>)| {
         let DiscoveredDraft { section, query, filter, max, prefer_zone, .. } = draft;
         let feed = section.state.feed(&query);
+        // If only the source has changed, its last list remains until the new one answers.
+        if let Some(list) = former(&section.state.name, &query) {
+            feed.restore(list);
+        }
         let prototype = prototype.as_ref().clone();
         let (excess, count) = (AtomicU64::new(0), AtomicU64::new(0));
         Arc::new(DiscoveredServers { section, feed, filter, max, prefer_zone, prototype, excess, count })

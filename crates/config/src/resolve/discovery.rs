@@ -84,8 +84,10 @@ fn make(
         .at(span)
         .help("use an `https://` URL, or remove this option"));
     }
-    if let (SourcePlace::File(_), Some(word)) = (&place, draft.token_file) {
-        return Err(Diagnostic::alert("a file needs no token").at(word.span()).help("remove `token-file`"));
+    if let (SourcePlace::File(_) | SourcePlace::Unix(_), Some(word)) = (&place, draft.token_file) {
+        return Err(Diagnostic::alert(format!("`{place}` needs no token"))
+            .at(word.span())
+            .help("remove `token-file`"));
     }
     let connector = if is_tls { Some(connector(draft, context)?) } else { None };
     Ok(DiscoverySection {
@@ -95,7 +97,11 @@ fn make(
         refresh: draft.refresh.unwrap_or(REFRESH),
         connector,
         verifies: draft.verify.is_none_or(|(verify, _)| verify),
-        token_file: draft.token_file.map(|word| context.names.path(word)),
+        token_file: match draft.token_file {
+            Some(word) => Some(context.names.path(word)),
+            None if draft.kind == SourceKind::Kubernetes && draft.place.is_none() => Some(POD_TOKEN.into()),
+            None => None,
+        },
     })
 }
 
@@ -110,19 +116,60 @@ fn carried(name: &str, line: &str, context: &ResolveContext<'_>) -> Arc<Discover
     }
 }
 
+/// The place of a source, with the default port of its kind.
 fn place(draft: &SourceDraft<'_>, context: &ResolveContext<'_>) -> Result<SourcePlace, Diagnostic> {
-    let url = |word: &Word, port: u16| {
-        SourceUrl::parse(word, port).map(SourcePlace::Url).map_err(|what| {
+    let Some(word) = draft.place else { return in_pod(draft) };
+    let url = |port: u16| {
+        SourceUrl::parse(word, port).map_err(|what| {
             Diagnostic::alert(format!("invalid URL `{word}`: {what}"))
                 .at(word.span())
-                .help("use a URL such as `http://127.0.0.1:8080/targets.json`")
+                .help(format!("use a URL such as `http://127.0.0.1:{port}`"))
         })
     };
-    match (draft.kind, draft.place) {
-        (SourceKind::Targets, Some(word)) if word.contains("://") => url(word, 80),
-        (SourceKind::Targets, Some(word)) => Ok(SourcePlace::File(context.names.path(word))),
-        (SourceKind::Targets, None) => Err(Diagnostic::alert("no file and no URL").at(draft.span)),
+    // The path is that of the request.
+    let server = |port: u16| {
+        let url = url(port)?;
+        match &*url.path {
+            "" | "/" => Ok(SourcePlace::Url(SourceUrl { path: "".into(), ..url })),
+            _ => {
+                Err(Diagnostic::alert(format!("the URL `{word}` has a path, but only the server is needed"))
+                    .at(word.span())
+                    .help("remove the path"))
+            }
+        }
+    };
+    match draft.kind {
+        SourceKind::Targets if word.contains("://") => Ok(SourcePlace::Url(url(80)?)),
+        SourceKind::Targets => Ok(SourcePlace::File(context.names.path(word))),
+        SourceKind::Docker | SourceKind::Podman => match word.strip_prefix("unix@") {
+            Some(path) if !path.is_empty() => Ok(SourcePlace::Unix(context.names.path(path))),
+            Some(_) => Err(Diagnostic::alert("the path of the UNIX socket is missing")
+                .at(word.span())
+                .help("use, for example, `unix@/run/docker.sock`")),
+            None => server(2375),
+        },
+        SourceKind::Consul => server(8500),
+        SourceKind::Nomad => server(4646),
+        SourceKind::Etcd => server(2379),
+        SourceKind::Kubernetes => server(6443),
     }
+}
+
+/// The files and variables by which a pod finds the API server.
+const POD_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+const POD_CA: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
+const POD_VARIABLES: [&str; 2] = ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"];
+
+/// The API server of the cluster in which the process runs.
+fn in_pod(draft: &SourceDraft<'_>) -> Result<SourcePlace, Diagnostic> {
+    let [host, port] = POD_VARIABLES.map(|name| std::env::var(name).unwrap_or_default());
+    let host = if host.contains(':') { format!("[{host}]") } else { host };
+    SourceUrl::parse(&format!("https://{host}:{port}"), 443).map(SourcePlace::Url).map_err(|_| {
+        let [host, port] = POD_VARIABLES;
+        Diagnostic::alert(format!("the process does not run in a pod: `{host}` and `{port}` are not set"))
+            .at(draft.span)
+            .help("use `kubernetes https://<server>:6443 ca-file <file> token-file <file>`")
+    })
 }
 
 fn connector(
@@ -143,6 +190,7 @@ fn connector(
 fn trust(draft: &SourceDraft<'_>, context: &ResolveContext<'_>) -> Result<Trust, Diagnostic> {
     let path = match &draft.ca_file {
         Some(file) => located(context.tls.authorities, file, context),
+        None if draft.kind == SourceKind::Kubernetes && draft.place.is_none() => POD_CA.to_owned(),
         None => "@system-ca".to_owned(),
     };
     let parts = load::authorities(&path).map_err(|error| {

@@ -18,7 +18,13 @@ const fn row(name: &'static str, signature: &'static str, doc: &'static str, rea
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    row("targets", "<file | url> [refresh <time>] [option*]", "reads instances from a file or URL in Prometheus' format", |d, a| source(d, a, SourceKind::Targets)),
+    row("consul",     "<url> [option*]",             "finds services in Consul",                            |d, a| source(d, a, SourceKind::Consul)),
+    row("docker",     "<unix@path | url> [option*]", "finds running containers of Docker",                  |d, a| source(d, a, SourceKind::Docker)),
+    row("etcd",       "<url> [option*]",             "finds servers in the keys of etcd",                   |d, a| source(d, a, SourceKind::Etcd)),
+    row("kubernetes", "[<url>] [option*]",           "finds the endpoints of services in Kubernetes",       |d, a| source(d, a, SourceKind::Kubernetes)),
+    row("nomad",      "<url> [option*]",             "finds services in Nomad",                             |d, a| source(d, a, SourceKind::Nomad)),
+    row("podman",     "<unix@path | url> [option*]", "finds running containers of Podman",                  |d, a| source(d, a, SourceKind::Podman)),
+    row("targets",    "<file | url> [refresh <time>] [option*]", "reads instances from a file or URL in Prometheus' format", |d, a| source(d, a, SourceKind::Targets)),
 ];
 
 /// The options of sources.
@@ -47,27 +53,33 @@ fn source<'a>(draft: &mut DiscoveryDraft<'a>, args: &mut Args<'a, '_>, kind: Sou
         verify: None,
         token_file: None,
     };
-    match kind {
-        SourceKind::Targets => source.place = Some(args.required("a file or a URL")?),
-    }
+    source.place = match kind {
+        SourceKind::Targets => Some(args.required("a file or a URL")?),
+        SourceKind::Docker | SourceKind::Podman => Some(args.required("`unix@<path>` or a URL")?),
+        SourceKind::Consul | SourceKind::Nomad | SourceKind::Etcd => Some(args.required("a URL")?),
+        // Without a URL, the process runs in a pod, which knows the server.
+        SourceKind::Kubernetes => match args.peek() {
+            Some(word) if word.contains("://") => args.next(),
+            _ => None,
+        },
+    };
     while let Some(word) = args.next() {
         match word.as_str() {
             "ca-file" => source.ca_file = Some(args.required("a file")?.into()),
             "crt" => source.certificate = Some(args.required("a file")?.into()),
-            "refresh" => source.refresh = Some(refresh(args)?),
+            "refresh" if kind == SourceKind::Targets => source.refresh = Some(refresh(args)?),
             "token-file" => source.token_file = Some(args.required("a file")?),
             "verify" => {
                 let verify = args.one_of(&[("none", false), ("required", true)])?;
                 source.verify = Some((verify, args.last().span()));
             }
             _ => {
+                let known = OPTIONS.iter().filter(|name| kind == SourceKind::Targets || **name != "refresh");
+                let known: Vec<&str> = known.copied().collect();
                 return Err(args
                     .wrong(format!("unknown option `{word}` of `{}`", kind.name()))
-                    .did_you_mean(diag::suggest(word, OPTIONS))
-                    .help(format!(
-                        "the options are {}",
-                        OPTIONS.map(|name| format!("`{name}`")).join(", ")
-                    )));
+                    .did_you_mean(diag::suggest(word, known.iter().copied()))
+                    .help(format!("the options are `{}`", known.join("`, `"))));
             }
         }
     }

@@ -2,6 +2,12 @@
 //!
 //! A document that is malformed, truncated or too large is refused as a whole, so it changes nothing.
 
+pub mod consul;
+pub mod containers;
+pub mod etcd;
+pub mod kubernetes;
+pub mod nomad;
+pub mod saved;
 pub mod targets;
 
 use std::fmt;
@@ -109,6 +115,18 @@ pub(crate) fn socket(text: &str) -> Decoded<(IpAddr, u16)> {
         return Err(wrong());
     }
     Ok((address.ip(), address.port()))
+}
+
+/// An address and a port that are separate.
+pub(crate) fn socket_of(address: Option<&str>, port: Option<&Value>) -> Decoded<(IpAddr, u16)> {
+    let text = address.ok_or_else(|| DecodeError::new("", "there is no address"))?;
+    let address: Option<IpAddr> = text.parse().ok();
+    let address = address.filter(|address| !address.is_unspecified());
+    let address =
+        address.ok_or_else(|| DecodeError::new("", format!("`{}` is not an IP address", shortened(text))))?;
+    let port =
+        port.and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
+    Ok((address, port.ok_or_else(|| DecodeError::new("", "the port is not between 1 and 65535"))?))
 }
 
 /// The beginning of a text, for messages.
