@@ -381,6 +381,10 @@ async fn work(
     ready.wait().await;
     peers.start();
     desk.attend(&worker, share, &common);
+    ready.wait().await;
+    if worker.index == 0 {
+        desk.follow_sources(&common);
+    }
     if let Some(link) = link {
         obey(link, &common);
     }

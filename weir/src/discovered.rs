@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use discovery::reconcile::{KnownServer, LineDemand, server_name, server_number, steps};
 use discovery::{Discoverer, DiscoveryCallbacks, SweptServers};
@@ -22,15 +22,23 @@ use crate::servers::RuntimeServers;
 /// If a list changes more servers of a line than this, they are reported together.
 const REPORTED_APART: usize = 8;
 
-/// The discovery of the process, and the servers of the plan in use.
+/// The servers of the plan in use; none while a reload replaces the plan. The lock is held while a list is applied.
+type CurrentServers = Arc<Mutex<Weak<RuntimeServers>>>;
+
+/// The discovery of the process.
 #[derive(Default)]
 pub(crate) struct Discovery {
     discoverer: Discoverer,
-    servers: Arc<Mutex<Weak<RuntimeServers>>>,
+    servers: CurrentServers,
 }
 
 impl Discovery {
-    /// Applies all lists to `servers` from now on, and follows the lists of its plan.
+    /// Applies no list until [`follow`](Self::follow): the next plan starts with the lists as they are now.
+    pub(crate) fn pause(&self) {
+        *locked(&self.servers) = Weak::new();
+    }
+
+    /// Applies all lists to `servers` from now on, and follows those that its plan uses. The workers must have started its checks.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -40,30 +48,42 @@ impl Discovery {
         notifier: &Notifier,
         messages: MessageFormat,
     ) -> std::io::Result<()> {
-        *self.servers.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(servers);
-        let current = |servers: &Arc<Mutex<Weak<RuntimeServers>>>| {
-            let servers = servers.clone();
-            move || servers.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
-        };
-        let (of_changes, of_sweeps) = (current(&self.servers), current(&self.servers));
         let notify = notifier.notify(messages);
+        let mut current = locked(&self.servers);
+        *current = Arc::downgrade(servers);
+        // A list may have changed during the pause.
+        let lines = servers.shared.plan.proxies.iter().flat_map(|proxy| &proxy.discovered);
+        lines.for_each(|line| servers.follow_list(&line.feed, &notify));
+        drop(current);
+        let slot = self.servers.clone();
         let changed = move |feed: &Arc<Feed>| {
-            if let Some(servers) = of_changes() {
+            let current = locked(&slot);
+            if let Some(servers) = current.upgrade() {
                 servers.follow_list(feed, &notify);
             }
         };
-        let sweep = move || -> SweptServers {
-            let servers = of_sweeps();
-            Box::pin(async move {
-                match servers {
-                    Some(servers) => servers.sweep().await,
-                    None => false,
-                }
-            })
-        };
+        let slot = self.servers.clone();
+        let sweep = move || -> SweptServers { Box::pin(sweep(slot.clone())) };
         let notify = notifier.notify_process(messages);
         let callbacks = DiscoveryCallbacks { notify, changed: Arc::new(changed), sweep: Arc::new(sweep) };
         self.discoverer.follow(&servers.shared.plan, &callbacks)
+    }
+}
+
+fn locked(servers: &CurrentServers) -> MutexGuard<'_, Weak<RuntimeServers>> {
+    // After a panic while a list was applied, the servers that were changed before are intact.
+    servers.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes the servers that have left and are idle. Returns whether others are still busy.
+async fn sweep(slot: CurrentServers) -> bool {
+    let Some(servers) = locked(&slot).upgrade() else { return true };
+    servers.close_idle_of_gone().await;
+    let current = locked(&slot);
+    match current.upgrade() {
+        Some(now) if Arc::ptr_eq(&now, &servers) => servers.remove_idle(),
+        // Another plan is in use, or is about to be.
+        _ => true,
     }
 }
 
@@ -99,7 +119,7 @@ fn key(instance: &Instance, is_backup: bool) -> InstanceKey {
     (instance.id.clone(), (instance.address, instance.port), is_backup)
 }
 
-/// Makes the settings of a server of `line`, whose index is not set yet. `former` is the server of the same instance in an earlier
+/// Makes the settings of a server of `line`. Its index is not set yet. `former` is the server of the same instance in an earlier
 /// plan.
 fn make(
     line: &Arc<DiscoveredServers>,
@@ -176,9 +196,14 @@ pub(crate) fn adopt(plan: &Plan, former: Option<&Plan>) {
         taken.names.extend(former.values().map(|server| server.name.to_string().into()));
         taken.numbers.extend(former.values().map(|server| server.id));
         for line in &proxy.discovered {
+            if line.feed.list().is_none()
+                && let Some(list) = discovery::read_now(&line.section)
+            {
+                line.feed.restore(list);
+            }
             let Some(list) = line.feed.list() else { continue };
             let steps = steps(&list, demand(line), &[]);
-            line.excess.store(steps.excess as u64, Relaxed);
+            // The excess is reported when the sources are followed.
             line.count.store(steps.add.len() as u64, Relaxed);
             for (at, is_backup) in steps.add {
                 let known = former.get(&key(&list[at], is_backup));
@@ -237,11 +262,24 @@ impl RuntimeServers {
         let steps = steps(list, demand(line), &known);
         drop(known);
         let excess = line.excess.swap(steps.excess as u64, Relaxed);
-        for &(server, instance) in &steps.keep {
-            keep(proxy, &servers[server], &list[instance], report);
-        }
         let (section, reports) = (&line.section.state.name, steps.add.len() + steps.leave.len());
         let reports_apart = reports <= REPORTED_APART;
+        let count = steps.keep.len() + steps.add.len();
+        line.count.store(count as u64, Relaxed);
+        // Servers that get requests come first, so that the backend is never without any.
+        let added = self.add_all(index, proxy, line, list, &steps.add);
+        for server in added.iter().filter(|_| reports_apart) {
+            let address = server.discovered.as_ref().map(|own| SocketAddr::from(own.address));
+            let address = address.map_or_else(String::new, |address| format!(" at {address}"));
+            report.server(&server.state, &format!("is added{address}: discovery {section} lists it"));
+        }
+        let is_ready = |instance: usize| InstancePhase::of(&list[instance]) == InstancePhase::Ready;
+        for wanted in [true, false] {
+            for &(server, instance) in steps.keep.iter().filter(|(_, instance)| is_ready(*instance) == wanted)
+            {
+                keep(proxy, &servers[server], &list[instance], report);
+            }
+        }
         for &server in &steps.leave {
             let server = &servers[server];
             leave(server);
@@ -249,14 +287,6 @@ impl RuntimeServers {
                 let text = format!("leaves: discovery {section} does not list it any more");
                 report.server(&server.state, &text);
             }
-        }
-        let count = steps.keep.len() + steps.add.len();
-        line.count.store(count as u64, Relaxed);
-        let added = self.add_all(index, proxy, line, list, &steps.add);
-        for server in added.iter().filter(|_| reports_apart) {
-            let address = server.discovered.as_ref().map(|own| SocketAddr::from(own.address));
-            let address = address.map_or_else(String::new, |address| format!(" at {address}"));
-            report.server(&server.state, &format!("is added{address}: discovery {section} lists it"));
         }
         if !reports_apart {
             let (added, left) = (added.len(), steps.leave.len());
@@ -316,24 +346,31 @@ impl RuntimeServers {
         added
     }
 
+    /// Closes the idle connections to servers that have left.
+    async fn close_idle_of_gone(&self) {
+        let plan = &self.shared.plan;
+        for (index, proxy) in
+            plan.proxies.iter().enumerate().filter(|(_, proxy)| !proxy.discovered.is_empty())
+        {
+            for server in proxy.servers.discovered().filter(is_gone) {
+                if server.state.serving() == 0 && server.state.open().load(Relaxed) > 0 {
+                    proxy::worker::close_idle(self.shared.generation, index, server.index).await;
+                }
+            }
+        }
+    }
+
     /// Removes the servers that have left and are idle. Returns whether others are still busy.
-    pub(crate) async fn sweep(&self) -> bool {
-        let is_gone = |server: &Arc<ServerSettings>| {
-            server.discovered.as_ref().is_some_and(|own| own.phase() == InstancePhase::Gone)
-        };
+    fn remove_idle(&self) -> bool {
+        // After a panic, the servers that were changed before are intact.
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut is_any_busy = false;
         let plan = &self.shared.plan;
         for (index, proxy) in
             plan.proxies.iter().enumerate().filter(|(_, proxy)| !proxy.discovered.is_empty())
         {
-            let gone: Vec<Arc<ServerSettings>> = proxy.servers.discovered().filter(is_gone).collect();
-            for server in gone.iter().filter(|server| server.state.serving() == 0) {
-                proxy::worker::close_idle(self.shared.generation, index, server.index).await;
-            }
-            let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-            // An instance may have come back in between.
-            let (idle, busy): (Vec<_>, Vec<_>) =
-                gone.into_iter().filter(is_gone).partition(|server| is_idle(&server.state));
+            let gone = proxy.servers.discovered().filter(is_gone);
+            let (idle, busy): (Vec<_>, Vec<_>) = gone.partition(|server| is_idle(&server.state));
             is_any_busy |= !busy.is_empty();
             self.remove_all(index, proxy, &idle);
         }
@@ -372,6 +409,11 @@ fn known(server: &ServerSettings) -> Option<KnownServer<'_>> {
     })
 }
 
+/// Whether the instance of a server is not listed any more.
+fn is_gone(server: &Arc<ServerSettings>) -> bool {
+    server.discovered.as_ref().is_some_and(|own| own.phase() == InstancePhase::Gone)
+}
+
 /// Whether nothing uses a server.
 fn is_idle(server: &Server) -> bool {
     server.serving() == 0 && server.open().load(Relaxed) == 0 && server.queue.is_empty()
@@ -387,7 +429,7 @@ fn leave(server: &ServerSettings) {
     server.state.outdate();
 }
 
-/// Applies what a list says about an instance that has a server.
+/// Applies the weight and the phase of an instance to its server.
 fn keep(proxy: &Proxy, server: &ServerSettings, instance: &Instance, report: &Reporter<'_>) {
     let Some(own) = &server.discovered else { return };
     if own.set_weight(instance.weight) {

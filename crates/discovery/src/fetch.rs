@@ -51,7 +51,7 @@ async fn address(url: &SourceUrl) -> Result<SocketAddr, String> {
     match looked_up.await {
         Ok(Ok(Some(address))) => Ok(address),
         Ok(Ok(None)) => Err(format!("the name `{}` has no address", url.host)),
-        Ok(Err(error)) => Err(format!("cannot resolve `{}`: {error}", url.host)),
+        Ok(Err(error)) => Err(format!("cannot resolve `{}`: {}", url.host, plain(&error))),
         Err(_) => Err(format!("cannot resolve `{}`", url.host)),
     }
 }
@@ -83,7 +83,7 @@ fn token(section: &DiscoverySection) -> Result<Option<String>, String> {
     let Some(path) = &section.token_file else { return Ok(None) };
     let shown = path.display();
     let token = base::file::read_to_string(path)
-        .map_err(|error| format!("cannot read the token in {shown}: {error}"))?;
+        .map_err(|error| format!("cannot read the token in {shown}: {}", plain(&error)))?;
     let token = token.trim();
     let is_token = token.len() <= LONGEST_TOKEN && token.bytes().all(|byte| byte.is_ascii_graphic());
     match is_token && !token.is_empty() {
@@ -94,11 +94,17 @@ fn token(section: &DiscoverySection) -> Result<Option<String>, String> {
 
 /// Sends a request and returns the successful response.
 pub(crate) async fn send(settings: &ClientSettings, request: &Request) -> Result<Response, String> {
-    let response = httpclient::send(settings, request).await.map_err(|error| error.to_string())?;
+    let response = httpclient::send(settings, request).await.map_err(|error| plain(&error))?;
     match response.is_success() {
         true => Ok(response),
         false => Err(status(response.status)),
     }
+}
+
+/// The text of an error without the number of the system's error.
+pub(crate) fn plain(error: &dyn std::fmt::Display) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
 fn status(status: u16) -> String {
@@ -110,7 +116,7 @@ fn status(status: u16) -> String {
     format!("it answers with status {status}{why}")
 }
 
-/// Why there is no stream.
+/// The reason why a stream could not be opened.
 #[derive(Debug)]
 pub(crate) struct NoStream {
     /// The status of the response, if there was one.
@@ -121,7 +127,7 @@ pub(crate) struct NoStream {
     pub(crate) text: String,
 }
 
-/// Sends a request whose answer consists of lines.
+/// Sends a request and reads its answer line by line.
 pub(crate) async fn stream(settings: &ClientSettings, request: &Request) -> Result<LineStream, NoStream> {
     match httpclient::stream(settings, request).await {
         Ok(stream) if stream.head.is_success() => Ok(LineStream { stream, bytes: Vec::new(), searched: 0 }),
@@ -131,7 +137,7 @@ pub(crate) async fn stream(settings: &ClientSettings, request: &Request) -> Resu
         }
         Err(error) => {
             let is_silent = error.kind == ErrorKind::Timeout;
-            Err(NoStream { status: None, is_silent, text: error.to_string() })
+            Err(NoStream { status: None, is_silent, text: plain(&error) })
         }
     }
 }
@@ -141,7 +147,7 @@ pub(crate) struct LineStream {
     stream: ResponseStream,
     /// The bytes after the last complete line.
     bytes: Vec<u8>,
-    /// The number of these in which there is no line end.
+    /// The number of these that were searched for a line end.
     searched: usize,
 }
 
@@ -179,9 +185,13 @@ impl LineStream {
             }
             Ok(true) => Ok(()),
             Ok(false) if self.bytes.iter().all(u8::is_ascii_whitespace) => Err(Ended::Whole),
-            Ok(false) => Err(Ended::Broken("the answer ends within a line".to_owned())),
+            // The last line need not end with a line break.
+            Ok(false) => {
+                self.bytes.push(b'\n');
+                Ok(())
+            }
             Err(error) if error.kind == ErrorKind::Timeout => Err(Ended::Silent),
-            Err(error) => Err(Ended::Broken(error.to_string())),
+            Err(error) => Err(Ended::Broken(plain(&error))),
         }
     }
 

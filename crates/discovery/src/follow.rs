@@ -18,7 +18,7 @@ use crate::decode::etcd::{KeyEvent, KeyStore};
 use crate::decode::kubernetes::{SliceStore, WatchEvent};
 use crate::decode::{Decoded, LARGEST_DOCUMENT, consul, containers, nomad, targets};
 use crate::engine::DiscoveryCallbacks;
-use crate::fetch::{self, Ended};
+use crate::fetch::{self, Ended, plain};
 
 /// The syslog levels of messages.
 const WARNING: u8 = 4;
@@ -43,6 +43,15 @@ const SILENCE: Duration = Duration::from_secs(75);
 /// How long a watch of Kubernetes lasts. Within this time, bookmarks arrive about once a minute.
 const WATCH: Duration = Duration::from_secs(240);
 
+/// Reads the list of a source that is a file, so that a process does not start without servers. Errors are left to the task of the
+/// list, which reports them.
+pub fn read_now(section: &DiscoverySection) -> Option<Vec<Instance>> {
+    let SourcePlace::File(path) = &section.place else { return None };
+    let size = std::fs::metadata(path).ok()?.len();
+    let bytes = (size <= LARGEST_DOCUMENT as u64).then(|| base::file::read(path).ok())??;
+    targets::decode(&bytes).ok()
+}
+
 /// Keeps one list current.
 pub(crate) struct Follower {
     section: Rc<RefCell<Arc<DiscoverySection>>>,
@@ -51,7 +60,7 @@ pub(crate) struct Follower {
     leaving: Rc<Notify>,
 }
 
-/// What is kept between two turns of a source.
+/// State between two turns of a source.
 #[derive(Default)]
 struct Kept {
     /// The version of the file that was read.
@@ -124,7 +133,7 @@ impl Follower {
 
     /// Reads a file, if it is not the one that was read before.
     fn read(&self, path: &Path, seen: &mut Option<FileVersion>) -> Result<(), String> {
-        let version = FileVersion::of(path).map_err(|error| without_number(&error))?;
+        let version = FileVersion::of(path).map_err(|error| plain(&error))?;
         if *seen == Some(version) && self.feed.state().0 == FeedState::Current {
             self.feed.confirmed(now_ms());
             return Ok(());
@@ -132,7 +141,7 @@ impl Follower {
         if version.size > LARGEST_DOCUMENT as u64 {
             return Err(format!("the file has more than {LARGEST_DOCUMENT} bytes"));
         }
-        let bytes = base::file::read(path).map_err(|error| without_number(&error))?;
+        let bytes = base::file::read(path).map_err(|error| plain(&error))?;
         self.answered(targets::decode(&bytes).map_err(|error| error.to_string())?);
         *seen = Some(version);
         Ok(())
@@ -356,12 +365,6 @@ impl FileVersion {
         let number = std::os::unix::fs::MetadataExt::ino(&facts);
         Ok(Self { modified: facts.modified().ok(), size: facts.len(), number })
     }
-}
-
-/// The text of an error without its number.
-fn without_number(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
 /// The delay after consecutive failures: it doubles, and varies so that many processes do not return at once.

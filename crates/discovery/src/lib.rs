@@ -14,3 +14,4 @@ mod follow;
 pub mod reconcile;
 
 pub use engine::{Discoverer, DiscoveryCallbacks, NotifyDiscovery, SweptServers};
+pub use follow::read_now;

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use plan::discovery::{InstanceFilter, InstancePhase};
 use state::discovery::Instance;
 
-/// What a line demands of a list.
+/// The requirements of a line.
 #[derive(Debug, Clone, Copy)]
 pub struct LineDemand<'a> {
     /// The conditions for instances.
@@ -28,7 +28,7 @@ pub struct KnownServer<'a> {
     pub address: (IpAddr, u16),
     /// Whether it is a backup server, which cannot change.
     pub is_backup: bool,
-    /// What the last list said about it.
+    /// Its phase according to the last list.
     pub phase: InstancePhase,
 }
 

@@ -67,7 +67,7 @@ fn describe(server: &ServerSettings, report: &mut Explanation<'_>) {
     report.detail("", &text);
 }
 
-/// Where a discovered server came from.
+/// The source of a discovered server.
 fn origin(server: &ServerSettings) -> String {
     let Some(own) = &server.discovered else { return String::new() };
     let (feed, phase) = (&own.line.feed, own.phase().name());

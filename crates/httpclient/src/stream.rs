@@ -32,7 +32,7 @@ pub struct ResponseStream {
 /// Sends `request` once, and returns when the head of the response has arrived, within `total_timeout` of the settings.
 ///
 /// # Errors
-/// There is no connection, or no valid head. A response with any status is a success.
+/// The connection failed, or the head is invalid. A response with any status is a success.
 pub async fn stream(settings: &ClientSettings, request: &Request) -> Result<ResponseStream, Error> {
     let overdue = Error::new(ErrorKind::Timeout, "the request timed out");
     timer::timeout(settings.total_timeout, start(settings, request)).await.unwrap_or(Err(overdue))
@@ -84,7 +84,7 @@ impl ResponseStream {
         }
     }
 
-    /// Moves what has arrived of the body.
+    /// Moves the received part of the body.
     fn take(&mut self, body: &mut Vec<u8>) -> Result<(), Error> {
         match &mut self.rest {
             Rest::Length(left) => {

@@ -17,9 +17,9 @@ use crate::server::ServerSettings;
 pub struct DiscoverySection {
     /// The lists, which outlive the plan.
     pub state: Arc<DiscoverySource>,
-    /// What the source speaks.
+    /// The kind of the source.
     pub kind: SourceKind,
-    /// Where the source is.
+    /// The location of the source.
     pub place: SourcePlace,
     /// `refresh`: the time between two requests, for sources that do not report changes.
     pub refresh: Duration,
@@ -103,7 +103,7 @@ impl SourceUrl {
     /// Parses a URL; `port` is the port of an `http` URL without one.
     ///
     /// # Errors
-    /// What is wrong with it, to follow the name of the URL.
+    /// The reason, to follow the URL in a message.
     pub fn parse(text: &str, port: u16) -> Result<Self, &'static str> {
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err("it contains a blank or a character that is not ASCII");
@@ -235,7 +235,7 @@ pub struct DiscoveredInstance {
     pub address: (IpAddr, u16),
     /// The zone.
     pub zone: Option<Box<str>>,
-    /// What the source last said about it.
+    /// Its phase according to the last list.
     phase: AtomicU8,
     /// The weight that the source last set; [`NO_WEIGHT`] for none.
     weight: AtomicU32,
@@ -244,7 +244,7 @@ pub struct DiscoveredInstance {
 /// No weight is set by the source.
 const NO_WEIGHT: u32 = u32::MAX;
 
-/// What a source says about an instance. An operator's changes of the server remain until the source changes its mind.
+/// The state of an instance according to its source. An operator's changes of the server remain until this state changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum InstancePhase {

@@ -27,7 +27,7 @@ pub struct Instance {
     pub labels: Box<[(Box<str>, Box<str>)]>,
     /// Whether the instance may get new requests.
     pub is_ready: bool,
-    /// Whether the instance is about to end, and only serves what it has begun.
+    /// Whether the instance is about to end and should get no new clients.
     pub is_draining: bool,
 }
 
@@ -57,7 +57,7 @@ impl Instance {
     }
 }
 
-/// What a source does at the moment.
+/// The state of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FeedState {
     /// It has not answered yet.
@@ -113,7 +113,7 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Returns the last list; `None` if there is none yet.
+    /// Returns the last list, if there is one.
     pub fn list(&self) -> Option<Arc<Vec<Instance>>> {
         self.list.load_full()
     }

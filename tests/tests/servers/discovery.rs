@@ -81,7 +81,7 @@ fn servers_follow_a_file() {
     assert!((0..4).all(|_| text(port) == Some((200, "two".to_owned()))));
     let events = weir.ask("show events servers");
     for wanted in [
-        format!("b/127.0.0.1:{} Server b/127.0.0.1:{} is added at", two.port(), two.port()),
+        format!("Server b/127.0.0.1:{0} is added at 127.0.0.1:{0}: discovery d lists it.", two.port()),
         format!("Server b/127.0.0.1:{} leaves: discovery d does not list it any more.", one.port()),
     ] {
         assert!(events.contains(&wanted), "{wanted}: {events}");
@@ -183,7 +183,7 @@ fn labels_select_and_describe_servers() {
     let source = format!("targets {} refresh 100ms", directory.join("hosts.json").display());
     let line = "label env=prod prefer-zone near max 9 weight 20";
     let weir = Weir::start(&configuration(port, &source, line), &[port]);
-    // What is draining from the start needs no server.
+    // An instance that is draining from the start gets no server.
     await_servers(&weir, &[origin.port(), ports[0], ports[1]]);
     let stat = |port: u16, column: &str| weir.stat(&format!("b,{}", name(port)), column);
     let row = |port: u16| ["status", "weight", "act", "bck"].map(|column| stat(port, column));
@@ -191,7 +191,7 @@ fn labels_select_and_describe_servers() {
     assert_eq!(row(ports[0]), ["no check", "20", "0", "1"]);
     assert_eq!(row(ports[1])[0], "MAINT");
     assert_eq!(text(port), Some((200, "one".to_owned())));
-    let explained = weir.ask("explain f GET /");
+    let explained = weir.ask("explain frontend f GET /");
     let wanted = format!("from discovery d: {}, ready, zone near", name(origin.port()));
     assert!(explained.contains(&wanted), "{explained}");
     // The source changes its mind about each of them.
@@ -237,6 +237,8 @@ fn checks_and_slow_start_apply_to_discovered_servers() {
     let source = format!("targets {} refresh 100ms", directory.join("hosts.json").display());
     let line = "check inter 100ms fall 1 slowstart 1h weight 100";
     let weir = Weir::start(&configuration(port, &source, line), &[port]);
+    // Servers that a process starts with have their whole weight.
+    assert!(eventually(|| weir.ask("show discovery").contains("\nd - current ")));
     write_in(&directory, &document(&[origin.port(), dead]));
     await_servers(&weir, &[origin.port(), dead]);
     let stat = |port: u16, column: &str| weir.stat(&format!("b,{}", name(port)), column);
@@ -278,7 +280,7 @@ fn a_reload_in_place_keeps_the_servers() {
     write(&weir, &document(&[origin.port()]));
     await_servers(&weir, &[origin.port()]);
     assert_eq!(text(port), Some((200, "one".to_owned())));
-    // From here on, the source has nothing to say.
+    // From here on, the source fails.
     std::fs::remove_file(weir.directory().join("hosts.json")).expect("the file exists");
     assert!(weir.says("No such file or directory; the last list (1 instances) is kept."));
     for (source, line) in
@@ -340,7 +342,7 @@ fn a_new_worker_starts_with_the_servers_of_the_former_one() {
     let directory = scratch("discovery");
     write_in(&directory, &document(&[origin.port()]));
     let source = format!("targets {} refresh 100ms", directory.join("hosts.json").display());
-    let weir = Weir::start_with(&configuration(port, &source, ""), &["-W", "-S", "master"], &[port]);
+    let weir = Weir::start_with(&configuration(port, &source, ""), &["-W", "-S", "./master"], &[port]);
     assert!(eventually(|| text(port) == Some((200, "one".to_owned()))));
     std::fs::remove_file(directory.join("hosts.json")).expect("the file exists");
     let master = weir.directory().join("master");
@@ -387,7 +389,7 @@ fn a_thousand_changes_under_load_lose_no_request() {
 fn errors_name_the_place_the_cause_and_the_way_out() {
     let directory = scratch("discovery");
     for (source, line, error) in [
-        ("targets x", "from d", "unknown parameter `from`"),
+        ("targets x", "frobnicate", "unknown"),
         ("targets x", "service a", "`service` does not apply to a `targets` source"),
         ("targets x", "label a", "`a` is not `<name>=<value>`"),
         ("targets x", "max 0", "0"),

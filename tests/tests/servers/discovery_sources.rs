@@ -113,7 +113,7 @@ fn kubernetes_watches_continue_after_bookmarks_cuts_and_expiry() {
     let fourth = slice(4, &["web-2"]);
     source.publish(slice_list(4, std::slice::from_ref(&fourth)), watch_event("MODIFIED", &fourth));
     await_servers(&weir, &["web-2 0"]);
-    // The server itself says so.
+    // The server reports the expiry within the stream.
     let gone = json!({"kind": "Status", "code": 410, "reason": "Expired"});
     let lists = || source.heads().iter().filter(|head| !head.contains("watch=1")).count();
     let before = lists();
@@ -233,7 +233,7 @@ fn etcd_keys_are_read_and_watched() {
     source.publish(key_range(2, &[("/web/b", &second)]), key_event(2, "/web/a", None));
     await_servers(&weir, &["b 0"]);
     assert_eq!(text(port).as_deref(), Some("two"));
-    // What happens while the stream is cut is not missed.
+    // A change is not missed while the stream is cut.
     source.cut();
     let draining = json!({"address": "127.0.0.1", "port": two.port(), "draining": true}).to_string();
     source.publish(key_range(3, &[("/web/b", &draining)]), key_event(3, "/web/b", Some(&draining)));

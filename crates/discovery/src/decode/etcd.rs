@@ -22,7 +22,7 @@ pub struct KeyStore {
     revision: u64,
 }
 
-/// What an answer of a watch demands.
+/// The consequence of an answer of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyEvent {
     /// The keys have changed.

@@ -16,7 +16,7 @@ pub struct SliceStore {
     version: Box<str>,
 }
 
-/// What an event of a watch demands.
+/// The consequence of an event of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatchEvent {
     /// The slices have changed.
@@ -158,7 +158,7 @@ fn ports(slice: &Value) -> Decoded<Vec<(u16, &str)>> {
         if protocol != "TCP" {
             continue;
         }
-        // A port without a number means all ports, which is no address.
+        // A port without a number means all ports, so it does not give an address.
         let Some(value) = port.get("port").filter(|port| !port.is_null()) else { continue };
         let value = value.as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
         let value = value.ok_or_else(|| at("the number is not between 1 and 65535"))?;

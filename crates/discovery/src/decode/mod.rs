@@ -33,7 +33,7 @@ pub const MOST_LABELS: usize = 64;
 pub struct DecodeError {
     /// Where in the document; empty for all of it.
     pub place: String,
-    /// What is wrong there.
+    /// The reason.
     pub cause: String,
 }
 

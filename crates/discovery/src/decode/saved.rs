@@ -3,7 +3,7 @@
 use serde_json::Value;
 use state::discovery::Instance;
 
-use super::{DecodeError, Decoded, array, json, list, name, shortened, socket};
+use super::{DecodeError, Decoded, MOST_LABELS, array, json, list, name, shortened, socket};
 
 /// A list of an earlier process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +50,9 @@ fn instance(value: &Value) -> Decoded<Instance> {
             }
             _ => return Err(DecodeError::new("", format!("a label of `{}` is not a pair", shortened(id)))),
         }
+    }
+    if labels.len() > MOST_LABELS {
+        return Err(DecodeError::new("", format!("there are more than {MOST_LABELS} labels")));
     }
     Ok(Instance {
         weight: value.get("weight").and_then(Value::as_u64).map(|weight| weight.min(256) as u32),

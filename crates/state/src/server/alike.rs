@@ -12,7 +12,7 @@ impl Server {
         ServerSeed { id, name: name.into(), address, backup: backup || own.backup, ..ServerSeed::clone(&own) }
     }
 
-    /// Creates a server from `seed` whose checks and other properties are those of this one.
+    /// Creates a server from `seed` with the checks and other properties of this one.
     pub fn alike(&self, seed: ServerSeed) -> Arc<Self> {
         let server = Self::new(seed);
         server.become_alike(self);
