@@ -34,7 +34,8 @@ run: build
 
 build:
 	@./tools/need.sh $(BUILDING)
-	$(CARGO) build --profile quick -p weir
+	@echo "Building with $(CARGO), which takes 5 to 15 minutes the first time."
+	@./tools/build.sh $(CARGO) build --profile quick -p weir
 
 release:
 	@./tools/need.sh $(BUILDING) h2load

@@ -3,6 +3,7 @@
 set -euo pipefail
 weir=$(realpath "$1")
 cd "$(dirname "$0")/.."
+shown=$(realpath --relative-to=. "$weir")
 # A self-signed certificate for https, valid for a month: browsers and curl warn that its issuer is unknown.
 certificate=$(dirname "$weir")/quickstart.pem
 if ! openssl x509 -checkend 86400 -noout -in "$certificate" >/dev/null 2>&1; then
@@ -15,7 +16,7 @@ if ! openssl x509 -checkend 86400 -noout -in "$certificate" >/dev/null 2>&1; the
     )
 fi
 export QUICKSTART_CERTIFICATE=$certificate
-cat <<'TEXT'
+cat <<TEXT
 
   Weir is starting on examples/quickstart.cfg. Open or try:
 
@@ -24,8 +25,8 @@ cat <<'TEXT'
     http://127.0.0.1:8404/stats         statistics
     curl -i http://127.0.0.1:8080/api   a rule at work: a header set, a path routed
     curl http://127.0.0.1:8080/red      use_backend by path
-    curl -k https://127.0.0.1:8443/     -k: nobody has signed that certificate
-    echo "show servers state" | socat - /tmp/weir-quickstart.sock
+    curl -k https://127.0.0.1:8443/     -k: the certificate is self-signed
+    $shown ctl -s /tmp/weir-quickstart.sock show servers state
 
   Stop it with Ctrl-C.
 

@@ -71,8 +71,9 @@ impl Reloader {
     fn sources(&self, text: Option<&str>) -> Result<(SourceMap, Vec<FileId>), String> {
         let mut sources = SourceMap::new();
         if let Some(text) = text {
-            let file = sources.add("the payload", text);
-            return Ok((sources, vec![file]));
+            let files = crate::remote::files_of_payload(text);
+            let files = files.into_iter().map(|(name, text)| sources.add(name, text)).collect();
+            return Ok((sources, files));
         }
         let files = self.args.sources(&mut sources).map_err(|errors| {
             let mut diagnostics = Diagnostics::new();

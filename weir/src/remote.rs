@@ -46,8 +46,9 @@ fn ask(words: &[String]) -> Result<(String, u8), String> {
     let mut text = String::new();
     for file in &files {
         let shown = file.display();
-        text += &std::fs::read_to_string(file).map_err(|error| format!("cannot read {shown}: {error}"))?;
-        text.push('\n');
+        let content =
+            std::fs::read_to_string(file).map_err(|error| format!("cannot read {shown}: {error}"))?;
+        text += &format!("{FILE_MARK}{shown}\n{content}\n");
     }
     let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let form = match (json, colours) {
@@ -66,6 +67,29 @@ fn ask(words: &[String]) -> Result<(String, u8), String> {
     Ok((answer, u8::from(!says_nothing)))
 }
 
+/// Begins the comment that names the file of the lines below it.
+const FILE_MARK: &str = "#@file ";
+
+/// Splits a payload into its files, each with its name and text, so that messages name them. Text without a mark is
+/// one file, `the payload`.
+pub(crate) fn files_of_payload(text: &str) -> Vec<(&str, &str)> {
+    let Some(mut rest) = text.strip_prefix(FILE_MARK) else { return vec![("the payload", text)] };
+    let mut files = Vec::new();
+    loop {
+        let (name, content) = rest.split_once('\n').unwrap_or((rest, ""));
+        // The mark only counts at the beginning of a line.
+        let end = content
+            .match_indices(FILE_MARK)
+            .map(|(at, _)| at)
+            .find(|&at| at == 0 || content.as_bytes()[at - 1] == b'\n');
+        files.push((name, &content[..end.unwrap_or(content.len())]));
+        match end {
+            Some(end) => rest = &content[end + FILE_MARK.len()..],
+            None => return files,
+        }
+    }
+}
+
 /// Sends the configuration as a payload. An empty line would end the payload, so empty lines become comments.
 fn converse(socket: &std::path::Path, form: &str, text: &str) -> std::io::Result<String> {
     let mut stream = UnixStream::connect(socket)?;
@@ -80,4 +104,23 @@ fn converse(socket: &std::path::Path, form: &str, text: &str) -> std::io::Result
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::files_of_payload;
+
+    #[test]
+    fn payloads_are_split_at_file_marks() {
+        let cases: [(&str, &[(&str, &str)]); 5] = [
+            ("", &[("the payload", "")]),
+            ("global\n#@file a\n", &[("the payload", "global\n#@file a\n")]),
+            ("#@file a.cfg\nglobal\n", &[("a.cfg", "global\n")]),
+            ("#@file a\nx #@file b\n#@file c d\ny\n", &[("a", "x #@file b\n"), ("c d", "y\n")]),
+            ("#@file a\n#@file b", &[("a", ""), ("b", "")]),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(files_of_payload(text), expected, "{text:?}");
+        }
+    }
 }

@@ -100,7 +100,7 @@ fn target(scene: &Scene<'_>, rule: &UseBackend, report: &mut Explanation<'_>) ->
             let mut name = Vec::new();
             format.render(&env, &mut name);
             let name = String::from_utf8_lossy(&name).into_owned();
-            report.detail("does", &format!("the name is `{name}`"));
+            report.detail("finds", &format!("the name `{name}`"));
             scene.plan.backends.get(&name).map_or(RuleTarget::Unknown(name), RuleTarget::Backend)
         }
     }

@@ -32,6 +32,7 @@ mod verdict;
 mod watch;
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -39,6 +40,7 @@ use plan::Plan;
 use plan::Proxy;
 use plan::check::{AgentSettings, CheckKind, CheckSettings};
 use plan::server::ServerSettings;
+use runtime::Sharded;
 use state::server::Demand;
 use state::{Process, Server};
 
@@ -134,6 +136,8 @@ pub(crate) struct CheckContext {
     keep: tls::Keep,
     /// The tracking servers of each tracked server. Changed when a server is added or removed at run time.
     followers: RwLock<HashMap<Followed, Vec<CheckedServer>>>,
+    /// Whether the checks of this plan have started on a worker, which stays true when they end.
+    started: Sharded<AtomicBool>,
 }
 
 impl CheckContext {
@@ -216,6 +220,7 @@ impl Checks {
                 ..tls::Keep::default()
             },
             followers: RwLock::new(followers),
+            started: Sharded::default(),
         };
         let context = Arc::new(context);
         peers().for_each(|peer| {

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -88,13 +88,24 @@ struct WorkerTasks {
 thread_local! {
     /// The tasks on this worker, one entry for each plan that has checks here.
     static HOMES: RefCell<Vec<Rc<WorkerTasks>>> = const { RefCell::new(Vec::new()) };
+
+    /// Tasks that reached this worker before it started the checks of their plan.
+    static EARLY: RefCell<Vec<EarlyTask>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A task that waits for its plan to start on this worker. The plan may never start here if the process ends first, so the
+/// reference does not keep it.
+struct EarlyTask {
+    context: Weak<CheckContext>,
+    task: CheckTask,
+    hopped: bool,
 }
 
 /// The checks of a plan on one worker. Dropping it ends them.
 pub struct RunningChecks(Rc<WorkerTasks>);
 
 impl RunningChecks {
-    /// Prepares the calling worker to run checks of a plan.
+    /// Prepares the calling worker to run checks of a plan, and starts those that arrived early.
     pub(crate) fn enter(context: &Arc<CheckContext>) -> Self {
         let home = Rc::new(WorkerTasks {
             context: context.clone(),
@@ -103,6 +114,10 @@ impl RunningChecks {
             places: (context.at_once > 0).then(|| Semaphore::new(context.at_once)),
         });
         HOMES.with_borrow_mut(|homes| homes.push(home.clone()));
+        context.started.mine().store(true, Relaxed);
+        let is_own = |early: &mut EarlyTask| std::ptr::eq(early.context.as_ptr(), Arc::as_ptr(context));
+        let early: Vec<EarlyTask> = EARLY.with_borrow_mut(|early| early.extract_if(.., is_own).collect());
+        early.into_iter().for_each(|early| spawn(&home, early.task, early.hopped));
         Self(home)
     }
 
@@ -165,33 +180,29 @@ pub(crate) fn begin(context: &Arc<CheckContext>, index: usize, task: CheckTask) 
     let context = context.clone();
     worker::post(index % runtime::shard::workers(), move || {
         context.process.checks.mine().enter();
-        adopt_waiting(&context, task);
+        accept(&context, task, false);
     });
 }
 
-/// Accepts a task that is not due yet. If its plan has ended, the task ends.
-fn adopt_waiting(context: &Arc<CheckContext>, task: CheckTask) {
-    match home_of(context) {
-        Some(home) => spawn(&home, task, false),
-        None => context.process.checks.mine().leave(),
-    }
-}
-
-fn home_of(context: &Arc<CheckContext>) -> Option<Rc<WorkerTasks>> {
-    HOMES.with_borrow(|homes| homes.iter().find(|home| Arc::ptr_eq(&home.context, context)).cloned())
-}
-
-/// Accepts a task from another worker. If its plan has ended, the task ends.
-fn adopt(context: &Arc<CheckContext>, task: CheckTask) {
-    let home = home_of(context);
-    let counters = context.process.checks.mine();
+/// Runs a task that has been counted for the calling worker. A task that arrives before its plan has started here waits; if the
+/// plan has ended, the task ends.
+pub(crate) fn accept(context: &Arc<CheckContext>, task: CheckTask, hopped: bool) {
+    let home =
+        HOMES.with_borrow(|homes| homes.iter().find(|home| Arc::ptr_eq(&home.context, context)).cloned());
     match home {
-        Some(home) => {
-            counters.adopted.add(1);
-            spawn(&home, task, true);
-        }
-        None => counters.leave(),
+        Some(home) => spawn(&home, task, hopped),
+        None if context.started.mine().load(Relaxed) => context.process.checks.mine().leave(),
+        None => EARLY.with_borrow_mut(|early| {
+            let context = Arc::downgrade(context);
+            early.push(EarlyTask { context, task, hopped });
+        }),
     }
+}
+
+/// Accepts a task from another worker.
+fn adopt(context: &Arc<CheckContext>, task: CheckTask) {
+    context.process.checks.mine().adopted.add(1);
+    accept(context, task, true);
 }
 
 /// Runs a task until it moves to another worker, or its server is removed.

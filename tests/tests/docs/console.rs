@@ -40,6 +40,9 @@ const REPEATABLE: [&str; 14] = [
     "test ",
 ];
 
+/// Runtime commands, sent with `weir ctl`, that are repeated as well.
+const REPEATABLE_COMMANDS: [&str; 2] = [" explain ", " show "];
+
 /// Runs all console blocks of a page in order.
 ///
 /// # Panics
@@ -122,7 +125,9 @@ impl Shell {
 
     /// Runs a command until it prints the expected output.
     fn expect(&mut self, path: &str, command: &Command, substitutes: &Substitutes) {
-        let is_repeatable = REPEATABLE.iter().any(|start| command.text.starts_with(start));
+        let is_repeatable = REPEATABLE.iter().any(|start| command.text.starts_with(start))
+            || command.text.starts_with("weir ctl ")
+                && REPEATABLE_COMMANDS.iter().any(|word| command.text.contains(word));
         let (mut output, mut status) = (String::new(), String::new());
         let mut is_as_shown = || {
             let text = substitutes.apply(&command.text);

@@ -47,6 +47,7 @@ macro_rules! pages {
 
 pages! {
     beyond_haproxy "docs/beyond-haproxy.md"
+    find_the_cause "docs/find-the-cause.md"
     getting_started "docs/getting-started.md"
     logs "docs/logs.md"
     metrics_page "docs/metrics.md"

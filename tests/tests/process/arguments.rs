@@ -105,6 +105,53 @@ fn diagnostics_do_not_change_the_exit_code() {
     assert!(!String::from_utf8_lossy(&output.stderr).contains("[DIAG]"));
 }
 
+/// Returns the advice of `-dD` about proxies with these lines.
+fn advice(proxies: &str) -> Vec<String> {
+    let text = format!(
+        "defaults\n mode http\n timeout client 1s\n timeout connect 1s\n timeout server 1s\n{proxies}"
+    );
+    let output = run(&["-dD", "-c", "-f", "a.cfg"], &text);
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{messages}");
+    let of_file = messages.lines().filter(|line| line.starts_with("[DIAG]") && line.contains("a.cfg:"));
+    of_file.map(|line| line.split_once("] : ").map_or(line, |(_, text)| text).to_owned()).collect()
+}
+
+#[test]
+fn unused_and_doubled_names_and_addresses_are_advised_against() {
+    let found = advice(
+        "frontend f\n bind 127.0.0.1:1\n acl used path /a\n acl unused path /b\n acl listed path /c\n \
+         http-request deny if used\n http-request set-header x %[acl(listed)]\n default_backend b\n\
+         frontend g\n bind 127.0.0.1:1\n bind 127.0.0.1:2\n default_backend empty\n\
+         backend b\n server s1 127.0.0.1:7\n server s2 127.0.0.1:7\n server s3 127.0.0.1:7 backup\n\
+         backend empty\n balance roundrobin\n\
+         backend lost\n server s1 127.0.0.1:8\n",
+    );
+    for wanted in [
+        "acl 'unused' is never used.",
+        "'bind 127.0.0.1:1' in frontend 'g' : address is already bound by another line.",
+        "'server b/s2' : same address and port as server 's1'",
+        "backend 'empty' has no server.",
+        "backend 'lost' is never used.",
+    ] {
+        assert!(found.iter().any(|line| line.contains(wanted)), "{wanted}: {found:#?}");
+    }
+    assert_eq!(found.len(), 5, "{found:#?}");
+}
+
+#[test]
+fn names_and_addresses_used_indirectly_need_no_advice() {
+    let found = advice(
+        "frontend f\n bind 127.0.0.1:1 thread 1/1\n bind 127.0.0.1:1 thread 1/1\n bind 127.0.0.1:3,127.0.0.1:4\n \
+         http-request track-sc0 src table counts\n use_backend %[path,map_str(/dev/null)]\n\
+         backend counts\n stick-table type ip size 1k store gpc0\n\
+         backend page\n stats enable\n\
+         backend fixed\n http-request return status 200\n\
+         backend chosen\n server s1 127.0.0.1:7 sni str(a) ssl verify none\n server s2 127.0.0.1:7 sni str(b) ssl verify none\n",
+    );
+    assert!(found.is_empty(), "{found:#?}");
+}
+
 #[test]
 fn environment_has_the_sockets_and_log_formats() {
     let port = free_port();

@@ -85,6 +85,7 @@ fn dry_run_reports_differences_and_changes_nothing() {
     assert_eq!(diff(&text("30s", "a", ""), &[]), (Some(0), "nothing has changed".to_owned()));
     let (code, said) = diff("frontend f\n  bnd :1\n", &[]);
     assert!(code == Some(2) && said.contains("unknown keyword `bnd`"), "{said}");
+    assert!(said.contains(&format!("{}:2:3", file.display())), "{said}");
 }
 
 /// Lines that do not concern rules, servers or sockets take effect with the next request.

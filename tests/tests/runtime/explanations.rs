@@ -127,7 +127,7 @@ fn rules_show_their_values_patterns_and_effects() {
         "true   is_api  [path_beg /api/ /v2/] `/v2/two` matches `/v2/`",
         "does   `GET /v1/v2/two?tier=gold`",
         "skip   the action has side effects and is not run",
-        "does   the name is `api`",
+        "finds  the name `api`",
         "uses   api",
         "use-server i2 if { path_sub two }",
         "true   { path_sub two }  `/v1/v2/two` matches `two`",

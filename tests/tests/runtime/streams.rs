@@ -83,7 +83,8 @@ fn malformed_request_is_shown_with_its_parser_state() {
         "frontend f (#2): invalid request\n",
         "  buffer starts at 0 (including 0 out), 16344 free,\n  len 40, wraps at 16384, error at position 28\n",
         "  H1 msg state MSG_HDR_NAME(17), H1 msg flags ",
-        "  H1 chunk len 0 bytes, H1 body len 0 bytes :",
+        "  H1 chunk len 0 bytes, H1 body len 0 bytes : invalid header name, stream #",
+        ", fault bad_request\n",
         "\n  00025  Bad Name: x\\r\\n\n",
     ] {
         assert!(shown.contains(part), "{part} in {shown}");

@@ -29,12 +29,14 @@ fn tracked_requests_are_counted_shown_and_limited() {
          http-request return status 200 hdr x %[sc_http_req_rate(0)],%[sc_conn_cur(0)]",
         "backend t\n stick-table type ip size 1m expire 10m store gpc0,http_req_rate(10s),conn_cur\n",
     );
+    let shown = || weir.ask("show table t");
     assert_eq!(ask(port), (200, "1,1".to_owned()));
+    // The first connection is counted until its worker has seen its end.
+    assert!(eventually(|| shown().contains("use=0")), "{}", shown());
     assert_eq!(ask(port), (200, "2,1".to_owned()));
     assert_eq!(weir.ask("show table").trim(), "# table: t, type: ip, size:1048576, used:1");
     weir.ask("set table t key 127.0.0.1 data.gpc0 1");
     assert_eq!(ask(port).0, 403);
-    let shown = || weir.ask("show table t");
     assert!(eventually(|| shown().contains("use=0")), "{}", shown());
     assert!(shown().contains(" gpc0=1 conn_cur=0 http_req_rate(10000)=3"), "{}", shown());
     weir.ask("clear table t key 127.0.0.1");

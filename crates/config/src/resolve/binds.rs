@@ -11,6 +11,7 @@ use syntax::Word;
 
 use crate::draft::Statement;
 use crate::draft::args::Args;
+use crate::resolve::advice;
 use crate::resolve::crt_list::{self, Listed};
 use crate::resolve::tls::{self, LineOwner};
 use crate::resolve::{PendingProxy, ResolveContext, carry_over, lines, qmux, quic, reverse};
@@ -24,7 +25,10 @@ pub(crate) fn binds(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) 
     let certificates = crt_list::of_frontend(&proxy.settings.certificates, context);
     for statement in &proxy.settings.binds {
         match bind_line(statement, proxy, &certificates, binds.len() as u32 + 1, &mut ids, context) {
-            Ok(mut made) => binds.append(&mut made),
+            Ok(mut made) => {
+                advice::binds(proxy, statement, &made, context);
+                binds.append(&mut made);
+            }
             Err(error) => context.diagnostics.push(error),
         }
     }

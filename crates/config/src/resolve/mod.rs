@@ -60,6 +60,7 @@ mod tls_server;
 mod traces;
 mod track;
 mod unique;
+mod unused;
 mod warnings;
 
 use std::cell::RefCell;
@@ -148,6 +149,8 @@ pub(crate) struct ResolveContext<'a> {
     pub(crate) hosts: HashMap<String, Result<std::net::IpAddr, String>>,
     /// The tables shared by each `peers` section.
     pub(crate) shared: HashMap<Box<str>, Vec<plan::peers::SharedTable>>,
+    /// `-dD`: the addresses bound so far, with the lines.
+    pub(crate) bound: HashMap<advice::BoundAddress, Span>,
     /// `acme` sections and their orders.
     pub(crate) orders: acme::Orders<'a>,
     /// `fcgi-app` sections.
@@ -235,6 +238,7 @@ pub(crate) fn resolve(
             .map_or_else(tls_files::ReadFiles::default, |around| tls_files::ReadFiles::with(around.tls())),
         guids: guids::Guids::default(),
         shared: HashMap::new(),
+        bound: HashMap::new(),
         orders: acme::Orders::default(),
         fcgi_apps: fcgi::FcgiApps::new(),
         engine_files: &draft.engines,
@@ -286,17 +290,7 @@ pub(crate) fn resolve(
     peers::check(&mut proxies, &mut context);
     proxies.sort_by_key(|(section, _)| is_like_a_proxy(section.kind));
     let plan = finish(draft, global, proxies, &healthchecks, &mut context);
-    if around.is_none() && context.names.experimental && !context.names.experiments.get() {
-        context.diagnostics.push(
-            Diagnostic::warning(
-                "`expose-experimental-directives` is not needed",
-            )
-            .help("remove it, so that no experimental directive is used by accident")
-            .haproxy(
-                "Option 'expose-experimental-directives' is set in the global section but is no longer used.",
-            ),
-        );
-    }
+    warnings::unneeded_experiments(&mut context);
     (context.diagnostics.error_count() == errors_before && !context.diagnostics.has_errors()).then_some(plan)
 }
 
@@ -436,10 +430,10 @@ fn finish<'a>(
     healthchecks: &check::Healthchecks<'_>,
     context: &mut ResolveContext<'_>,
 ) -> Plan {
-    advice::sections(draft, context);
     unique::names(draft, context);
     unique::ids(draft, context);
     let pending = make_states(proxies, context);
+    advice::sections(draft, context);
     let tables = tables::tables(&pending, context);
     let mut stats_sockets = Vec::new();
     for statement in std::mem::take(&mut global.stats_sockets) {

@@ -326,3 +326,16 @@ fn missing_timeouts(proxy: &PendingProxy<'_>, servers: usize, context: &mut Reso
             )),
     );
 }
+
+/// Warns about `expose-experimental-directives` if nothing is experimental.
+pub(crate) fn unneeded_experiments(context: &mut ResolveContext<'_>) {
+    if context.around.is_none() && context.names.experimental && !context.names.experiments.get() {
+        context.diagnostics.push(
+            Diagnostic::warning("`expose-experimental-directives` is not needed")
+                .help("remove it, so that no experimental directive is used by accident")
+                .haproxy(
+                    "Option 'expose-experimental-directives' is set in the global section but is no longer used.",
+                ),
+        );
+    }
+}

@@ -1,11 +1,12 @@
 //! Malformed messages: `show errors` (management manual, 9.3), in HAProxy's format. Fields about HAProxy's own buffers and flags
-//! are zero; a description of the error follows the lengths.
+//! are zero; a description of the error and the cause's name follow the lengths.
 
 use std::fmt::Write;
 use std::sync::Arc;
 
 use base::clock::{Date, WallTime};
 use state::errors::Captured;
+use state::faults::FaultCause;
 
 use crate::invocation::{Call, CommandReply, error};
 
@@ -83,19 +84,21 @@ fn write_captured(
     );
     let length = captured.bytes.len();
     let (state, number) = state_at(&captured.bytes, captured.position, response);
+    let cause = if response { FaultCause::BadResponse } else { FaultCause::BadRequest };
+    let outcome = if captured.accepted { "accepted".into() } else { format!("fault {}", cause.name()) };
     let _ = writeln!(
         out,
         "  buffer starts at {} (including 0 out), {} free,\n  \
          len {length}, wraps at {size}, error at position {}\n  \
          H1 connection flags 0x00000000, H1 stream flags 0x00000000\n  \
          H1 msg state {state}({number}), H1 msg flags 0x00000000\n  \
-         H1 chunk len 0 bytes, H1 body len 0 bytes : {}, stream #{}{}\n  ",
+         H1 chunk len 0 bytes, H1 body len 0 bytes : {}, stream #{}, {}\n  ",
         captured.offset,
         size.saturating_sub(length),
         captured.position,
         captured.reason,
         captured.session,
-        if captured.accepted { ", accepted" } else { "" }
+        outcome
     );
     write_dump(&captured.bytes, out);
 }

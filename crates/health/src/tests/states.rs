@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use state::server::{Demand, Operational, ServerAddress, Trouble};
 
 use super::{backend, fake, load, nobody, until, worker};
-use crate::{CheckOutcome, Checks, verdict, watch};
+use crate::task::{self, CheckTask};
+use crate::{CheckOutcome, Checks, RunningChecks, verdict, watch};
 
 /// Loads a server with its initial state, without running checks.
 fn prepared(lines: &str, more: &str) -> (Checks, super::Told) {
@@ -208,6 +210,29 @@ fn a_checked_server_goes_down_and_comes_back() {
         assert_eq!(counters.present(), 0);
         assert!(counters.started.get() > 4);
         assert_eq!(list.texts().iter().filter(|text| text.contains("s1 is DOWN")).count(), 1);
+    });
+}
+
+#[test]
+fn checks_that_arrive_before_their_plan_starts_run_once_it_does() {
+    worker(async {
+        let (address, heard) = fake(Some(b"HTTP/1.0 200 OK\r\n\r\n")).await;
+        let (checks, _) = backend("option httpchk", address, "");
+        let early = || CheckTask::check(checks.subjects[0].clone(), Duration::ZERO);
+        let counters = checks.context.process.checks.mine();
+        let arrive = || {
+            counters.enter();
+            task::accept(&checks.context, early(), false);
+        };
+        arrive();
+        let running = RunningChecks::enter(&checks.context);
+        until(|| heard.borrow().len() == 1).await;
+        assert_eq!(counters.present(), 1);
+        drop(running);
+        assert_eq!(counters.present(), 0);
+        // The plan has ended, so the check ends too.
+        arrive();
+        assert_eq!(counters.present(), 0);
     });
 }
 
