@@ -13,5 +13,5 @@ mod fetch;
 mod follow;
 pub mod reconcile;
 
-pub use engine::{Discoverer, DiscoveryCallbacks, NotifyDiscovery, SweptServers};
+pub use engine::{Discoverer, DiscoveryCallbacks, ListChanged, NotifyDiscovery, SweptServers};
 pub use follow::read_now;
