@@ -13,7 +13,8 @@ use weir_tests::{Origin, Weir, check, eventually, free_port, scratch};
 /// A configuration with one source and one backend, which the frontend uses.
 fn configuration(port: u16, source: &str, line: &str) -> String {
     format!(
-        "{TOP}discovery d\n  {source}\nfrontend f\n  bind 127.0.0.1:{port}\n  default_backend b\n\
+        "{TOP}discovery d\n  {source}\nfrontend f\n  bind 127.0.0.1:{port}\n  \
+         http-request use-service prometheus-exporter if {{ path /metrics }}\n  default_backend b\n\
          backend b\n  balance roundrobin\n  servers from d {line}\n"
     )
 }
@@ -221,6 +222,19 @@ fn the_limit_is_kept_and_reported() {
         metrics.lines().any(|line| line.starts_with("d - current ") && line.ends_with(" 4 3 1")),
         "{metrics}"
     );
+    let metrics = get(port, "/metrics").map(|response| response.text()).unwrap_or_default();
+    for (name, value) in [
+        ("instances", 4),
+        ("servers", 3),
+        ("excess", 1),
+        ("changes_total", 0),
+        ("errors_total", 0),
+        ("failed", 0),
+    ] {
+        let line = format!("weir_discovery_{name}{{section=\"d\",query=\"\"}} {value}\n");
+        assert!(metrics.contains(&line), "{line}{metrics}");
+    }
+    assert!(metrics.contains("weir_discovery_age_seconds{section=\"d\",query=\"\"} "), "{metrics}");
     // The last one takes the place of one that leaves.
     let left: Vec<u16> = ports.iter().copied().filter(|port| *port != ports[0]).collect();
     write_in(&directory, &document(&left));

@@ -38,7 +38,9 @@ pub(crate) fn server_settings<'a>(
     sources: &mut Sources<'_, 'a>,
     context: &mut ResolveContext<'_>,
 ) -> (Vec<Arc<ServerSettings>>, Option<Arc<CheckKind>>) {
-    advice::servers(proxy, &servers, context);
+    // The prototypes of discovered servers follow the servers.
+    let own = servers.iter().take_while(|server| server.discovered.is_none()).count();
+    advice::servers(proxy, &servers[..own], context);
     let mut settings = Vec::with_capacity(servers.len());
     let mut checks = Checks { proxy, acls, sources, own: None, named: HashMap::new() };
     for (index, mut server) in servers.into_iter().enumerate() {
