@@ -240,7 +240,7 @@ fn start_revision(body: &[u8]) -> usize {
 }
 
 /// Returns an EndpointSlice of the service `web` in the namespace `shop`: the names, ports and conditions of endpoints on 127.0.0.1,
-/// each with a port of its own and therefore a slice of its own.
+/// with one port.
 pub fn endpoint_slice(name: &str, version: usize, port: u16, pods: &[(&str, Value)]) -> Value {
     let endpoint = |(pod, conditions): &(&str, Value)| {
         json!({"addresses": ["127.0.0.1"], "conditions": conditions, "zone": "z1", "nodeName": "n1",

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use discovery::reconcile::{KnownServer, LineDemand, server_name, server_number, steps};
 use discovery::{Discoverer, DiscoveryCallbacks, SweptServers};
-use plan::discovery::{DiscoveredInstance, DiscoveredServers, InstancePhase};
+use plan::discovered::DiscoveredServers;
+use plan::discovery::{DiscoveredInstance, InstancePhase};
 use plan::server::ServerSettings;
 use plan::{Plan, Proxy};
 use state::discovery::{Feed, Instance};
@@ -33,7 +34,7 @@ pub(crate) struct Discovery {
 }
 
 impl Discovery {
-    /// Applies no list until [`follow`](Self::follow): the next plan starts with the lists as they are now.
+    /// Applies no list until [`follow`](Self::follow): the next plan starts with the current lists.
     pub(crate) fn pause(&self) {
         *locked(&self.servers) = Weak::new();
     }
@@ -157,7 +158,7 @@ fn make(
             state
         }
     };
-    let discovered = Some(Arc::new(DiscoveredInstance::new(line, instance)));
+    let discovered = Some(Arc::new(DiscoveredInstance::new(&line.feed, line.number, instance)));
     ServerSettings { state, discovered, ..line.prototype.clone() }
 }
 
@@ -255,7 +256,7 @@ impl RuntimeServers {
         report: &Reporter<'_>,
     ) {
         let of_line = |server: &Arc<ServerSettings>| {
-            server.discovered.as_ref().is_some_and(|own| Arc::ptr_eq(&own.line, line))
+            server.discovered.as_ref().is_some_and(|own| own.line == line.number)
         };
         let servers: Vec<Arc<ServerSettings>> = proxy.servers.discovered().filter(of_line).collect();
         let known: Vec<KnownServer<'_>> = servers.iter().filter_map(|server| known(server)).collect();
@@ -433,8 +434,8 @@ fn leave(server: &ServerSettings) {
 fn keep(proxy: &Proxy, server: &ServerSettings, instance: &Instance, report: &Reporter<'_>) {
     let Some(own) = &server.discovered else { return };
     if own.set_weight(instance.weight) {
-        let of_line = || own.line.prototype.state.initial_weight();
-        server.state.set_weight(instance.weight.unwrap_or_else(of_line));
+        let of_line = proxy.discovered[own.line].prototype.state.initial_weight();
+        server.state.set_weight(instance.weight.unwrap_or(of_line));
     }
     let phase = InstancePhase::of(instance);
     if own.set_phase(phase) == phase {
@@ -445,7 +446,7 @@ fn keep(proxy: &Proxy, server: &ServerSettings, instance: &Instance, report: &Re
         InstancePhase::Draining => (Admin::FORCED_DRAIN, Admin::FORCED_MAINT),
         InstancePhase::NotReady | InstancePhase::Gone => (Admin::FORCED_MAINT, 0),
     };
-    let via = format!(" (discovery {})", own.line.section.state.name);
+    let via = format!(" (discovery {})", own.feed.section);
     let send = |_: &state::Proxy, level: u8, text: &str| report.send(level, text);
     transition::administer(&proxy.state, &server.state, set, clear, &via, base::clock::now_ms(), &send);
 }

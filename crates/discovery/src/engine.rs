@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,27 +15,8 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
 
+use crate::callbacks::DiscoveryCallbacks;
 use crate::follow::Follower;
-
-/// Receives messages: the syslog level and the text.
-pub type NotifyDiscovery = Arc<dyn Fn(u8, &str) + Send + Sync>;
-
-/// Called with a list that has changed.
-pub type ListChanged = Arc<dyn Fn(&Arc<Feed>) + Send + Sync>;
-
-/// Removes servers that have left and are idle. The result is whether others are still busy.
-pub type SweptServers = Pin<Box<dyn Future<Output = bool>>>;
-
-/// Callbacks of the engine. They are called on its thread.
-#[derive(Clone)]
-pub struct DiscoveryCallbacks {
-    /// Receives messages.
-    pub notify: NotifyDiscovery,
-    /// Called after the list of a feed has changed.
-    pub changed: ListChanged,
-    /// Removes servers that have left.
-    pub sweep: Arc<dyn Fn() -> SweptServers + Send + Sync>,
-}
 
 /// How often servers that are leaving are looked at.
 const SWEEP: Duration = Duration::from_millis(200);
@@ -120,7 +100,7 @@ async fn serve(mut commands: UnboundedReceiver<Vec<Subscription>>, callbacks: Di
     }
 }
 
-/// Removes servers that have left, as soon as they are idle.
+/// Removes servers that have left once they are idle.
 async fn sweep(callbacks: DiscoveryCallbacks, leaving: Rc<Notify>) {
     loop {
         leaving.notified().await;

@@ -14,10 +14,10 @@ use runtime::timer;
 use state::discovery::{Feed, FeedState, Instance};
 use tokio::sync::Notify;
 
+use crate::callbacks::DiscoveryCallbacks;
 use crate::decode::etcd::{KeyEvent, KeyStore};
 use crate::decode::kubernetes::{SliceStore, WatchEvent};
 use crate::decode::{Decoded, LARGEST_DOCUMENT, consul, containers, nomad, targets};
-use crate::engine::DiscoveryCallbacks;
 use crate::fetch::{self, Ended, plain};
 
 /// The syslog levels of messages.

@@ -7,11 +7,13 @@
 
 #![forbid(unsafe_code)]
 
+mod callbacks;
 pub mod decode;
 mod engine;
 mod fetch;
 mod follow;
 pub mod reconcile;
 
-pub use engine::{Discoverer, DiscoveryCallbacks, ListChanged, NotifyDiscovery, SweptServers};
+pub use callbacks::{DiscoveryCallbacks, ListChanged, NotifyDiscovery, SweptServers};
+pub use engine::Discoverer;
 pub use follow::read_now;

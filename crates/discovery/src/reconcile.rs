@@ -89,7 +89,7 @@ pub fn steps(list: &[Instance], line: LineDemand<'_>, known: &[KnownServer<'_>])
     steps
 }
 
-/// The longest name of a server that is made of an instance's name, in bytes.
+/// The longest name of a discovered server before a number is appended, in bytes.
 const LONGEST_NAME: usize = 128;
 
 /// Returns the name of the server of an instance, which is different from all of `taken`.

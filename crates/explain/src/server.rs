@@ -70,7 +70,7 @@ fn describe(server: &ServerSettings, report: &mut Explanation<'_>) {
 /// The source of a discovered server.
 fn origin(server: &ServerSettings) -> String {
     let Some(own) = &server.discovered else { return String::new() };
-    let (feed, phase) = (&own.line.feed, own.phase().name());
+    let (feed, phase) = (&own.feed, own.phase().name());
     let subject = if feed.query.is_empty() { String::new() } else { format!(" ({})", feed.query) };
     let zone = own.zone.as_ref().map_or_else(String::new, |zone| format!(", zone {zone}"));
     format!(", from discovery {}{subject}: {}, {phase}{zone}", feed.section, own.id)

@@ -1,16 +1,14 @@
-//! `discovery` sections and `servers from` lines: where lists of instances come from, and the servers made of them
+//! `discovery` sections: the sources of lists of instances, and the instances behind discovered servers
 //! (docs/discovery.md).
 
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use state::discovery::{DiscoverySource, Feed, Instance};
-
-use crate::server::ServerSettings;
 
 /// A `discovery` section.
 #[derive(Debug)]
@@ -203,32 +201,13 @@ impl InstanceFilter {
     }
 }
 
-/// A `servers from` line.
-#[derive(Debug)]
-pub struct DiscoveredServers {
-    /// The section.
-    pub section: Arc<DiscoverySection>,
-    /// The list of instances.
-    pub feed: Arc<Feed>,
-    /// The conditions for instances.
-    pub filter: InstanceFilter,
-    /// `max`: the maximum number of servers.
-    pub max: usize,
-    /// `prefer-zone`: instances of other zones are only used as backup servers.
-    pub prefer_zone: Option<Box<str>>,
-    /// The settings of its servers.
-    pub prototype: ServerSettings,
-    /// The number of instances that were left out of the last list because of `max`.
-    pub excess: AtomicU64,
-    /// The number of servers, without those that are leaving.
-    pub count: AtomicU64,
-}
-
 /// The instance behind a discovered server.
 #[derive(Debug)]
 pub struct DiscoveredInstance {
-    /// The line.
-    pub line: Arc<DiscoveredServers>,
+    /// The list of instances.
+    pub feed: Arc<Feed>,
+    /// The number of the line among those of its backend.
+    pub line: usize,
     /// The name in the source.
     pub id: Box<str>,
     /// The address. A different address is a different instance.
@@ -280,10 +259,11 @@ impl InstancePhase {
 }
 
 impl DiscoveredInstance {
-    /// Records an instance of `line`.
-    pub fn new(line: &Arc<DiscoveredServers>, instance: &Instance) -> Self {
+    /// Records an instance of a list, which the line with this number has made a server.
+    pub fn new(feed: &Arc<Feed>, line: usize, instance: &Instance) -> Self {
         Self {
-            line: line.clone(),
+            feed: feed.clone(),
+            line,
             id: instance.id.clone(),
             address: (instance.address, instance.port),
             zone: instance.zone.clone(),

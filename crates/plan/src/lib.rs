@@ -13,6 +13,7 @@ pub mod bind;
 pub mod check;
 pub mod compression;
 pub mod dial;
+pub mod discovered;
 pub mod discovery;
 pub mod fcgi;
 pub mod filter;

@@ -16,7 +16,7 @@ use crate::ProxyIndex;
 use crate::bind::Bind;
 use crate::check::CheckKind;
 use crate::compression::Compression;
-use crate::discovery::DiscoveredServers;
+use crate::discovered::DiscoveredServers;
 use crate::fcgi::App;
 use crate::filter::{CachePlaces, ScriptFilters, TraceFilter};
 use crate::log::{LogForward, LogSteps, Logger};

@@ -8,7 +8,8 @@ use std::sync::atomic::AtomicU64;
 use balance::BalanceSettings;
 use base::address::{Destination, Host, Ports};
 use diag::Diagnostic;
-use plan::discovery::{DiscoveredServers, DiscoverySection, InstanceFilter, PortChoice, SourceKind};
+use plan::discovered::DiscoveredServers;
+use plan::discovery::{DiscoverySection, InstanceFilter, PortChoice, SourceKind};
 use plan::server::ServerSettings;
 use state::Mode;
 use syntax::Word;
@@ -284,7 +285,7 @@ pub(crate) fn lines(
         let feed = section.state.feeds().into_iter().find(|feed| *feed.query == *query)?;
         feed.list().map(|list| list.to_vec())
     };
-    let line = |(draft, prototype): (DiscoveredDraft, Arc<ServerSettings>)| {
+    let line = |(number, (draft, prototype)): (usize, (DiscoveredDraft, Arc<ServerSettings>))| {
         let DiscoveredDraft { section, query, filter, max, prefer_zone, .. } = draft;
         let feed = section.state.feed(&query);
         // If only the source has changed, its last list remains until the new one answers.
@@ -293,7 +294,17 @@ pub(crate) fn lines(
         }
         let prototype = prototype.as_ref().clone();
         let (excess, count) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(DiscoveredServers { section, feed, filter, max, prefer_zone, prototype, excess, count })
+        Arc::new(DiscoveredServers {
+            number,
+            section,
+            feed,
+            filter,
+            max,
+            prefer_zone,
+            prototype,
+            excess,
+            count,
+        })
     };
-    drafts.into_iter().zip(prototypes).map(line).collect()
+    drafts.into_iter().zip(prototypes).enumerate().map(line).collect()
 }

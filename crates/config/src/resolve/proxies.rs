@@ -7,7 +7,7 @@ use diag::Diagnostic;
 use plan::Bind;
 use plan::check::CheckKind;
 use plan::compression::Compression;
-use plan::discovery::DiscoveredServers;
+use plan::discovered::DiscoveredServers;
 use plan::fcgi::App;
 use plan::filter::{CachePlaces, FilterPlaces, TraceFilter};
 use plan::log::{LogForward, Logger};

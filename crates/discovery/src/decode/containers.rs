@@ -111,7 +111,7 @@ fn places(value: &Value, network: Option<&str>, wanted: Option<u16>) -> Decoded<
             places.push(place);
         }
     }
-    // The port need not be exposed. A container in the network of the machine has no address of its own.
+    // The port need not be exposed. A container in the network of the machine has the machine's address.
     if let (Some(wanted), true) = (wanted, places.is_empty()) {
         // Docker names that network, Podman lists none.
         let is_host = networks.is_none_or(|all| all.is_empty() || all.contains_key("host"));

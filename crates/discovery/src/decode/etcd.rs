@@ -1,7 +1,7 @@
 //! etcd: keys below a prefix, as a range and as the events of a watch, through the JSON gateway of version 3.
 //!
 //! The value of a key is an address with a port, or an object with `address` (or `Addr`, as etcd's gRPC naming writes it) and the
-//! other properties of an instance. Each key is a document of its own: an invalid one leaves the others as they are.
+//! other properties of an instance. Each key is a separate document: an invalid one does not affect the others.
 
 use std::collections::BTreeMap;
 
