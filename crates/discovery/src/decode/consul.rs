@@ -3,7 +3,7 @@
 use serde_json::Value;
 use state::discovery::Instance;
 
-use super::{DecodeError, Decoded, MOST_LABELS, array, json, list, name, shortened, socket_of};
+use super::{Decoded, DocumentError, MOST_LABELS, array, json, list, name, shortened, socket_of};
 
 /// Decodes an answer.
 ///
@@ -12,7 +12,7 @@ use super::{DecodeError, Decoded, MOST_LABELS, array, json, list, name, shortene
 pub fn decode(bytes: &[u8]) -> Decoded<Vec<Instance>> {
     let document = json(bytes)?;
     let Value::Array(entries) = &document else {
-        return Err(DecodeError::new("", "the document is not a list of services"));
+        return Err(DocumentError::new("", "the document is not a list of services"));
     };
     let entries = entries.iter().enumerate();
     let decoded = entries.map(|(number, entry)| {
@@ -23,8 +23,8 @@ pub fn decode(bytes: &[u8]) -> Decoded<Vec<Instance>> {
 
 fn entry(entry: &Value) -> Decoded<Instance> {
     let of = |pointer: &str| entry.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
-    let id = of("/Service/ID").ok_or_else(|| DecodeError::new("", "there is no `Service.ID`"))?;
-    let within = |error: DecodeError| error.within(format!("service `{}`", shortened(id)));
+    let id = of("/Service/ID").ok_or_else(|| DocumentError::new("", "there is no `Service.ID`"))?;
+    let within = |error: DocumentError| error.within(format!("service `{}`", shortened(id)));
     let address = of("/Service/Address").or(of("/Node/Address"));
     let (address, port) = socket_of(address, entry.pointer("/Service/Port")).map_err(within)?;
     let checks = array(entry.get("Checks"), "Checks").map_err(within)?;

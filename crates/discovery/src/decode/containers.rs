@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use serde_json::Value;
 use state::discovery::Instance;
 
-use super::{DecodeError, Decoded, MOST_LABELS, array, json, list, name, shortened};
+use super::{Decoded, DocumentError, MOST_LABELS, array, json, list, name, shortened};
 
 /// Decodes an answer. A container is an instance for each of its TCP ports.
 ///
@@ -16,11 +16,11 @@ use super::{DecodeError, Decoded, MOST_LABELS, array, json, list, name, shortene
 pub fn decode(bytes: &[u8]) -> Decoded<Vec<Instance>> {
     let document = json(bytes)?;
     let Value::Array(containers) = &document else {
-        return Err(DecodeError::new("", "the document is not a list of containers"));
+        return Err(DocumentError::new("", "the document is not a list of containers"));
     };
     let mut instances = Vec::new();
     for (number, container) in containers.iter().enumerate() {
-        let at = |error: DecodeError| error.within(format!("container {}", number + 1));
+        let at = |error: DocumentError| error.within(format!("container {}", number + 1));
         self::container(container, &mut instances).map_err(at)?;
     }
     list(instances)
@@ -32,14 +32,14 @@ fn container(value: &Value, instances: &mut Vec<Instance>) -> Decoded<()> {
     let id = names.first().and_then(Value::as_str).map(|name| name.trim_start_matches('/'));
     let id = id.filter(|id| !id.is_empty()).unwrap_or(of("Id"));
     let id = name(id, "the name")?;
-    let within = |error: DecodeError| error.within(format!("`{}`", shortened(id)));
+    let within = |error: DocumentError| error.within(format!("`{}`", shortened(id)));
     let own_labels = value.get("Labels").and_then(Value::as_object);
     let label = |name: &str| own_labels?.get(name)?.as_str();
     let number = |name: &str, low: u64, high: u64| match label(name) {
         None => Ok(None),
         Some(text) => match text.parse().ok().filter(|number| (low..=high).contains(number)) {
             Some(number) => Ok(Some(number)),
-            None => Err(within(DecodeError::new(
+            None => Err(within(DocumentError::new(
                 format!("label `{name}`"),
                 format!("`{}` is not a number from {low} to {high}", shortened(text)),
             ))),

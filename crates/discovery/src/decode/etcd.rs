@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use state::discovery::Instance;
 
 use super::{
-    DecodeError, Decoded, MOST_INSTANCES, MOST_LABELS, json, list, name, object, shortened, socket, socket_of,
+    Decoded, DocumentError, MOST_INSTANCES, MOST_LABELS, json, list, name, object, shortened, socket,
+    socket_of,
 };
 
 /// The keys below a prefix with their instances.
@@ -34,7 +35,7 @@ pub enum KeyEvent {
 }
 
 /// The keys with invalid values. They keep their last valid value.
-pub type InvalidKeys = Vec<DecodeError>;
+pub type InvalidKeys = Vec<DocumentError>;
 
 impl KeyStore {
     /// Creates a store without keys.
@@ -81,10 +82,10 @@ impl KeyStore {
         let document = json(bytes)?;
         let members = object(&document, "the document")?;
         let revision = number(document.pointer("/header/revision"))
-            .ok_or_else(|| DecodeError::new("", "there is no `header.revision`"))?;
+            .ok_or_else(|| DocumentError::new("", "there is no `header.revision`"))?;
         let pairs = super::array(members.get("kvs"), "kvs")?;
         if pairs.len() > MOST_INSTANCES {
-            return Err(DecodeError::new("", format!("there are more than {MOST_INSTANCES} keys")));
+            return Err(DocumentError::new("", format!("there are more than {MOST_INSTANCES} keys")));
         }
         let (mut keys, mut invalid) = (BTreeMap::new(), Vec::new());
         for pair in pairs {
@@ -111,9 +112,9 @@ impl KeyStore {
         let document = json(line)?;
         if let Some(error) = document.get("error") {
             let text = error.get("message").or(error.get("grpc_status")).unwrap_or(error).to_string();
-            return Err(DecodeError::new("", format!("the server reports an error: {}", shortened(&text))));
+            return Err(DocumentError::new("", format!("the server reports an error: {}", shortened(&text))));
         }
-        let result = document.get("result").ok_or_else(|| DecodeError::new("", "there is no `result`"))?;
+        let result = document.get("result").ok_or_else(|| DocumentError::new("", "there is no `result`"))?;
         let is_cancelled = result.get("canceled").and_then(Value::as_bool) == Some(true);
         if is_cancelled || number(result.get("compact_revision")).is_some_and(|revision| revision > 0) {
             return Ok((KeyEvent::Expired, Vec::new()));
@@ -135,7 +136,7 @@ impl KeyStore {
                     outcome = KeyEvent::Changed;
                 }
                 Ok(_) => {
-                    invalid.push(DecodeError::new("", format!("there are more than {MOST_INSTANCES} keys")))
+                    invalid.push(DocumentError::new("", format!("there are more than {MOST_INSTANCES} keys")))
                 }
                 Err(error) => invalid.push(error),
             }
@@ -155,18 +156,18 @@ impl KeyStore {
     }
 
     fn key(&self, pair: &Value) -> Decoded<Box<str>> {
-        let bytes = decoded(pair.get("key")).ok_or_else(|| DecodeError::new("", "a key is not base64"))?;
-        let text = String::from_utf8(bytes).map_err(|_| DecodeError::new("", "a key is not UTF-8"))?;
+        let bytes = decoded(pair.get("key")).ok_or_else(|| DocumentError::new("", "a key is not base64"))?;
+        let text = String::from_utf8(bytes).map_err(|_| DocumentError::new("", "a key is not UTF-8"))?;
         Ok(text.into())
     }
 
     fn instance(&self, key: &str, pair: &Value) -> Decoded<Instance> {
-        let within = |error: DecodeError| error.within(format!("key `{}`", shortened(key)));
+        let within = |error: DocumentError| error.within(format!("key `{}`", shortened(key)));
         let id = key.strip_prefix(&*self.prefix).unwrap_or(key).trim_start_matches('/');
         let id = name(if id.is_empty() { key } else { id }, "the key").map_err(within)?;
         let value = decoded(pair.get("value")).unwrap_or_default();
         let text =
-            String::from_utf8(value).map_err(|_| within(DecodeError::new("", "the value is not UTF-8")))?;
+            String::from_utf8(value).map_err(|_| within(DocumentError::new("", "the value is not UTF-8")))?;
         value_of(id, text.trim()).map_err(within)
     }
 }
@@ -190,18 +191,18 @@ fn value_of(id: &str, text: &str) -> Decoded<Instance> {
             weight
                 .as_u64()
                 .filter(|weight| *weight <= 256)
-                .ok_or_else(|| DecodeError::new("", "the weight is not between 0 and 256"))?
+                .ok_or_else(|| DocumentError::new("", "the weight is not between 0 and 256"))?
                 as u32,
         ),
     };
     let mut labels: Vec<(Box<str>, Box<str>)> = Vec::new();
     for (key, text) in value.get("labels").and_then(Value::as_object).into_iter().flatten() {
         let text =
-            text.as_str().ok_or_else(|| DecodeError::new("", "the value of a label is not a string"))?;
+            text.as_str().ok_or_else(|| DocumentError::new("", "the value of a label is not a string"))?;
         labels.push((name(key, "the name of a label")?.into(), name(text, "the value of a label")?.into()));
     }
     if labels.len() > MOST_LABELS {
-        return Err(DecodeError::new("", format!("there are more than {MOST_LABELS} labels")));
+        return Err(DocumentError::new("", format!("there are more than {MOST_LABELS} labels")));
     }
     let flag = |name: &str| value.get(name).and_then(Value::as_bool);
     let zone = value.get("zone").and_then(Value::as_str).map(|zone| name(zone, "the zone")).transpose()?;

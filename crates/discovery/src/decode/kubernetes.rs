@@ -7,7 +7,7 @@ use plan::discovery::PORT_LABEL;
 use serde_json::Value;
 use state::discovery::Instance;
 
-use super::{DecodeError, Decoded, MOST_INSTANCES, array, json, list, name, object, shortened};
+use super::{Decoded, DocumentError, MOST_INSTANCES, array, json, list, name, object, shortened};
 
 /// The slices of a service, which together are its instances.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl SliceStore {
         let version = version_of(&document)?.into();
         let mut slices = BTreeMap::new();
         for (number, item) in array(members.get("items"), "items")?.iter().enumerate() {
-            let at = |error: DecodeError| error.within(format!("item {}", number + 1));
+            let at = |error: DocumentError| error.within(format!("item {}", number + 1));
             let (name, instances) = slice(item).map_err(at)?;
             slices.insert(name, instances);
         }
@@ -89,9 +89,9 @@ impl SliceStore {
             "ERROR" if object.get("code").and_then(Value::as_u64) == Some(410) => Ok(WatchEvent::Expired),
             "ERROR" => {
                 let text = object.get("message").and_then(Value::as_str).unwrap_or("no message");
-                Err(DecodeError::new("", format!("the server reports an error: {}", shortened(text))))
+                Err(DocumentError::new("", format!("the server reports an error: {}", shortened(text))))
             }
-            other => Err(DecodeError::new("", format!("unknown type of event `{}`", shortened(other)))),
+            other => Err(DocumentError::new("", format!("unknown type of event `{}`", shortened(other)))),
         }
     }
 
@@ -112,7 +112,7 @@ fn bounded(slices: &BTreeMap<Box<str>, Vec<Instance>>) -> Decoded<()> {
     // Slices without endpoints cost memory too.
     let total: usize = slices.values().map(|slice| slice.len() + 1).sum();
     match total > 2 * MOST_INSTANCES {
-        true => Err(DecodeError::new("", format!("the service has more than {MOST_INSTANCES} endpoints"))),
+        true => Err(DocumentError::new("", format!("the service has more than {MOST_INSTANCES} endpoints"))),
         false => Ok(()),
     }
 }
@@ -122,20 +122,20 @@ fn version_of(value: &Value) -> Decoded<&str> {
     // It becomes part of a URL.
     version
         .filter(|text| text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_alphanumeric()))
-        .ok_or_else(|| DecodeError::new("", "there is no valid `metadata.resourceVersion`"))
+        .ok_or_else(|| DocumentError::new("", "there is no valid `metadata.resourceVersion`"))
 }
 
 fn name_of(value: &Value) -> Decoded<&str> {
     let text = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
     match text {
-        "" => Err(DecodeError::new("", "the slice has no `metadata.name`")),
+        "" => Err(DocumentError::new("", "the slice has no `metadata.name`")),
         text => name(text, "the name of the slice"),
     }
 }
 
 fn slice(value: &Value) -> Decoded<(Box<str>, Vec<Instance>)> {
     let own = name_of(value)?;
-    let within = |error: DecodeError| error.within(format!("slice `{own}`"));
+    let within = |error: DocumentError| error.within(format!("slice `{own}`"));
     let ports = ports(value).map_err(within)?;
     let mut instances = Vec::new();
     // Names cannot be servers without a resolver.
@@ -143,7 +143,7 @@ fn slice(value: &Value) -> Decoded<(Box<str>, Vec<Instance>)> {
         return Ok((own.into(), instances));
     }
     for (number, endpoint) in array(value.get("endpoints"), "endpoints").map_err(within)?.iter().enumerate() {
-        let at = |error: DecodeError| within(error.within(format!("endpoint {}", number + 1)));
+        let at = |error: DocumentError| within(error.within(format!("endpoint {}", number + 1)));
         self::endpoint(endpoint, &ports, &mut instances).map_err(at)?;
     }
     Ok((own.into(), instances))
@@ -153,7 +153,7 @@ fn slice(value: &Value) -> Decoded<(Box<str>, Vec<Instance>)> {
 fn ports(slice: &Value) -> Decoded<Vec<(u16, &str)>> {
     let mut ports = Vec::new();
     for (number, port) in array(slice.get("ports"), "ports")?.iter().enumerate() {
-        let at = |cause: &str| DecodeError::new(format!("port {}", number + 1), cause);
+        let at = |cause: &str| DocumentError::new(format!("port {}", number + 1), cause);
         let protocol = port.get("protocol").and_then(Value::as_str).unwrap_or("TCP");
         if protocol != "TCP" {
             continue;
@@ -174,7 +174,7 @@ fn endpoint(value: &Value, ports: &[(u16, &str)], instances: &mut Vec<Instance>)
     let text = address.as_str().unwrap_or_default();
     let address: IpAddr = text
         .parse()
-        .map_err(|_| DecodeError::new("", format!("`{}` is not an IP address", shortened(text))))?;
+        .map_err(|_| DocumentError::new("", format!("`{}` is not an IP address", shortened(text))))?;
     let condition =
         |name: &str| value.get("conditions").and_then(|all| all.get(name)).and_then(Value::as_bool);
     let is_ready = condition("ready").unwrap_or(true);

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use state::discovery::Instance;
 
-use super::{DecodeError, Decoded, array, json, list, name, shortened, socket_of};
+use super::{Decoded, DocumentError, array, json, list, name, shortened, socket_of};
 
 /// Decodes an answer. The allocations are the instances.
 ///
@@ -12,7 +12,7 @@ use super::{DecodeError, Decoded, array, json, list, name, shortened, socket_of}
 pub fn decode(bytes: &[u8]) -> Decoded<Vec<Instance>> {
     let document = json(bytes)?;
     let Value::Array(entries) = &document else {
-        return Err(DecodeError::new("", "the document is not a list of registrations"));
+        return Err(DocumentError::new("", "the document is not a list of registrations"));
     };
     let entries = entries.iter().enumerate();
     let decoded = entries.map(|(number, entry)| {
@@ -23,8 +23,8 @@ pub fn decode(bytes: &[u8]) -> Decoded<Vec<Instance>> {
 
 fn entry(entry: &Value) -> Decoded<Instance> {
     let of = |name: &str| entry.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
-    let id = of("AllocID").or(of("ID")).ok_or_else(|| DecodeError::new("", "there is no `AllocID`"))?;
-    let within = |error: DecodeError| error.within(format!("allocation `{}`", shortened(id)));
+    let id = of("AllocID").or(of("ID")).ok_or_else(|| DocumentError::new("", "there is no `AllocID`"))?;
+    let within = |error: DocumentError| error.within(format!("allocation `{}`", shortened(id)));
     let (address, port) = socket_of(of("Address"), entry.get("Port")).map_err(within)?;
     let mut labels: Vec<(Box<str>, Box<str>)> = Vec::new();
     for tag in array(entry.get("Tags"), "Tags").map_err(within)? {

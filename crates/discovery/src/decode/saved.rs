@@ -3,7 +3,7 @@
 use serde_json::Value;
 use state::discovery::Instance;
 
-use super::{DecodeError, Decoded, MOST_LABELS, array, json, list, name, shortened, socket};
+use super::{Decoded, DocumentError, MOST_LABELS, array, json, list, name, shortened, socket};
 
 /// A list of an earlier process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub fn decode(line: &[u8]) -> Decoded<SavedList> {
     let document = json(line)?;
     let text = |name: &str| {
         let text = document.get(name).and_then(Value::as_str);
-        text.map(Box::from).ok_or_else(|| DecodeError::new("", format!("there is no `{name}`")))
+        text.map(Box::from).ok_or_else(|| DocumentError::new("", format!("there is no `{name}`")))
     };
     let instances = array(document.get("instances"), "instances")?.iter().enumerate();
     let instances = instances.map(|(number, value)| {
@@ -40,7 +40,7 @@ pub fn decode(line: &[u8]) -> Decoded<SavedList> {
 fn instance(value: &Value) -> Decoded<Instance> {
     let of = |name: &str| value.get(name).and_then(Value::as_str);
     let (address, port) = socket(of("address").unwrap_or_default())?;
-    let id = of("id").ok_or_else(|| DecodeError::new("", "there is no `id`"))?;
+    let id = of("id").ok_or_else(|| DocumentError::new("", "there is no `id`"))?;
     let flag = |name: &str| value.get(name).and_then(Value::as_bool).unwrap_or(false);
     let mut labels: Vec<(Box<str>, Box<str>)> = Vec::new();
     for pair in array(value.get("labels"), "labels")? {
@@ -48,11 +48,11 @@ fn instance(value: &Value) -> Decoded<Instance> {
             (Some(key), Some(text)) => {
                 labels.push((name(key, "a label")?.into(), name(text, "a label")?.into()))
             }
-            _ => return Err(DecodeError::new("", format!("a label of `{}` is not a pair", shortened(id)))),
+            _ => return Err(DocumentError::new("", format!("a label of `{}` is not a pair", shortened(id)))),
         }
     }
     if labels.len() > MOST_LABELS {
-        return Err(DecodeError::new("", format!("there are more than {MOST_LABELS} labels")));
+        return Err(DocumentError::new("", format!("there are more than {MOST_LABELS} labels")));
     }
     Ok(Instance {
         weight: value.get("weight").and_then(Value::as_u64).map(|weight| weight.min(256) as u32),

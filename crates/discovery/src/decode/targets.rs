@@ -5,7 +5,7 @@
 use serde_json::Value;
 use state::discovery::Instance;
 
-use super::{DecodeError, Decoded, MOST_LABELS, array, json, list, name, object, shortened, socket};
+use super::{Decoded, DocumentError, MOST_LABELS, array, json, list, name, object, shortened, socket};
 
 /// Decodes a document.
 ///
@@ -14,7 +14,7 @@ use super::{DecodeError, Decoded, MOST_LABELS, array, json, list, name, object, 
 pub fn decode(bytes: &[u8]) -> Decoded<Vec<Instance>> {
     let document = json(bytes)?;
     let Value::Array(groups) = &document else {
-        return Err(DecodeError::new("", "the document is not a list of groups"));
+        return Err(DocumentError::new("", "the document is not a list of groups"));
     };
     let mut instances = Vec::new();
     for (number, group) in groups.iter().enumerate() {
@@ -32,7 +32,7 @@ fn group(group: &Value, instances: &mut Vec<Instance>) -> Decoded<()> {
         None => Ok(default),
         Some("true") => Ok(true),
         Some("false") => Ok(false),
-        Some(other) => Err(DecodeError::new(
+        Some(other) => Err(DocumentError::new(
             format!("label `{name}`"),
             format!("`{}` is not `true` or `false`", shortened(other)),
         )),
@@ -41,11 +41,11 @@ fn group(group: &Value, instances: &mut Vec<Instance>) -> Decoded<()> {
     let targets = array(members.get("targets"), "targets")?;
     let id = of("id");
     if id.is_some() && targets.len() > 1 {
-        return Err(DecodeError::new("label `id`", "it belongs to one target, but the group has several"));
+        return Err(DocumentError::new("label `id`", "it belongs to one target, but the group has several"));
     }
     for (number, target) in targets.iter().enumerate() {
-        let at = |error: DecodeError| error.within(format!("target {}", number + 1));
-        let text = target.as_str().ok_or_else(|| at(DecodeError::new("", "the target is not a string")))?;
+        let at = |error: DocumentError| error.within(format!("target {}", number + 1));
+        let text = target.as_str().ok_or_else(|| at(DocumentError::new("", "the target is not a string")))?;
         let (address, port) = socket(text).map_err(at)?;
         instances.push(Instance {
             weight,
@@ -63,13 +63,13 @@ type Labels = Box<[(Box<str>, Box<str>)]>;
 
 fn labels(value: Option<&Value>) -> Decoded<Labels> {
     let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(Box::default()) };
-    let members = value.as_object().ok_or_else(|| DecodeError::new("", "`labels` is not an object"))?;
+    let members = value.as_object().ok_or_else(|| DocumentError::new("", "`labels` is not an object"))?;
     if members.len() > MOST_LABELS {
-        return Err(DecodeError::new("", format!("the group has more than {MOST_LABELS} labels")));
+        return Err(DocumentError::new("", format!("the group has more than {MOST_LABELS} labels")));
     }
     let label = |(label, value): (&String, &Value)| {
-        let at = |error: DecodeError| error.within(format!("label `{}`", shortened(label)));
-        let text = value.as_str().ok_or_else(|| at(DecodeError::new("", "the value is not a string")))?;
+        let at = |error: DocumentError| error.within(format!("label `{}`", shortened(label)));
+        let text = value.as_str().ok_or_else(|| at(DocumentError::new("", "the value is not a string")))?;
         Ok((name(label, "the name of a label")?.into(), name(text, "the value").map_err(at)?.into()))
     };
     members.iter().map(label).collect()
@@ -78,7 +78,7 @@ fn labels(value: Option<&Value>) -> Decoded<Labels> {
 fn weight(text: &str) -> Decoded<u32> {
     let weight = text.parse().ok().filter(|weight| *weight <= 256);
     weight.ok_or_else(|| {
-        DecodeError::new("label `weight`", format!("`{}` is not a weight from 0 to 256", shortened(text)))
+        DocumentError::new("label `weight`", format!("`{}` is not a weight from 0 to 256", shortened(text)))
     })
 }
 
