@@ -36,6 +36,7 @@ pub mod quic;
 pub mod relay;
 pub mod reloading;
 pub mod request;
+pub mod sources;
 pub mod spoe;
 mod statistics;
 pub mod targets;

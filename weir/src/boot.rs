@@ -22,8 +22,9 @@ use tokio::sync::Barrier;
 
 use crate::args::CommandLineArgs;
 use crate::checks::Notifier;
+use crate::discovered::{self, Discovery};
 use crate::generation::{Generation, InUse};
-use crate::hand_over::Exposed;
+use crate::hand_over::{self, Exposed};
 use crate::listeners;
 use crate::listening;
 use crate::messages::MessageFormat;
@@ -148,6 +149,15 @@ fn prepare(
         }
         _ => system::take_over(args.take_over.as_deref(), plan.global.master_worker, messages)?,
     };
+    if !plan.discovery.is_empty() {
+        // Until the sources answer, the servers of the process in service are used.
+        let lists = match (resumed, args.take_over.as_deref()) {
+            (Some(state), _) => master::lists(state),
+            (None, Some(path)) => hand_over::lists(path).unwrap_or_default(),
+            (None, None) => Vec::new(),
+        };
+        discovered::restore(plan, &lists);
+    }
     // Once this process listens, it may be asked to finish or to pause. Such signals wait until they can be handled.
     process::hold_signals(true);
     let bound = bind(plan, inherited, &limits, args).map_err(|failures| {
@@ -232,7 +242,16 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let _ = runtime.peers.set(show);
     let runtime = Arc::new(runtime);
     let exporter = telemetry::Exporter::default();
-    let common = Common { process: process.clone(), runtime, notifier, exposed, limits, messages, exporter };
+    let common = Common {
+        process: process.clone(),
+        runtime,
+        notifier,
+        exposed,
+        limits,
+        messages,
+        exporter,
+        discovery: Discovery::default(),
+    };
     let common = Arc::new(common);
     sharing::begin(counters, &common.runtime, messages)?;
     let placement = plan.global.placement.clone();
@@ -362,6 +381,10 @@ async fn work(
     ready.wait().await;
     peers.start();
     desk.attend(&worker, share, &common);
+    ready.wait().await;
+    if worker.index == 0 {
+        desk.follow_sources(&common);
+    }
     if let Some(link) = link {
         obey(link, &common);
     }

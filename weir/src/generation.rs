@@ -20,6 +20,7 @@ use tokio::task::AbortHandle;
 use crate::emails::Emails;
 use crate::messages::MessageFormat;
 use crate::process_context::Common;
+use crate::servers::RuntimeServers;
 use crate::services;
 use crate::sockets::{ListeningSocket, QuicPlace, QuicRole, SocketOwner};
 use crate::{caches, checks};
@@ -29,6 +30,7 @@ pub(crate) struct Generation {
     pub(crate) shared: Arc<Shared>,
     pub(crate) sections: resolvers::Sections,
     checks: Arc<health::Checks>,
+    servers: Arc<RuntimeServers>,
     /// Set when another plan is in use; its tasks then serve the runtime sockets.
     is_old: Arc<AtomicBool>,
 }
@@ -94,6 +96,8 @@ impl Generation {
             })
         };
         let callbacks = resolvers::ResolverCallbacks { notify: notifier.notify(*messages), moved };
+        common.discovery.pause();
+        crate::discovered::adopt(&plan, former);
         let sections = resolvers::Sections::new(plan.clone(), process.clone(), callbacks);
         let asking = httpclient::ClientSettings::of(&plan, &sections);
         let services = services::services(runtime.clone(), sections.clone(), asking, &plan, common.messages);
@@ -117,8 +121,17 @@ impl Generation {
         let exports = common.exporter.follow(&shared.plan, &sections, &callbacks);
         exports.map_err(|error| format!("cannot start the export of telemetry: {error}"))?;
         let checks = Arc::new(checks::gather(&shared, notifier, *messages));
-        crate::servers::keep(&shared, runtime, &checks, &sections);
-        Ok(Self { shared, sections, checks, is_old: Arc::default() })
+        let servers = crate::servers::keep(&shared, runtime, &checks, &sections);
+        Ok(Self { shared, sections, checks, servers, is_old: Arc::default() })
+    }
+
+    /// Follows the sources of the plan's discovered servers. Called when all workers have started the plan's checks.
+    pub(crate) fn follow_sources(&self, common: &Common) {
+        let followed = common.discovery.follow(&self.servers, &common.notifier, common.messages);
+        if let Err(error) = followed {
+            let text = format!("cannot start the discovery of servers: {error}");
+            common.messages.say(Severity::Alert, &text);
+        }
     }
 
     /// Starts the plan's tasks on the calling worker: its share of the listeners and checks, and periodic work.

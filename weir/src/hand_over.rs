@@ -1,12 +1,13 @@
 //! Transfer of listening sockets from a process to its successor (management manual, 3, `-x`): sending and receiving.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use net::listen;
 use net::pass::{self, Passed};
@@ -33,6 +34,25 @@ pub(crate) fn receive(path: &Path) -> io::Result<Inherited> {
 /// Requests them over an existing connection to the runtime API of process `pid`.
 pub(crate) fn receive_over(stream: &UnixStream, pid: Option<i32>) -> io::Result<Inherited> {
     Ok(pass::ask(stream)?.into_iter().filter_map(|passed| taken(passed, pid)).collect())
+}
+
+/// The largest answer of a predecessor about its lists, in bytes, and the longest time without a byte.
+const LARGEST_LISTS: u64 = 64 << 20;
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// Requests the lists of discovered servers from the process behind the runtime socket at `path`.
+pub(crate) fn lists(path: &Path) -> io::Result<Vec<u8>> {
+    lists_over(&UnixStream::connect(path)?)
+}
+
+/// Requests them over an existing connection. Another program answers with a message.
+pub(crate) fn lists_over(mut stream: &UnixStream) -> io::Result<Vec<u8>> {
+    stream.set_read_timeout(Some(SILENCE))?;
+    stream.set_write_timeout(Some(SILENCE))?;
+    stream.write_all(b"show discovery json\n")?;
+    let mut bytes = Vec::new();
+    stream.take(LARGEST_LISTS).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Returns the socket with its address; `None` if it is neither a listening stream socket nor a UDP socket.

@@ -13,6 +13,7 @@ mod config_dump;
 mod control_socket;
 mod ctl;
 mod differences;
+mod discovered;
 mod dump;
 mod durations;
 mod emails;

@@ -7,6 +7,7 @@ use state::Process;
 use telemetry::Exporter;
 
 use crate::checks::Notifier;
+use crate::discovered::Discovery;
 use crate::hand_over::Exposed;
 use crate::messages::MessageFormat;
 use crate::system;
@@ -21,4 +22,6 @@ pub(crate) struct Common {
     pub(crate) messages: MessageFormat,
     /// Exports to OpenTelemetry collectors.
     pub(crate) exporter: Exporter,
+    /// Finds servers.
+    pub(crate) discovery: Discovery,
 }

@@ -196,7 +196,8 @@ impl Reloader {
             }
         }
         traces::change(&old.shared.plan, &plan)?;
-        let new = Arc::new(Generation::new(common, plan, Some(&old.shared.plan))?);
+        let made = Generation::new(common, plan, Some(&old.shared.plan));
+        let new = Arc::new(made.inspect_err(|_| old.follow_sources(common))?);
         sharing::exchange(&common.runtime);
         common.runtime.statistics.replace(view::of(&new.shared.plan, &common.limits));
         sharing::exchange(&common.runtime);
@@ -224,6 +225,7 @@ impl Reloader {
                 proxy::serve::shutdown_wakers::stop();
             })
         });
+        new.follow_sources(common);
         on_all(|_| Box::new(proxy::worker::release_old));
         Ok(())
     }

@@ -18,12 +18,12 @@ const LONGEST_BODY: usize = 64 << 20;
 
 /// Manages the servers of a running process.
 pub(crate) struct RuntimeServers {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     runtime: Weak<Runtime>,
-    checks: Arc<health::Checks>,
+    pub(crate) checks: Arc<health::Checks>,
     sections: resolvers::Sections,
     /// Serialises changes.
-    changing: Mutex<()>,
+    pub(crate) changing: Mutex<()>,
 }
 
 /// Enables the runtime socket to add and remove servers.
@@ -32,15 +32,16 @@ pub(crate) fn keep(
     runtime: &Arc<Runtime>,
     checks: &Arc<health::Checks>,
     sections: &resolvers::Sections,
-) {
-    let keeper = RuntimeServers {
+) -> Arc<RuntimeServers> {
+    let keeper = Arc::new(RuntimeServers {
         shared: shared.clone(),
         runtime: Arc::downgrade(runtime),
         checks: checks.clone(),
         sections: sections.clone(),
         changing: Mutex::default(),
-    };
-    runtime.keep(Arc::new(keeper));
+    });
+    runtime.keep(keeper.clone());
+    keeper
 }
 
 impl RuntimeServers {
@@ -102,7 +103,7 @@ impl RuntimeServers {
     }
 
     /// Updates the list of servers of the runtime socket.
-    fn show(&self, proxy: &Proxy) {
+    pub(crate) fn show(&self, proxy: &Proxy) {
         self.update(|all| {
             if let Some(own) = all.proxies.iter_mut().find(|own| own.state.id == proxy.state.id) {
                 own.servers = view::servers(proxy);

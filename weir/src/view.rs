@@ -47,6 +47,7 @@ pub(crate) fn of(plan: &Plan, limits: &ProcessLimits) -> ConfigView {
         tls: plan.tls.clone(),
         resolvers: plan.resolvers.iter().map(|section| section.state.clone()).collect(),
         rings: plan.rings.clone(),
+        discovery: plan.discovery.iter().map(|section| section.state.clone()).collect(),
         collectors: plan.telemetry.iter().map(|section| section.collector.clone()).collect(),
         orders: plan.acme.iter().map(|order| order.state.clone()).collect(),
         busy_polling: global.placement.busy_polling.iter().any(|polls| *polls),

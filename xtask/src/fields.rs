@@ -17,6 +17,7 @@ const READERS: &[&str] = &[
     "crates/httpclient",
     "crates/acme",
     "crates/explain",
+    "crates/discovery",
     "crates/telemetry",
     "weir",
 ];

@@ -50,10 +50,11 @@ const CRATES: &[Crate] = &[
     ("httpclient", "crates/httpclient",  &["base", "fields", "h2", "http", "net", "plan", "resolvers", "runtime", "state", "tls"]),
     ("ocsp",       "crates/ocsp",    &["base", "httpclient", "runtime", "state", "tls"]),
     ("acme",       "crates/acme",    &["base", "httpclient", "plan", "resolvers", "runtime", "sample", "state", "tls"]),
+    ("discovery",  "crates/discovery", &["base", "httpclient", "net", "plan", "runtime", "state"]),
     ("telemetry",  "crates/telemetry", &["base", "compress", "httpclient", "net", "otlp", "plan", "resolvers", "runtime", "state"]),
     ("statistics", "crates/statistics", &["base", "cache", "http", "runtime", "sample", "state", "tls"]),
     ("control",    "crates/control", &["base", "cache", "http", "runtime", "sample", "state", "statistics", "tls"]),
-    ("weir",       "weir",           &["acme", "balance", "base", "cache", "httpclient", "compress", "config", "control", "diag", "disk", "explain", "health", "http", "load", "lua", "mail", "net", "ocsp", "peers", "plan", "process", "proxy", "resolvers", "rules", "runtime", "sample", "state", "statistics", "syntax", "telemetry", "tls"]),
+    ("weir",       "weir",           &["acme", "balance", "base", "cache", "httpclient", "compress", "config", "control", "diag", "discovery", "disk", "explain", "health", "http", "load", "lua", "mail", "net", "ocsp", "peers", "plan", "process", "proxy", "resolvers", "rules", "runtime", "sample", "state", "statistics", "syntax", "telemetry", "tls"]),
     ("xtask",      "xtask",          &["base", "config", "control", "rules", "sample", "statistics"]),
     ("weir-tests", "tests",          &["acme", "cache", "httpclient", "config", "control", "diag", "fcgi", "fields", "h2", "h3", "health", "http", "mail", "net", "peers", "plan", "qmux", "quic", "resolvers", "rules", "runtime", "sample", "scratch", "spop", "state", "statistics", "tls"]),
 ];

@@ -7,7 +7,7 @@ use config::draft::row::Where;
 use config::keyword::{Apply, Keyword};
 
 /// The sections that have keywords, with their titles.
-const SECTIONS: [(&str, Where); 20] = [
+const SECTIONS: [(&str, Where); 21] = [
     ("`global`", Where::GLOBAL),
     ("Proxies: `defaults` (D), `frontend` (F), `listen` (L), `backend` (B)", Where(15)),
     ("`userlist`", Where::USERLIST),
@@ -19,6 +19,7 @@ const SECTIONS: [(&str, Where); 20] = [
     ("`fcgi-app`", Where::FCGI_APP),
     ("`crt-store`", Where::CRT_STORE),
     ("`acme`", Where::ACME),
+    ("`discovery`", Where::DISCOVERY),
     ("`healthcheck`", Where::HEALTHCHECK),
     ("`log-forward`", Where::LOG_FORWARD),
     ("`log-profile`", Where::LOG_PROFILE),

@@ -94,6 +94,7 @@ const SUBJECTS: &[Subject] = &[
             "set weight",
             "show backend",
             "show default",
+            "show discovery",
             "show hedge",
             "show mirror",
             "show outliers",

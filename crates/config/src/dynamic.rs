@@ -196,7 +196,8 @@ fn lend(server: &mut ServerSettings, proxy: &Proxy, words: &[String]) {
         agent.connect_timeout = proxy.timeouts.connect;
     }
     // For a server added at run time `check-ssl` must be given explicitly.
-    if let Some(tls) = server.tls.as_mut().filter(|_| !words.iter().any(|word| word == "check-ssl")) {
+    let has_check = words.iter().any(|word| word == "check-ssl");
+    if let Some(tls) = server.tls.as_mut().and_then(Arc::get_mut).filter(|_| !has_check) {
         tls.check = None;
     }
     if server.source.is_none() {

@@ -59,11 +59,21 @@ fn describe(server: &ServerSettings, report: &mut Explanation<'_>) {
     let (serving, limit) = (state.serving(), state.maxconn.load(Relaxed));
     let limit = if limit > 0 { format!(" of {limit}") } else { String::new() };
     let text = format!(
-        "{}  {shown}, weight {}, {serving}{limit} requests{backup}",
+        "{}  {shown}, weight {}, {serving}{limit} requests{backup}{}",
         state.name,
-        state.effective_weight()
+        state.effective_weight(),
+        origin(server)
     );
     report.detail("", &text);
+}
+
+/// The source of a discovered server.
+fn origin(server: &ServerSettings) -> String {
+    let Some(own) = &server.discovered else { return String::new() };
+    let (feed, phase) = (&own.feed, own.phase().name());
+    let subject = if feed.query.is_empty() { String::new() } else { format!(" ({})", feed.query) };
+    let zone = own.zone.as_ref().map_or_else(String::new, |zone| format!(", zone {zone}"));
+    format!(", from discovery {}{subject}: {}, {phase}{zone}", feed.section, own.id)
 }
 
 /// The text for a request that gets to a server.

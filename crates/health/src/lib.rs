@@ -176,9 +176,8 @@ impl Checks {
             backends.flat_map(|backend| {
                 backend
                     .servers
-                    .fixed()
                     .iter()
-                    .map(|own| CheckedServer { backend: backend.clone(), own: own.clone() })
+                    .map(|own| CheckedServer { backend: backend.clone(), own: own.shared() })
             })
         };
         let subjects: Vec<Subject> = peers()

@@ -126,21 +126,23 @@ async fn exchange(
     bytes: &[u8],
     stream: &mut Stream,
 ) -> Result<Response, (Error, bool)> {
-    let written = timer::timeout(settings.idle_timeout, write(stream, bytes)).await;
-    match written {
-        Ok(Ok(())) => {}
-        // The server may have sent an error response before it closed.
-        Ok(Err(error)) if is_closed(&error) => {}
-        Ok(Err(error)) => return Err((Error::new(ErrorKind::Broken, error), false)),
-        Err(_) => {
-            return Err((Error::new(ErrorKind::Timeout, "the server does not accept the request"), false));
-        }
-    }
+    begin(settings, bytes, stream).await.map_err(|error| (error, false))?;
     let mut reader = ResponseReader::new(settings, stream);
     let read = reader.response(method).await;
     let heard = reader.heard();
     stream.close();
     read.map_err(|error| (error, heard))
+}
+
+/// Sends the request.
+pub(crate) async fn begin(settings: &ClientSettings, bytes: &[u8], stream: &mut Stream) -> Result<(), Error> {
+    match timer::timeout(settings.idle_timeout, write(stream, bytes)).await {
+        Ok(Ok(())) => Ok(()),
+        // The server may have sent an error response before it closed.
+        Ok(Err(error)) if is_closed(&error) => Ok(()),
+        Ok(Err(error)) => Err(Error::new(ErrorKind::Broken, error)),
+        Err(_) => Err(Error::new(ErrorKind::Timeout, "the server does not accept the request")),
+    }
 }
 
 fn is_closed(error: &io::Error) -> bool {

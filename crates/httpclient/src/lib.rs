@@ -2,7 +2,7 @@
 //! for gRPC.
 //!
 //! [`send`] runs as a local task of a worker. It resolves the name, connects, uses TLS if the URL is `https`, and returns the
-//! complete response or an error, within the limits of [`ClientSettings`]. It follows no redirects and does not reuse connections.
+//! complete response or an error, within the limits of [`ClientSettings`]; [`stream`] returns the body as it arrives. It follows no redirects and does not reuse connections.
 //! [`call`] makes a unary gRPC call in the same way.
 
 #![forbid(unsafe_code)]
@@ -14,6 +14,7 @@ mod message;
 mod names;
 mod read;
 mod settings;
+mod stream;
 mod url;
 
 pub use error::{Error, ErrorKind};
@@ -22,4 +23,5 @@ pub use grpc::{GrpcReply, GrpcRequest, call};
 pub use message::{Request, Response};
 pub use names::Names;
 pub use settings::{ClientSettings, Secure};
+pub use stream::{ResponseStream, stream};
 pub use url::{Url, UrlError, UrlHost};

@@ -12,7 +12,7 @@ use crate::message::Response;
 use crate::settings::ClientSettings;
 
 /// The number of bytes that are read at once.
-const PART: usize = 16 << 10;
+pub(crate) const PART: usize = 16 << 10;
 
 /// Maximum number of interim responses before the final one.
 const INTERIM_MAX: usize = 16;
@@ -30,13 +30,23 @@ impl<'a> ResponseReader<'a> {
         Self { settings, stream, bytes: Vec::new(), heard: false }
     }
 
+    /// Continues after the head, with the bytes that were received but not consumed.
+    pub(crate) fn resumed(settings: &'a ClientSettings, stream: &'a mut Stream, bytes: Vec<u8>) -> Self {
+        Self { settings, stream, bytes, heard: true }
+    }
+
+    /// Returns the bytes that were received but not consumed.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
     /// Returns whether the server has sent anything.
     pub(crate) fn heard(&self) -> bool {
         self.heard
     }
 
     /// Receives more bytes, up to `limit` unconsumed ones; returns `false` at the end of the connection.
-    async fn more(&mut self, limit: usize) -> Result<bool, Error> {
+    pub(crate) async fn more(&mut self, limit: usize) -> Result<bool, Error> {
         let begin = self.bytes.len();
         self.bytes.resize(begin + PART.min(limit.saturating_sub(begin)).max(1), 0);
         let (stream, room) = (&mut *self.stream, &mut self.bytes[begin..]);
@@ -56,21 +66,26 @@ impl<'a> ResponseReader<'a> {
     }
 
     pub(crate) async fn response(&mut self, method: Method) -> Result<Response, Error> {
+        let head = self.final_head().await?;
+        let body = match head.response_body(method) {
+            BodyLength::None => Vec::new(),
+            BodyLength::Length(length) => self.exactly(length).await?,
+            BodyLength::Chunked => self.chunked().await?,
+            BodyLength::UntilClose => self.until_close().await?,
+        };
+        Ok(response(&head, body))
+    }
+
+    /// Receives the head of the response after any interim responses.
+    pub(crate) async fn final_head(&mut self) -> Result<Head, Error> {
         for _ in 0..INTERIM_MAX {
             let head = self.head().await?;
             if head.status() == 101 {
                 return Err(Error::new(ErrorKind::Protocol, "the server switched to another protocol"));
             }
-            if head.status() < 200 {
-                continue;
+            if head.status() >= 200 {
+                return Ok(head);
             }
-            let body = match head.response_body(method) {
-                BodyLength::None => Vec::new(),
-                BodyLength::Length(length) => self.exactly(length).await?,
-                BodyLength::Chunked => self.chunked().await?,
-                BodyLength::UntilClose => self.until_close().await?,
-            };
-            return Ok(response(&head, body));
         }
         Err(Error::new(ErrorKind::Protocol, "too many interim responses"))
     }
@@ -100,7 +115,7 @@ impl<'a> ResponseReader<'a> {
         }
     }
 
-    fn cut(&self) -> Error {
+    pub(crate) fn cut(&self) -> Error {
         Error::new(ErrorKind::Broken, if self.heard { "" } else { "the server sent no response" })
     }
 
@@ -173,7 +188,7 @@ fn malformed(error: &http::ParseError) -> Error {
     Error::new(kind, error)
 }
 
-fn response(head: &Head, body: Vec<u8>) -> Response {
+pub(crate) fn response(head: &Head, body: Vec<u8>) -> Response {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Response {
         status: head.status(),

@@ -13,6 +13,8 @@ pub mod bind;
 pub mod check;
 pub mod compression;
 pub mod dial;
+pub mod discovered;
+pub mod discovery;
 pub mod fcgi;
 pub mod filter;
 mod full_load;
@@ -90,6 +92,8 @@ pub struct Plan {
     pub ring_servers: Vec<ring::RingServer>,
     /// `opentelemetry` sections, in order.
     pub telemetry: Vec<Arc<telemetry::TelemetrySection>>,
+    /// `discovery` sections, in order.
+    pub discovery: Vec<Arc<discovery::DiscoverySection>>,
     /// The environment after all `setenv` lines and similar keywords, for `show env`.
     pub environment: Vec<(String, String)>,
 }

@@ -16,6 +16,7 @@ use crate::ProxyIndex;
 use crate::bind::Bind;
 use crate::check::CheckKind;
 use crate::compression::Compression;
+use crate::discovered::DiscoveredServers;
 use crate::fcgi::App;
 use crate::filter::{CachePlaces, ScriptFilters, TraceFilter};
 use crate::log::{LogForward, LogSteps, Logger};
@@ -152,6 +153,8 @@ pub struct Proxy {
     pub cache_places: CachePlaces,
     /// `server`, `server-template`, in order. `balance` chooses indexes of this list.
     pub servers: Servers,
+    /// `servers from`, in order: their servers follow those of the configuration.
+    pub discovered: Vec<Arc<DiscoveredServers>>,
     /// The settings that the proxy's servers inherit, for servers added at run time.
     pub lent: LentToServers,
     /// `use-server`, in order.

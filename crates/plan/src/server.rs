@@ -8,12 +8,13 @@ use balance::HashKey;
 use sample::format::Format;
 
 use crate::check::{AgentSettings, CheckSettings, Connect};
+use crate::discovery::DiscoveredInstance;
 use crate::log::LogServer;
 use crate::quic::{QmuxUse, QuicServer};
 use crate::resolvers::Resolution;
 
 /// The settings of one server. Settings that change at run time are in [`state::Server`].
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ServerSettings {
     /// The server's current state.
     pub state: Arc<state::Server>,
@@ -64,11 +65,11 @@ pub struct ServerSettings {
     /// `pool-purge-delay`.
     pub pool_purge_delay: Duration,
     /// `pool-conn-name`: connections are only reused under the same name.
-    pub pool_conn_name: Option<sample::Expression>,
+    pub pool_conn_name: Option<Arc<sample::Expression>>,
     /// `max-reuse`: how often a connection is reused, -1 for no limit.
     pub max_reuse: i64,
     /// `set-proxy-v2-tlv-fmt`, the type and its value.
-    pub proxy_v2_tlvs: Vec<(u8, Format)>,
+    pub proxy_v2_tlvs: Arc<[(u8, Format)]>,
     /// `slowstart`.
     pub slow_start: Option<Duration>,
     /// `socks4`.
@@ -100,7 +101,9 @@ pub struct ServerSettings {
     /// How the server receives log lines, in a log backend.
     pub log: Option<LogServer>,
     /// `ssl`, `check-ssl` and related options.
-    pub tls: Option<ServerTls>,
+    pub tls: Option<Arc<ServerTls>>,
+    /// The instance, if the server was discovered.
+    pub discovered: Option<Arc<DiscoveredInstance>>,
     /// The configuration line, if the server was added at run time. Used to write a configuration.
     pub added: Option<Box<str>>,
     /// A hash of the settings on which the server's connections depend. Connections with a different value belong to a different
@@ -159,7 +162,7 @@ impl ServerSettings {
     /// Returns the server's TLS settings, if it currently uses TLS.
     #[inline]
     pub fn speaks_tls(&self) -> Option<&ServerTls> {
-        self.tls.as_ref().filter(|_| self.state.is_secured())
+        self.tls.as_deref().filter(|_| self.state.is_secured())
     }
 }
 

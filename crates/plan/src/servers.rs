@@ -6,6 +6,7 @@
 //! removed server is in maintenance.
 
 use std::ops::Deref;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, RwLock};
 
 use crate::append_list::Grown;
@@ -93,6 +94,13 @@ impl Servers {
     /// Returns the servers added at run time.
     pub fn iter_added(&self) -> impl Iterator<Item = ServerAt<'_>> {
         (0..self.added.len()).filter_map(|at| self.get_added(at))
+    }
+
+    /// Returns the discovered servers that were not removed.
+    pub fn discovered(&self) -> impl Iterator<Item = Arc<ServerSettings>> {
+        let is_here =
+            |server: &ServerAt<'_>| server.discovered.is_some() && !server.state.removed.load(Relaxed);
+        self.iter_added().filter(is_here).map(|server| server.shared())
     }
 
     /// Adds a server and sets its index: that of a removed server without references, or the next one. `None` without room left.

@@ -221,7 +221,7 @@ fn sees_streams(proxy: &Proxy) -> bool {
         server.send_proxy != SendProxy::None
             || server.pool_conn_name.is_some()
             || server.source.as_ref().is_some_and(by_source)
-            || server.tls.as_ref().is_some_and(by_name)
+            || server.tls.as_deref().is_some_and(by_name)
     };
     !proxy.tcp_request.is_empty()
         || !proxy.tcp_response.is_empty()

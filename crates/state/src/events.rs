@@ -278,6 +278,20 @@ pub fn added(proxy: &Proxy, server: &Server) {
     }
 }
 
+/// Reports that a server was discovered. The caller records it in the journal.
+pub fn discovered(proxy: &Proxy, server: &Server) {
+    if are_wanted(ServerEventKind::Added as u32) {
+        publish(proxy, server, ServerEventKind::Added, About::Nothing);
+    }
+}
+
+/// Reports that a discovered server was removed, after its end was recorded in the journal.
+pub fn forgotten(proxy: &Proxy, server: &Server) {
+    if are_wanted(ServerEventKind::Removed as u32) {
+        publish(proxy, server, ServerEventKind::Removed, About::Nothing);
+    }
+}
+
 /// Reports that a server was removed from a backend, also to the journal.
 pub fn removed(proxy: &Proxy, server: &Server) {
     server.record_change("Server removed.");

@@ -9,6 +9,7 @@ pub mod acme;
 mod address;
 pub mod clear;
 pub mod counters;
+pub mod discovery;
 pub mod durations;
 pub mod errors;
 pub mod events;
@@ -43,6 +44,7 @@ mod tracking;
 pub mod transition;
 
 pub use counters::{BackendCounters, FrontendCounters, ListenerCounters, ServerCounters};
+pub use discovery::{DiscoverySource, Feed, FeedState, Instance};
 pub use durations::{DurationHistogram, Durations, MeasuredTime};
 pub use extra_attempts::ExtraAttempts;
 pub use faults::{FaultCause, Faults};

@@ -3,6 +3,7 @@
 //! The runtime socket and health checks write it through the methods of this module; request tasks read it on every pick. Each
 //! value on that path is a single atomic. [`places`] counts the requests that are being served.
 
+mod alike;
 mod changes;
 mod places;
 mod renew;

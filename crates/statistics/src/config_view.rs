@@ -114,6 +114,8 @@ pub struct ConfigView {
     pub resolvers: Vec<Arc<state::resolvers::ResolversSection>>,
     /// Rings.
     pub rings: Vec<Arc<state::Ring>>,
+    /// Sources of discovered servers.
+    pub discovery: Vec<Arc<state::discovery::DiscoverySource>>,
     /// OpenTelemetry collectors.
     pub collectors: Vec<Arc<state::telemetry::Collector>>,
     /// Certificates that are ordered.
@@ -146,6 +148,7 @@ impl Default for ConfigView {
             tls: Arc::default(),
             resolvers: Vec::new(),
             rings: Vec::new(),
+            discovery: Vec::new(),
             collectors: Vec::new(),
             orders: Vec::new(),
         }

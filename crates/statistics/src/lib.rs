@@ -12,6 +12,7 @@ mod certificates;
 mod collected;
 mod column;
 pub mod config_view;
+pub mod discovery;
 pub mod disks;
 mod durations;
 pub mod faults;

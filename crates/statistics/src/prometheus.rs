@@ -14,6 +14,7 @@ use state::table::Table;
 use crate::certificates;
 use crate::column::{C, COLUMNS, ObjectKind, ObjectRow};
 use crate::config_view::ConfigView;
+use crate::discovery;
 use crate::disks;
 use crate::durations;
 use crate::faults;
@@ -109,7 +110,8 @@ pub fn respond(statistics: &Arc<Statistics>, request: &PageRequest<'_>) -> PageR
         + &policies::metrics(&view, is_wanted)
         + &mirrors::metrics(&view, is_wanted)
         + &disks::metrics(&view, is_wanted)
-        + &telemetry::metrics(&view, is_wanted);
+        + &telemetry::metrics(&view, is_wanted)
+        + &discovery::metrics(&view, is_wanted);
     let is_measured = |object: &str, name: &str| !wanted.no_histograms && is_wanted(object, name);
     let histograms = durations::metrics(view.clone(), durations::selected(is_measured));
     let certificates =

@@ -214,6 +214,7 @@ fn files(directory: &Path, authority: &Authority) {
         ("clients.crl", text(authority.revoke(&[]))),
         ("revoked.crl", text(authority.revoke(&[&revoked]))),
         ("blocked.acl", "192.0.2.0/24\n198.51.100.7\n".to_owned()),
+        ("hosts.json", "[]\n".to_owned()),
         ("paths.map", "/reports reports\n/api api\n".to_owned()),
         ("tickets.keys", (1..=3).map(|n| STANDARD.encode([n; 48]) + "\n").collect()),
     ] {

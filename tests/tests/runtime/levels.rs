@@ -30,6 +30,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
             "show default-server",
             "show defaults",
             "show dev",
+            "show discovery",
             "show events",
             "show hedge",
             "show info",

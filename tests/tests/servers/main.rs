@@ -5,6 +5,8 @@ mod changes;
 mod chaos;
 mod check_connections;
 mod check_multiplexed;
+mod discovery;
+mod discovery_sources;
 mod emails;
 mod health;
 mod idle_connections;

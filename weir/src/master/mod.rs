@@ -60,6 +60,12 @@ pub(crate) fn sockets(state: &MasterState, messages: MessageFormat) -> Inherited
     })
 }
 
+/// Returns the lists of discovered servers of the worker in service; empty if it does not answer.
+pub(crate) fn lists(state: &MasterState) -> Vec<u8> {
+    let answer = state.current().map(|worker| crate::hand_over::lists_over(&worker.connect()?));
+    answer.and_then(Result::ok).unwrap_or_default()
+}
+
 /// Forks into master and worker.
 pub(crate) fn split(
     global: &Global,

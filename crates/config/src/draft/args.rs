@@ -79,7 +79,12 @@ impl<'a, 'd> Args<'a, 'd> {
         }
     }
 
-    /// The arguments that were not taken yet.
+    /// The arguments that were not taken yet, without taking them.
+    pub fn remaining(&self) -> &'a [Word] {
+        &self.words[self.next..]
+    }
+
+    /// Takes the arguments that were not taken yet.
     pub fn rest(&mut self) -> &'a [Word] {
         let rest = &self.words[self.next..];
         self.next = self.words.len();

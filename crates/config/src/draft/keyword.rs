@@ -10,6 +10,7 @@ use syntax::{Environment, Word};
 use crate::draft::acme::AcmeDraft;
 use crate::draft::args::Args;
 use crate::draft::cache::CacheDraft;
+use crate::draft::discovery::DiscoveryDraft;
 use crate::draft::fcgi::FcgiDraft;
 use crate::draft::mail::MailersDraft;
 use crate::draft::resolvers::ReadResolvers;
@@ -36,6 +37,9 @@ pub type ReadAgent = for<'a> fn(&mut AgentDraft<'a>, &mut Args<'a, '_>) -> Outco
 
 /// Reads a line into an `opentelemetry` section.
 pub type ReadTelemetry = for<'a> fn(&mut TelemetryDraft<'a>, &mut Args<'a, '_>) -> Outcome;
+
+/// Reads a line into a `discovery` section.
+pub type ReadDiscovery = for<'a> fn(&mut DiscoveryDraft<'a>, &mut Args<'a, '_>) -> Outcome;
 
 /// The action of a keyword.
 #[derive(Clone, Copy)]
@@ -64,6 +68,8 @@ pub enum Apply {
     SpoeAgent(ReadAgent),
     /// Sets a setting of an `opentelemetry` section.
     Telemetry(ReadTelemetry),
+    /// Sets the source of a `discovery` section.
+    Discovery(ReadDiscovery),
     /// Recognized, but without effect in Weir: a warning with the reason.
     Ineffective(&'static str),
     /// A former keyword: an error with the HAProxy version that removed it, and the replacement.

@@ -6,6 +6,7 @@ pub mod args;
 pub mod bind;
 pub mod cache;
 pub mod check;
+pub mod discovery;
 pub mod fcgi;
 pub mod httpclient;
 pub mod keyword;

@@ -56,6 +56,8 @@ impl Where {
     pub const SPOE_GROUP: Self = Self(1 << 21);
     /// `opentelemetry`.
     pub const OPENTELEMETRY: Self = Self(1 << 22);
+    /// `discovery`.
+    pub const DISCOVERY: Self = Self(1 << 23);
 
     /// Both sets.
     pub const fn or(self, other: Self) -> Self {
@@ -90,6 +92,7 @@ impl Where {
             (Self::SPOE_MESSAGE, "spoe-message"),
             (Self::SPOE_GROUP, "spoe-group"),
             (Self::OPENTELEMETRY, "opentelemetry"),
+            (Self::DISCOVERY, "discovery"),
         ];
         let letters: String =
             names.iter().filter(|(bit, _)| self.holds(*bit)).map(|(_, name)| *name).collect();
@@ -217,6 +220,7 @@ pub fn sections(places: Where) -> String {
         (Where::SPOE_MESSAGE, "spoe-message"),
         (Where::SPOE_GROUP, "spoe-group"),
         (Where::OPENTELEMETRY, "opentelemetry"),
+        (Where::DISCOVERY, "discovery"),
     ];
     let names: Vec<&str> =
         NAMES.iter().filter(|(bit, _)| places.holds(*bit)).map(|(_, name)| *name).collect();

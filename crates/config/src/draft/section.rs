@@ -57,6 +57,8 @@ pub enum SectionKind {
     SpoeGroup,
     /// `opentelemetry`.
     OpenTelemetry,
+    /// `discovery`.
+    Discovery,
     /// A section of HAProxy that is not supported: its lines are ignored.
     Unsupported,
 }
@@ -88,6 +90,7 @@ impl SectionKind {
             Self::SpoeMessage => Where::SPOE_MESSAGE,
             Self::SpoeGroup => Where::SPOE_GROUP,
             Self::OpenTelemetry => Where::OPENTELEMETRY,
+            Self::Discovery => Where::DISCOVERY,
             Self::Unsupported => Where(0),
         }
     }
@@ -110,6 +113,7 @@ const SECTIONS: &[(&str, SectionKind)] = &[
     ("acme", SectionKind::Acme),
     ("cache", SectionKind::Cache),
     ("crt-store", SectionKind::CrtStore),
+    ("discovery", SectionKind::Discovery),
     ("dynamic-update", SectionKind::Unsupported),
     ("fcgi-app", SectionKind::FcgiApp),
     ("healthcheck", SectionKind::Healthcheck),

@@ -69,6 +69,14 @@ pub(super) fn servers(proxy: &PendingProxy<'_>, previous: Option<&Plan>) -> Vec<
     }
 }
 
+/// The discovered servers that the previous plan has in this backend.
+pub(super) fn discovered(proxy: &PendingProxy<'_>, previous: Option<&Plan>) -> Vec<Arc<Server>> {
+    let former = previous.and_then(|plan| plan.backend(proxy.settings.name));
+    let of_backend = former.filter(|former| Arc::ptr_eq(&former.state, &proxy.state));
+    of_backend
+        .map_or_else(Vec::new, |former| former.servers.discovered().map(|own| own.state.clone()).collect())
+}
+
 /// The state of a server, carried over from `former` if possible; otherwise `Err` with the seed for a new state. A server with an
 /// unchanged host name keeps its resolved address.
 pub(super) fn server(

@@ -14,6 +14,8 @@ mod carry_over;
 pub(crate) mod certificates;
 mod check;
 mod crt_list;
+mod discovered;
+mod discovery;
 mod fcgi;
 mod filters;
 mod formats;
@@ -453,6 +455,7 @@ fn finish<'a>(
     context.global.stats_sockets = stats_sockets;
     log_sections::profiles(draft, context);
     telemetry::sections(draft, context);
+    discovery::sections(draft, context);
     log_sections::rings(&pending, context);
     let servers = servers::make(&pending, context);
     let index: HashMap<Box<str>, usize> = indexes(&pending, |settings| settings.is_backend());
@@ -480,6 +483,7 @@ fn finish<'a>(
         httpclient::settings(&global.http_client, context);
         mail::check_use(&resolved, context);
         telemetry::check_use(draft, &resolved, context);
+        discovery::check_use(draft, &resolved, context);
     }
     let acme = acme::orders(context);
     let variables = context.variables.take();
@@ -513,6 +517,7 @@ fn finish<'a>(
         rings: std::mem::take(&mut context.log.all_rings),
         ring_servers: std::mem::take(&mut context.log.servers),
         telemetry: std::mem::take(&mut context.names.telemetry),
+        discovery: std::mem::take(&mut context.names.discovery),
         environment,
     }
 }

@@ -11,6 +11,7 @@ use syntax::Environment;
 
 use diag::{Diagnostic, SourceMap, Span};
 use plan::Resolvers;
+use plan::discovery::DiscoverySection;
 use plan::global::DefaultPath;
 use plan::mail::Mailers;
 use plan::telemetry::TelemetrySection;
@@ -47,6 +48,10 @@ pub(crate) struct NameTable<'a> {
     pub(crate) telemetry: Vec<Arc<TelemetrySection>>,
     /// The names of `opentelemetry` sections with errors.
     pub(crate) refused_telemetry: HashSet<Box<str>>,
+    /// `discovery` sections, in configuration order.
+    pub(crate) discovery: Vec<Arc<DiscoverySection>>,
+    /// The names of `discovery` sections with errors.
+    pub(crate) refused_discovery: HashSet<Box<str>>,
     /// `mailers` sections, in configuration order.
     pub(crate) mailers: Vec<Arc<Mailers>>,
     /// The stores of `cache` sections, in configuration order.
@@ -102,6 +107,8 @@ impl<'a> NameTable<'a> {
             resolvers: Vec::new(),
             telemetry: Vec::new(),
             refused_telemetry: HashSet::new(),
+            discovery: Vec::new(),
+            refused_discovery: HashSet::new(),
             mailers: Vec::new(),
             caches: Vec::new(),
             caches_used: RefCell::default(),

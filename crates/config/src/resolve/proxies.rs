@@ -7,6 +7,7 @@ use diag::Diagnostic;
 use plan::Bind;
 use plan::check::CheckKind;
 use plan::compression::Compression;
+use plan::discovered::DiscoveredServers;
 use plan::fcgi::App;
 use plan::filter::{CachePlaces, FilterPlaces, TraceFilter};
 use plan::log::{LogForward, Logger};
@@ -25,6 +26,7 @@ use crate::resolve::balance::balance;
 use crate::resolve::binds::binds;
 use crate::resolve::cache;
 use crate::resolve::check::Sources;
+use crate::resolve::discovered;
 use crate::resolve::filters::{compression, filters, places};
 use crate::resolve::formats::{Formats, formats};
 use crate::resolve::log::loggers;
@@ -72,8 +74,11 @@ pub(crate) fn resolve<'a>(
     warnings::check(proxy, &rules, binds.len(), servers.len(), &loggers, context);
     let log_forward = log_forwarder(proxy, context);
     let ring = ring_settings(proxy, context);
-    let (servers, check_kind) = server_settings(proxy, servers, &rules.acls, checks, context);
+    let drafts: Vec<_> = servers.iter().filter_map(|server| server.discovered.clone()).collect();
+    let (mut servers, check_kind) = server_settings(proxy, servers, &rules.acls, checks, context);
     fcgi::check_servers(proxy, &servers, context);
+    let prototypes = servers.split_off(servers.len() - drafts.len());
+    let discovered = discovered::lines(proxy, drafts, prototypes, &balance, context);
     let peers = peers::peers(place, proxy, &binds, &servers, context);
     refuse_two_ways_of_access(proxy, &rules.stats_rules, context);
     let engines = engines.iter().map(spoe::CompiledEngine::engine).collect();
@@ -94,6 +99,7 @@ pub(crate) fn resolve<'a>(
         log_forward,
         ring,
         servers,
+        discovered,
         check_kind,
         peers,
     };
@@ -119,6 +125,7 @@ struct ProxyParts {
     log_forward: Option<Box<LogForward>>,
     ring: Option<Box<RingSettings>>,
     servers: Vec<Arc<ServerSettings>>,
+    discovered: Vec<Arc<DiscoveredServers>>,
     check_kind: Option<Arc<CheckKind>>,
     peers: Option<Box<Peers>>,
 }
@@ -206,6 +213,7 @@ fn assemble(
         fcgi: parts.fcgi,
         cache_places: parts.cache_places,
         servers: parts.servers.into(),
+        discovered: parts.discovered,
         lent: LentToServers {
             check_kind: parts.check_kind,
             default_server: settings.default_server_lines.iter().map(|line| line.as_str().into()).collect(),
@@ -310,7 +318,7 @@ fn check_haterm_mode(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>)
     let chooses = |line: &&Statement| {
         matches!(
             line.keyword.name,
-            "use_backend" | "default_backend" | "use-server" | "server" | "server-template"
+            "use_backend" | "default_backend" | "use-server" | "server" | "server-template" | "servers from"
         )
     };
     for line in settings.section.statements.iter().filter(chooses) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use diag::{Diagnostic, Span};
+use plan::discovery::DiscoverySection;
 use plan::mail::Mailers;
 use plan::telemetry::TelemetrySection;
 use plan::{Global, Plan, Resolvers};
@@ -66,6 +67,11 @@ impl<'a> Around<'a> {
     /// `opentelemetry` sections.
     pub(crate) fn telemetry(&self) -> Vec<Arc<TelemetrySection>> {
         self.plan.telemetry.clone()
+    }
+
+    /// `discovery` sections.
+    pub(crate) fn discovery(&self) -> Vec<Arc<DiscoverySection>> {
+        self.plan.discovery.clone()
     }
 
     /// Scripts.

@@ -38,7 +38,9 @@ pub(crate) fn server_settings<'a>(
     sources: &mut Sources<'_, 'a>,
     context: &mut ResolveContext<'_>,
 ) -> (Vec<Arc<ServerSettings>>, Option<Arc<CheckKind>>) {
-    advice::servers(proxy, &servers, context);
+    // The prototypes of discovered servers follow the servers.
+    let own = servers.iter().take_while(|server| server.discovered.is_none()).count();
+    advice::servers(proxy, &servers[..own], context);
     let mut settings = Vec::with_capacity(servers.len());
     let mut checks = Checks { proxy, acls, sources, own: None, named: HashMap::new() };
     for (index, mut server) in servers.into_iter().enumerate() {
@@ -127,9 +129,9 @@ fn assemble(
         pool_max_conn: draft.pool_max_conn,
         pool_low_conn: draft.pool_low_conn,
         pool_purge_delay: draft.pool_purge_delay,
-        pool_conn_name: named.pool_conn_name,
+        pool_conn_name: named.pool_conn_name.map(Arc::new),
         max_reuse: draft.max_reuse,
-        proxy_v2_tlvs: named.proxy_v2_tlvs,
+        proxy_v2_tlvs: named.proxy_v2_tlvs.into(),
         slow_start: draft.slow_start,
         socks4: draft.socks4,
         check,
@@ -144,7 +146,8 @@ fn assemble(
         strict_maxconn: draft.strict_maxconn,
         shard: draft.shard,
         resolution: named.resolution,
-        tls,
+        tls: tls.map(Arc::new),
+        discovered: None,
         added: None,
         print: *print,
         log,

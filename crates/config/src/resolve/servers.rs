@@ -19,6 +19,7 @@ use crate::draft::args::Args;
 use crate::draft::server::{InitAddr, ServerDraft};
 use crate::draft::settings::{DefaultServers, ProxySettings};
 use crate::draft::{SectionKind, Statement, is_name_character};
+use crate::resolve::discovered::{self, DiscoveredDraft};
 use crate::resolve::server_line::ServerLine;
 use crate::resolve::{PendingProxy, ResolveContext, carry_over, lines, peers, reverse};
 use crate::system::resolve_host;
@@ -33,6 +34,8 @@ pub(crate) struct MadeServer<'a> {
     pub(crate) is_datagram: bool,
     /// The fingerprint of everything that the server's connections depend on.
     pub(crate) print: u64,
+    /// The rest of the line, if the server is the prototype of discovered servers. Prototypes follow the servers.
+    pub(crate) discovered: Option<DiscoveredDraft>,
 }
 
 /// Creates the servers of every backend, and registers their states by name.
@@ -45,7 +48,15 @@ pub(crate) fn make<'a>(
 
 fn make_backend<'a>(proxy: &PendingProxy<'a>, context: &mut ResolveContext<'_>) -> Vec<MadeServer<'a>> {
     let mut lines = Vec::new();
+    let mut prototypes = Vec::new();
     for (statement, defaults) in &proxy.settings.servers {
+        if statement.keyword.name == "servers from" {
+            match discovered::line(proxy, statement, defaults, context) {
+                Ok(made) => prototypes.extend(made),
+                Err(error) => context.diagnostics.push(error),
+            }
+            continue;
+        }
         let parsed = if proxy.settings.kind == SectionKind::Peers {
             peers::server(proxy, statement, defaults, context)
         } else if statement.keyword.name == "server" {
@@ -84,7 +95,16 @@ fn make_backend<'a>(proxy: &PendingProxy<'a>, context: &mut ResolveContext<'_>) 
         let id = line.draft.id.or(known).unwrap_or(last);
         made.push(make_server(proxy, line, id, &former, context));
     }
-    proxy.state.servers.store(Arc::new(made.iter().map(|server| server.state.clone()).collect()));
+    let mut states: Vec<_> = made.iter().map(|server| server.state.clone()).collect();
+    if !prototypes.is_empty() {
+        // They remain visible until the new plan's own servers are made of the last list.
+        states.extend(carry_over::discovered(proxy, context.previous));
+    }
+    proxy.state.servers.store(Arc::new(states));
+    for (line, draft) in prototypes {
+        let server = make_server(proxy, line, 0, &[], context);
+        made.push(MadeServer { discovered: Some(draft), ..server });
+    }
     made
 }
 
@@ -323,7 +343,7 @@ fn make_server<'a>(
     }
     // The port is provided by SRV records.
     state.set_port_offset(place.port_offset.filter(|_| state.srv_record.get().is_none()));
-    MadeServer { statement, draft, state, is_datagram: place.is_datagram, print }
+    MadeServer { statement, draft, state, is_datagram: place.is_datagram, print, discovered: None }
 }
 
 /// Whether a name is for SRV records (manual, 5.3.1).

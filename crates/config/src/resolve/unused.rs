@@ -109,6 +109,7 @@ const ANSWERS: &[&str] = &[
     "redirect",
     "server",
     "server-template",
+    "servers from",
     "stick-table",
     "use_backend",
     "default_backend",

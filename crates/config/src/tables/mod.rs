@@ -11,6 +11,7 @@ pub mod check_option;
 pub mod check_protocol;
 mod check_words;
 pub mod compression;
+pub mod discovery;
 pub mod environment;
 pub mod fcgi;
 pub mod filter;
@@ -75,6 +76,7 @@ static TABLES: &[&[Keyword]] = &[
     cache::TABLE,
     spoe::TABLE,
     telemetry::TABLE,
+    discovery::TABLE,
 ];
 
 /// Every row.

@@ -31,6 +31,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("ssl-f-use",            FL,   "crt <file> [key <file>] [ocsp <file>] [<sslbindconf> ...]", "certificate for all TLS bind lines of this frontend", |s, a| { s.certificates.push(a.statement); a.rest(); Ok(()) }),
     proxy("server",               LB_RING,   "<name> <address>[:[port]] [param*]", "defines a server",                                 server_line),
     proxy("server-template",      LB,   "<prefix> <num | range> <fqdn>[:<port>] [params*]", "series of similar servers",  server_line),
+    proxy("servers from",         LB,   "<section> [<selector>] [param*]", "adds the servers that a `discovery` section finds", server_line),
     proxy("default-server",       DLB,  "[name <name>] [from <origin>] [param*]", "default parameters of servers",                         default_server)
         .partial("`from` accepts only default servers of the same backend"),
     proxy("default_backend",      DFL,  "<backend>",             "backend to use if no rule selects one",                 default_backend),

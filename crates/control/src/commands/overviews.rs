@@ -1,6 +1,6 @@
-//! Commands answered by `statistics`: the tables of name servers, caches, mirrors, collectors and policies, and the statistics file.
+//! Commands answered by `statistics`: the tables of name servers, caches, mirrors, collectors, sources of servers and policies, and the statistics file.
 
-use statistics::{ConfigView, disks, mirrors, policies, resolvers, stats_file, telemetry};
+use statistics::{ConfigView, discovery, disks, mirrors, policies, resolvers, stats_file, telemetry};
 
 use crate::invocation::{Call, CommandReply, error};
 
@@ -18,6 +18,14 @@ pub(crate) fn resolvers(call: &mut Call<'_>) -> CommandReply {
 
 pub(crate) fn cache_disk(call: &mut Call<'_>) -> CommandReply {
     table(call, disks::show)
+}
+
+/// `show discovery`: the sources; with a name, also their instances; with `json`, all lists for another process.
+pub(crate) fn discovery(call: &mut Call<'_>) -> CommandReply {
+    match call.arg(0) {
+        "json" => CommandReply::Text(discovery::json(&call.runtime.view())),
+        _ => table(call, discovery::show),
+    }
 }
 
 pub(crate) fn opentelemetry(call: &mut Call<'_>) -> CommandReply {

@@ -199,6 +199,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show default-server",      "[<bk>]",                           User,     "list the default-server definitions",                                               servers::show_defaults),
     row  ("show defaults",            "",                                 User,     "list the named defaults sections",                                                    backends::show_defaults),
     row  ("show dev",                 "",                                 User,     "show debug info for developers",                                                  show::dev),
+    row  ("show discovery",           "[<section>|json]",                 User,     "show the sources of discovered servers (all, or one with its instances)", overviews::discovery),
     row  ("show env",                 "[<var>]",                          Operator, "dump environment variables known to the process",                                 show::env),
     row  ("show errors",              "[<px>] [request|response]",        Operator, "report last request and/or response errors for each proxy",                       captured::show_errors),
     row  ("show events",              "[<sink> [-w] [-n] [-0]|<topic> [<object>] [since <time>]]", User, "show event sink state, or recent events of a topic (all, servers, reloads, certificates, limits)",                                                             events::show_events),

@@ -23,7 +23,7 @@ pub(super) fn proxy_header(client: &Client, x: &Exchange, settings: &ServerSetti
         SendProxy::V2 { unique_id, crc32c, authority, tls } => {
             // The fields in HAProxy's order: those from formats, the checksum, the protocol, the host name, the unique id, TLS.
             let mut tlvs: Vec<(u8, Vec<u8>)> = Vec::new();
-            for (kind, format) in &settings.proxy_v2_tlvs {
+            for (kind, format) in settings.proxy_v2_tlvs.iter() {
                 let mut value = Vec::new();
                 view::with(client, x, |env: &Env<'_>| format.render(env, &mut value));
                 tlvs.push((*kind, value));

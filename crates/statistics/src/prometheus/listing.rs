@@ -3,7 +3,9 @@
 use crate::column::{COLUMNS, ObjectKind};
 use crate::prometheus::tables::{As, PROCESS, WITH_MODULES};
 use crate::prometheus::{TABLES, object};
-use crate::{certificates, disks, durations, faults, info, mirrors, policies, resolvers, telemetry};
+use crate::{
+    certificates, discovery, disks, durations, faults, info, mirrors, policies, resolvers, telemetry,
+};
 
 /// A series of the exporter.
 #[derive(Debug)]
@@ -120,7 +122,8 @@ pub fn series() -> Vec<MetricSeries> {
         .chain(durations::described())
         .chain(faults::described())
         .chain(certificates::described())
-        .chain(telemetry::described());
+        .chain(telemetry::described())
+        .chain(discovery::described());
     all.extend(rows.map(|(object, name, kind, help, labels)| MetricSeries {
         object,
         name: format!("weir_{object}_{name}"),

@@ -1,0 +1,293 @@
+//! etcd: keys below a prefix, as a range and as the events of a watch, through the JSON gateway of version 3.
+//!
+//! The value of a key is an address with a port, or an object with `address` (or `Addr`, as etcd's gRPC naming writes it) and the
+//! other properties of an instance. Each key is a separate document: an invalid one does not affect the others.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use state::discovery::Instance;
+
+use super::{
+    Decoded, DocumentError, MOST_INSTANCES, MOST_LABELS, json, list, name, object, shortened, socket,
+    socket_of,
+};
+
+/// The keys below a prefix with their instances.
+#[derive(Debug)]
+pub struct KeyStore {
+    prefix: Box<str>,
+    keys: BTreeMap<Box<str>, Instance>,
+    revision: u64,
+}
+
+/// The consequence of an answer of a watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyEvent {
+    /// The keys have changed.
+    Changed,
+    /// Nothing has changed.
+    Unchanged,
+    /// The revision was compacted, or the watch was cancelled: the range must be obtained again.
+    Expired,
+}
+
+/// The keys with invalid values. They keep their last valid value.
+pub type InvalidKeys = Vec<DocumentError>;
+
+impl KeyStore {
+    /// Creates a store without keys.
+    pub fn new(prefix: &str) -> Self {
+        Self { prefix: prefix.into(), keys: BTreeMap::new(), revision: 0 }
+    }
+
+    /// The body of the request for all keys.
+    pub fn range_request(&self) -> Vec<u8> {
+        json!({"key": STANDARD.encode(&*self.prefix), "range_end": STANDARD.encode(self.end())})
+            .to_string()
+            .into_bytes()
+    }
+
+    /// The body of the request for changes after the last answer.
+    pub fn watch_request(&self) -> Vec<u8> {
+        json!({"create_request": {
+            "key": STANDARD.encode(&*self.prefix),
+            "range_end": STANDARD.encode(self.end()),
+            "start_revision": (self.revision + 1).to_string(),
+        }})
+        .to_string()
+        .into_bytes()
+    }
+
+    /// The key after all keys with the prefix.
+    fn end(&self) -> Vec<u8> {
+        let mut end = self.prefix.as_bytes().to_vec();
+        while let Some(last) = end.pop() {
+            if last < 0xff {
+                end.push(last + 1);
+                return end;
+            }
+        }
+        // All keys.
+        vec![0]
+    }
+
+    /// Replaces all keys by those of a range.
+    ///
+    /// # Errors
+    /// The document is not the answer to a range request. The store is unchanged.
+    pub fn replace(&mut self, bytes: &[u8]) -> Decoded<InvalidKeys> {
+        let document = json(bytes)?;
+        let members = object(&document, "the document")?;
+        let revision = number(document.pointer("/header/revision"))
+            .ok_or_else(|| DocumentError::new("", "there is no `header.revision`"))?;
+        let pairs = super::array(members.get("kvs"), "kvs")?;
+        if pairs.len() > MOST_INSTANCES {
+            return Err(DocumentError::new("", format!("there are more than {MOST_INSTANCES} keys")));
+        }
+        let (mut keys, mut invalid) = (BTreeMap::new(), Vec::new());
+        for pair in pairs {
+            let key = self.key(pair)?;
+            match self.instance(&key, pair) {
+                Ok(instance) => drop(keys.insert(key, instance)),
+                Err(error) => {
+                    if let Some(last) = self.keys.remove(&key) {
+                        keys.insert(key, last);
+                    }
+                    invalid.push(error);
+                }
+            }
+        }
+        (self.keys, self.revision) = (keys, revision);
+        Ok(invalid)
+    }
+
+    /// Applies an answer of a watch, which is one line.
+    ///
+    /// # Errors
+    /// The line is not an answer, or the server reports an error.
+    pub fn apply(&mut self, line: &[u8]) -> Decoded<(KeyEvent, InvalidKeys)> {
+        let document = json(line)?;
+        if let Some(error) = document.get("error") {
+            let text = error.get("message").or(error.get("grpc_status")).unwrap_or(error).to_string();
+            return Err(DocumentError::new("", format!("the server reports an error: {}", shortened(&text))));
+        }
+        let result = document.get("result").ok_or_else(|| DocumentError::new("", "there is no `result`"))?;
+        let is_cancelled = result.get("canceled").and_then(Value::as_bool) == Some(true);
+        if is_cancelled || number(result.get("compact_revision")).is_some_and(|revision| revision > 0) {
+            return Ok((KeyEvent::Expired, Vec::new()));
+        }
+        let (mut outcome, mut invalid) = (KeyEvent::Unchanged, Vec::new());
+        for event in super::array(result.get("events"), "events")? {
+            let pair = event.get("kv").unwrap_or(&Value::Null);
+            let key = self.key(pair)?;
+            // The gateway omits default values, and PUT is one.
+            let is_deleted = event.get("type").and_then(Value::as_str) == Some("DELETE");
+            if is_deleted {
+                self.keys.remove(&key);
+                outcome = KeyEvent::Changed;
+                continue;
+            }
+            match self.instance(&key, pair) {
+                Ok(instance) if self.keys.len() < MOST_INSTANCES || self.keys.contains_key(&key) => {
+                    self.keys.insert(key, instance);
+                    outcome = KeyEvent::Changed;
+                }
+                Ok(_) => {
+                    invalid.push(DocumentError::new("", format!("there are more than {MOST_INSTANCES} keys")))
+                }
+                Err(error) => invalid.push(error),
+            }
+        }
+        if let Some(revision) = number(result.pointer("/header/revision")) {
+            self.revision = self.revision.max(revision);
+        }
+        Ok((outcome, invalid))
+    }
+
+    /// Returns the instances of all keys.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn instances(&self) -> Decoded<Vec<Instance>> {
+        list(self.keys.values().cloned().collect())
+    }
+
+    fn key(&self, pair: &Value) -> Decoded<Box<str>> {
+        let bytes = decoded(pair.get("key")).ok_or_else(|| DocumentError::new("", "a key is not base64"))?;
+        let text = String::from_utf8(bytes).map_err(|_| DocumentError::new("", "a key is not UTF-8"))?;
+        Ok(text.into())
+    }
+
+    fn instance(&self, key: &str, pair: &Value) -> Decoded<Instance> {
+        let within = |error: DocumentError| error.within(format!("key `{}`", shortened(key)));
+        let id = key.strip_prefix(&*self.prefix).unwrap_or(key).trim_start_matches('/');
+        let id = name(if id.is_empty() { key } else { id }, "the key").map_err(within)?;
+        let value = decoded(pair.get("value")).unwrap_or_default();
+        let text =
+            String::from_utf8(value).map_err(|_| within(DocumentError::new("", "the value is not UTF-8")))?;
+        value_of(id, text.trim()).map_err(within)
+    }
+}
+
+/// An instance in the value of a key.
+fn value_of(id: &str, text: &str) -> Decoded<Instance> {
+    if !text.starts_with('{') {
+        let (address, port) = socket(text)?;
+        return Ok(Instance::new(id, address, port));
+    }
+    let value = json(text.as_bytes())?;
+    let of = |names: [&str; 2]| names.iter().find_map(|name| value.get(*name).and_then(Value::as_str));
+    let address = of(["address", "Addr"]);
+    let (address, port) = match (address, value.get("port")) {
+        (Some(address), None) => socket(address)?,
+        (address, port) => socket_of(address, port)?,
+    };
+    let weight = match value.get("weight") {
+        None | Some(Value::Null) => None,
+        Some(weight) => Some(
+            weight
+                .as_u64()
+                .filter(|weight| *weight <= 256)
+                .ok_or_else(|| DocumentError::new("", "the weight is not between 0 and 256"))?
+                as u32,
+        ),
+    };
+    let mut labels: Vec<(Box<str>, Box<str>)> = Vec::new();
+    for (key, text) in value.get("labels").and_then(Value::as_object).into_iter().flatten() {
+        let text =
+            text.as_str().ok_or_else(|| DocumentError::new("", "the value of a label is not a string"))?;
+        labels.push((name(key, "the name of a label")?.into(), name(text, "the value of a label")?.into()));
+    }
+    if labels.len() > MOST_LABELS {
+        return Err(DocumentError::new("", format!("there are more than {MOST_LABELS} labels")));
+    }
+    let flag = |name: &str| value.get(name).and_then(Value::as_bool);
+    let zone = value.get("zone").and_then(Value::as_str).map(|zone| name(zone, "the zone")).transpose()?;
+    Ok(Instance {
+        weight,
+        zone: zone.map(Into::into),
+        labels: labels.into(),
+        is_ready: flag("ready").unwrap_or(true),
+        is_draining: flag("draining").unwrap_or(false),
+        ..Instance::new(id, address, port)
+    })
+}
+
+fn decoded(value: Option<&Value>) -> Option<Vec<u8>> {
+    STANDARD.decode(value?.as_str()?).ok()
+}
+
+/// The gateway writes 64-bit numbers as strings.
+fn number(value: Option<&Value>) -> Option<u64> {
+    let value = value?;
+    value.as_u64().or_else(|| value.as_str()?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(key: &str, value: &str) -> String {
+        format!(r#"{{"key": "{}", "value": "{}"}}"#, STANDARD.encode(key), STANDARD.encode(value))
+    }
+
+    fn shown(store: &KeyStore) -> Vec<String> {
+        let list = store.instances().expect("it is bounded");
+        list.iter().map(|own| format!("{} {} {}", own.id, own.socket(), own.is_draining)).collect()
+    }
+
+    #[test]
+    fn a_watch_changes_the_keys() {
+        let mut store = KeyStore::new("/web/");
+        let (a, b) = (pair("/web/a", "10.0.0.1:80"), pair("/web/b", r#"{"Op": 0, "Addr": "10.0.0.2:80"}"#));
+        let range =
+            format!(r#"{{"header": {{"revision": "12"}}, "kvs": [{a}, {b}, {}]}}"#, pair("/web/c", "?"));
+        let invalid = store.replace(range.as_bytes()).expect("it is valid");
+        assert_eq!(invalid[0].to_string(), "key `/web/c`: `?` is not an IP address with a port");
+        assert_eq!(shown(&store), ["a 10.0.0.1:80 false", "b 10.0.0.2:80 false"]);
+        let request = String::from_utf8(store.watch_request()).expect("it is UTF-8");
+        assert!(request.contains(r#""start_revision":"13""#), "{request}");
+        let new = pair("/web/a", r#"{"address": "10.0.0.1", "port": 80, "draining": true, "weight": 3}"#);
+        let events = format!(r#"{{"kv": {new}}}, {{"type": "DELETE", "kv": {}}}"#, pair("/web/b", ""));
+        let line = format!(r#"{{"result": {{"header": {{"revision": "14"}}, "events": [{events}]}}}}"#);
+        assert_eq!(store.apply(line.as_bytes()), Ok((KeyEvent::Changed, Vec::new())));
+        assert_eq!(shown(&store), ["a 10.0.0.1:80 true"]);
+        let created = br#"{"result": {"header": {"revision": "14"}, "created": true}}"#;
+        assert_eq!(store.apply(created), Ok((KeyEvent::Unchanged, Vec::new())));
+        let compacted =
+            br#"{"result": {"header": {"revision": "14"}, "canceled": true, "compact_revision": "20"}}"#;
+        assert_eq!(store.apply(compacted), Ok((KeyEvent::Expired, Vec::new())));
+        assert_eq!(shown(&store).len(), 1);
+    }
+
+    #[test]
+    fn the_end_of_a_range_follows_its_prefix() {
+        assert_eq!(KeyStore::new("/web/").end(), b"/web0");
+        assert_eq!(KeyStore::new("").end(), [0]);
+    }
+
+    #[test]
+    fn an_invalid_value_keeps_the_last_one() {
+        let mut store = KeyStore::new("/");
+        let event = |value: &str| format!(r#"{{"result": {{"events": [{{"kv": {}}}]}}}}"#, pair("/a", value));
+        store.apply(event("10.0.0.1:80").as_bytes()).expect("it is valid");
+        for (value, error) in [
+            ("10.0.0.1", "key `/a`: `10.0.0.1` is not an IP address with a port"),
+            (r#"{"address": "10.0.0.1", "port": 0}"#, "key `/a`: the port is not between 1 and 65535"),
+            (
+                r#"{"address": "10.0.0.1:80", "weight": 1000}"#,
+                "key `/a`: the weight is not between 0 and 256",
+            ),
+            ("{", "key `/a`, line 1, column 1: EOF while parsing an object"),
+        ] {
+            let (outcome, invalid) = store.apply(event(value).as_bytes()).expect("the line is valid");
+            assert_eq!((outcome, invalid[0].to_string()), (KeyEvent::Unchanged, error.to_owned()));
+            assert_eq!(shown(&store), ["a 10.0.0.1:80 false"]);
+        }
+        let error = store.apply(br#"{"error": {"message": "broken"}}"#).map_err(|error| error.to_string());
+        assert_eq!(error, Err("the server reports an error: \"broken\"".to_owned()));
+    }
+}

@@ -1,0 +1,331 @@
+//! Kubernetes: EndpointSlices of a service, as a list and as the events of a watch.
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
+
+use plan::discovery::PORT_LABEL;
+use serde_json::Value;
+use state::discovery::Instance;
+
+use super::{Decoded, DocumentError, MOST_INSTANCES, array, json, list, name, object, shortened};
+
+/// The slices of a service, which together are its instances.
+#[derive(Debug, Default)]
+pub struct SliceStore {
+    slices: BTreeMap<Box<str>, Vec<Instance>>,
+    version: Box<str>,
+}
+
+/// The consequence of an event of a watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WatchEvent {
+    /// The slices have changed.
+    Changed,
+    /// Only the version has changed.
+    Bookmark,
+    /// The version is too old: the list must be obtained again.
+    Expired,
+}
+
+impl SliceStore {
+    /// Returns the version from which a watch continues.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Replaces all slices by those of a list.
+    ///
+    /// # Errors
+    /// The document is not a list of slices. The store is unchanged.
+    pub fn replace(&mut self, bytes: &[u8]) -> Decoded<()> {
+        let document = json(bytes)?;
+        let members = object(&document, "the document")?;
+        let version = version_of(&document)?.into();
+        let mut slices = BTreeMap::new();
+        for (number, item) in array(members.get("items"), "items")?.iter().enumerate() {
+            let at = |error: DocumentError| error.within(format!("item {}", number + 1));
+            let (name, instances) = slice(item).map_err(at)?;
+            slices.insert(name, instances);
+        }
+        bounded(&slices)?;
+        (self.slices, self.version) = (slices, version);
+        Ok(())
+    }
+
+    /// Applies an event of a watch, which is one line.
+    ///
+    /// # Errors
+    /// The line is not an event, or the server reports an error. The store is unchanged.
+    pub fn apply(&mut self, line: &[u8]) -> Decoded<WatchEvent> {
+        let event = json(line)?;
+        let members = object(&event, "the event")?;
+        let kind = members.get("type").and_then(Value::as_str).unwrap_or_default();
+        let object = members.get("object").unwrap_or(&Value::Null);
+        match kind {
+            "ADDED" | "MODIFIED" => {
+                let (name, instances) = slice(object)?;
+                let version = version_of(object)?.into();
+                let before = self.slices.insert(name.clone(), instances);
+                if let Err(error) = bounded(&self.slices) {
+                    match before {
+                        Some(before) => self.slices.insert(name, before),
+                        None => self.slices.remove(&name),
+                    };
+                    return Err(error);
+                }
+                self.version = version;
+                Ok(WatchEvent::Changed)
+            }
+            "DELETED" => {
+                let (name, version) = (name_of(object)?, version_of(object)?.into());
+                self.slices.remove(name);
+                self.version = version;
+                Ok(WatchEvent::Changed)
+            }
+            "BOOKMARK" => {
+                self.version = version_of(object)?.into();
+                Ok(WatchEvent::Bookmark)
+            }
+            "ERROR" if object.get("code").and_then(Value::as_u64) == Some(410) => Ok(WatchEvent::Expired),
+            "ERROR" => {
+                let text = object.get("message").and_then(Value::as_str).unwrap_or("no message");
+                Err(DocumentError::new("", format!("the server reports an error: {}", shortened(text))))
+            }
+            other => Err(DocumentError::new("", format!("unknown type of event `{}`", shortened(other)))),
+        }
+    }
+
+    /// Returns the instances of all slices. A pod with addresses of both families is one instance, with its IPv4 address.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn instances(&self) -> Decoded<Vec<Instance>> {
+        let all = || self.slices.values().flatten();
+        let key = |own: &Instance| (own.id.clone(), own.labels.clone());
+        let of_v4: HashSet<_> = all().filter(|own| own.address.is_ipv4()).map(key).collect();
+        let is_wanted = |own: &&Instance| own.address.is_ipv4() || !of_v4.contains(&key(own));
+        list(all().filter(is_wanted).cloned().collect())
+    }
+}
+
+fn bounded(slices: &BTreeMap<Box<str>, Vec<Instance>>) -> Decoded<()> {
+    // Slices without endpoints cost memory too.
+    let total: usize = slices.values().map(|slice| slice.len() + 1).sum();
+    match total > 2 * MOST_INSTANCES {
+        true => Err(DocumentError::new("", format!("the service has more than {MOST_INSTANCES} endpoints"))),
+        false => Ok(()),
+    }
+}
+
+fn version_of(value: &Value) -> Decoded<&str> {
+    let version = value.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+    // It becomes part of a URL.
+    version
+        .filter(|text| text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+        .ok_or_else(|| DocumentError::new("", "there is no valid `metadata.resourceVersion`"))
+}
+
+fn name_of(value: &Value) -> Decoded<&str> {
+    let text = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    match text {
+        "" => Err(DocumentError::new("", "the slice has no `metadata.name`")),
+        text => name(text, "the name of the slice"),
+    }
+}
+
+fn slice(value: &Value) -> Decoded<(Box<str>, Vec<Instance>)> {
+    let own = name_of(value)?;
+    let within = |error: DocumentError| error.within(format!("slice `{own}`"));
+    let ports = ports(value).map_err(within)?;
+    let mut instances = Vec::new();
+    // Names cannot be servers without a resolver.
+    if value.get("addressType").and_then(Value::as_str) == Some("FQDN") {
+        return Ok((own.into(), instances));
+    }
+    for (number, endpoint) in array(value.get("endpoints"), "endpoints").map_err(within)?.iter().enumerate() {
+        let at = |error: DocumentError| within(error.within(format!("endpoint {}", number + 1)));
+        self::endpoint(endpoint, &ports, &mut instances).map_err(at)?;
+    }
+    Ok((own.into(), instances))
+}
+
+/// The TCP ports: numbers and names.
+fn ports(slice: &Value) -> Decoded<Vec<(u16, &str)>> {
+    let mut ports = Vec::new();
+    for (number, port) in array(slice.get("ports"), "ports")?.iter().enumerate() {
+        let at = |cause: &str| DocumentError::new(format!("port {}", number + 1), cause);
+        let protocol = port.get("protocol").and_then(Value::as_str).unwrap_or("TCP");
+        if protocol != "TCP" {
+            continue;
+        }
+        // A port without a number means all ports, so it does not give an address.
+        let Some(value) = port.get("port").filter(|port| !port.is_null()) else { continue };
+        let value = value.as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
+        let value = value.ok_or_else(|| at("the number is not between 1 and 65535"))?;
+        let text = port.get("name").and_then(Value::as_str).unwrap_or_default();
+        ports.push((value, name(text, "the name of the port")?));
+    }
+    Ok(ports)
+}
+
+fn endpoint(value: &Value, ports: &[(u16, &str)], instances: &mut Vec<Instance>) -> Decoded<()> {
+    // All addresses of an endpoint are equivalent.
+    let Some(address) = array(value.get("addresses"), "addresses")?.first() else { return Ok(()) };
+    let text = address.as_str().unwrap_or_default();
+    let address: IpAddr = text
+        .parse()
+        .map_err(|_| DocumentError::new("", format!("`{}` is not an IP address", shortened(text))))?;
+    let condition =
+        |name: &str| value.get("conditions").and_then(|all| all.get(name)).and_then(Value::as_bool);
+    let is_ready = condition("ready").unwrap_or(true);
+    let is_draining = condition("terminating") == Some(true) && condition("serving").unwrap_or(is_ready);
+    let of = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let id = of("/targetRef/name").or(of("/hostname")).unwrap_or(text);
+    let zone = of("/zone").map(|zone| name(zone, "the zone")).transpose()?;
+    let node = of("/nodeName").map(|node| name(node, "the name of the node")).transpose()?;
+    for (port, port_name) in ports {
+        let mut labels: Vec<(Box<str>, Box<str>)> = Vec::new();
+        if !port_name.is_empty() {
+            labels.push((PORT_LABEL.into(), (*port_name).into()));
+        }
+        labels.extend(node.map(|node| ("node".into(), node.into())));
+        instances.push(Instance {
+            zone: zone.map(Into::into),
+            labels: labels.into(),
+            is_ready: is_ready && !is_draining,
+            is_draining,
+            ..Instance::new(name(id, "the name of the endpoint")?, address, *port)
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slice(name: &str, version: &str, endpoints: &str) -> String {
+        format!(
+            r#"{{"metadata": {{"name": "{name}", "resourceVersion": "{version}"}}, "addressType": "IPv4",
+                "ports": [{{"name": "http", "port": 8080}}, {{"name": "dns", "port": 53, "protocol": "UDP"}}],
+                "endpoints": [{endpoints}]}}"#
+        )
+        .replace('\n', " ")
+    }
+
+    fn endpoint(address: &str, pod: &str, conditions: &str) -> String {
+        format!(
+            r#"{{"addresses": ["{address}"], "conditions": {{{conditions}}}, "zone": "z1", "nodeName": "n1",
+                "targetRef": {{"kind": "Pod", "name": "{pod}"}}}}"#
+        )
+    }
+
+    fn shown(store: &SliceStore) -> Vec<String> {
+        let list = store.instances().expect("it is bounded");
+        let one =
+            |own: &Instance| format!("{} {} {} {}", own.id, own.socket(), own.is_ready, own.is_draining);
+        list.iter().map(one).collect()
+    }
+
+    #[test]
+    fn a_watch_changes_the_list() {
+        let mut store = SliceStore::default();
+        let first = slice("web-a", "7", &endpoint("10.0.0.1", "web-0", r#""ready": true"#));
+        let document = format!(r#"{{"metadata": {{"resourceVersion": "9"}}, "items": [{first}]}}"#);
+        store.replace(document.as_bytes()).expect("it is valid");
+        assert_eq!(
+            (store.version(), shown(&store)),
+            ("9", vec!["web-0 10.0.0.1:8080 true false".to_owned()])
+        );
+        let event = |kind: &str, object: &str| format!(r#"{{"type": "{kind}", "object": {object}}}"#);
+        let ended = endpoint("10.0.0.1", "web-0", r#""ready": false, "serving": true, "terminating": true"#);
+        let new = slice("web-b", "11", &endpoint("10.0.0.2", "web-1", ""));
+        for (kind, object, outcome, version, list) in [
+            (
+                "MODIFIED",
+                slice("web-a", "10", &ended),
+                WatchEvent::Changed,
+                "10",
+                &["web-0 10.0.0.1:8080 false true"][..],
+            ),
+            (
+                "ADDED",
+                new,
+                WatchEvent::Changed,
+                "11",
+                &["web-0 10.0.0.1:8080 false true", "web-1 10.0.0.2:8080 true false"],
+            ),
+            (
+                "BOOKMARK",
+                r#"{"metadata": {"resourceVersion": "15"}}"#.to_owned(),
+                WatchEvent::Bookmark,
+                "15",
+                &["web-0 10.0.0.1:8080 false true", "web-1 10.0.0.2:8080 true false"],
+            ),
+            (
+                "DELETED",
+                slice("web-a", "16", ""),
+                WatchEvent::Changed,
+                "16",
+                &["web-1 10.0.0.2:8080 true false"],
+            ),
+            (
+                "ERROR",
+                r#"{"kind": "Status", "code": 410}"#.to_owned(),
+                WatchEvent::Expired,
+                "16",
+                &["web-1 10.0.0.2:8080 true false"],
+            ),
+        ] {
+            assert_eq!(store.apply(event(kind, &object).as_bytes()), Ok(outcome), "{kind}");
+            assert_eq!(
+                (store.version(), &shown(&store)[..]),
+                (version, &list.iter().map(|own| (*own).to_owned()).collect::<Vec<_>>()[..]),
+                "{kind}"
+            );
+        }
+    }
+
+    #[test]
+    fn invalid_events_change_nothing() {
+        let mut store = SliceStore::default();
+        let first = slice("web-a", "7", &endpoint("10.0.0.1", "web-0", ""));
+        store.apply(format!(r#"{{"type": "ADDED", "object": {first}}}"#).as_bytes()).expect("it is valid");
+        let bad = slice("web-a", "8", &endpoint("x", "web-0", ""));
+        for (line, error) in [
+            (r#"{"type": "ADDED""#.to_owned(), "line 1, column 16: EOF while parsing an object"),
+            (r#"{"type": "MOVED"}"#.to_owned(), "unknown type of event `MOVED`"),
+            (r#"{"type": "DELETED", "object": {}}"#.to_owned(), "the slice has no `metadata.name`"),
+            (
+                format!(r#"{{"type": "MODIFIED", "object": {bad}}}"#),
+                "slice `web-a`, endpoint 1: `x` is not an IP address",
+            ),
+            (
+                r#"{"type": "ERROR", "object": {"code": 500, "message": "broken"}}"#.to_owned(),
+                "the server reports an error: broken",
+            ),
+            (
+                r#"{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "1&x=2"}}}"#.to_owned(),
+                "there is no valid `metadata.resourceVersion`",
+            ),
+        ] {
+            assert_eq!(
+                store.apply(line.as_bytes()).map_err(|error| error.to_string()),
+                Err(error.to_owned())
+            );
+            assert_eq!((store.version(), shown(&store).len()), ("7", 1), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_pod_with_two_families_is_one_instance() {
+        let mut store = SliceStore::default();
+        for (name, address) in [("web-a", "10.0.0.1"), ("web-b", "fd00::1")] {
+            let object = slice(name, "7", &endpoint(address, "web-0", ""));
+            store
+                .apply(format!(r#"{{"type": "ADDED", "object": {object}}}"#).as_bytes())
+                .expect("it is valid");
+        }
+        assert_eq!(shown(&store), ["web-0 10.0.0.1:8080 true false"]);
+    }
+}

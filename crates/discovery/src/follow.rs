@@ -1,0 +1,392 @@
+//! Keeps one list current: the conversation with each kind of source, and the back-off after failures.
+
+use std::cell::RefCell;
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use base::clock::now_ms;
+use httpclient::Request;
+use plan::discovery::{DiscoverySection, SourceKind, SourcePlace};
+use runtime::timer;
+use state::discovery::{Feed, FeedState, Instance};
+use tokio::sync::Notify;
+
+use crate::callbacks::DiscoveryCallbacks;
+use crate::decode::etcd::{KeyEvent, KeyStore};
+use crate::decode::kubernetes::{SliceStore, WatchEvent};
+use crate::decode::{Decoded, LARGEST_DOCUMENT, consul, containers, nomad, targets};
+use crate::fetch::{self, Ended, plain};
+
+/// The syslog levels of messages.
+const WARNING: u8 = 4;
+const NOTICE: u8 = 5;
+
+/// The delays after consecutive failures.
+const FIRST_DELAY: Duration = Duration::from_millis(500);
+const LONGEST_DELAY: Duration = Duration::from_secs(30);
+
+/// The shortest time between two streams or blocking requests, for sources that end them at once.
+const SHORTEST_TURN: Duration = Duration::from_millis(100);
+
+/// The longest time that a source may take to answer a request.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// How long a blocking request waits for a change. The source adds up to a sixteenth.
+const BLOCKS: Duration = Duration::from_secs(60);
+
+/// The longest silence of a stream. After it, the list is obtained again, because the connection may be dead.
+const SILENCE: Duration = Duration::from_secs(75);
+
+/// How long a watch of Kubernetes lasts. Within this time, bookmarks arrive about once a minute.
+const WATCH: Duration = Duration::from_secs(240);
+
+/// Reads the list of a source that is a file, so that a process does not start without servers. Errors are left to the task of the
+/// list, which reports them.
+pub fn read_now(section: &DiscoverySection) -> Option<Vec<Instance>> {
+    let SourcePlace::File(path) = &section.place else { return None };
+    let size = std::fs::metadata(path).ok()?.len();
+    let bytes = (size <= LARGEST_DOCUMENT as u64).then(|| base::file::read(path).ok())??;
+    targets::decode(&bytes).ok()
+}
+
+/// Keeps one list current.
+pub(crate) struct Follower {
+    section: Rc<RefCell<Arc<DiscoverySection>>>,
+    feed: Arc<Feed>,
+    callbacks: DiscoveryCallbacks,
+    leaving: Rc<Notify>,
+}
+
+/// State between two turns of a source.
+#[derive(Default)]
+struct Kept {
+    /// The version of the file that was read.
+    file: Option<FileVersion>,
+    /// The slices from which a watch can continue.
+    slices: Option<SliceStore>,
+}
+
+impl Follower {
+    /// Prepares the task of a feed. `section` is replaced by reloads; `leaving` is notified when servers may have to be removed.
+    pub(crate) fn new(
+        section: Rc<RefCell<Arc<DiscoverySection>>>,
+        feed: Arc<Feed>,
+        callbacks: &DiscoveryCallbacks,
+        leaving: &Rc<Notify>,
+    ) -> Self {
+        Self { section, feed, callbacks: callbacks.clone(), leaving: leaving.clone() }
+    }
+
+    /// Runs until the task is aborted.
+    pub(crate) async fn run(self) {
+        let mut failures = 0;
+        let mut kept = Kept::default();
+        loop {
+            let section = self.section.borrow().clone();
+            let begun = now_ms();
+            let outcome = self.turn(&section, &mut kept).await;
+            let least = match (section.kind, &outcome) {
+                (SourceKind::Targets, _) => section.refresh,
+                // A turn that did not fail ended because it was long enough, or because the source ended it.
+                (_, Ok(())) => SHORTEST_TURN.saturating_sub(Duration::from_millis(now_ms() - begun)),
+                (_, Err(_)) => Duration::ZERO,
+            };
+            match outcome {
+                Ok(()) => failures = 0,
+                Err(error) => {
+                    // A source that answered in this turn has not failed for long.
+                    failures = if self.feed.state().0 == FeedState::Current { 1 } else { failures + 1 };
+                    kept.slices = None;
+                    self.failed(&section, &error);
+                }
+            }
+            timer::sleep(delay(failures).max(least)).await;
+        }
+    }
+
+    /// Reads the list, and follows its changes as long as the source reports them.
+    async fn turn(&self, section: &DiscoverySection, kept: &mut Kept) -> Result<(), String> {
+        match (section.kind, &section.place) {
+            (SourceKind::Targets, SourcePlace::File(path)) => self.read(path, &mut kept.file),
+            (SourceKind::Targets, _) => self.poll(section).await,
+            (SourceKind::Kubernetes, _) => self.kubernetes(section, &mut kept.slices).await,
+            (SourceKind::Consul, _) => {
+                let path = format!("/v1/health/service/{}?", self.feed.query);
+                self.blocking(section, &path, "x-consul-index", consul::decode).await
+            }
+            (SourceKind::Nomad, _) => {
+                let (namespace, service) = match self.feed.query.split_once('/') {
+                    Some((namespace, service)) => (Some(namespace), service),
+                    None => (None, &*self.feed.query),
+                };
+                let namespace = namespace.map_or_else(String::new, |name| format!("namespace={name}&"));
+                let path = format!("/v1/service/{service}?{namespace}");
+                self.blocking(section, &path, "x-nomad-index", nomad::decode).await
+            }
+            (SourceKind::Etcd, _) => self.etcd(section).await,
+            (SourceKind::Docker | SourceKind::Podman, _) => self.containers(section).await,
+        }
+    }
+
+    /// Reads a file, if it is not the one that was read before.
+    fn read(&self, path: &Path, seen: &mut Option<FileVersion>) -> Result<(), String> {
+        let version = FileVersion::of(path).map_err(|error| plain(&error))?;
+        if *seen == Some(version) && self.feed.state().0 == FeedState::Current {
+            self.feed.confirmed(now_ms());
+            return Ok(());
+        }
+        if version.size > LARGEST_DOCUMENT as u64 {
+            return Err(format!("the file has more than {LARGEST_DOCUMENT} bytes"));
+        }
+        let bytes = base::file::read(path).map_err(|error| plain(&error))?;
+        self.answered(targets::decode(&bytes).map_err(|error| error.to_string())?);
+        *seen = Some(version);
+        Ok(())
+    }
+
+    /// Sends one request.
+    async fn poll(&self, section: &DiscoverySection) -> Result<(), String> {
+        let settings = fetch::settings(section, ANSWER).await?;
+        let response = fetch::send(&settings, &fetch::get(section, "")?).await?;
+        self.answered(targets::decode(&response.body).map_err(|error| error.to_string())?);
+        Ok(())
+    }
+
+    /// Sends requests that the source answers when the list has changed (Consul, Nomad). Returns only with an error.
+    async fn blocking(
+        &self,
+        section: &DiscoverySection,
+        path: &str,
+        header: &str,
+        decode: fn(&[u8]) -> Decoded<Vec<Instance>>,
+    ) -> Result<(), String> {
+        let mut index = 0;
+        loop {
+            let begun = now_ms();
+            let wait = if index == 0 { Duration::ZERO } else { BLOCKS };
+            // The name may have moved, and the token may have been replaced.
+            let settings = fetch::settings(section, ANSWER + wait).await?;
+            let query = format!("{path}index={index}&wait={}s", wait.as_secs());
+            let response = fetch::send(&settings, &fetch::get(section, &query)?).await?;
+            self.answered(decode(&response.body).map_err(|error| error.to_string())?);
+            let next = response.header(header).and_then(|text| text.parse::<u64>().ok());
+            let next = next.ok_or_else(|| format!("the answer has no valid header `{header}`"))?;
+            // After a restart of the source, its index may be lower.
+            index = if next < index { 0 } else { next.max(1) };
+            timer::sleep(SHORTEST_TURN.saturating_sub(Duration::from_millis(now_ms() - begun))).await;
+        }
+    }
+
+    /// Lists the slices of a service, and watches them.
+    async fn kubernetes(
+        &self,
+        section: &DiscoverySection,
+        kept: &mut Option<SliceStore>,
+    ) -> Result<(), String> {
+        let (namespace, service) = self.feed.query.split_once('/').unwrap_or(("default", &self.feed.query));
+        let path = format!(
+            "/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices?labelSelector=kubernetes.io%2Fservice-name%3D{service}"
+        );
+        // Without a version, there is nothing to continue from. With an error, the list is obtained again.
+        let mut store = match kept.take() {
+            Some(store) => store,
+            None => {
+                let settings = fetch::settings(section, ANSWER).await?;
+                let response = fetch::send(&settings, &fetch::get(section, &path)?).await?;
+                let mut store = SliceStore::default();
+                store.replace(&response.body).map_err(|error| error.to_string())?;
+                self.answered(store.instances().map_err(|error| error.to_string())?);
+                store
+            }
+        };
+        let watch = format!(
+            "{path}&watch=1&allowWatchBookmarks=true&timeoutSeconds={}&resourceVersion={}",
+            WATCH.as_secs(),
+            store.version()
+        );
+        let settings = fetch::settings(section, SILENCE).await?;
+        let mut stream = match fetch::stream(&settings, &fetch::get(section, &watch)?).await {
+            Ok(stream) => stream,
+            // The version is too old.
+            Err(error) if error.status == Some(410) => return Ok(()),
+            Err(error) => return Err(error.text),
+        };
+        loop {
+            let lines = match stream.lines().await {
+                Ok(lines) => lines,
+                Err(Ended::Whole | Ended::Silent) => {
+                    *kept = Some(store);
+                    return Ok(());
+                }
+                Err(Ended::Broken(error)) => return Err(error),
+            };
+            let mut has_changed = false;
+            for line in lines {
+                match store.apply(&line).map_err(|error| error.to_string())? {
+                    WatchEvent::Changed => has_changed = true,
+                    WatchEvent::Bookmark => {}
+                    WatchEvent::Expired => return Ok(()),
+                }
+            }
+            match has_changed {
+                true => self.answered(store.instances().map_err(|error| error.to_string())?),
+                false => self.feed.confirmed(now_ms()),
+            }
+        }
+    }
+
+    /// Reads the keys below a prefix, and watches them.
+    async fn etcd(&self, section: &DiscoverySection) -> Result<(), String> {
+        let mut store = KeyStore::new(&self.feed.query);
+        let settings = fetch::settings(section, ANSWER).await?;
+        let post = |path: &str, body: Vec<u8>| -> Result<Request, String> {
+            Ok(fetch::request(section, "POST", path)?.body("application/json", body))
+        };
+        let response = fetch::send(&settings, &post("/v3/kv/range", store.range_request())?).await?;
+        let invalid = store.replace(&response.body).map_err(|error| error.to_string())?;
+        self.answered(store.instances().map_err(|error| error.to_string())?);
+        invalid.iter().for_each(|error| self.invalid(section, error));
+        let settings = fetch::settings(section, SILENCE).await?;
+        let stream = fetch::stream(&settings, &post("/v3/watch", store.watch_request())?).await;
+        let mut stream = stream.map_err(|error| error.text)?;
+        loop {
+            let lines = match stream.lines().await {
+                Ok(lines) => lines,
+                Err(Ended::Whole | Ended::Silent) => return Ok(()),
+                Err(Ended::Broken(error)) => return Err(error),
+            };
+            let (mut has_changed, mut all_invalid) = (false, Vec::new());
+            for line in lines {
+                let (event, invalid) = store.apply(&line).map_err(|error| error.to_string())?;
+                all_invalid.extend(invalid);
+                match event {
+                    KeyEvent::Changed => has_changed = true,
+                    KeyEvent::Unchanged => {}
+                    KeyEvent::Expired => return Ok(()),
+                }
+            }
+            match has_changed {
+                true => self.answered(store.instances().map_err(|error| error.to_string())?),
+                false => self.feed.confirmed(now_ms()),
+            }
+            all_invalid.iter().for_each(|error| self.invalid(section, error));
+        }
+    }
+
+    /// Lists the running containers whenever one of them changes.
+    async fn containers(&self, section: &DiscoverySection) -> Result<(), String> {
+        // `{"type":["container"]}`. The stream begins before the list, so that no change is missed.
+        let events = "/events?filters=%7B%22type%22%3A%5B%22container%22%5D%7D";
+        let settings = fetch::settings(section, SILENCE).await?;
+        let request = fetch::get(section, events)?;
+        let opened = fetch::stream(&settings, &request);
+        tokio::pin!(opened);
+        // Some versions send the head only with the first event.
+        let mut stream = timer::timeout(Duration::from_millis(500), &mut opened).await.ok();
+        loop {
+            let settings = fetch::settings(section, ANSWER).await?;
+            let response = fetch::send(&settings, &fetch::get(section, "/containers/json")?).await?;
+            self.answered(containers::decode(&response.body).map_err(|error| error.to_string())?);
+            if stream.is_none() {
+                stream = Some(opened.as_mut().await);
+                // It may have begun with an event.
+                continue;
+            }
+            let stream = match stream.as_mut() {
+                Some(Ok(stream)) => stream,
+                Some(Err(error)) if error.is_silent => return Ok(()),
+                Some(Err(error)) => return Err(std::mem::take(&mut error.text)),
+                None => return Ok(()),
+            };
+            match stream.lines().await {
+                Ok(_) => {}
+                Err(Ended::Whole | Ended::Silent) => return Ok(()),
+                Err(Ended::Broken(error)) => return Err(error),
+            }
+        }
+    }
+
+    fn answered(&self, list: Vec<Instance>) {
+        let (before, count) = (self.feed.state().0, list.len());
+        let has_changed = self.feed.answered(list, now_ms());
+        if before == FeedState::Failed {
+            let text = format!("{}: the source answers again, with {count} instances.", self.title());
+            (self.callbacks.notify)(NOTICE, &text);
+        }
+        if has_changed {
+            (self.callbacks.changed)(&self.feed);
+            self.leaving.notify_one();
+        }
+    }
+
+    /// Reports a part of the list that is invalid, while the rest is applied.
+    fn invalid(&self, section: &DiscoverySection, error: &dyn std::fmt::Display) {
+        self.feed.errors.add(1);
+        let text = format!("{}: {}: {error}; it is ignored.", self.title(), section.place);
+        (self.callbacks.notify)(WARNING, &text);
+    }
+
+    fn failed(&self, section: &DiscoverySection, error: &str) {
+        if self.feed.failed(error) {
+            let kept = match self.feed.list() {
+                Some(list) => format!("the last list ({} instances) is kept", list.len()),
+                None => "there is no list yet".to_owned(),
+            };
+            let text = format!("{}: {}: {error}; {kept}.", self.title(), section.place);
+            (self.callbacks.notify)(WARNING, &text);
+        }
+    }
+
+    /// The section and the subject, for messages.
+    fn title(&self) -> String {
+        let Feed { section, query, .. } = &*self.feed;
+        if query.is_empty() {
+            format!("discovery {section}")
+        } else {
+            format!("discovery {section} ({query})")
+        }
+    }
+}
+
+/// Distinguishes the versions of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileVersion {
+    modified: Option<SystemTime>,
+    size: u64,
+    number: u64,
+}
+
+impl FileVersion {
+    fn of(path: &Path) -> io::Result<Self> {
+        let facts = std::fs::metadata(path)?;
+        let number = std::os::unix::fs::MetadataExt::ino(&facts);
+        Ok(Self { modified: facts.modified().ok(), size: facts.len(), number })
+    }
+}
+
+/// The delay after consecutive failures: it doubles, and varies so that many processes do not return at once.
+fn delay(failures: u32) -> Duration {
+    if failures == 0 {
+        return Duration::ZERO;
+    }
+    let longest = LONGEST_DELAY.min(FIRST_DELAY * 2_u32.saturating_pow((failures - 1).min(10)));
+    longest / 2 + longest.mul_f64(fastrand::f64() / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_grow_up_to_a_limit() {
+        assert_eq!(delay(0), Duration::ZERO);
+        for failures in 1..100 {
+            let longest = (FIRST_DELAY * 2_u32.pow((failures - 1).min(10))).min(LONGEST_DELAY);
+            let own = delay(failures);
+            assert!(own >= longest / 2 && own <= longest, "{failures}: {own:?}");
+        }
+    }
+}
