@@ -129,6 +129,8 @@ pub struct Group {
     before: Option<u32>,
     keeps_predecessor: bool,
     commands: VecDeque<GroupCommand>,
+    /// Sessions established and ended, since the last call that returned them.
+    presence: VecDeque<(usize, bool)>,
     random: fastrand::Rng,
 }
 
@@ -189,6 +191,7 @@ impl Group {
             before: None,
             keeps_predecessor: false,
             commands: VecDeque::new(),
+            presence: VecDeque::new(),
             random: fastrand::Rng::with_seed(settings.seed),
             settings,
         };
@@ -469,6 +472,7 @@ impl Group {
         peer.established = Some(now);
         peer.sessions += 1;
         peer.last = None;
+        self.presence.push_back((place, true));
         if process.is_some() && peer.process != process {
             // A different or unknown process.
             peer.known.fill(0);
@@ -551,6 +555,7 @@ impl Group {
         }
         if was_session {
             peer.link = None;
+            self.presence.push_back((place, false));
             for table in 0..tables {
                 peer.known[table] = session.taught(table).0;
             }

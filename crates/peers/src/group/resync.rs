@@ -1,7 +1,7 @@
 //! From which peer a process gets the existing entries (doc/peers-v2.0.txt, "Initial full resync process"): from its predecessor,
 //! then from one peer after the other until one reports that it knows everything. It waits at most five seconds for each to begin.
 
-use super::LinkId;
+use super::{Group, LinkId, PeerConnection};
 
 /// How long to wait for a peer that could send the entries, in milliseconds.
 const WAIT: u64 = 5000;
@@ -133,5 +133,36 @@ impl Resync {
         if self.teacher == Some(link) {
             self.go(ResyncStage::Remote, now);
         }
+    }
+}
+
+impl Group {
+    /// Returns the next session that was established (`true`) or has ended, by the index of its peer.
+    pub fn presence_change(&mut self) -> Option<(usize, bool)> {
+        self.presence.pop_front()
+    }
+
+    /// Requests all entries from a peer with a session.
+    pub fn request_resync(&mut self, peer: usize) {
+        let link = self.peers.get(peer).and_then(|peer| peer.link);
+        if let Some(link) = link
+            && let Some(PeerConnection::Up(session)) = self.lines.get_mut(&link)
+        {
+            session.request_resync();
+            self.asked = Some(link);
+        }
+    }
+
+    /// Whether this process has got what the others know: the resync is complete, or every peer with a session has sent all that it
+    /// knows.
+    pub fn is_synchronized(&self) -> bool {
+        if self.resync.is_finished() || self.stopping.is_some() {
+            return true;
+        }
+        let mut others = (0..self.peers.len()).filter(|place| Some(*place) != self.local);
+        let mut with_session =
+            others.by_ref().map(|place| &self.peers[place]).filter(|peer| peer.link.is_some());
+        self.resync.wants_teacher()
+            && with_session.next().is_some_and(|first| first.partial && with_session.all(|peer| peer.partial))
     }
 }

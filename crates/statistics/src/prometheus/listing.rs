@@ -3,7 +3,9 @@
 use crate::column::{COLUMNS, ObjectKind};
 use crate::prometheus::tables::{As, PROCESS, WITH_MODULES};
 use crate::prometheus::{TABLES, object};
-use crate::{certificates, disks, durations, faults, info, mirrors, policies, resolvers, telemetry};
+use crate::{
+    aggregates, certificates, disks, durations, faults, info, mirrors, policies, resolvers, telemetry,
+};
 
 /// A series of the exporter.
 #[derive(Debug)]
@@ -117,6 +119,7 @@ pub fn series() -> Vec<MetricSeries> {
     let rows = policies::described()
         .chain(mirrors::described())
         .chain(disks::described())
+        .chain(aggregates::described())
         .chain(durations::described())
         .chain(faults::described())
         .chain(certificates::described())
