@@ -14,9 +14,9 @@ pub struct Stick {
     tables: Vec<StickTable>,
     /// For each table, the last values that the predecessor sent for its entries.
     before: Vec<HashMap<Box<[u8]>, StickValues>>,
-    /// For each table that is this process's part of a sum, the values that others know of an earlier process.
+    /// For each table that is this process's part of a sum, the values that peers have sent for an earlier process.
     recalled: Vec<HashMap<Box<[u8]>, StickValues>>,
-    /// Whether this process has got what the others know.
+    /// Whether the entries of the other peers have arrived.
     is_synchronized: bool,
     /// Memory for the entry being sent.
     key: Vec<u8>,
@@ -25,12 +25,12 @@ pub struct Stick {
 
 /// The part of a table that has a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum TableRole {
     /// The whole table, which has the values that were written last.
     Whole,
-    /// What this process counts in a table that adds up the parts of all members.
+    /// The counts of this process, in a table that adds up the parts of all members.
     Own,
-    /// What another member counts in such a table.
+    /// The counts of another member in such a table.
     Part { slot: usize, peer: usize },
 }
 
@@ -38,7 +38,7 @@ enum Role {
 #[derive(Debug)]
 struct StickTable {
     table: Arc<Table>,
-    role: Role,
+    role: TableRole,
     /// The last change of this process's part that may be sent.
     released: u64,
 }
@@ -104,14 +104,14 @@ impl Stick {
         };
         for (table, name) in tables {
             let Some(aggregate) = table.aggregate() else {
-                add(table, name, Role::Whole);
+                add(table, name, TableRole::Whole);
                 continue;
             };
-            add(table, &format!("{name}@{}", peers[local]), Role::Own);
+            add(table, &format!("{name}@{}", peers[local]), TableRole::Own);
             for (slot, member) in aggregate.members.iter().enumerate() {
                 if let Some(peer) = peers.iter().position(|peer| **peer == **member) {
                     table.note_presence(slot, false, now);
-                    add(table, &format!("{name}@{member}"), Role::Part { slot, peer });
+                    add(table, &format!("{name}@{member}"), TableRole::Part { slot, peer });
                 }
             }
         }
@@ -132,9 +132,9 @@ impl Stick {
         self.tables.iter().map(move |own| {
             let name = own.table.name();
             match own.role {
-                Role::Whole => name.to_owned(),
-                Role::Own => format!("{name}@{local}"),
-                Role::Part { slot, .. } => {
+                TableRole::Whole => name.to_owned(),
+                TableRole::Own => format!("{name}@{local}"),
+                TableRole::Part { slot, .. } => {
                     let members = own.table.aggregate().map_or(&[][..], |aggregate| &aggregate.members);
                     format!("{name}@{}", members.get(slot).map_or("", |member| member))
                 }
@@ -149,30 +149,32 @@ impl Stick {
 
     /// Returns the definition with the part of this process in a table that adds up the parts of all members.
     pub fn own_part(&self, table: &Arc<Table>) -> Option<usize> {
-        self.tables.iter().position(|own| own.role == Role::Own && Arc::ptr_eq(&own.table, table))
+        self.tables.iter().position(|own| own.role == TableRole::Own && Arc::ptr_eq(&own.table, table))
     }
 
     /// Returns the slot of a peer's parts in an aggregate table.
     fn slot(&self, table: usize, peer: usize) -> Option<usize> {
         let own = self.tables.get(table)?;
         match own.role {
-            Role::Whole => return None,
-            Role::Part { slot, peer: member } if member == peer => return Some(slot),
-            Role::Own | Role::Part { .. } => {}
+            TableRole::Whole => return None,
+            TableRole::Part { slot, peer: member } if member == peer => return Some(slot),
+            TableRole::Own | TableRole::Part { .. } => {}
         }
         self.tables.iter().find_map(|part| match part.role {
-            Role::Part { slot, peer: member } if member == peer && Arc::ptr_eq(&part.table, &own.table) => {
+            TableRole::Part { slot, peer: member }
+                if member == peer && Arc::ptr_eq(&part.table, &own.table) =>
+            {
                 Some(slot)
             }
             _ => None,
         })
     }
 
-    /// Returns the state of an aggregate table with regard to a peer as text for `show peers`, for the definition of its own part;
-    /// empty for others.
+    /// Returns the state of an aggregate table and a peer as text for `show peers`. Only the definition of this process's part has
+    /// such a text.
     pub fn note(&self, table: usize, peer: usize) -> String {
         let own = &self.tables[table];
-        let slot = self.slot(table, peer).filter(|_| own.role == Role::Own);
+        let slot = self.slot(table, peer).filter(|_| own.role == TableRole::Own);
         let member = slot.and_then(|slot| own.table.member(slot));
         let (Some(member), Some(aggregate)) = (member, own.table.aggregate()) else { return String::new() };
         format!(
@@ -185,7 +187,7 @@ impl Stick {
         )
     }
 
-    /// Applies what a predecessor, or another process that knows it, sends about this process's part.
+    /// Applies an entry of this process's part from a predecessor or from a peer.
     fn recall(&mut self, table: usize, row: &PeerEntry<'_>, origin: EntryOrigin, now: u64) {
         let is_predecessor = origin == EntryOrigin::Predecessor;
         let is_late = self.is_synchronized
@@ -207,7 +209,7 @@ impl Stick {
 /// Passes an entry to `take` as a row, which borrows the buffers.
 fn row<R>(
     entry: &EntryValues<'_>,
-    role: Role,
+    role: TableRole,
     now: u64,
     (key, values): (&mut Vec<u8>, &mut Vec<EntryValue>),
     take: impl FnOnce(&PeerEntry<'_>) -> R,
@@ -223,15 +225,15 @@ fn row<R>(
                 EntryValue::Rate(Rate { age, current, previous })
             }
             // Shared, not copied.
-            table::TableValue::Text(_) if !matches!(role, Role::Part { .. }) => {
+            table::TableValue::Text(_) if !matches!(role, TableRole::Part { .. }) => {
                 EntryValue::Name(entry.server_key().cloned().map(Arc::<[u8]>::from))
             }
             table::TableValue::Text(text) => EntryValue::Name(text.map(|text| text.as_bytes().into())),
         });
     };
     match role {
-        Role::Whole | Role::Own => entry.values(now).for_each(&mut add),
-        Role::Part { slot, .. } => entry.part_values(slot, now).for_each(&mut add),
+        TableRole::Whole | TableRole::Own => entry.values(now).for_each(&mut add),
+        TableRole::Part { slot, .. } => entry.part_values(slot, now).for_each(&mut add),
     }
     take(&PeerEntry { key, expire: Some(entry.expires_in(now)), values })
 }
@@ -252,9 +254,9 @@ impl Tables for Stick {
     fn latest(&self, table: usize) -> u64 {
         let own = &self.tables[table];
         match own.role {
-            Role::Whole => own.table.last_change(),
-            Role::Own => own.released,
-            Role::Part { .. } => 0,
+            TableRole::Whole => own.table.last_change(),
+            TableRole::Own => own.released,
+            TableRole::Part { .. } => 0,
         }
     }
 
@@ -267,7 +269,7 @@ impl Tables for Stick {
     ) {
         let Stick { tables, key, values, .. } = self;
         let own = &tables[table];
-        if !matches!(own.role, Role::Part { .. }) {
+        if !matches!(own.role, TableRole::Part { .. }) {
             own.table.changes(after, now, |number, entry| {
                 row(entry, own.role, now, (key, values), |row| take(number, row))
             });
@@ -286,8 +288,8 @@ impl Tables for Stick {
         let mut take =
             |entry: &EntryValues<'_>| row(entry, own.role, now, (&mut *key, &mut *values), &mut *take);
         let next = match own.role {
-            Role::Whole | Role::Own => own.table.walk(cursor.into(), now, &mut take),
-            Role::Part { slot, .. } => own.table.walk_parts(slot, cursor.into(), now, &mut take),
+            TableRole::Whole | TableRole::Own => own.table.walk(cursor.into(), now, &mut take),
+            TableRole::Part { slot, .. } => own.table.walk_parts(slot, cursor.into(), now, &mut take),
         };
         next.map(u64::from)
     }
@@ -296,10 +298,10 @@ impl Tables for Stick {
     fn learn(&mut self, table: usize, row: &PeerEntry<'_>, origin: EntryOrigin, now: u64) {
         let told_now = |at: usize| row.values.get(at).map_or(table::TableValue::Absent, to_table_value);
         match self.tables[table].role {
-            Role::Whole => {}
-            Role::Own => return self.recall(table, row, origin, now),
-            Role::Part { .. } if origin == EntryOrigin::Successor => return,
-            Role::Part { slot, peer: member } => {
+            TableRole::Whole => {}
+            TableRole::Own => return self.recall(table, row, origin, now),
+            TableRole::Part { .. } if origin == EntryOrigin::Successor => return,
+            TableRole::Part { slot, peer: member } => {
                 let (is_own, is_change) = match origin {
                     EntryOrigin::Remote { peer, resync } => (peer == member, !resync),
                     _ => (false, false),
@@ -343,7 +345,7 @@ impl Tables for Stick {
             return;
         }
         for (place, own) in self.tables.iter_mut().enumerate() {
-            if own.role == Role::Own && table.is_none_or(|table| table == place) {
+            if own.role == TableRole::Own && table.is_none_or(|table| table == place) {
                 own.released = own.table.last_change();
             }
         }
@@ -365,7 +367,7 @@ impl Tables for Stick {
     fn note_presence(&mut self, peer: usize, is_present: bool, now: u64) -> bool {
         let mut is_wanted = false;
         for own in &self.tables {
-            if let Role::Part { slot, peer: member } = own.role
+            if let TableRole::Part { slot, peer: member } = own.role
                 && member == peer
             {
                 is_wanted |= own.table.note_presence(slot, is_present, now);

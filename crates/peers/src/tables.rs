@@ -56,8 +56,8 @@ pub trait Tables {
     /// Called when [`EntryOrigin::Predecessor`] has ended, so that the memory for its last values can be freed.
     fn forget_predecessor(&mut self) {}
 
-    /// Called when this process has got what the others know, as far as possible. Until then, tables that are sums hold back their
-    /// own part, because it would replace what the others know of an earlier process.
+    /// Called when the entries of the other peers have arrived. Until then, tables that are sums hold back the part of this process,
+    /// because it would replace the part of an earlier process at the peers.
     fn is_synchronized(&mut self) {}
 
     /// Makes the changes of a table visible to [`latest`](Self::latest), or those of all tables. Only tables that send their changes

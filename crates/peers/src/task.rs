@@ -40,7 +40,7 @@ pub struct SectionMailbox<T> {
     changed: Notify,
     /// Notified when the successor has got everything, or cannot be reached.
     done: Notify,
-    /// Whether the tables know that this process has got what the others know.
+    /// Whether the tables know that the entries of the other peers have arrived.
     synchronized: Cell<bool>,
     /// For each table that sends its changes at intervals, when that was last done, and whether it is due.
     paces: RefCell<HashMap<usize, (u64, bool)>>,

@@ -1,4 +1,4 @@
-//! Stick tables that add up what all members of a `peers` section count (`aggregate`): processes whose connections to each other
+//! Stick tables that add up the counts of all members of a `peers` section (`aggregate`). The connections between the processes
 //! pass through relays, which delay bytes and can be cut.
 
 use std::io::{Read, Write};
@@ -113,7 +113,7 @@ struct Fleet {
     relays: Vec<Vec<Option<Relay>>>,
     /// The parameters of the table.
     table: String,
-    /// Lines for the `peers` section; with one that declares the table `limits`, there is no other.
+    /// Lines for the `peers` section. They declare the table `limits`, unless they are empty.
     of_section: String,
 }
 
@@ -157,7 +157,9 @@ impl Fleet {
             "global\n  stats socket {} level admin\n\
              defaults\n  mode http\n  timeout client 20s\n  timeout connect 20s\n  timeout server 20s\n\
              {}{table}\
-             frontend f\n  bind 127.0.0.1:{}\n  http-request track-sc0 path table {name}\n  \
+             frontend f\n  bind 127.0.0.1:{}\n  \
+             http-request use-service prometheus-exporter if {{ path /metrics }}\n  \
+             http-request track-sc0 path table {name}\n  \
              http-request sc-inc-gpc0(0)\n  http-request wait-for-body time 20s if METH_POST\n  \
              http-request return status 200 content-type text/plain \
              lf-string \"%[sc0_http_req_cnt] %[sc0_http_req_cnt(,own)]\"\n",
@@ -179,7 +181,7 @@ impl Fleet {
         all
     }
 
-    /// Waits until every member has a session with every other one, and has got what they know.
+    /// Waits until every member has a session with every other one.
     fn all_connected(&self) {
         for place in 0..self.peers.len() {
             let others = self.peers.len() - 1;
@@ -201,7 +203,7 @@ impl Fleet {
         (numbers.next().expect("the sum"), numbers.next().expect("the own part"))
     }
 
-    /// Returns a value of an entry as a member shows it; 0 if there is no entry.
+    /// Returns a value of an entry as a member shows it; 0 without an entry.
     fn shown(&self, place: usize, key: &str, data: &str) -> u64 {
         let line = ask(&self.socket(place), &format!("show table limits key {key}"));
         let value = line.split_whitespace().find_map(|word| word.strip_prefix(data)?.strip_prefix('='));
@@ -243,7 +245,7 @@ fn counts_of_all_members_are_added_up() {
     let _running = fleet.start_all();
     for sent in 1..=300 {
         let (sum, own) = fleet.count(sent as usize % 3, "/k");
-        // What is on its way is missing, and nothing is counted twice.
+        // Changes in transit are missing, and nothing is counted twice.
         assert!(own <= sum && sum <= sent, "{own} of {sum} after {sent}");
     }
     for data in ["gpc0", "gpc0_rate(3600000)", "http_req_cnt", "http_req_rate(3600000)", "conn_cnt"] {
@@ -393,4 +395,117 @@ fn haproxy_takes_part_with_a_table_for_each_member() {
     assert!(is_back, "{}", ask(&fleet.socket(2), "show table P/limits@n2"));
     all_agree();
     drop(weir);
+}
+
+#[test]
+fn members_and_traffic_are_shown() {
+    let fleet = Fleet::new(2, "expire 1h aggregate every 5ms store http_req_cnt", 3);
+    let mut running = fleet.start_all();
+    fleet.count(0, "/k");
+    fleet.all_show(&[0, 1], "/k", "http_req_cnt", 1);
+    let mut shown = String::new();
+    let measured = eventually(|| {
+        shown = ask(&fleet.socket(0), "show peers");
+        let words: Vec<&str> = shown
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("aggregate every=5ms "))
+            .map_or(Vec::new(), |line| line.split(' ').collect());
+        // The change takes 3 ms, and its acknowledgement too.
+        let number = |name: &str| words.iter().find_map(|word| word.strip_prefix(name)?.parse::<u64>().ok());
+        let lag = words.iter().find_map(|word| word.strip_prefix("lag=")?.strip_suffix("ms")?.parse().ok());
+        lag.is_some_and(|lag: u64| lag >= 6)
+            && number("bytes_sent=").is_some_and(|sent| sent > 0)
+            && number("dropped=") == Some(0)
+    });
+    assert!(measured, "{shown}");
+    assert!(shown.contains(" id=limits@n0 update=1 "), "{shown}");
+    let metrics = || get(fleet.clients[0], "/metrics").expect("it answers").text();
+    let up = "weir_table_aggregate_member_up{table=\"limits\",member=\"n1\"}";
+    let excess = "weir_table_aggregate_excess_seconds{table=\"limits\"}";
+    let first = metrics();
+    assert!(first.contains(&format!("{up} 1\n")) && first.contains(&format!("{excess} 0.0")), "{first}");
+    drop(running.pop());
+    let mut last = String::new();
+    let is_gone = eventually(|| {
+        last = metrics();
+        last.contains(&format!("{up} 0\n")) && last.contains(&format!("{excess} +Inf\n"))
+    });
+    assert!(is_gone, "{last}");
+}
+
+#[test]
+fn unusable_aggregates_are_refused() {
+    let verdict = |table: &str, section: &str| {
+        let directory = scratch("aggregate");
+        let file = directory.join("haproxy.cfg");
+        let text = format!(
+            "global\n  localpeer n0\npeers P\n{section}  peer n0 127.0.0.1:1\n  peer n1 127.0.0.1:2\n\
+             backend limits\n  stick-table type ip size 1k {table}\n\
+             backend other\n  stick-table type ip size 1k store gpc0 peers P\n"
+        );
+        std::fs::write(&file, text).expect("it is writable");
+        weir_tests::check(&file, &directory)
+    };
+    let usual = "expire 10s store gpc0 peers P aggregate";
+    assert!(verdict(usual, "").accepted(), "{:?}", verdict(usual, "").alerts());
+    assert!(verdict(&format!("{usual} every 10s"), "").accepted());
+    let many: String = (2..65).map(|member| format!("  peer n{member} 127.0.0.1:3\n")).collect();
+    for (table, section, message) in [
+        (
+            "expire 10s store gpc0 aggregate",
+            "",
+            "`aggregate` adds up the counts of the members of a peers section",
+        ),
+        ("store gpc0 peers P aggregate", "", "`aggregate` needs `expire`"),
+        ("expire 10s store gpt0 peers P aggregate", "", "`aggregate` has nothing to add up"),
+        ("expire 10s store gpc0 peers P aggregate every 0", "", "invalid interval `0`"),
+        ("expire 10s store gpc0 peers P aggregate every 11s", "", "invalid interval `11s`"),
+        ("expire 10s store gpc0 peers P aggregate recv-only", "", "cannot be combined with `recv-only`"),
+        ("expire 10s store gpc0 peers P aggregate write-to other", "", "cannot be combined with `write-to`"),
+        (usual, "  shards 2\n", "cannot be used in a peers section with `shards`"),
+        (usual, &many, "`aggregate` supports up to 64 members, and `peers P` has 65"),
+    ] {
+        let verdict = verdict(table, section);
+        let alerts = verdict.alerts().join("\n");
+        assert!(!verdict.accepted() && alerts.contains(&message.replace('`', "'")), "{table}: {alerts}");
+    }
+}
+
+#[test]
+fn own_is_refused_without_effect() {
+    let verdict = |expression: &str| {
+        let directory = scratch("aggregate");
+        let file = directory.join("haproxy.cfg");
+        let text = format!(
+            "global\n  localpeer n0\npeers P\n  peer n0 127.0.0.1:1\n  peer n1 127.0.0.1:2\n\
+             backend limits\n  stick-table type ip size 1k expire 10s store gpc(2),gpt(1) peers P aggregate\n\
+             backend plain\n  stick-table type ip size 1k store gpc(2)\n\
+             defaults\n  mode http\n  timeout client 1s\n\
+             frontend f\n  bind 127.0.0.1:3\n  http-request set-header x %[{expression}]\n"
+        );
+        std::fs::write(&file, text).expect("it is writable");
+        weir_tests::check(&file, &directory)
+    };
+    for expression in [
+        "sc_get_gpc(1,0,limits,own)",
+        "sc_gpc_rate(1,0,,own)",
+        "sc0_get_gpc0(limits,own)",
+        "src_get_gpc(0,limits,own)",
+        "src,table_gpc(0,limits,own)",
+        "src,table_conn_cnt(limits,own)",
+    ] {
+        let verdict = verdict(expression);
+        assert!(verdict.accepted(), "{expression}: {:?}", verdict.alerts());
+    }
+    for (expression, message) in [
+        ("sc_get_gpc(1,0,limits,mine)", "unknown part `mine`; use `own` or nothing"),
+        ("src_get_gpc(0,plain,own)", "stick table `plain` is not an `aggregate`"),
+        ("src,table_gpc(0,plain,own)", "stick table `plain` is not an `aggregate`"),
+        ("src,table_conn_cnt(limits,1)", "unknown part `1`"),
+        ("sc_get_gpt(0,0,limits,own)", "takes at most 3 arguments"),
+    ] {
+        let verdict = verdict(expression);
+        let alerts = verdict.alerts().join("\n");
+        assert!(!verdict.accepted() && alerts.contains(&message.replace('`', "'")), "{expression}: {alerts}");
+    }
 }

@@ -153,8 +153,8 @@ impl Group {
         }
     }
 
-    /// Whether this process has got what the others know: the resync is complete, or every peer with a session has sent all that it
-    /// knows.
+    /// Whether the entries of the other peers have arrived: the resync is complete, or every peer with a session has sent all its
+    /// entries.
     pub fn is_synchronized(&self) -> bool {
         if self.resync.is_finished() || self.stopping.is_some() {
             return true;

@@ -67,7 +67,9 @@ impl Throttle {
             let factor = u64::from(view.table().settings.bytes_factor);
             let (since, current, previous) = view.rate_parts(column, 0, now);
             self.began = now.saturating_sub(since.into());
-            (self.current, self.previous) = (u64::from(current) * factor, u64::from(previous) * factor);
+            // The parts of other members of an aggregate count as if they had been sent in this period.
+            let current = u64::from(current).saturating_add(view.others(column, 0, now));
+            (self.current, self.previous) = (current.saturating_mul(factor), u64::from(previous) * factor);
         }
         view.holders().max(1).into()
     }

@@ -171,7 +171,7 @@ pub(super) struct Layout {
     pub(super) longs: usize,
     /// Number of words for the key. Keys of variable length include their length.
     pub(super) key_words: usize,
-    /// Where the parts of other members begin, and the size of a part. A part is a word with its generation, followed by values that
+    /// The position and size of the other members' parts. A part is a word with its generation, followed by values that
     /// are arranged like the entry's own.
     parts: PartLayout,
 }

@@ -1,4 +1,4 @@
-//! Tables that add up what all members of a `peers` section count (`aggregate`).
+//! Tables that add up the counts of all members of a `peers` section (`aggregate`).
 //!
 //! An entry of such a table has the values that this process counts, which are its own part, and a slot for the part of each other
 //! member. A member sends its part, which replaces the previous one; reading a value adds up all parts. Types that cannot be added
@@ -31,8 +31,8 @@ pub(super) struct Parts(Box<[PartSlot]>);
 struct PartSlot {
     /// The generation of the parts that count; never 0, which is the generation of an empty slot of an entry.
     generation: AtomicU32,
-    /// Since when there is no connection to the member, or when its parts were last dropped, in milliseconds with the lowest bit
-    /// set; 0 while there is a connection.
+    /// When the connection to the member ended, or when its parts were last dropped, in milliseconds with the lowest bit set; 0
+    /// while the member is connected.
     gone: AtomicU32,
     /// Whether parts were dropped since the last connection.
     dropped: AtomicBool,
@@ -175,7 +175,7 @@ impl Table {
 
     /// Applies a member's part of an entry: the remaining lifetime (`None` for the table's default), and the elements in column
     /// order, which `received` returns by index. `is_own` is whether the member itself has sent it; a part from a third member is
-    /// only used if there is none yet. `is_change` is whether the member has just changed the entry, so that its tags and server
+    /// only used in an empty slot. `is_change` is whether the member has just changed the entry, so that its tags and server
     /// replace those of the entry. Returns `false` if the table has no room for the entry.
     pub fn learn_part<'v>(
         &self,
@@ -309,8 +309,8 @@ impl Table {
     }
 
     /// Returns for how many milliseconds a request may be unknown to another member: the interval of sending, and the longest way to
-    /// a member and back. `None` in a table that is not an aggregate, and while a member that counts is not connected, because there
-    /// is no limit then.
+    /// a member and back. `None` in a table that is not an aggregate, and while a member that counts is not connected, because the
+    /// time has no limit then.
     pub fn excess_ms(&self) -> Option<u64> {
         let aggregate = self.aggregate()?;
         let members = (0..aggregate.members.len()).filter_map(|slot| self.member(slot));

@@ -18,8 +18,8 @@ const EVERY_MS: u32 = 20;
 /// The limits of `every`, in milliseconds.
 const EVERY: std::ops::RangeInclusive<u32> = 1..=10_000;
 
-/// The maximum number of members, including this process: each sends its part to all others.
-const MOST_MEMBERS: usize = 8;
+/// The maximum number of members, including this process. Each sends its part to all others, and an entry has a slot for each.
+const MOST_MEMBERS: usize = 64;
 
 /// The parsed argument.
 #[derive(Debug)]

@@ -75,7 +75,7 @@ fn parts_are_replaced_and_added_up() {
     }
     learn(&table, 1, &part(0, 100, 0), 1_000);
     assert_eq!(values(&table, 1_000), [0, 113, 113, 110 << 32, 110, 220, 3]);
-    // Each rate fades by the age of its own period.
+    // The periods of the rates have different ages.
     assert_eq!(values(&table, 1_750)[2], 3 + 7 + 100);
     let entry = table.find(b"k", 1_000).expect("it is there");
     assert_eq!(entry.server_key().map(|name| &**name), Some("s"));
