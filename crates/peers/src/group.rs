@@ -129,8 +129,10 @@ pub struct Group {
     before: Option<u32>,
     keeps_predecessor: bool,
     commands: VecDeque<GroupCommand>,
-    /// Sessions established and ended, since the last call that returned them.
+    /// Sessions established and ended, of which the tables do not know yet.
     presence: VecDeque<(usize, bool)>,
+    /// Whether the tables know that the entries of the other peers have arrived.
+    synchronized: bool,
     random: fastrand::Rng,
 }
 
@@ -192,6 +194,7 @@ impl Group {
             keeps_predecessor: false,
             commands: VecDeque::new(),
             presence: VecDeque::new(),
+            synchronized: false,
             random: fastrand::Rng::with_seed(settings.seed),
             settings,
         };

@@ -14,7 +14,8 @@ pub struct Stick {
     tables: Vec<StickTable>,
     /// For each table, the last values that the predecessor sent for its entries.
     before: Vec<HashMap<Box<[u8]>, StickValues>>,
-    /// For each table that is this process's part of a sum, the values that peers have sent for an earlier process.
+    /// For each table that is this process's part of a sum, the values that peers have sent for an earlier process. Empty after
+    /// the entries of the other peers have arrived.
     recalled: Vec<HashMap<Box<[u8]>, StickValues>>,
     /// Whether the entries of the other peers have arrived.
     is_synchronized: bool,
@@ -330,7 +331,13 @@ impl Tables for Stick {
     }
 
     fn forget_predecessor(&mut self) {
-        self.before.iter_mut().for_each(|known| *known = HashMap::new());
+        for (known, recalled) in self.before.iter_mut().zip(&mut self.recalled) {
+            let known = std::mem::take(known);
+            // Another peer may still send the same counts.
+            if !self.is_synchronized {
+                recalled.extend(known);
+            }
+        }
     }
 
     fn is_synchronized(&mut self) {

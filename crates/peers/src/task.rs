@@ -1,6 +1,6 @@
 //! A `peers` section running on its worker: the group with its connections, its clock and its tables.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::future::Future;
@@ -40,8 +40,6 @@ pub struct SectionMailbox<T> {
     changed: Notify,
     /// Notified when the successor has got everything, or cannot be reached.
     done: Notify,
-    /// Whether the tables know that the entries of the other peers have arrived.
-    synchronized: Cell<bool>,
     /// For each table that sends its changes at intervals, when that was last done, and whether it is due.
     paces: RefCell<HashMap<usize, (u64, bool)>>,
 }
@@ -60,7 +58,6 @@ impl<T: Tables + 'static> SectionMailbox<T> {
             ways: Box::new(ways),
             changed: Notify::new(),
             done: Notify::new(),
-            synchronized: Cell::new(false),
             paces: RefCell::default(),
         });
         desk.turn(|_, _| ());
@@ -121,14 +118,7 @@ impl<T: Tables + 'static> SectionMailbox<T> {
         if work.group.forgets_predecessor() {
             work.tables.forget_predecessor();
         }
-        while let Some((peer, is_present)) = work.group.presence_change() {
-            if work.tables.note_presence(peer, is_present, now_ms()) {
-                work.group.request_resync(peer);
-            }
-        }
-        if !self.synchronized.get() && work.group.is_synchronized() {
-            self.synchronized.set(true);
-            work.tables.is_synchronized();
+        if work.group.settle(now_ms(), &mut work.tables) {
             work.lines.values().for_each(|line| line.woken.notify_one());
         }
         while let Some(command) = work.group.command() {

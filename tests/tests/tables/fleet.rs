@@ -154,7 +154,7 @@ impl Fleet {
             false => ("P/limits", String::new()),
         };
         format!(
-            "global\n  stats socket {} level admin\n\
+            "global\n  stats socket {} level admin expose-fd listeners\n\
              defaults\n  mode http\n  timeout client 20s\n  timeout connect 20s\n  timeout server 20s\n\
              {}{table}\
              frontend f\n  bind 127.0.0.1:{}\n  \
@@ -170,9 +170,14 @@ impl Fleet {
     }
 
     fn start(&self, place: usize) -> Weir {
+        self.start_with(place, &[])
+    }
+
+    fn start_with(&self, place: usize, arguments: &[&str]) -> Weir {
         let name = format!("n{place}");
         let ports = [self.peers[place], self.clients[place]];
-        Weir::start_with(&self.configuration(place), &["-db", "-L", &name], &ports)
+        let arguments = [&["-db", "-L", &name], arguments].concat();
+        Weir::start_with(&self.configuration(place), &arguments, &ports)
     }
 
     fn start_all(&self) -> Vec<Weir> {
@@ -302,6 +307,38 @@ fn restarted_member_continues_with_its_own_part() {
 }
 
 #[test]
+fn successor_continues_with_the_parts_of_all_members() {
+    let fleet = Fleet::new(2, "expire 1h aggregate store gpc0,http_req_cnt,http_req_rate(1h)", 0);
+    let mut running = fleet.start_all();
+    let (ended, requests) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for place in [0, 1] {
+            let (ended, requests, fleet) = (&ended, &requests, &fleet);
+            scope.spawn(move || {
+                while !ended.load(Relaxed) {
+                    fleet.count(place, "/k");
+                    requests.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        for take_over in [false, true, false] {
+            let before = requests.load(Relaxed);
+            assert!(eventually(|| requests.load(Relaxed) > before + 100));
+            let (socket, pid) = (fleet.socket(0).display().to_string(), running[0].pid().to_string());
+            let arguments: &[&str] = if take_over { &["-x", &socket, "-sf", &pid] } else { &["-sf", &pid] };
+            let new = fleet.start_with(0, arguments);
+            let mut old = std::mem::replace(&mut running[0], new);
+            assert_eq!(old.await_end(), Some(0), "{}", old.messages());
+        }
+        ended.store(true, Relaxed);
+    });
+    let sent = requests.into_inner();
+    for data in ["gpc0", "http_req_cnt", "http_req_rate(3600000)"] {
+        fleet.all_show(&[0, 1], "/k", data, sent);
+    }
+}
+
+#[test]
 fn partitioned_member_is_dropped_and_complete_again_afterwards() {
     let fleet = Fleet::new(3, "expire 3s aggregate store gpc0,http_req_cnt", 0);
     let _running = fleet.start_all();
@@ -418,7 +455,7 @@ fn members_and_traffic_are_shown() {
             && number("dropped=") == Some(0)
     });
     assert!(measured, "{shown}");
-    assert!(shown.contains(" id=limits@n0 update=1 "), "{shown}");
+    assert!(shown.contains(" id=limits@n0 ") && shown.contains(" id=limits@n1 "), "{shown}");
     let metrics = || get(fleet.clients[0], "/metrics").expect("it answers").text();
     let up = "weir_table_aggregate_member_up{table=\"limits\",member=\"n1\"}";
     let excess = "weir_table_aggregate_excess_seconds{table=\"limits\"}";

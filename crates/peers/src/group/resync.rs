@@ -2,6 +2,7 @@
 //! then from one peer after the other until one reports that it knows everything. It waits at most five seconds for each to begin.
 
 use super::{Group, LinkId, PeerConnection};
+use crate::tables::Tables;
 
 /// How long to wait for a peer that could send the entries, in milliseconds.
 const WAIT: u64 = 5000;
@@ -137,13 +138,24 @@ impl Resync {
 }
 
 impl Group {
-    /// Returns the next session that was established (`true`) or has ended, by the index of its peer.
-    pub fn presence_change(&mut self) -> Option<(usize, bool)> {
-        self.presence.pop_front()
+    /// Informs the tables about sessions that were established or have ended, and about the arrival of the other peers' entries.
+    /// Called after each call that may have caused that. Returns whether the tables have new output for all connections.
+    pub fn settle(&mut self, now: u64, tables: &mut impl Tables) -> bool {
+        while let Some((peer, is_present)) = self.presence.pop_front() {
+            if tables.note_presence(peer, is_present, now) {
+                self.request_resync(peer);
+            }
+        }
+        if self.synchronized || !self.has_learned() {
+            return false;
+        }
+        self.synchronized = true;
+        tables.is_synchronized();
+        true
     }
 
     /// Requests all entries from a peer with a session.
-    pub fn request_resync(&mut self, peer: usize) {
+    fn request_resync(&mut self, peer: usize) {
         let link = self.peers.get(peer).and_then(|peer| peer.link);
         if let Some(link) = link
             && let Some(PeerConnection::Up(session)) = self.lines.get_mut(&link)
@@ -155,14 +167,12 @@ impl Group {
 
     /// Whether the entries of the other peers have arrived: the resync is complete, or every peer with a session has sent all its
     /// entries.
-    pub fn is_synchronized(&self) -> bool {
+    fn has_learned(&self) -> bool {
         if self.resync.is_finished() || self.stopping.is_some() {
             return true;
         }
-        let mut others = (0..self.peers.len()).filter(|place| Some(*place) != self.local);
-        let mut with_session =
-            others.by_ref().map(|place| &self.peers[place]).filter(|peer| peer.link.is_some());
-        self.resync.wants_teacher()
-            && with_session.next().is_some_and(|first| first.partial && with_session.all(|peer| peer.partial))
+        let others = (0..self.peers.len()).filter(|place| Some(*place) != self.local);
+        let mut known = others.map(|place| &self.peers[place]).filter(|peer| peer.link.is_some()).peekable();
+        self.resync.wants_teacher() && known.peek().is_some() && known.all(|peer| peer.partial)
     }
 }

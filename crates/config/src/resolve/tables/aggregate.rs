@@ -43,7 +43,8 @@ pub(super) fn read<'a>(word: &'a Word, args: &mut Args<'a, '_>) -> Result<Aggreg
     Ok(AggregateLine { word, every_ms })
 }
 
-/// Returns the settings of a table with this argument; `None` for other tables and if the section shares nothing.
+/// Returns the settings of a table with this argument; `None` for other tables. Without other members, if the section shares
+/// nothing.
 pub(super) fn settings(
     line: &TableLine<'_>,
     of_section: bool,
@@ -78,11 +79,12 @@ pub(super) fn settings(
         return Err(wrong("`aggregate` has nothing to add up: the table stores no counter and no rate")
             .help("remove `aggregate`, or store a counter such as `http_req_cnt`"));
     }
-    let Some(name) = &own.peers else { return Ok(None) };
+    let alone = Ok(Some(Aggregate { every_ms: *every_ms, members: Box::default() }));
+    let Some(name) = &own.peers else { return alone };
     let section = pending
         .iter()
         .find(|proxy| proxy.settings.kind == SectionKind::Peers && *proxy.settings.name == **name);
-    let Some(section) = section else { return Ok(None) };
+    let Some(section) = section else { return alone };
     if section.settings.peers.shards > 0 {
         return Err(wrong("`aggregate` cannot be used in a peers section with `shards`").help(format!(
             "remove `shards` from `peers {name}`: every member needs the parts of all others"
