@@ -83,6 +83,8 @@ struct PeerState {
     met: bool,
     /// Whether the peer has reported that it does not know everything.
     partial: bool,
+    /// Whether the tables need all entries of the peer again.
+    needs_resync: bool,
     /// The minor version in the greeting: 2.1, or 2.0 if the peer supports nothing newer.
     minor: u8,
     /// How the peer's last attempt or session ended.
@@ -169,6 +171,7 @@ impl Group {
                 process: None,
                 met: false,
                 partial: false,
+                needs_resync: false,
                 minor: 1,
                 last: None,
                 established: None,
@@ -518,6 +521,7 @@ impl Group {
 
     /// Called when a peer has sent everything, or all that it knows.
     fn taught(&mut self, link: LinkId, place: usize, everything: bool, now: u64) {
+        self.peers[place].needs_resync = false;
         if Some(place) == self.local {
             if let Some(life) = self.resync.local_taught(everything, now) {
                 self.life = life;

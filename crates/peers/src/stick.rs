@@ -284,8 +284,12 @@ impl Tables for Stick {
         now: u64,
         take: &mut dyn FnMut(&PeerEntry<'_>) -> bool,
     ) -> Option<u64> {
-        let Stick { tables, key, values, .. } = self;
+        let Stick { tables, key, values, is_synchronized, .. } = self;
         let own = &tables[table];
+        if own.role == TableRole::Own && !*is_synchronized {
+            // A peer would send it back, as the part of an earlier process. It is sent as changes later.
+            return None;
+        }
         let mut take =
             |entry: &EntryValues<'_>| row(entry, own.role, now, (&mut *key, &mut *values), &mut *take);
         let next = match own.role {

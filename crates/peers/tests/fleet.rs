@@ -1,4 +1,4 @@
-//! Members of a fleet whose table adds up the parts of all of them, in virtual time: with delays, clocks that differ by hours, broken
+//! A table that adds up the parts of all members of a fleet, in virtual time: with delays, clocks that differ by hours, broken
 //! connections, partitions and restarts. Events are derived from a seed.
 
 use std::cmp::Reverse;
@@ -385,7 +385,9 @@ fn sums_are_exact_after_losses_and_partitions() {
     for seed in 0..8 {
         let count = 3 + seed as usize % 6;
         let mut world = World::new(count, seed, 3_600_000, 40);
-        traffic(&mut world, 5_000, 2_000, 80_000);
+        // The first requests arrive before the members are connected.
+        traffic(&mut world, 5_000, 1_001, 80_000);
+        traffic(&mut world, 500, 1_001, 1_500);
         for _ in 0..3 {
             let from = world.random.u64(10_000..50_000);
             let until = from + world.random.u64(500..15_000);
@@ -436,7 +438,8 @@ fn restarted_members_continue_and_count_nothing_twice() {
             let node = world.random.usize(..count);
             // Nothing is on its way when the process is killed, so nothing is lost.
             world.plan(40_000 + turn * 30_000, Event::Restart(node));
-            traffic(&mut world, 1_000, 40_100 + turn * 30_000, 60_000 + turn * 30_000);
+            traffic(&mut world, 1_000, 40_001 + turn * 30_000, 60_000 + turn * 30_000);
+            traffic(&mut world, 300, 40_001 + turn * 30_000, 42_000 + turn * 30_000);
         }
         world.run(135_000);
         let sums = world.sums().unwrap_or_else(|wrong| panic!("seed {seed}: {wrong:?}"));
@@ -444,7 +447,7 @@ fn restarted_members_continue_and_count_nothing_twice() {
     }
 }
 
-/// One client whose requests reach nodes at random. A request passes if the node's view of the rate is below the limit, and each is
+/// One client sends each request to a random node. A request passes if the node's view of the rate is below the limit, and each is
 /// counted. In any window, at most k(T + 2L)/W of the limit passes in addition.
 #[test]
 fn requests_beyond_a_limit_stay_within_the_bound() {

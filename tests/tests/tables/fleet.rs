@@ -307,6 +307,26 @@ fn restarted_member_continues_with_its_own_part() {
 }
 
 #[test]
+fn eight_members_agree_although_one_is_killed() {
+    let fleet = Fleet::new(8, "expire 1h aggregate store gpc0,http_req_cnt", 15);
+    let mut running = fleet.start_all();
+    let all: Vec<usize> = (0..8).collect();
+    for sent in 0..160 {
+        fleet.count(sent % 8, "/k");
+    }
+    fleet.all_show(&all, "/k", "http_req_cnt", 160);
+    drop(running.remove(5));
+    for sent in 0..70 {
+        fleet.count([0, 1, 2, 3, 4, 6, 7][sent % 7], "/k");
+    }
+    let others = [0, 1, 2, 3, 4, 6, 7];
+    fleet.all_show(&others, "/k", "http_req_cnt", 230);
+    running.insert(5, fleet.start(5));
+    fleet.count(5, "/k");
+    fleet.all_show(&all, "/k", "http_req_cnt", 231);
+}
+
+#[test]
 fn successor_continues_with_the_parts_of_all_members() {
     let fleet = Fleet::new(2, "expire 1h aggregate store gpc0,http_req_cnt,http_req_rate(1h)", 0);
     let mut running = fleet.start_all();

@@ -142,7 +142,9 @@ impl Group {
     /// Called after each call that may have caused that. Returns whether the tables have new output for all connections.
     pub fn settle(&mut self, now: u64, tables: &mut impl Tables) -> bool {
         while let Some((peer, is_present)) = self.presence.pop_front() {
-            if tables.note_presence(peer, is_present, now) {
+            self.peers[peer].needs_resync |= tables.note_presence(peer, is_present, now);
+            // If two connections collide, the request may have been made on the one that was closed.
+            if is_present && self.peers[peer].needs_resync {
                 self.request_resync(peer);
             }
         }
