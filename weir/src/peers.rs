@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::AcqRel, Ordering::Acq
 
 use base::clock::{Date, WallTime, now_ms};
 use net::Stream;
-use peers::{Group, Making, PeersSection, SectionMailbox, SectionSettings, ShowContext, Stick, Ways, stick};
+use peers::{Group, Making, PeersSection, SectionMailbox, SectionSettings, ShowContext, Stick, Tables, Ways};
 use plan::peers::Peers;
 use plan::{Plan, Proxy, ServerSettings};
 use proxy::serve::log::ring_feed::{Buffers, connect_to};
@@ -100,12 +100,14 @@ impl PeersSections {
             let name: Arc<str> = one.name().into();
             for shared in &peers.tables {
                 let name = name.clone();
+                let part = desk.with(|_, tables| tables.own_part(&shared.table));
+                let pace = part.zip(shared.table.aggregate().map(|aggregate| u64::from(aggregate.every_ms)));
                 shared.table.wakes(Box::new(move || {
                     let name = name.clone();
-                    runtime::worker::post(own, move || {
-                        if let Some(desk) = self::desk(&name) {
-                            desk.wake();
-                        }
+                    runtime::worker::post(own, move || match (self::desk(&name), pace) {
+                        (Some(desk), Some((part, every))) => desk.release(part, every),
+                        (Some(desk), None) => desk.wake(),
+                        (None, _) => {}
                     });
                 }));
             }
@@ -115,11 +117,14 @@ impl PeersSections {
 
     fn begin(&self, one: &One, peers: &Peers) -> Rc<SectionMailbox<Stick>> {
         let bytes = |text: &str| Box::<[u8]>::from(text.as_bytes());
+        let names: Vec<&str> = peers.peers.iter().map(|peer| &*peer.name).collect();
+        let shared = peers.tables.iter().map(|own| (&own.table, &*own.name));
+        let (tables, definitions) = Stick::new(shared, &names, peers.local, now_ms());
         let section = PeersSection {
             local: bytes(&peers.peers[peers.local].name),
             peers: peers.peers.iter().map(|peer| bytes(&peer.name)).collect(),
-            tables: peers.tables.iter().map(|own| stick::definition(&own.table, &own.name)).collect(),
-            ids: peers.tables.iter().map(|own| bytes(own.table.name())).collect(),
+            ids: tables.names(names[peers.local]).map(|name| bytes(&name)).collect(),
+            tables: definitions.into(),
             at_once: self.at_once,
         };
         let settings = SectionSettings {
@@ -130,7 +135,6 @@ impl PeersSections {
             successor: self.successor,
             seed: fastrand::u64(..),
         };
-        let tables = Stick::new(peers.tables.iter().map(|own| own.table.clone()).collect());
         let (proxy, process) = (one.proxy.clone(), self.process.clone());
         let ways = OfPlan { proxy, process, buffers: self.buffers, counted: Cell::default() };
         SectionMailbox::begin(Group::new(settings, now_ms()), tables, ways)
@@ -149,7 +153,12 @@ impl PeersSections {
             .iter()
             .map(|peer| peer.server.as_ref().map_or_else(|| "-".to_owned(), address))
             .collect();
-        let latest: Vec<u64> = peers.tables.iter().map(|own| own.table.last_change()).collect();
+        let latest: Vec<u64> =
+            desk.with(|_, tables| (0..tables.count()).map(|table| tables.latest(table)).collect());
+        let notes: Vec<Vec<String>> = desk.with(|_, tables| {
+            let of_peer = |peer| (0..tables.count()).map(|table| tables.note(table, peer)).collect();
+            (0..peers.peers.len()).map(of_peer).collect()
+        });
         let shown = ShowContext {
             name,
             date: date.split(' ').next().unwrap_or_default(),
@@ -158,6 +167,7 @@ impl PeersSections {
             latest: &latest,
             number: one.number,
             with_names,
+            notes: &notes,
         };
         let mut out = String::new();
         desk.with(|group, _| group.show(&shown, now_ms(), &mut out));

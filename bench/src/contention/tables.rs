@@ -25,6 +25,7 @@ fn table() -> Arc<Table> {
             Column::new(DataType::HttpErrRate, 1, 10_000),
         ],
         peers: None,
+        aggregate: None,
     })
 }
 

@@ -83,6 +83,8 @@ struct PeerState {
     met: bool,
     /// Whether the peer has reported that it does not know everything.
     partial: bool,
+    /// Whether the tables need all entries of the peer again.
+    needs_resync: bool,
     /// The minor version in the greeting: 2.1, or 2.0 if the peer supports nothing newer.
     minor: u8,
     /// How the peer's last attempt or session ended.
@@ -129,6 +131,10 @@ pub struct Group {
     before: Option<u32>,
     keeps_predecessor: bool,
     commands: VecDeque<GroupCommand>,
+    /// Sessions established and ended, of which the tables do not know yet.
+    presence: VecDeque<(usize, bool)>,
+    /// Whether the tables know that the entries of the other peers have arrived.
+    synchronized: bool,
     random: fastrand::Rng,
 }
 
@@ -165,6 +171,7 @@ impl Group {
                 process: None,
                 met: false,
                 partial: false,
+                needs_resync: false,
                 minor: 1,
                 last: None,
                 established: None,
@@ -189,6 +196,8 @@ impl Group {
             before: None,
             keeps_predecessor: false,
             commands: VecDeque::new(),
+            presence: VecDeque::new(),
+            synchronized: false,
             random: fastrand::Rng::with_seed(settings.seed),
             settings,
         };
@@ -469,6 +478,7 @@ impl Group {
         peer.established = Some(now);
         peer.sessions += 1;
         peer.last = None;
+        self.presence.push_back((place, true));
         if process.is_some() && peer.process != process {
             // A different or unknown process.
             peer.known.fill(0);
@@ -511,6 +521,7 @@ impl Group {
 
     /// Called when a peer has sent everything, or all that it knows.
     fn taught(&mut self, link: LinkId, place: usize, everything: bool, now: u64) {
+        self.peers[place].needs_resync = false;
         if Some(place) == self.local {
             if let Some(life) = self.resync.local_taught(everything, now) {
                 self.life = life;
@@ -551,6 +562,7 @@ impl Group {
         }
         if was_session {
             peer.link = None;
+            self.presence.push_back((place, false));
             for table in 0..tables {
                 peer.known[table] = session.taught(table).0;
             }

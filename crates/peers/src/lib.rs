@@ -16,7 +16,7 @@ pub mod message;
 mod row;
 mod session;
 mod shard;
-pub mod stick;
+mod stick;
 mod tables;
 mod task;
 mod transport;

@@ -412,11 +412,18 @@ impl PeerSession {
                 let origin = self.origin(timed);
                 if self.learning.update(incremental, timed, body, origin, now, tables)? {
                     self.counts.learned += 1;
+                    if let (Some(table), Some(peer)) = (self.learning.current(), self.peer) {
+                        tables.note_traffic(table, peer, length, false);
+                    }
                 }
             }
             Message::Define(body) => self.learning.define(body, &self.section.tables)?,
             Message::Switch(id) => self.learning.switch(id),
-            Message::Ack { table, update } => self.sender.ack(table, update),
+            Message::Ack { table, update } => {
+                if let (Some((table, delay)), Some(peer)) = (self.sender.ack(table, update, now), self.peer) {
+                    tables.note_delay(table, peer, delay);
+                }
+            }
             Message::Unknown => {}
         }
         Ok(Some(length))
@@ -509,7 +516,7 @@ impl PeerSession {
             message::control(Control::ResyncConfirm, out);
         }
         let timed = self.minor > 0;
-        let writer = Writer::new(&self.section, timed, now, out, limit);
+        let writer = Writer::new(&self.section, timed, now, out, limit, self.peer);
         self.counts.taught += self.sender.output(up_to_date, writer, tables);
         if out.len() == before && (self.beat || now >= self.last_sent + HEARTBEAT) {
             message::control(Control::Heartbeat, out);

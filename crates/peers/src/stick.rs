@@ -11,12 +11,37 @@ use crate::{DataColumn, DataKind, Definition, EntryOrigin, EntryValue, KeyKind, 
 /// The tables of a section, in the order of their definitions.
 #[derive(Debug)]
 pub struct Stick {
-    tables: Vec<Arc<Table>>,
+    tables: Vec<StickTable>,
     /// For each table, the last values that the predecessor sent for its entries.
     before: Vec<HashMap<Box<[u8]>, StickValues>>,
+    /// For each table that is this process's part of a sum, the values that peers have sent for an earlier process. Empty after
+    /// the entries of the other peers have arrived.
+    recalled: Vec<HashMap<Box<[u8]>, StickValues>>,
+    /// Whether the entries of the other peers have arrived.
+    is_synchronized: bool,
     /// Memory for the entry being sent.
     key: Vec<u8>,
     values: Vec<EntryValue>,
+}
+
+/// The part of a table that has a definition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TableRole {
+    /// The whole table, which has the values that were written last.
+    Whole,
+    /// The counts of this process, in a table that adds up the parts of all members.
+    Own,
+    /// The counts of another member in such a table.
+    Part { slot: usize, peer: usize },
+}
+
+/// A definition's table.
+#[derive(Debug)]
+struct StickTable {
+    table: Arc<Table>,
+    role: TableRole,
+    /// The last change of this process's part that may be sent.
+    released: u64,
 }
 
 /// The values of an entry as a peer sent them.
@@ -42,7 +67,7 @@ impl StickValues {
 }
 
 /// Returns the definition of a table, with its `name` among peers.
-pub fn definition(table: &Table, name: &str) -> Definition {
+fn definition(table: &Table, name: &str) -> Definition {
     let key = match table.settings.kind {
         KeyType::Ip4 => KeyKind::Ipv4,
         KeyType::Ip6 => KeyKind::Ipv6,
@@ -65,34 +90,135 @@ fn kind(data: DataType) -> DataKind {
 }
 
 impl Stick {
-    /// Creates the adapter for these tables.
-    pub fn new(tables: Vec<Arc<Table>>) -> Stick {
-        Stick {
-            before: tables.iter().map(|_| HashMap::new()).collect(),
-            tables,
+    /// Creates the adapter for these tables, which have these names among `peers`, and their definitions. A table that adds up the
+    /// parts of all members has a definition for each member, named `table@member`.
+    pub fn new<'a>(
+        tables: impl IntoIterator<Item = (&'a Arc<Table>, &'a str)>,
+        peers: &[&str],
+        local: usize,
+        now: u64,
+    ) -> (Stick, Vec<Definition>) {
+        let (mut all, mut definitions) = (Vec::new(), Vec::new());
+        let mut add = |table: &Arc<Table>, name: &str, role| {
+            definitions.push(definition(table, name));
+            all.push(StickTable { table: table.clone(), role, released: 0 });
+        };
+        for (table, name) in tables {
+            let Some(aggregate) = table.aggregate() else {
+                add(table, name, TableRole::Whole);
+                continue;
+            };
+            add(table, &format!("{name}@{}", peers[local]), TableRole::Own);
+            for (slot, member) in aggregate.members.iter().enumerate() {
+                if let Some(peer) = peers.iter().position(|peer| **peer == **member) {
+                    table.note_presence(slot, false, now);
+                    add(table, &format!("{name}@{member}"), TableRole::Part { slot, peer });
+                }
+            }
+        }
+        let stick = Stick {
+            before: all.iter().map(|_| HashMap::new()).collect(),
+            recalled: all.iter().map(|_| HashMap::new()).collect(),
+            is_synchronized: false,
+            tables: all,
             key: Vec::new(),
             values: Vec::new(),
-        }
+        };
+        (stick, definitions)
     }
 
-    /// Returns the tables.
-    pub fn tables(&self) -> &[Arc<Table>] {
-        &self.tables
+    /// Returns the names of the tables in this process, in the order of their definitions. For a part, the name of the member
+    /// follows that of the table.
+    pub fn names(&self, local: &str) -> impl Iterator<Item = String> {
+        self.tables.iter().map(move |own| {
+            let name = own.table.name();
+            match own.role {
+                TableRole::Whole => name.to_owned(),
+                TableRole::Own => format!("{name}@{local}"),
+                TableRole::Part { slot, .. } => {
+                    let members = own.table.aggregate().map_or(&[][..], |aggregate| &aggregate.members);
+                    format!("{name}@{}", members.get(slot).map_or("", |member| member))
+                }
+            }
+        })
+    }
+
+    /// Returns the number of definitions.
+    pub fn count(&self) -> usize {
+        self.tables.len()
+    }
+
+    /// Returns the definition with the part of this process in a table that adds up the parts of all members.
+    pub fn own_part(&self, table: &Arc<Table>) -> Option<usize> {
+        self.tables.iter().position(|own| own.role == TableRole::Own && Arc::ptr_eq(&own.table, table))
+    }
+
+    /// Returns the slot of a peer's parts in an aggregate table.
+    fn slot(&self, table: usize, peer: usize) -> Option<usize> {
+        let own = self.tables.get(table)?;
+        match own.role {
+            TableRole::Whole => return None,
+            TableRole::Part { slot, peer: member } if member == peer => return Some(slot),
+            TableRole::Own | TableRole::Part { .. } => {}
+        }
+        self.tables.iter().find_map(|part| match part.role {
+            TableRole::Part { slot, peer: member }
+                if member == peer && Arc::ptr_eq(&part.table, &own.table) =>
+            {
+                Some(slot)
+            }
+            _ => None,
+        })
+    }
+
+    /// Returns the state of an aggregate table and a peer as text for `show peers`. Only the definition of this process's part has
+    /// such a text.
+    pub fn note(&self, table: usize, peer: usize) -> String {
+        let own = &self.tables[table];
+        let slot = self.slot(table, peer).filter(|_| own.role == TableRole::Own);
+        let member = slot.and_then(|slot| own.table.member(slot));
+        let (Some(member), Some(aggregate)) = (member, own.table.aggregate()) else { return String::new() };
+        format!(
+            "aggregate every={}ms lag={}ms bytes_sent={} bytes_received={} dropped={}",
+            aggregate.every_ms,
+            member.delay_ms,
+            member.sent,
+            member.received,
+            u8::from(member.is_dropped)
+        )
+    }
+
+    /// Applies an entry of this process's part from a predecessor or from a peer.
+    fn recall(&mut self, table: usize, row: &PeerEntry<'_>, origin: EntryOrigin, now: u64) {
+        let is_predecessor = origin == EntryOrigin::Predecessor;
+        let is_late = self.is_synchronized
+            || matches!(origin, EntryOrigin::Successor | EntryOrigin::Remote { resync: false, .. });
+        if is_late && !is_predecessor {
+            return;
+        }
+        let received = |at: usize| row.values.get(at).map_or(table::TableValue::Absent, to_table_value);
+        let before = self.before[table].get(row.key);
+        let known = if is_predecessor { before } else { self.recalled[table].get(row.key).or(before) };
+        let known = |at| known.map_or(table::TableValue::Absent, |known| known.value(at, now));
+        if self.tables[table].table.learn_own_part((row.key, row.expire), now, received, known) {
+            let of_origin = if is_predecessor { &mut self.before } else { &mut self.recalled };
+            of_origin[table].insert(row.key.into(), StickValues { at: now, values: row.values.into() });
+        }
     }
 }
 
 /// Passes an entry to `take` as a row, which borrows the buffers.
 fn row<R>(
     entry: &EntryValues<'_>,
+    role: TableRole,
     now: u64,
-    key: &mut Vec<u8>,
-    values: &mut Vec<EntryValue>,
+    (key, values): (&mut Vec<u8>, &mut Vec<EntryValue>),
     take: impl FnOnce(&PeerEntry<'_>) -> R,
 ) -> R {
     key.clear();
     entry.key(key);
     values.clear();
-    entry.values(now).for_each(|value| {
+    let mut add = |value: table::TableValue<'_>| {
         values.push(match value {
             table::TableValue::Absent => EntryValue::Absent,
             table::TableValue::Number(number) => EntryValue::Number(number),
@@ -100,11 +226,16 @@ fn row<R>(
                 EntryValue::Rate(Rate { age, current, previous })
             }
             // Shared, not copied.
-            table::TableValue::Text(_) => {
+            table::TableValue::Text(_) if !matches!(role, TableRole::Part { .. }) => {
                 EntryValue::Name(entry.server_key().cloned().map(Arc::<[u8]>::from))
             }
+            table::TableValue::Text(text) => EntryValue::Name(text.map(|text| text.as_bytes().into())),
         });
-    });
+    };
+    match role {
+        TableRole::Whole | TableRole::Own => entry.values(now).for_each(&mut add),
+        TableRole::Part { slot, .. } => entry.part_values(slot, now).for_each(&mut add),
+    }
     take(&PeerEntry { key, expire: Some(entry.expires_in(now)), values })
 }
 
@@ -122,7 +253,12 @@ fn to_table_value(value: &EntryValue) -> table::TableValue<'_> {
 
 impl Tables for Stick {
     fn latest(&self, table: usize) -> u64 {
-        self.tables[table].last_change()
+        let own = &self.tables[table];
+        match own.role {
+            TableRole::Whole => own.table.last_change(),
+            TableRole::Own => own.released,
+            TableRole::Part { .. } => 0,
+        }
     }
 
     fn changed(
@@ -133,8 +269,12 @@ impl Tables for Stick {
         take: &mut dyn FnMut(u64, &PeerEntry<'_>) -> bool,
     ) {
         let Stick { tables, key, values, .. } = self;
-        tables[table]
-            .changes(after, now, |number, entry| row(entry, now, key, values, |row| take(number, row)));
+        let own = &tables[table];
+        if !matches!(own.role, TableRole::Part { .. }) {
+            own.table.changes(after, now, |number, entry| {
+                row(entry, own.role, now, (key, values), |row| take(number, row))
+            });
+        }
     }
 
     fn walk(
@@ -144,20 +284,45 @@ impl Tables for Stick {
         now: u64,
         take: &mut dyn FnMut(&PeerEntry<'_>) -> bool,
     ) -> Option<u64> {
-        let Stick { tables, key, values, .. } = self;
-        let next = tables[table].walk(cursor.into(), now, |entry| row(entry, now, key, values, &mut *take));
+        let Stick { tables, key, values, is_synchronized, .. } = self;
+        let own = &tables[table];
+        if own.role == TableRole::Own && !*is_synchronized {
+            // A peer would send it back, as the part of an earlier process. It is sent as changes later.
+            return None;
+        }
+        let mut take =
+            |entry: &EntryValues<'_>| row(entry, own.role, now, (&mut *key, &mut *values), &mut *take);
+        let next = match own.role {
+            TableRole::Whole | TableRole::Own => own.table.walk(cursor.into(), now, &mut take),
+            TableRole::Part { slot, .. } => own.table.walk_parts(slot, cursor.into(), now, &mut take),
+        };
         next.map(u64::from)
     }
 
     // A resync may contain older data than an entry has. The remaining lifetime reveals this.
     fn learn(&mut self, table: usize, row: &PeerEntry<'_>, origin: EntryOrigin, now: u64) {
         let told_now = |at: usize| row.values.get(at).map_or(table::TableValue::Absent, to_table_value);
+        match self.tables[table].role {
+            TableRole::Whole => {}
+            TableRole::Own => return self.recall(table, row, origin, now),
+            TableRole::Part { .. } if origin == EntryOrigin::Successor => return,
+            TableRole::Part { slot, peer: member } => {
+                let (is_own, is_change) = match origin {
+                    EntryOrigin::Remote { peer, resync } => (peer == member, !resync),
+                    _ => (false, false),
+                };
+                let entry = (row.key, row.expire);
+                self.tables[table].table.learn_part(slot, entry, (is_own, is_change), now, told_now);
+                return;
+            }
+        }
         let told_again = match origin {
             EntryOrigin::Successor => return,
             EntryOrigin::Predecessor => {
                 let known = self.before[table].get(row.key);
                 let known = |at| known.map_or(table::TableValue::Absent, |known| known.value(at, now));
-                if self.tables[table].learn_from_predecessor(row.key, row.expire, now, told_now, known) {
+                if self.tables[table].table.learn_from_predecessor(row.key, row.expire, now, told_now, known)
+                {
                     self.before[table]
                         .insert(row.key.into(), StickValues { at: now, values: row.values.into() });
                 }
@@ -166,10 +331,59 @@ impl Tables for Stick {
             EntryOrigin::Local => true,
             EntryOrigin::Remote { resync, .. } => resync,
         };
-        self.tables[table].learn(row.key, row.expire, told_again, now, told_now);
+        self.tables[table].table.learn(row.key, row.expire, told_again, now, told_now);
     }
 
     fn forget_predecessor(&mut self) {
-        self.before.iter_mut().for_each(|known| *known = HashMap::new());
+        for (known, recalled) in self.before.iter_mut().zip(&mut self.recalled) {
+            let known = std::mem::take(known);
+            // Another peer may still send the same counts.
+            if !self.is_synchronized {
+                recalled.extend(known);
+            }
+        }
+    }
+
+    fn is_synchronized(&mut self) {
+        if !std::mem::replace(&mut self.is_synchronized, true) {
+            self.recalled.iter_mut().for_each(|known| *known = HashMap::new());
+            self.release(None);
+        }
+    }
+
+    fn release(&mut self, table: Option<usize>) {
+        if !self.is_synchronized {
+            return;
+        }
+        for (place, own) in self.tables.iter_mut().enumerate() {
+            if own.role == TableRole::Own && table.is_none_or(|table| table == place) {
+                own.released = own.table.last_change();
+            }
+        }
+    }
+
+    fn note_delay(&mut self, table: usize, peer: usize, delay: u64) {
+        if let Some(slot) = self.slot(table, peer) {
+            self.tables[table].table.note_delay(slot, u32::try_from(delay).unwrap_or(u32::MAX));
+        }
+    }
+
+    fn note_traffic(&mut self, table: usize, peer: usize, bytes: usize, is_sent: bool) {
+        let (sent, received) = if is_sent { (bytes as u64, 0) } else { (0, bytes as u64) };
+        if let Some(slot) = self.slot(table, peer) {
+            self.tables[table].table.note_traffic(slot, sent, received);
+        }
+    }
+
+    fn note_presence(&mut self, peer: usize, is_present: bool, now: u64) -> bool {
+        let mut is_wanted = false;
+        for own in &self.tables {
+            if let TableRole::Part { slot, peer: member } = own.role
+                && member == peer
+            {
+                is_wanted |= own.table.note_presence(slot, is_present, now);
+            }
+        }
+        is_wanted
     }
 }

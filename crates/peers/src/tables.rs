@@ -55,4 +55,23 @@ pub trait Tables {
 
     /// Called when [`EntryOrigin::Predecessor`] has ended, so that the memory for its last values can be freed.
     fn forget_predecessor(&mut self) {}
+
+    /// Called when the entries of the other peers have arrived. Until then, tables that are sums hold back the part of this process,
+    /// because it would replace the part of an earlier process at the peers.
+    fn is_synchronized(&mut self) {}
+
+    /// Makes the changes of a table visible to [`latest`](Self::latest), or those of all tables. Only tables that send their changes
+    /// at intervals need this.
+    fn release(&mut self, _table: Option<usize>) {}
+
+    /// Called when a peer has acknowledged a change of a table, with the milliseconds since the change was sent.
+    fn note_delay(&mut self, _table: usize, _peer: usize, _delay: u64) {}
+
+    /// Called when an entry of a table was sent to a peer (`is_sent`) or received from it, with the length of its message.
+    fn note_traffic(&mut self, _table: usize, _peer: usize, _bytes: usize, _is_sent: bool) {}
+
+    /// Called when a session with a peer was established or has ended. Returns whether the peer must send all entries again.
+    fn note_presence(&mut self, _peer: usize, _is_present: bool, _now: u64) -> bool {
+        false
+    }
 }

@@ -40,6 +40,8 @@ pub struct SectionMailbox<T> {
     changed: Notify,
     /// Notified when the successor has got everything, or cannot be reached.
     done: Notify,
+    /// For each table that sends its changes at intervals, when that was last done, and whether it is due.
+    paces: RefCell<HashMap<usize, (u64, bool)>>,
 }
 
 struct SectionWork<T> {
@@ -56,6 +58,7 @@ impl<T: Tables + 'static> SectionMailbox<T> {
             ways: Box::new(ways),
             changed: Notify::new(),
             done: Notify::new(),
+            paces: RefCell::default(),
         });
         desk.turn(|_, _| ());
         tokio::task::spawn_local(desk.clone().watch());
@@ -73,6 +76,25 @@ impl<T: Tables + 'static> SectionMailbox<T> {
         self.work.borrow().lines.values().for_each(|line| line.woken.notify_one());
     }
 
+    /// Called when a table has changed that sends its changes at most every `every` milliseconds: sends them to peers then.
+    pub fn release(self: &Rc<Self>, table: usize, every: u64) {
+        let now = now_ms();
+        let last = match &mut *self.paces.borrow_mut().entry(table).or_default() {
+            (_, true) => return,
+            (last, due) => {
+                *due = true;
+                *last
+            }
+        };
+        let desk = self.clone();
+        tokio::task::spawn_local(async move {
+            timer::sleep(Duration::from_millis((last + every).saturating_sub(now))).await;
+            desk.paces.borrow_mut().insert(table, (now_ms(), false));
+            desk.work.borrow_mut().tables.release(Some(table));
+            desk.wake();
+        });
+    }
+
     /// Called when the process ends: sends all entries to its successor, trying up to `tries` times. Returns when that is done.
     pub async fn stop(self: &Rc<Self>, tries: u32) {
         let done = self.done.notified();
@@ -82,7 +104,10 @@ impl<T: Tables + 'static> SectionMailbox<T> {
 
     /// Called when the process ends and will make no more changes: sends the last of them to its successor.
     pub fn drained(self: &Rc<Self>) {
-        self.turn(|group, tables| group.drained(now_ms(), tables));
+        self.turn(|group, tables| {
+            tables.release(None);
+            group.drained(now_ms(), tables);
+        });
         self.wake();
     }
 
@@ -92,6 +117,9 @@ impl<T: Tables + 'static> SectionMailbox<T> {
         let result = act(&mut work.group, &mut work.tables);
         if work.group.forgets_predecessor() {
             work.tables.forget_predecessor();
+        }
+        if work.group.settle(now_ms(), &mut work.tables) {
+            work.lines.values().for_each(|line| line.woken.notify_one());
         }
         while let Some(command) = work.group.command() {
             match command {

@@ -424,6 +424,7 @@ fn a_section_is_shown_like_in_haproxy() {
         latest: &[1],
         number: 0x10_0000,
         with_names: false,
+        notes: &[],
     };
     let mut out = String::new();
     a.group.show(&shown, 65_000, &mut out);
@@ -468,6 +469,7 @@ fn failed_attempts_are_shown_as_new_connections() {
         latest: &[1],
         number: 0x10_0000,
         with_names: false,
+        notes: &[],
     };
     let mut out = String::new();
     a.group.show(&shown, 0, &mut out);

@@ -1,6 +1,8 @@
 //! The fields of a stick table entry that fetches and converters read and change.
 
-use state::table::{DataType, EntryValues};
+use state::table::{DataType, EntryValues, Table};
+
+use crate::args::{Arg, Args};
 
 /// A field of an entry, stored or derived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,15 +68,79 @@ impl Element {
     }
 }
 
+/// The counts to which a keyword refers, in a table that adds up the parts of several members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// Those of all members.
+    All,
+    /// Those of this process (`own`).
+    Own,
+}
+
+impl Counted {
+    /// Returns the choice by an optional last argument.
+    #[inline]
+    pub(crate) fn of(args: &Args, at: usize) -> Self {
+        if matches!(args.get(at), Arg::Bytes(_)) { Self::Own } else { Self::All }
+    }
+}
+
+/// Checks the optional argument `own` of a keyword for `fact`, after the one for the table.
+pub(crate) fn check_own(args: &[Arg], at: usize, fact: usize) -> Result<(), String> {
+    let word = match args.get(at) {
+        Some(Arg::Bytes(word)) => word,
+        _ => return Ok(()),
+    };
+    if **word != *b"own" {
+        let word = String::from_utf8_lossy(word);
+        return Err(format!("argument {}: unknown part `{word}`; use `own` or nothing", at + 1));
+    }
+    if !FACTS[fact].is_summed() {
+        return Err(format!("argument {}: `own` has no effect, because the value is not a sum", at + 1));
+    }
+    match at.checked_sub(1).and_then(|before| args.get(before)) {
+        Some(Arg::Table(table)) => check_aggregate(table, at),
+        _ => Ok(()),
+    }
+}
+
+fn check_aggregate(table: &Table, at: usize) -> Result<(), String> {
+    match table.aggregate() {
+        Some(_) => Ok(()),
+        None => Err(format!(
+            "argument {}: `own` has no effect, because stick table `{}` is not an `aggregate`",
+            at + 1,
+            table.name()
+        )),
+    }
+}
+
 impl Fact {
+    /// Whether the value is a sum in tables that add up the parts of several members.
+    fn is_summed(self) -> bool {
+        match self {
+            Self::Stored(data) | Self::Kilobytes(data) | Self::BytesRate(data) => data.is_summed(),
+            Self::Gpc | Self::GpcRate => true,
+            Self::Gpt | Self::Increment | Self::Clear | Self::Trackers => false,
+        }
+    }
+
     /// Whether the keyword changes the entry, which is then created if necessary.
     pub(crate) fn changes(self) -> bool {
         matches!(self, Self::Increment | Self::Clear)
     }
 
     /// The value of the field in an entry; `None` if the table does not store it.
-    pub(crate) fn of(self, view: &EntryValues<'_>, element: Element, now_ms: u64) -> Option<i64> {
-        let get = |(data, element)| view.get(data, element, now_ms);
+    pub(crate) fn of(
+        self,
+        view: &EntryValues<'_>,
+        (element, counted): (Element, Counted),
+        now_ms: u64,
+    ) -> Option<i64> {
+        let get = |(data, element)| match counted {
+            Counted::All => view.get(data, element, now_ms),
+            Counted::Own => view.get_own(data, element, now_ms),
+        };
         let value = match self {
             Self::Stored(data) => get((data, 0))?,
             Self::Kilobytes(data) => get((data, 0))? >> 10,
@@ -86,9 +152,11 @@ impl Fact {
             Self::Increment => return increment(view, element, 1, now_ms),
             Self::Clear => {
                 let (data, number) = element.counter(view);
-                let before = view.swap(data, number, 0)?;
+                // In an aggregate table, only the own part is cleared.
+                let before = view.get(data, number, now_ms)?;
+                view.swap(data, number, 0)?;
                 view.touch(now_ms);
-                u64::from(before)
+                before
             }
         };
         Some(value as i64)
@@ -96,9 +164,14 @@ impl Fact {
 }
 
 /// Adds to a counter and its rate, if the table stores them. Returns the counter; if the table only has the rate, its events in the
-/// current period.
+/// current period. In an aggregate table, this includes what other members have counted.
 pub fn increment(view: &EntryValues<'_>, element: Element, amount: u32, now_ms: u64) -> Option<i64> {
-    let add = |(data, number)| view.add(data, number, u64::from(amount), now_ms);
+    let add = |(data, number)| {
+        let own = view.add(data, number, u64::from(amount), now_ms)?;
+        let others =
+            view.table().column(data).map_or(0, |column| view.others(column, number as usize, now_ms));
+        Some(own.saturating_add(others))
+    };
     let rate = add(element.rate(view));
     let counter = add(element.counter(view));
     let value = counter.or(rate)?;

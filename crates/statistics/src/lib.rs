@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod aggregates;
 mod certificates;
 mod collected;
 mod column;

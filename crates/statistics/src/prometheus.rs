@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use state::table::Table;
 
+use crate::aggregates;
 use crate::certificates;
 use crate::column::{C, COLUMNS, ObjectKind, ObjectRow};
 use crate::config_view::ConfigView;
@@ -110,6 +111,7 @@ pub fn respond(statistics: &Arc<Statistics>, request: &PageRequest<'_>) -> PageR
         + &policies::metrics(&view, is_wanted)
         + &mirrors::metrics(&view, is_wanted)
         + &disks::metrics(&view, is_wanted)
+        + &aggregates::metrics(&view, |name| wanted.scope(query::TABLES) && wanted.named(name))
         + &telemetry::metrics(&view, is_wanted)
         + &discovery::metrics(&view, is_wanted);
     let is_measured = |object: &str, name: &str| !wanted.no_histograms && is_wanted(object, name);

@@ -215,6 +215,7 @@ fn table(name: &str, key: &str) -> Arc<Table> {
         bytes_factor: 1,
         columns: vec![Column::new(DataType::HttpReqRate, 1, 10_000)],
         peers: None,
+        aggregate: None,
     });
     let now = base::clock::now_ms();
     let entry = table.get(key.as_bytes(), now).unwrap();

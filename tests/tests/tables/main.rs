@@ -1,5 +1,6 @@
 //! Stick tables, and the peers protocol.
 
+mod fleet;
 mod peers;
 mod stick_tables;
 mod sticky;

@@ -35,6 +35,13 @@ fn peer_lines<'s, 'a>(
     settings.servers.iter().filter_map(|(line, _)| Some((*line, line.arguments().first()?)))
 }
 
+/// Returns the names of the other peers of a section, in order.
+pub(super) fn others<'a>(settings: &ProxySettings<'a>, context: &ResolveContext<'_>) -> Vec<&'a str> {
+    let own = local(context);
+    let lines = peer_lines(settings).filter(|(line, name)| ***name != *own && line.arguments().len() > 1);
+    lines.map(|(_, name)| name.as_str()).collect()
+}
+
 /// The address this process listens on: a word and its line.
 fn place<'a>(settings: &ProxySettings<'a>, local: &str) -> Option<(&'a Word, &'a Statement)> {
     if let Some(line) = settings.binds.first() {

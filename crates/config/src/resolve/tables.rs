@@ -15,11 +15,14 @@ use crate::draft::{SectionKind, Statement};
 use crate::resolve::{PendingProxy, ResolveContext, carry_over};
 use crate::tables::environment::LOCAL_PEER;
 
+mod aggregate;
+
 /// A parsed line: the table's settings, and the names it refers to.
 struct TableLine<'a> {
     settings: TableSettings,
     write_to: Option<&'a Word>,
     peers: Option<&'a Word>,
+    aggregate: Option<aggregate::AggregateLine<'a>>,
 }
 
 /// A line that declares a table, and the table's name.
@@ -81,6 +84,13 @@ pub(crate) fn tables(pending: &[PendingProxy<'_>], context: &mut ResolveContext<
             (None, None) => None,
         };
         line.settings.peers = shared_in.map(Into::into);
+        match aggregate::settings(&line, section.is_some(), pending, context) {
+            Ok(found) => line.settings.aggregate = found,
+            Err(error) => {
+                context.diagnostics.push(error);
+                continue;
+            }
+        }
         let previous = context.previous.filter(|_| line.write_to.is_none());
         let table = carry_over::table(line.settings, previous);
         if let Some(shared_in) = shared_in {
@@ -96,6 +106,7 @@ pub(crate) fn tables(pending: &[PendingProxy<'_>], context: &mut ResolveContext<
         }
         tables.push(table);
     }
+    aggregate::check_names(&tables, pending, context);
     for (table, target) in targets {
         let outcome = link(&table, target, context);
         context.note(outcome);
@@ -192,7 +203,7 @@ fn sticky<'a>(pending: &[PendingProxy<'a>]) -> HashSet<&'a str> {
 /// The parameters of a line.
 #[rustfmt::skip]
 const KNOWN: &[&str] = &[
-    "type", "size", "expire", "nopurge", "recv-only", "write-to", "peers", "srvkey", "brates-factor", "store",
+    "type", "size", "expire", "nopurge", "recv-only", "write-to", "peers", "aggregate", "srvkey", "brates-factor", "store",
 ];
 
 fn read<'a>(
@@ -221,9 +232,11 @@ fn read<'a>(
             bytes_factor: 1,
             columns: Vec::new(),
             peers: None,
+            aggregate: None,
         },
         write_to: None,
         peers: None,
+        aggregate: None,
     };
     let own = &mut line.settings;
     while let Some(word) = args.next() {
@@ -238,6 +251,7 @@ fn read<'a>(
             "recv-only" => own.recv_only = true,
             "write-to" => line.write_to = Some(args.value()?),
             "peers" if !of_section => line.peers = Some(args.value()?),
+            "aggregate" => line.aggregate = Some(aggregate::read(word, &mut args)?),
             "srvkey" => {
                 own.server_key = match args.value()?.as_str() {
                     "name" => ServerKey::Name,

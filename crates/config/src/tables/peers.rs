@@ -19,7 +19,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("default-server", PEERS, "[param*]",                           "default parameters of peers",                        default_server),
     proxy("bind",           PEERS, "[<address>]:<port> [param*]",        "address on which this process listens for peers",    |s, a| { s.binds.push(a.statement); a.rest(); Ok(()) }),
     proxy("default-bind",   PEERS, "[param*]",                           "default parameters of that `bind` line",             default_bind),
-    proxy("table",          PEERS, "<name> type <type> size <size> [expire <expire>] [nopurge] [recv-only] [write-to <wtable>] [srvkey <srvkey>] [store <data_type>]* [brates-factor <factor>]", "table of this section, named `<section>/<name>` elsewhere", table),
+    proxy("table",          PEERS, "<name> type <type> size <size> [expire <expire>] [nopurge] [recv-only] [write-to <wtable>] [srvkey <srvkey>] [store <data_type>]* [brates-factor <factor>] [aggregate [every <time>]]", "table of this section, named `<section>/<name>` elsewhere", table),
     proxy("shards",         PEERS, "<shards>",                           "number of shards that keys are distributed over",    shards),
     proxy("disabled",       PEERS, "",                                   "disables table sharing",                             |s, a| { s.disabled = true; a.finish() }).lenient_words(),
     proxy("enabled",        PEERS, "",                                   "enables table sharing, the default",                 |s, a| { s.disabled = false; a.finish() }).lenient_words(),

@@ -62,7 +62,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("persist rdp-cookie",   DLB,  "",                      "selects the server named by an RDP cookie",             |s, a| { s.rdp_persistence = Some(RDP_TOKEN); a.finish() }),
     proxy("persist",              DLB,  "rdp-cookie(<name>)",    "selects the server named by an RDP cookie with this name",                         persist),
 
-    proxy("stick-table",          FLB,  "type <type> size <size> [expire <expire>] [nopurge] [recv-only] [write-to <wtable>] [srvkey <srvkey>] [store <data_type>]* [brates-factor <factor>] [peers <peersect>]", "table of counters and tags per key", stick_table),
+    proxy("stick-table",          FLB,  "type <type> size <size> [expire <expire>] [nopurge] [recv-only] [write-to <wtable>] [srvkey <srvkey>] [store <data_type>]* [brates-factor <factor>] [peers <peersect> [aggregate [every <time>]]]", "table of counters and tags per key", stick_table),
 
     removed("appsession",  DLB, "Use 'stick' or 'cookie insert'"),
     removed("block",       DFLB, "Use 'http-request deny'"),

@@ -1,7 +1,8 @@
 //! From which peer a process gets the existing entries (doc/peers-v2.0.txt, "Initial full resync process"): from its predecessor,
 //! then from one peer after the other until one reports that it knows everything. It waits at most five seconds for each to begin.
 
-use super::LinkId;
+use super::{Group, LinkId, PeerConnection};
+use crate::tables::Tables;
 
 /// How long to wait for a peer that could send the entries, in milliseconds.
 const WAIT: u64 = 5000;
@@ -133,5 +134,47 @@ impl Resync {
         if self.teacher == Some(link) {
             self.go(ResyncStage::Remote, now);
         }
+    }
+}
+
+impl Group {
+    /// Informs the tables about sessions that were established or have ended, and about the arrival of the other peers' entries.
+    /// Called after each call that may have caused that. Returns whether the tables have new output for all connections.
+    pub fn settle(&mut self, now: u64, tables: &mut impl Tables) -> bool {
+        while let Some((peer, is_present)) = self.presence.pop_front() {
+            self.peers[peer].needs_resync |= tables.note_presence(peer, is_present, now);
+            // If two connections collide, the request may have been made on the one that was closed.
+            if is_present && self.peers[peer].needs_resync {
+                self.request_resync(peer);
+            }
+        }
+        if self.synchronized || !self.has_learned() {
+            return false;
+        }
+        self.synchronized = true;
+        tables.is_synchronized();
+        true
+    }
+
+    /// Requests all entries from a peer with a session.
+    fn request_resync(&mut self, peer: usize) {
+        let link = self.peers.get(peer).and_then(|peer| peer.link);
+        if let Some(link) = link
+            && let Some(PeerConnection::Up(session)) = self.lines.get_mut(&link)
+        {
+            session.request_resync();
+            self.asked = Some(link);
+        }
+    }
+
+    /// Whether the entries of the other peers have arrived: the resync is complete, or every peer with a session has sent all its
+    /// entries.
+    fn has_learned(&self) -> bool {
+        if self.resync.is_finished() || self.stopping.is_some() {
+            return true;
+        }
+        let others = (0..self.peers.len()).filter(|place| Some(*place) != self.local);
+        let mut known = others.map(|place| &self.peers[place]).filter(|peer| peer.link.is_some()).peekable();
+        self.resync.wants_teacher() && known.peek().is_some() && known.all(|peer| peer.partial)
     }
 }

@@ -27,6 +27,8 @@ pub struct ShowContext<'a> {
     pub number: u64,
     /// Whether to show the dictionaries (`show peers dict`).
     pub with_names: bool,
+    /// For each peer and table, text to be added; empty for none.
+    pub notes: &'a [Vec<String>],
 }
 
 /// Formats the distance to an instant, such as `4s` or `2m05s`.
@@ -184,6 +186,11 @@ impl Group {
             );
             let latest = shown.latest.get(table).copied().unwrap_or(0);
             let _ = writeln!(out, "update={latest} localupdate={latest} refcnt=1");
+            if let Some(note) =
+                shown.notes.get(place).and_then(|notes| notes.get(table)).filter(|note| !note.is_empty())
+            {
+                let _ = writeln!(out, "              {note}");
+            }
             match session {
                 Some(session) if shown.with_names => show_names(session, out),
                 _ if !shown.with_names => {

@@ -18,6 +18,8 @@ const LONGEST_KEY: usize = message::LONGEST - 6144;
 struct TeachCursor {
     acknowledged: u64,
     sent: u64,
+    /// A change that is not acknowledged, and when it was sent, in milliseconds.
+    timed: Option<(u64, u64)>,
 }
 
 /// The progress of a resync.
@@ -64,6 +66,8 @@ pub(super) struct Writer<'a> {
     limit: usize,
     /// The number of entries that may still be sent.
     left: usize,
+    /// The receiver.
+    peer: Option<usize>,
 }
 
 impl<'a> Writer<'a> {
@@ -74,8 +78,16 @@ impl<'a> Writer<'a> {
         now: u64,
         out: &'a mut Vec<u8>,
         limit: usize,
+        peer: Option<usize>,
     ) -> Writer<'a> {
-        Writer { section, timed, now, out, limit, left: section.at_once.max(1) }
+        Writer { section, timed, now, out, limit, left: section.at_once.max(1), peer }
+    }
+
+    /// Counts the messages of a table since the output had `before` bytes.
+    fn note(&self, table: usize, before: usize, tables: &mut impl Tables) {
+        if let Some(peer) = self.peer.filter(|_| self.out.len() > before) {
+            tables.note_traffic(table, peer, self.out.len() - before, true);
+        }
     }
 
     fn is_full(&self) -> bool {
@@ -102,7 +114,7 @@ impl Sender {
 
     pub(super) fn resume(&mut self, known: &[u64], shard: Option<(u32, u32)>) {
         for (cursor, known) in self.cursors.iter_mut().zip(known) {
-            *cursor = TeachCursor { acknowledged: *known, sent: *known };
+            *cursor = TeachCursor { acknowledged: *known, sent: *known, timed: None };
         }
         self.shard = shard;
     }
@@ -152,14 +164,17 @@ impl Sender {
     }
 
     /// Called when the peer has acknowledged all changes up to the number with the low bits `update`. Numbers that were never sent
-    /// are ignored, because some versions of HAProxy send them after a resync.
-    pub(super) fn ack(&mut self, table: u64, update: u32) {
-        let place = table.checked_sub(1).and_then(|place| usize::try_from(place).ok());
-        let Some(cursor) = place.and_then(|place| self.cursors.get_mut(place)) else { return };
+    /// are ignored, because some versions of HAProxy send them after a resync. Returns the table and the milliseconds since the
+    /// change was sent, if that was measured.
+    pub(super) fn ack(&mut self, table: u64, update: u32, now: u64) -> Option<(usize, u64)> {
+        let place = table.checked_sub(1).and_then(|place| usize::try_from(place).ok())?;
+        let cursor = self.cursors.get_mut(place)?;
         let behind = u64::from((cursor.sent as u32).wrapping_sub(update));
         if behind < cursor.sent - cursor.acknowledged {
             cursor.acknowledged = cursor.sent - behind;
         }
+        let (_, sent_at) = cursor.timed.take_if(|(number, _)| *number <= cursor.acknowledged)?;
+        Some((place, now.saturating_sub(sent_at)))
     }
 
     /// Sends entries up to the limits of `writer`; returns their number.
@@ -187,7 +202,9 @@ impl Sender {
                 self.end_resync(up_to_date, writer.out);
                 break;
             }
+            let before = writer.out.len();
             let next = self.everything(place, cursor, &mut writer, tables);
+            writer.note(place, before, tables);
             self.resync = next.map_or(Resync::At(place + 1, 0), |cursor| Resync::At(place, cursor));
         }
         self.sent - before
@@ -203,7 +220,9 @@ impl Sender {
                 break;
             }
             if !self.keeps_changes && self.cursors[place].sent < tables.latest(place) {
+                let before = writer.out.len();
                 self.changes(place, writer, tables);
+                writer.note(place, before, tables);
             }
         }
     }
@@ -224,6 +243,7 @@ impl Sender {
         let after = self.cursors[place].sent;
         tables.changed(place, after, writer.now, &mut |number, row| {
             self.cursors[place].sent = number;
+            self.cursors[place].timed.get_or_insert((number, writer.now));
             self.entry(place, number as u32, false, row, writer);
             !writer.is_full()
         });

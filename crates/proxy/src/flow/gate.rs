@@ -67,7 +67,9 @@ impl Throttle {
             let factor = u64::from(view.table().settings.bytes_factor);
             let (since, current, previous) = view.rate_parts(column, 0, now);
             self.began = now.saturating_sub(since.into());
-            (self.current, self.previous) = (u64::from(current) * factor, u64::from(previous) * factor);
+            // The parts of other members of an aggregate count as if they had been sent in this period.
+            let current = u64::from(current).saturating_add(view.others(column, 0, now));
+            (self.current, self.previous) = (current.saturating_mul(factor), u64::from(previous) * factor);
         }
         view.holders().max(1).into()
     }
@@ -248,5 +250,36 @@ mod tests {
         throttle.current += 1000;
         assert_eq!(throttle.allow(1, 0), 0);
         assert_eq!(throttle.allow(5000, 2000), 1000);
+    }
+
+    #[test]
+    fn bytes_sent_by_other_members_of_an_aggregate_count() {
+        use state::table::{Aggregate, Column, KeyType, ServerKey, Table, TableSettings, TableValue};
+
+        let rate = DataType::BytesOutRate;
+        let table = Table::new(TableSettings {
+            name: "t".into(),
+            kind: KeyType::Int,
+            key_length: 4,
+            size: 10,
+            expire_ms: 60_000,
+            nopurge: false,
+            recv_only: false,
+            server_key: ServerKey::Name,
+            bytes_factor: 10,
+            columns: vec![Column::new(rate, 1, 1_000)],
+            peers: Some("p".into()),
+            aggregate: Some(Aggregate { every_ms: 20, members: [Box::from("other")].into() }),
+        });
+        let key = [0, 0, 0, 1];
+        let entry = Rc::new(Tracked::get(&table, &key, 1_000).expect("there is room"));
+        let mut throttle = Throttle::new(1_000, 1_000, 0, 1_000).share(Some(SharedRate::new(entry, rate)));
+        assert_eq!(throttle.allow(5_000, 1_000), 1_000);
+        // The other member has sent 600 bytes.
+        let part = TableValue::Rate(0, 60, 0);
+        assert!(table.learn_part(0, (&key, None), (true, true), 1_000, |_| part));
+        assert_eq!(throttle.allow(5_000, 1_000), 400);
+        throttle.count(400);
+        assert_eq!(throttle.allow(5_000, now_ms()), 0);
     }
 }

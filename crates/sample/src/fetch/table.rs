@@ -10,7 +10,7 @@ use crate::args::{Arg, ArgKind, Args, Spec, arg, opt};
 use crate::env::Env;
 use crate::place::Columns;
 use crate::scope::Scope;
-use crate::table_field::{Element, FACTS, Fact, number};
+use crate::table_field::{self, Counted, Element, FACTS, Fact, number};
 use crate::track;
 use crate::value::{Scratch, Type, Value};
 
@@ -20,6 +20,12 @@ const COUNTER: &[Spec] = &[arg(ArgKind::Int), opt(ArgKind::Table)];
 const JUST_COUNTER: &[Spec] = &[arg(ArgKind::Int)];
 const ELEMENT: &[Spec] = &[arg(ArgKind::Int), arg(ArgKind::Int), opt(ArgKind::Table)];
 const OWN_ELEMENT: &[Spec] = &[arg(ArgKind::Int), arg(ArgKind::Table)];
+const PART: Spec = opt(ArgKind::Str);
+const OWN_PART: &[Spec] = &[arg(ArgKind::Table), PART];
+const OTHER_PART: &[Spec] = &[opt(ArgKind::Table), PART];
+const COUNTER_PART: &[Spec] = &[arg(ArgKind::Int), opt(ArgKind::Table), PART];
+const ELEMENT_PART: &[Spec] = &[arg(ArgKind::Int), arg(ArgKind::Int), opt(ArgKind::Table), PART];
+const OWN_ELEMENT_PART: &[Spec] = &[arg(ArgKind::Int), arg(ArgKind::Table), PART];
 
 /// Where fetches of tracked entries may be used. The runtime socket tracks nothing, but as in HAProxy, only the byte counters
 /// cannot be used there.
@@ -27,10 +33,13 @@ const fn columns(fact: usize) -> Columns {
     if matches!(fact, number::KBYTES_IN | number::KBYTES_OUT) { Columns::CLIENT } else { Columns::INTERNAL }
 }
 
-/// The rows of fields with fixed names: for any counter, for the first three counters, and for the client's address.
+/// The rows of fields with fixed names: for any counter, for the first three counters, and for the client's address. Counts may have
+/// the argument `own`.
 macro_rules! rows {
     ($([$sc:literal $sc0:literal $sc1:literal $sc2:literal $src:literal $fact:ident $named:literal $doc:literal])+
      of arrays $([$sc_of:literal $src_of:literal $fact_of:ident $doc_of:literal])+
+     and counts $([$sc_sum:literal $sc0_sum:literal $sc1_sum:literal $sc2_sum:literal $src_sum:literal $fact_sum:ident $named_sum:literal $doc_sum:literal])+
+     of arrays $([$sc_sums:literal $src_sums:literal $fact_sums:ident $doc_sums:literal])+
      and $($other:expr,)+) => {
         &[
             $(
@@ -44,6 +53,17 @@ macro_rules! rows {
                 row($sc_of,  ELEMENT,     Type::Int, Columns::INTERNAL, $doc_of, any_element::<{ number::$fact_of }>).prepared(an_element_of_counter),
                 row($src_of, OWN_ELEMENT, Type::Int, Columns::CLIENT,   $doc_of, source_element::<{ number::$fact_of }>).prepared(an_element),
             )+
+            $(
+                row($sc_sum,  COUNTER_PART, Type::Int, columns(number::$fact_sum), $doc_sum, any::<{ number::$fact_sum }, $named_sum>).prepared(a_counter_part::<{ number::$fact_sum }>),
+                row($sc0_sum, OTHER_PART,   Type::Int, columns(number::$fact_sum), $doc_sum, fixed::<0, { number::$fact_sum }, $named_sum>).prepared(a_part::<{ number::$fact_sum }>),
+                row($sc1_sum, OTHER_PART,   Type::Int, columns(number::$fact_sum), $doc_sum, fixed::<1, { number::$fact_sum }, $named_sum>).prepared(a_part::<{ number::$fact_sum }>),
+                row($sc2_sum, OTHER_PART,   Type::Int, columns(number::$fact_sum), $doc_sum, fixed::<2, { number::$fact_sum }, $named_sum>).prepared(a_part::<{ number::$fact_sum }>),
+                row($src_sum, OWN_PART,     Type::Int, Columns::CLIENT, $doc_sum, of_source::<{ number::$fact_sum }, $named_sum>).prepared(a_part::<{ number::$fact_sum }>),
+            )+
+            $(
+                row($sc_sums,  ELEMENT_PART,     Type::Int, Columns::INTERNAL, $doc_sums, any_element::<{ number::$fact_sums }>).prepared(a_part_of_counter_element::<{ number::$fact_sums }>),
+                row($src_sums, OWN_ELEMENT_PART, Type::Int, Columns::CLIENT,   $doc_sums, source_element::<{ number::$fact_sums }>).prepared(a_part_of_element::<{ number::$fact_sums }>),
+            )+
             $($other,)+
         ]
     };
@@ -51,6 +71,16 @@ macro_rules! rows {
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = rows! {
+    ["sc_clr_gpc0" "sc0_clr_gpc0" "sc1_clr_gpc0" "sc2_clr_gpc0" "src_clr_gpc0" CLEAR 0 "first counter, reset to 0"]
+    ["sc_clr_gpc1" "sc0_clr_gpc1" "sc1_clr_gpc1" "sc2_clr_gpc1" "src_clr_gpc1" CLEAR 1 "second counter, reset to 0"]
+    ["sc_get_gpt0" "sc0_get_gpt0" "sc1_get_gpt0" "sc2_get_gpt0" "src_get_gpt0" GPT 0 "first general purpose tag"]
+    ["sc_inc_gpc0" "sc0_inc_gpc0" "sc1_inc_gpc0" "sc2_inc_gpc0" "src_inc_gpc0" INCREMENT 0 "first counter after an increment"]
+    ["sc_inc_gpc1" "sc0_inc_gpc1" "sc1_inc_gpc1" "sc2_inc_gpc1" "src_inc_gpc1" INCREMENT 1 "second counter after an increment"]
+    of arrays
+    ["sc_clr_gpc" "src_clr_gpc" CLEAR "element of the counter array, reset to 0"]
+    ["sc_get_gpt" "src_get_gpt" GPT "element of the tag array"]
+    ["sc_inc_gpc" "src_inc_gpc" INCREMENT "element of the counter array after an increment"]
+    and counts
     ["sc_bytes_in_rate" "sc0_bytes_in_rate" "sc1_bytes_in_rate" "sc2_bytes_in_rate" "src_bytes_in_rate" BYTES_IN_RATE 0 "bytes from the client in a period"]
     ["sc_bytes_out_rate" "sc0_bytes_out_rate" "sc1_bytes_out_rate" "sc2_bytes_out_rate" "src_bytes_out_rate" BYTES_OUT_RATE 0 "bytes to the client in a period"]
     ["sc_conn_cnt" "sc0_conn_cnt" "sc1_conn_cnt" "sc2_conn_cnt" "src_conn_cnt" CONN_CNT 0 "connections so far"]
@@ -68,21 +98,13 @@ pub(super) static FETCHES: &[Fetch] = rows! {
     ["sc_kbytes_out" "sc0_kbytes_out" "sc1_kbytes_out" "sc2_kbytes_out" "src_kbytes_out" KBYTES_OUT 0 "kilobytes to the client so far"]
     ["sc_sess_cnt" "sc0_sess_cnt" "sc1_sess_cnt" "sc2_sess_cnt" "src_sess_cnt" SESS_CNT 0 "sessions so far"]
     ["sc_sess_rate" "sc0_sess_rate" "sc1_sess_rate" "sc2_sess_rate" "src_sess_rate" SESS_RATE 0 "sessions in a period"]
-    ["sc_clr_gpc0" "sc0_clr_gpc0" "sc1_clr_gpc0" "sc2_clr_gpc0" "src_clr_gpc0" CLEAR 0 "first counter, reset to 0"]
-    ["sc_clr_gpc1" "sc0_clr_gpc1" "sc1_clr_gpc1" "sc2_clr_gpc1" "src_clr_gpc1" CLEAR 1 "second counter, reset to 0"]
     ["sc_get_gpc0" "sc0_get_gpc0" "sc1_get_gpc0" "sc2_get_gpc0" "src_get_gpc0" GPC 0 "first general purpose counter"]
     ["sc_get_gpc1" "sc0_get_gpc1" "sc1_get_gpc1" "sc2_get_gpc1" "src_get_gpc1" GPC 1 "second general purpose counter"]
-    ["sc_get_gpt0" "sc0_get_gpt0" "sc1_get_gpt0" "sc2_get_gpt0" "src_get_gpt0" GPT 0 "first general purpose tag"]
     ["sc_gpc0_rate" "sc0_gpc0_rate" "sc1_gpc0_rate" "sc2_gpc0_rate" "src_gpc0_rate" GPC_RATE 0 "increments of the first counter in a period"]
     ["sc_gpc1_rate" "sc0_gpc1_rate" "sc1_gpc1_rate" "sc2_gpc1_rate" "src_gpc1_rate" GPC_RATE 1 "increments of the second counter in a period"]
-    ["sc_inc_gpc0" "sc0_inc_gpc0" "sc1_inc_gpc0" "sc2_inc_gpc0" "src_inc_gpc0" INCREMENT 0 "first counter after an increment"]
-    ["sc_inc_gpc1" "sc0_inc_gpc1" "sc1_inc_gpc1" "sc2_inc_gpc1" "src_inc_gpc1" INCREMENT 1 "second counter after an increment"]
     of arrays
-    ["sc_clr_gpc" "src_clr_gpc" CLEAR "element of the counter array, reset to 0"]
     ["sc_get_gpc" "src_get_gpc" GPC "element of the counter array"]
-    ["sc_get_gpt" "src_get_gpt" GPT "element of the tag array"]
     ["sc_gpc_rate" "src_gpc_rate" GPC_RATE "increments of a counter array element in a period"]
-    ["sc_inc_gpc" "src_inc_gpc" INCREMENT "element of the counter array after an increment"]
     and
     row("sc_trackers",  COUNTER, Type::Int, Columns::INTERNAL, "number of connections or requests that track the entry", any::<{ number::TRACKERS }, 0>).prepared(a_counter),
     row("sc0_trackers", OTHER,   Type::Int, Columns::INTERNAL, "number of connections or requests that track the entry", fixed::<0, { number::TRACKERS }, 0>),
@@ -139,6 +161,29 @@ fn an_element_of_counter(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), S
     Ok(())
 }
 
+/// Checks the argument `own` after the one for the table.
+fn a_part<const FACT: usize>(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    table_field::check_own(args, 1, FACT)
+}
+
+fn a_counter_part<const FACT: usize>(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    a_counter(args, scope)?;
+    table_field::check_own(args, 2, FACT)
+}
+
+fn a_part_of_element<const FACT: usize>(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    an_element(args, scope)?;
+    table_field::check_own(args, 2, FACT)
+}
+
+fn a_part_of_counter_element<const FACT: usize>(
+    args: &mut Vec<Arg>,
+    scope: &Scope<'_>,
+) -> Result<(), String> {
+    an_element_of_counter(args, scope)?;
+    table_field::check_own(args, 3, FACT)
+}
+
 fn int<'a>(value: Option<i64>) -> Option<Value<'a>> {
     value.map(Value::Int)
 }
@@ -149,17 +194,17 @@ fn of_tracked<'a>(
     counter: usize,
     other: Option<&Arc<Table>>,
     fact: usize,
-    element: Element,
+    wanted: (Element, Counted),
 ) -> Option<Value<'a>> {
     let fact = FACTS[fact];
     let Some(other) = other else {
-        return int(track::with(env, counter, |view| fact.of(&view, element, env.now_ms))?);
+        return int(track::with(env, counter, |view| fact.of(&view, wanted, env.now_ms))?);
     };
     let entry = same_key(env, counter, other, fact.changes())?;
     int(match entry {
         // The reader also holds a reference, but does not track the entry.
         Some(entry) if fact == Fact::Trackers => Some(i64::from(entry.holders()) - 1),
-        Some(entry) => fact.of(&entry, element, env.now_ms),
+        Some(entry) => fact.of(&entry, wanted, env.now_ms),
         None => Some(0),
     })
 }
@@ -188,7 +233,7 @@ fn any<'a, const FACT: usize, const NAMED: u32>(
     args: &'a Args,
     _: &mut Cursor,
 ) -> Option<Value<'a>> {
-    of_tracked(env, args.int(0)? as usize, args.table(1), FACT, Element::Named(NAMED))
+    of_tracked(env, args.int(0)? as usize, args.table(1), FACT, (Element::Named(NAMED), Counted::of(args, 2)))
 }
 
 fn fixed<'a, const COUNTER: usize, const FACT: usize, const NAMED: u32>(
@@ -196,26 +241,32 @@ fn fixed<'a, const COUNTER: usize, const FACT: usize, const NAMED: u32>(
     args: &'a Args,
     _: &mut Cursor,
 ) -> Option<Value<'a>> {
-    of_tracked(env, COUNTER, args.table(0), FACT, Element::Named(NAMED))
+    of_tracked(env, COUNTER, args.table(0), FACT, (Element::Named(NAMED), Counted::of(args, 1)))
 }
 
 fn any_element<'a, const FACT: usize>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let element = Element::Of(args.int(0)? as u32);
-    of_tracked(env, args.int(1)? as usize, args.table(2), FACT, element)
+    of_tracked(env, args.int(1)? as usize, args.table(2), FACT, (element, Counted::of(args, 3)))
 }
 
 fn clear_second<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    of_tracked(env, 1, args.table(1), number::CLEAR, Element::Of(args.int(0)? as u32))
+    let element = Element::Of(args.int(0)? as u32);
+    of_tracked(env, 1, args.table(1), number::CLEAR, (element, Counted::All))
 }
 
 /// A field of the client address's entry; 0 if there is no entry and none is created.
-fn of_address<'a>(env: &Env<'_>, table: &Arc<Table>, fact: usize, element: Element) -> Option<Value<'a>> {
+fn of_address<'a>(
+    env: &Env<'_>,
+    table: &Arc<Table>,
+    fact: usize,
+    wanted: (Element, Counted),
+) -> Option<Value<'a>> {
     let address = connection::source(env)?.ip()?;
     let fact = FACTS[fact];
     track::with_key(Value::ip(address), table.settings.kind, |key| {
         let entry = if fact.changes() { table.get(key, env.now_ms) } else { table.find(key, env.now_ms) };
         int(match entry {
-            Some(entry) => fact.of(&entry, element, env.now_ms),
+            Some(entry) => fact.of(&entry, wanted, env.now_ms),
             None => Some(0),
         })
     })?
@@ -226,7 +277,7 @@ fn of_source<'a, const FACT: usize, const NAMED: u32>(
     args: &'a Args,
     _: &mut Cursor,
 ) -> Option<Value<'a>> {
-    of_address(env, args.table(0)?, FACT, Element::Named(NAMED))
+    of_address(env, args.table(0)?, FACT, (Element::Named(NAMED), Counted::of(args, 1)))
 }
 
 fn source_element<'a, const FACT: usize>(
@@ -234,7 +285,8 @@ fn source_element<'a, const FACT: usize>(
     args: &'a Args,
     _: &mut Cursor,
 ) -> Option<Value<'a>> {
-    of_address(env, args.table(1)?, FACT, Element::Of(args.int(0)? as u32))
+    let element = Element::Of(args.int(0)? as u32);
+    of_address(env, args.table(1)?, FACT, (element, Counted::of(args, 2)))
 }
 
 fn count_connection<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

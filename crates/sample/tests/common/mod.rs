@@ -148,6 +148,7 @@ fn table() -> Arc<Table> {
         bytes_factor: 1,
         columns: DataType::all().filter(|data| !single.contains(data)).map(column).collect(),
         peers: None,
+        aggregate: None,
     })
 }
 

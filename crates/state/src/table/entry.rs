@@ -116,16 +116,28 @@ impl<'t> EntryValues<'t> {
         (element < column.count).then_some((column, element as usize))
     }
 
-    /// Returns the current value of element `element` of `data`: a number, the events in a period, or the number of a string.
-    /// `None` if the table does not store the type.
+    /// Returns the current value of element `element` of `data`: a number, the events in a period, or the number of a string. In an
+    /// aggregate table, it is the sum of all parts. `None` if the table does not store the type.
     #[inline]
     pub fn get(&self, data: DataType, element: u32, now_ms: u64) -> Option<u64> {
         let (column, element) = self.column(data, element)?;
         Some(self.read(column, element, now_ms))
     }
 
-    /// Returns the current value of element `element` of a column.
+    /// Like [`get`](Self::get), without the parts of other members.
+    pub fn get_own(&self, data: DataType, element: u32, now_ms: u64) -> Option<u64> {
+        let (column, element) = self.column(data, element)?;
+        Some(self.own(column, element, now_ms))
+    }
+
+    /// Returns the current value of element `element` of a column. In an aggregate table, it is the sum of all parts.
+    #[inline]
     pub fn read(&self, column: &Column, element: usize, now_ms: u64) -> u64 {
+        self.own(column, element, now_ms).saturating_add(self.others(column, element, now_ms))
+    }
+
+    /// Returns the current value of element `element` of a column, without the parts of other members.
+    pub fn own(&self, column: &Column, element: usize, now_ms: u64) -> u64 {
         let (word, long) = (column.word as usize + element, column.long as usize + element);
         match column.data.form() {
             ValueForm::Word | ValueForm::Text => u64::from(self.row.word(word)),
@@ -137,8 +149,8 @@ impl<'t> EntryValues<'t> {
         }
     }
 
-    /// Adds to a value. Returns the new value; for rates, the events of the current period. `None` if the table does not store the
-    /// type.
+    /// Adds to a value. Returns the new value, without the parts of other members; for rates, the events of the current period.
+    /// `None` if the table does not store the type.
     #[inline]
     pub fn add(&self, data: DataType, element: u32, amount: u64, now_ms: u64) -> Option<u64> {
         let (column, element) = self.column(data, element)?;

@@ -171,6 +171,19 @@ pub(super) struct Layout {
     pub(super) longs: usize,
     /// Number of words for the key. Keys of variable length include their length.
     pub(super) key_words: usize,
+    /// The position and size of the other members' parts. A part is a word with its generation, followed by values that
+    /// are arranged like the entry's own.
+    parts: PartLayout,
+}
+
+/// The position of the parts in an entry.
+#[derive(Debug, Clone, Copy, Default)]
+struct PartLayout {
+    first_column: usize,
+    word: usize,
+    long: usize,
+    words: usize,
+    longs: usize,
 }
 
 /// The header words of every entry.
@@ -193,7 +206,8 @@ pub(super) mod head {
 }
 
 impl Layout {
-    pub(super) fn new(kind: KeyType, key_length: usize, wanted: &[Column]) -> Self {
+    /// Arranges the columns `wanted`, and the parts of `parts` other members.
+    pub(super) fn new(kind: KeyType, key_length: usize, wanted: &[Column], parts: usize) -> Self {
         let length_word = usize::from(kind == KeyType::Str);
         let key_words = length_word + key_length.div_ceil(4);
         let mut layout = Self {
@@ -202,6 +216,7 @@ impl Layout {
             words: head::WORDS + key_words,
             longs: 0,
             key_words,
+            parts: PartLayout::default(),
         };
         for data in DataType::all() {
             let Some(column) = wanted.iter().find(|column| column.data == data) else { continue };
@@ -217,7 +232,23 @@ impl Layout {
             layout.longs += longs;
         }
         layout.columns = layout.by_type.iter().flatten().copied().collect();
+        let first_column = head::WORDS + key_words;
+        let (words, longs) = (1 + layout.words - first_column, layout.longs);
+        layout.parts = PartLayout { first_column, word: layout.words, long: longs, words, longs };
+        layout.words += parts * words;
+        layout.longs += parts * longs;
         layout
+    }
+
+    /// Returns the word with the generation of a part.
+    pub(super) fn part_word(&self, slot: usize) -> usize {
+        self.parts.word + slot * self.parts.words
+    }
+
+    /// Returns the first word and the first long of a value in a part.
+    pub(super) fn place_in_part(&self, slot: usize, column: &Column, element: usize) -> (usize, usize) {
+        let word = self.part_word(slot) + 1 + column.word as usize - self.parts.first_column;
+        (word + element, self.parts.long + slot * self.parts.longs + column.long as usize + element)
     }
 
     #[inline]
@@ -251,7 +282,7 @@ mod tests {
             Column::new(DataType::Gpt, 2, 0),
             Column::new(DataType::ConnRate, 1, 10),
         ];
-        let layout = Layout::new(KeyType::Str, 5, &wanted);
+        let layout = Layout::new(KeyType::Str, 5, &wanted, 0);
         let place = |data| layout.column(data).map(|column| (column.word as usize, column.long));
         let first = head::WORDS + 3;
         assert_eq!(place(DataType::ConnRate), Some((first, 0)));
@@ -259,5 +290,13 @@ mod tests {
         assert_eq!(place(DataType::Gpt), Some((first + 1, 2)));
         assert_eq!(place(DataType::GpcRate), Some((first + 3, 2)));
         assert_eq!((layout.words, layout.longs), (first + 6, 5));
+        // Each part has another word.
+        let layout = Layout::new(KeyType::Str, 5, &wanted, 2);
+        assert_eq!((layout.words, layout.longs), (first + 6 + 2 * 7, 3 * 5));
+        let tag = layout.column(DataType::Gpt).map(|column| layout.place_in_part(1, column, 1));
+        assert_eq!(
+            (layout.part_word(1), tag),
+            (first + 6 + 7, Some((first + 6 + 7 + 1 + 1 + 1, 2 * 5 + 2 + 1)))
+        );
     }
 }

@@ -12,6 +12,7 @@ mod dictionary;
 mod entry;
 mod layout;
 mod operator;
+mod parts;
 mod rate;
 mod shard;
 mod updates;
@@ -29,10 +30,12 @@ use crate::journal::{EventTopic, RepeatedEvent};
 pub use entry::{EntryValues, TableEntry, Tracked};
 pub use layout::{Column, DataType, KeyType, MOST_ELEMENTS, TYPES, ValueForm};
 pub use operator::Operator;
+pub use parts::{Aggregate, MemberState};
 pub use updates::{TableValue, Waker};
 
 use dictionary::Dictionary;
 use layout::{Layout, head};
+use parts::Parts;
 use shard::{Shard, ShardIndex};
 use updates::Updates;
 
@@ -71,6 +74,8 @@ pub struct TableSettings {
     pub columns: Vec<Column>,
     /// The `peers` section that shares the table.
     pub peers: Option<Box<str>>,
+    /// Whether the counts of all members of that section are added up (`aggregate`).
+    pub aggregate: Option<Aggregate>,
 }
 
 /// A stick table.
@@ -91,6 +96,8 @@ pub struct Table {
     swept: AtomicU32,
     dictionary: Dictionary,
     updates: Option<Updates>,
+    /// The other members' parts, in an aggregate table.
+    parts: Option<Parts>,
     /// New keys found the table full.
     full: RepeatedEvent,
 }
@@ -147,7 +154,8 @@ const LONGEST_KEY: usize = 256;
 impl Table {
     /// Creates an empty table.
     pub fn new(settings: TableSettings) -> Arc<Self> {
-        let layout = Layout::new(settings.kind, settings.key_length, &settings.columns);
+        let slots = settings.aggregate.as_ref().map_or(0, |aggregate| aggregate.members.len());
+        let layout = Layout::new(settings.kind, settings.key_length, &settings.columns, slots);
         let shards = (settings.size / SHARD_SIZE).clamp(1, MOST_SHARDS).next_power_of_two();
         // Keys are distributed roughly evenly, so a shard has room for more than its share.
         let share = settings.size / shards;
@@ -165,6 +173,7 @@ impl Table {
             swept: AtomicU32::new(0),
             dictionary: Dictionary::default(),
             updates: settings.peers.is_some().then(Updates::default),
+            parts: settings.aggregate.is_some().then(|| Parts::new(slots)),
             full: RepeatedEvent::new(),
             settings,
         })
@@ -412,9 +421,10 @@ impl Table {
         EntryValues { table: self, row: self.shards[slot.shard as usize].row(&self.layout, slot.at), slot }
     }
 
-    /// Removes up to `most` expired entries; returns their number.
+    /// Removes up to `most` expired entries; returns their number. Drops the parts of members that are gone.
     pub fn sweep(&self, now_ms: u64, most: usize) -> usize {
         let (now, mut gone) = (now_ms as u32, 0);
+        self.drop_gone(now_ms);
         for _ in 0..self.shards.len() {
             let number = self.swept.load(Relaxed) as usize % self.shards.len();
             let shard = &self.shards[number];

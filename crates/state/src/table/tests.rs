@@ -18,6 +18,7 @@ fn settings(size: u32) -> TableSettings {
             Column::new(DataType::Gpt, 3, 0),
         ],
         peers: None,
+        aggregate: None,
     }
 }
 

@@ -92,7 +92,7 @@ pub enum TableValue<'a> {
 }
 
 impl EntryValues<'_> {
-    /// Returns all values of the entry, element by element in column order.
+    /// Returns all values of the entry, element by element in column order, without the parts of other members.
     pub fn values(&self, now_ms: u64) -> impl Iterator<Item = TableValue<'_>> {
         self.table().columns().flat_map(move |column| {
             (0..column.count as usize).map(move |element| match column.data.form() {
@@ -101,7 +101,7 @@ impl EntryValues<'_> {
                     TableValue::Rate(ago, events, before)
                 }
                 ValueForm::Text => TableValue::Text(self.server_key().map(|text| &**text)),
-                ValueForm::Word | ValueForm::Long => TableValue::Number(self.read(column, element, now_ms)),
+                ValueForm::Word | ValueForm::Long => TableValue::Number(self.own(column, element, now_ms)),
             })
         })
     }
@@ -276,7 +276,7 @@ impl Table {
         value: TableValue<'v>,
     ) -> TableValue<'v> {
         let is_tag = matches!(column.data, DataType::ServerId | DataType::Gpt | DataType::Gpt0);
-        let own = |data| entry.get(data, element, now_ms).unwrap_or(0);
+        let own = |data| entry.get_own(data, element, now_ms).unwrap_or(0);
         let keeps = match (value, column.data.form()) {
             (TableValue::Number(number), _) if is_tag => own(column.data) != 0 || number == 0,
             (TableValue::Number(number), _) => own(column.data) >= number,

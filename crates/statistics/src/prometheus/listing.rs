@@ -4,7 +4,8 @@ use crate::column::{COLUMNS, ObjectKind};
 use crate::prometheus::tables::{As, PROCESS, WITH_MODULES};
 use crate::prometheus::{TABLES, object};
 use crate::{
-    certificates, discovery, disks, durations, faults, info, mirrors, policies, resolvers, telemetry,
+    aggregates, certificates, discovery, disks, durations, faults, info, mirrors, policies, resolvers,
+    telemetry,
 };
 
 /// A series of the exporter.
@@ -119,6 +120,7 @@ pub fn series() -> Vec<MetricSeries> {
     let rows = policies::described()
         .chain(mirrors::described())
         .chain(disks::described())
+        .chain(aggregates::described())
         .chain(durations::described())
         .chain(faults::described())
         .chain(certificates::described())
