@@ -23,16 +23,23 @@ pub(crate) struct ResponseReader<'a> {
     /// Received but not consumed.
     bytes: Vec<u8>,
     heard: bool,
+    /// Whether the server keeps the connection open after the response.
+    keeps: bool,
 }
 
 impl<'a> ResponseReader<'a> {
     pub(crate) fn new(settings: &'a ClientSettings, stream: &'a mut Stream) -> Self {
-        Self { settings, stream, bytes: Vec::new(), heard: false }
+        Self { settings, stream, bytes: Vec::new(), heard: false, keeps: false }
     }
 
     /// Returns whether the server has sent anything.
     pub(crate) fn heard(&self) -> bool {
         self.heard
+    }
+
+    /// Returns whether the connection can be used again after the response.
+    pub(crate) fn keeps(&self) -> bool {
+        self.keeps && self.bytes.is_empty()
     }
 
     /// Receives more bytes, up to `limit` unconsumed ones; returns `false` at the end of the connection.
@@ -64,7 +71,9 @@ impl<'a> ResponseReader<'a> {
             if head.status() < 200 {
                 continue;
             }
-            let body = match head.response_body(method) {
+            let framing = head.response_body(method);
+            self.keeps = head.keep_alive() && !matches!(framing, BodyLength::UntilClose);
+            let body = match framing {
                 BodyLength::None => Vec::new(),
                 BodyLength::Length(length) => self.exactly(length).await?,
                 BodyLength::Chunked => self.chunked().await?,
@@ -116,8 +125,8 @@ impl<'a> ResponseReader<'a> {
                 return Err(self.cut());
             }
         }
-        self.bytes.truncate(length);
-        Ok(std::mem::take(&mut self.bytes))
+        let rest = self.bytes.split_off(length);
+        Ok(std::mem::replace(&mut self.bytes, rest))
     }
 
     async fn chunked(&mut self) -> Result<Vec<u8>, Error> {
@@ -137,7 +146,10 @@ impl<'a> ResponseReader<'a> {
                         }
                     }
                     ChunkEvent::More => break,
-                    ChunkEvent::Done { .. } => return Ok(body),
+                    ChunkEvent::Done { consumed } => {
+                        self.bytes.drain(..consumed);
+                        return Ok(body);
+                    }
                 }
             }
             self.bytes.clear();
