@@ -14,6 +14,7 @@ mod column;
 pub mod config_view;
 pub mod disks;
 mod durations;
+mod exposition;
 pub mod faults;
 mod field;
 mod identified;
