@@ -280,6 +280,7 @@ mod tests {
             };
             fill(random.usize(200..5_000));
             let (held, _) = collector.take(QueuedSignal::Spans, &mut round).expect("a full buffer");
+            assert!(collector.take(QueuedSignal::Spans, &mut round).is_none(), "the end of the round");
             fill(random.usize(200..5_000));
             let capacity = lock(collector.queues[0].mine()).bytes.capacity();
             let used = rest + held.capacity() + capacity + LARGEST_SPARE;
