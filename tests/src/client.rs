@@ -178,7 +178,8 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
     bytes.windows(what.len()).position(|window| window == what)
 }
 
-pub(crate) fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+/// Returns the value of the first field of that name in a head.
+pub fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.lines()
         .skip(1)
         .filter_map(|line| line.split_once(':'))

@@ -31,6 +31,7 @@ pub mod otlp;
 pub mod pebble;
 pub mod peers;
 mod program;
+pub mod prometheus;
 pub mod qmux;
 pub mod quic;
 pub mod relay;
@@ -41,6 +42,7 @@ pub mod spoe;
 mod statistics;
 pub mod targets;
 pub mod tls;
+pub mod tool;
 pub mod verdicts;
 pub mod versions;
 

@@ -128,35 +128,38 @@ impl OtlpCollector {
         let (store, count) = (received.clone(), AtomicUsize::new(0));
         let origin = Origin::raw(move |stream| {
             let mut frames = Frames::take(stream);
-            let Some(head) = frames.find(|frame| frame.kind == HEADERS) else { return };
-            let fields = frames.fields(&head);
-            let path =
-                fields.iter().find_map(|line| line.strip_prefix(":path: ")).unwrap_or_default().to_owned();
-            let mut body = Vec::new();
-            while let Some(data) = frames.find(|frame| frame.kind == DATA) {
-                body.extend_from_slice(&data.payload);
-                if data.flags & END_STREAM != 0 {
-                    break;
+            while let Some(head) = frames.find(|frame| frame.kind == HEADERS) {
+                let fields = frames.fields(&head);
+                let path = fields
+                    .iter()
+                    .find_map(|line| line.strip_prefix(":path: "))
+                    .unwrap_or_default()
+                    .to_owned();
+                let mut body = Vec::new();
+                while let Some(data) = frames.find(|frame| frame.kind == DATA) {
+                    body.extend_from_slice(&data.payload);
+                    if data.flags & END_STREAM != 0 {
+                        break;
+                    }
+                }
+                lock(&store).heads.push(fields.join("\r\n"));
+                let (status, trailers) = answer(count.fetch_add(1, Ordering::SeqCst));
+                let fixed = [(":status", "200"), ("content-type", "application/grpc")];
+                if status == "0" {
+                    let (prefix, coded) = body.split_at_checked(5).expect("a message has a prefix");
+                    let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]);
+                    assert_eq!(length as usize, coded.len(), "the length of the message");
+                    keep(&store, &path, &message(coded, prefix[0] == 1));
+                    frames.head(head.stream, 0, &fixed);
+                    frames.send(DATA, 0, head.stream, b"\0\0\0\0\0");
+                    frames.head(head.stream, END_STREAM, &[("grpc-status", "0")]);
+                } else {
+                    let own = trailers.iter().map(|(name, value)| (*name, value.as_str()));
+                    let fields: Vec<_> =
+                        fixed.into_iter().chain([("grpc-status", status)]).chain(own).collect();
+                    frames.head(head.stream, END_STREAM, &fields);
                 }
             }
-            lock(&store).heads.push(fields.join("\r\n"));
-            let (status, trailers) = answer(count.fetch_add(1, Ordering::SeqCst));
-            if status == "0" {
-                let (prefix, coded) = body.split_at_checked(5).expect("a message has a prefix");
-                let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]);
-                assert_eq!(length as usize, coded.len(), "the length of the message");
-                keep(&store, &path, &message(coded, prefix[0] == 1));
-                frames.head(head.stream, 0, &[(":status", "200"), ("content-type", "application/grpc")]);
-                frames.send(DATA, 0, head.stream, b"\0\0\0\0\0");
-                frames.head(head.stream, END_STREAM, &[("grpc-status", "0")]);
-            } else {
-                let mut fields =
-                    vec![(":status", "200"), ("content-type", "application/grpc"), ("grpc-status", status)];
-                fields.extend(trailers.iter().map(|(name, value)| (*name, value.as_str())));
-                frames.head(head.stream, END_STREAM, &fields);
-            }
-            // The client closes the connection.
-            frames.rest();
         });
         Self { origin, received }
     }
@@ -164,6 +167,11 @@ impl OtlpCollector {
     /// The port of 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.origin.port()
+    }
+
+    /// The number of connections so far.
+    pub fn connections(&self) -> usize {
+        self.origin.connections()
     }
 
     /// Everything received so far.

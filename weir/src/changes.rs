@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use plan::Plan;
 use plan::bind::BindAddress;
+use plan::global::LatencyHistograms;
 use plan::ring::RingPeer;
 
 use crate::differences::{Changed, Difference, How};
@@ -98,6 +99,10 @@ pub(crate) fn refused(old: &Plan, new: &Plan) -> Vec<String> {
     }
     if reversed(old) != reversed(new) {
         add("reverse HTTP listeners (`bind rhttp@`) and their servers");
+    }
+    let is_native = |plan: &Plan| plan.global.latency_histograms == LatencyHistograms::Native;
+    if is_native(old) != is_native(new) {
+        add("`latency-histograms native`, because the counts are kept");
     }
     if old.global.chroot.is_some() {
         add("anything while `chroot` is in use, because the files are not accessible");

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use plan::global::LatencyHistograms;
 use proxy::Shared;
 use runtime::timer::{self, now_ms};
 use tokio::task::AbortHandle;
@@ -12,7 +13,7 @@ const TURN: usize = 64;
 
 /// Starts the task, unless the histograms are disabled.
 pub(crate) fn watch(shared: &Arc<Shared>) -> Option<AbortHandle> {
-    if shared.plan.global.no_latency_histograms {
+    if shared.plan.global.latency_histograms == LatencyHistograms::Off {
         return None;
     }
     let shared = shared.clone();

@@ -13,7 +13,7 @@ use plan::Plan;
 use plan::bind::BindAddress;
 use proxy::serve::quic::QuicPort;
 use proxy::{Shared, Worker};
-use statistics::page::PageRequest;
+use statistics::prometheus::MetricsRequest;
 use telemetry::ExporterCallbacks;
 use tokio::task::AbortHandle;
 
@@ -262,11 +262,14 @@ impl Generation {
 fn exporter_callbacks(common: &Common) -> ExporterCallbacks {
     let statistics = common.runtime.statistics.clone();
     let metrics = move || {
-        let request = PageRequest { method: http::Method::Get, uri: "/", body: b"", admin: false };
+        let request = MetricsRequest { method: http::Method::Get, uri: "/", accept: b"" };
         let response = statistics::prometheus::respond(&statistics, &request);
         String::from_utf8_lossy(&response.body.flatten().collect::<Vec<u8>>()).into_owned()
     };
-    ExporterCallbacks { notify: common.notifier.notify_process(common.messages), metrics: Arc::new(metrics) }
+    let statistics = common.runtime.statistics.clone();
+    let proxies = move || statistics.view().proxies.iter().map(|proxy| proxy.state.clone()).collect();
+    let notify = common.notifier.notify_process(common.messages);
+    ExporterCallbacks { notify, metrics: Arc::new(metrics), proxies: Arc::new(proxies) }
 }
 
 /// Starts the updates of OCSP responses.

@@ -9,6 +9,7 @@ use plan::Plan;
 use proxy::Services;
 use proxy::shared::{AddressLookup, ServedConnection, ServiceReply, ServiceRequest};
 use statistics::page::{PageRequest, PageResponse};
+use statistics::prometheus::MetricsRequest;
 
 use crate::messages::MessageFormat;
 use crate::view;
@@ -36,11 +37,10 @@ pub(crate) fn services(
         };
     let metrics = move |request: &ServiceRequest<'_>| -> ServiceReply {
         let uri = String::from_utf8_lossy(request.target);
-        let request = PageRequest {
+        let request = MetricsRequest {
             method: http::Method::from_bytes(request.method),
             uri: &uri,
-            body: request.body,
-            admin: false,
+            accept: &request.accept,
         };
         reply(statistics::prometheus::respond(&runtime.statistics, &request))
     };

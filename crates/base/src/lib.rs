@@ -1,5 +1,5 @@
-//! Domain-independent helpers used by several crates: clock, time and size units, addresses, hashes, variable-length integers, raw
-//! bytes in text, output queues, whole files and inherited descriptors.
+//! Domain-independent helpers used by several crates: clock, time and size units, addresses, hashes, variable-length integers, the
+//! protocol buffers format, raw bytes in text, output queues, whole files and inherited descriptors.
 //!
 //! No socket or environment variable is used here, except by [`clock`], which reads the system's time and time zone, and by
 //! [`output`], which may write to a socket.
@@ -16,6 +16,8 @@ pub mod memory;
 pub mod network;
 pub mod outgoing;
 pub mod output;
+pub mod protobuf;
 pub mod raw;
+pub mod sample_line;
 pub mod units;
 pub mod varint;

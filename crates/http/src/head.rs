@@ -402,10 +402,11 @@ impl Head {
     /// Appends a value. Line breaks and NUL, which would split the message, are replaced by spaces.
     fn push_value(&mut self, value: &[u8]) -> Span {
         let span = self.push(value);
-        for b in &mut self.bytes[span.start as usize..] {
-            if matches!(*b, b'\r' | b'\n' | 0) {
-                *b = b' ';
-            }
+        let breaks = |b: u8| matches!(b, b'\r' | b'\n' | 0);
+        // Without an early end, several bytes are compared at once.
+        if value.iter().fold(false, |found, b| found | breaks(*b)) {
+            let written = self.bytes[span.start as usize..].iter_mut();
+            written.filter(|b| breaks(**b)).for_each(|b| *b = b' ');
         }
         span
     }
@@ -414,17 +415,20 @@ impl Head {
         if !is_token(name) || name.len() > u16::MAX as usize {
             return None;
         }
+        Some(self.push_token(name, KnownName::with_key(name), value))
+    }
+
+    fn push_token(&mut self, name: &[u8], (known, key): (KnownName, u32), value: &[u8]) -> Field {
         let at = self.push(name);
         self.bytes.extend_from_slice(b": ");
         let value = self.push_value(value);
         self.bytes.extend_from_slice(b"\r\n");
-        let (known, key) = KnownName::with_key(name);
         if known != KnownName::Other {
             self.seen |= known.bit();
         }
         self.reframed |= known.is_framing();
         let name_len = name.len() as u16;
-        Some(Field { name: at.start, value: value.start, end: value.end, key, name_len, known, flags: CLEAN })
+        Field { name: at.start, value: value.start, end: value.end, key, name_len, known, flags: CLEAN }
     }
 
     /// Adds a line at the end. Returns `false`, and adds nothing, if `name` is not a token.
@@ -432,6 +436,16 @@ impl Head {
         let field = self.push_line(name, value);
         self.fields.extend(field);
         field.is_some()
+    }
+
+    /// Adds a line with a prepared name, in lower case, at the end. Returns `false`, and adds nothing, if the name is not a token.
+    pub fn append_named(&mut self, name: &Name, value: &[u8]) -> bool {
+        if !name.is_plain() || name.lower().len() > u16::MAX as usize {
+            return self.append(name.lower(), value);
+        }
+        let field = self.push_token(name.lower(), (name.known(), name.key()), value);
+        self.fields.push(field);
+        true
     }
 
     /// Adds a line before all others.

@@ -292,6 +292,12 @@ impl Name {
         self.known
     }
 
+    /// Whether the name is a token that can be compared word by word.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.plain
+    }
+
     #[inline(always)]
     pub(crate) fn key(&self) -> u32 {
         self.key

@@ -39,13 +39,17 @@ async fn tries(settings: &ClientSettings, request: &Request) -> Result<Response,
     let mut left = settings.retries;
     loop {
         let (error, goes_again) = match connect(settings, &request.url, &address).await {
-            Ok(mut stream) => match exchange(settings, method, &bytes, &mut stream).await {
-                Ok(response) => return Ok(response),
-                Err((error, heard)) => {
-                    let silent = !heard && matches!(error.kind, ErrorKind::Broken);
-                    (error, silent && method.is_idempotent())
+            Ok(mut stream) => {
+                let exchanged = exchange(settings, method, &bytes, &mut stream).await;
+                stream.close();
+                match exchanged {
+                    Ok((response, _)) => return Ok(response),
+                    Err((error, heard)) => {
+                        let silent = !heard && matches!(error.kind, ErrorKind::Broken);
+                        (error, silent && method.is_idempotent())
+                    }
                 }
-            },
+            }
             Err(error) => {
                 let goes_again = matches!(error.kind, ErrorKind::Connect | ErrorKind::Timeout);
                 if goes_again && left > 0 {
@@ -119,27 +123,30 @@ async fn handshake(settings: &ClientSettings, url: &Url, stream: &mut Stream) ->
     Ok(())
 }
 
-/// Sends the request and receives the response on a connection. With an error, also returns whether the server had sent anything.
-async fn exchange(
+/// Sends the request and receives the response on a connection. Also returns whether the connection can be used again; with an error,
+/// whether the server had sent anything.
+pub(crate) async fn exchange(
     settings: &ClientSettings,
     method: http::Method,
     bytes: &[u8],
     stream: &mut Stream,
-) -> Result<Response, (Error, bool)> {
-    begin(settings, bytes, stream).await.map_err(|error| (error, false))?;
+) -> Result<(Response, bool), (Error, bool)> {
+    let is_sent = begin(settings, bytes, stream).await.map_err(|error| (error, false))?;
     let mut reader = ResponseReader::new(settings, stream);
     let read = reader.response(method).await;
-    let heard = reader.heard();
-    stream.close();
-    read.map_err(|error| (error, heard))
+    let (heard, keeps) = (reader.heard(), reader.keeps() && is_sent);
+    read.map(|response| (response, keeps)).map_err(|error| (error, heard))
 }
 
-/// Sends the request.
-pub(crate) async fn begin(settings: &ClientSettings, bytes: &[u8], stream: &mut Stream) -> Result<(), Error> {
+/// Sends the request. Returns whether all of it was sent; otherwise, the server may have sent an error response before it closed.
+pub(crate) async fn begin(
+    settings: &ClientSettings,
+    bytes: &[u8],
+    stream: &mut Stream,
+) -> Result<bool, Error> {
     match timer::timeout(settings.idle_timeout, write(stream, bytes)).await {
-        Ok(Ok(())) => Ok(()),
-        // The server may have sent an error response before it closed.
-        Ok(Err(error)) if is_closed(&error) => Ok(()),
+        Ok(Ok(())) => Ok(true),
+        Ok(Err(error)) if is_closed(&error) => Ok(false),
         Ok(Err(error)) => Err(Error::new(ErrorKind::Broken, error)),
         Err(_) => Err(Error::new(ErrorKind::Timeout, "the server does not accept the request")),
     }

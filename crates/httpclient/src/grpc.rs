@@ -1,10 +1,11 @@
-//! A unary gRPC call (gRPC over HTTP/2): one message, one response, one connection.
+//! Unary gRPC calls (gRPC over HTTP/2): one message, one response.
 //!
 //! The engine is the crate `h2`; the connection is made as for HTTP/1 requests.
 
 use std::future::poll_fn;
 use std::io::IoSlice;
 use std::sync::Arc;
+use std::task::Poll;
 
 use fields::Scheme;
 use h2::{Config, Connection, Event, Role, StreamKey};
@@ -59,17 +60,88 @@ pub async fn call(settings: &ClientSettings, request: &GrpcRequest) -> Result<Gr
 
 async fn make(settings: &ClientSettings, request: &GrpcRequest) -> Result<GrpcReply, Error> {
     let mut stream = open(settings, &request.url).await?;
-    let mut call = Call::begin(request)?;
-    let outcome = call.run(settings, &mut stream).await;
+    let mut link = GrpcLink::default();
+    let outcome = link.call(settings, request, &mut stream).await;
     stream.close();
-    outcome?;
-    call.reply()
+    outcome.map_err(|(error, _)| error)
+}
+
+/// The HTTP/2 state of a connection.
+pub(crate) struct GrpcLink {
+    engine: Connection<Vec<u8>>,
+    /// Received but not decoded.
+    input: Vec<u8>,
+}
+
+impl Default for GrpcLink {
+    fn default() -> Self {
+        Self { engine: Connection::new(Role::Client, &Arc::new(Config::default())), input: Vec::new() }
+    }
+}
+
+impl GrpcLink {
+    /// Makes a call on the connection. With an error, also returns whether the server had sent anything.
+    pub(crate) async fn call(
+        &mut self,
+        settings: &ClientSettings,
+        request: &GrpcRequest,
+        stream: &mut Stream,
+    ) -> Result<GrpcReply, (Error, bool)> {
+        let mut call = Call::begin(request, self).map_err(|error| (error, false))?;
+        let outcome = call.run(settings, stream).await;
+        let (key, heard) = (call.key, call.heard);
+        let reply = outcome.and_then(|()| call.reply());
+        self.engine.release(key);
+        reply.map_err(|error| (error, heard))
+    }
+
+    /// Decodes what the server has sent since the last call, and returns whether another call can be made.
+    pub(crate) async fn is_usable(&mut self, stream: &mut Stream) -> bool {
+        loop {
+            let begin = self.input.len();
+            self.input.resize(begin + PART, 0);
+            let room = &mut self.input[begin..];
+            let read = poll_fn(|context| Poll::Ready(stream.poll_read(context, room))).await;
+            let length = match read {
+                Poll::Ready(Ok(length)) => length,
+                Poll::Ready(Err(_)) => 0,
+                Poll::Pending => {
+                    self.input.truncate(begin);
+                    return self.engine.free() > 0;
+                }
+            };
+            self.input.truncate(begin + length);
+            if length == 0 || !self.decode_idle() {
+                return false;
+            }
+        }
+    }
+
+    /// Decodes frames that do not belong to a call. Returns `false` after a violation of the protocol.
+    fn decode_idle(&mut self) -> bool {
+        let mut at = 0;
+        self.engine.begin_turn(false);
+        loop {
+            let Ok((taken, event)) = self.engine.receive(&self.input[at..]) else { return false };
+            at += taken;
+            match event {
+                Some(_) => {}
+                None if taken > 0 && self.engine.is_turn_over() => self.engine.begin_turn(false),
+                None => break,
+            }
+        }
+        self.input.drain(..at);
+        true
+    }
 }
 
 /// A call in progress.
-struct Call {
-    engine: Connection<Vec<u8>>,
+struct Call<'a> {
+    engine: &'a mut Connection<Vec<u8>>,
+    input: &'a mut Vec<u8>,
     key: StreamKey,
+    /// Whether the server has sent anything since the call began.
+    heard: bool,
     /// The message with its framing, and how much of it was sent.
     body: (Vec<u8>, usize),
     head: Option<Head>,
@@ -78,8 +150,8 @@ struct Call {
     is_over: bool,
 }
 
-impl Call {
-    fn begin(request: &GrpcRequest) -> Result<Self, Error> {
+impl<'a> Call<'a> {
+    fn begin(request: &GrpcRequest, link: &'a mut GrpcLink) -> Result<Self, Error> {
         let mut head = Head::new();
         head.start_request(b"POST", request.url.path().as_bytes());
         let fixed = [
@@ -93,7 +165,7 @@ impl Call {
         for (name, value) in fixed.into_iter().chain(coding).chain(own) {
             head.append(name.as_bytes(), value.as_bytes());
         }
-        let mut engine = Connection::new(Role::Client, &Arc::new(Config::default()));
+        let GrpcLink { engine, input } = link;
         let scheme = if request.url.is_tls { Scheme::Https } else { Scheme::Http };
         let opened = engine.open(&head, scheme, false);
         let key =
@@ -103,7 +175,9 @@ impl Call {
         body.extend_from_slice(&request.message);
         Ok(Self {
             engine,
+            input,
             key,
+            heard: false,
             body: (body, 0),
             head: None,
             trailers: None,
@@ -113,25 +187,28 @@ impl Call {
     }
 
     async fn run(&mut self, settings: &ClientSettings, stream: &mut Stream) -> Result<(), Error> {
-        let mut input = Vec::new();
         loop {
             self.send();
             self.write(settings, stream).await?;
             if self.is_over {
                 return Ok(());
             }
-            let begin = input.len();
-            input.resize(begin + PART, 0);
-            let read = poll_fn(|context| stream.poll_read(context, &mut input[begin..]));
+            let begin = self.input.len();
+            self.input.resize(begin + PART, 0);
+            let room = &mut self.input[begin..];
+            let read = poll_fn(|context| stream.poll_read(context, room));
             let read = timer::timeout(settings.idle_timeout, read).await;
             let read = read.map_err(|_| Error::new(ErrorKind::Timeout, "the server sends no more data"))?;
             let length = read.map_err(|error| Error::new(ErrorKind::Broken, error))?;
-            input.truncate(begin + length);
+            self.input.truncate(begin + length);
             if length == 0 {
                 return Err(Error::new(ErrorKind::Broken, "the server closed the connection"));
             }
+            self.heard = true;
+            let input = std::mem::take(self.input);
             let taken = self.receive(&input, settings.max_body)?;
-            input.drain(..taken);
+            *self.input = input;
+            self.input.drain(..taken);
         }
     }
 
@@ -196,6 +273,12 @@ impl Call {
     /// Handles an event; `input` contains its ranges.
     fn happen(&mut self, event: Event, input: &[u8], most: usize) -> Result<(), Error> {
         match event {
+            // The rest of an earlier call.
+            Event::Head { key, .. }
+            | Event::Data { key, .. }
+            | Event::Trailers { key, .. }
+            | Event::End { key }
+                if key != self.key => {}
             Event::Head { end, .. } => {
                 let head = self.engine.head_mut();
                 if head.status() < 200 {

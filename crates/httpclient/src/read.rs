@@ -23,16 +23,18 @@ pub(crate) struct ResponseReader<'a> {
     /// Received but not consumed.
     bytes: Vec<u8>,
     heard: bool,
+    /// Whether the server keeps the connection open after the response.
+    keeps: bool,
 }
 
 impl<'a> ResponseReader<'a> {
     pub(crate) fn new(settings: &'a ClientSettings, stream: &'a mut Stream) -> Self {
-        Self { settings, stream, bytes: Vec::new(), heard: false }
+        Self { settings, stream, bytes: Vec::new(), heard: false, keeps: false }
     }
 
     /// Continues after the head, with the bytes that were received but not consumed.
     pub(crate) fn resumed(settings: &'a ClientSettings, stream: &'a mut Stream, bytes: Vec<u8>) -> Self {
-        Self { settings, stream, bytes, heard: true }
+        Self { settings, stream, bytes, heard: true, keeps: false }
     }
 
     /// Returns the bytes that were received but not consumed.
@@ -43,6 +45,11 @@ impl<'a> ResponseReader<'a> {
     /// Returns whether the server has sent anything.
     pub(crate) fn heard(&self) -> bool {
         self.heard
+    }
+
+    /// Returns whether the connection can be used again after the response.
+    pub(crate) fn keeps(&self) -> bool {
+        self.keeps && self.bytes.is_empty()
     }
 
     /// Receives more bytes, up to `limit` unconsumed ones; returns `false` at the end of the connection.
@@ -67,7 +74,9 @@ impl<'a> ResponseReader<'a> {
 
     pub(crate) async fn response(&mut self, method: Method) -> Result<Response, Error> {
         let head = self.final_head().await?;
-        let body = match head.response_body(method) {
+        let framing = head.response_body(method);
+        self.keeps = head.keep_alive() && !matches!(framing, BodyLength::UntilClose);
+        let body = match framing {
             BodyLength::None => Vec::new(),
             BodyLength::Length(length) => self.exactly(length).await?,
             BodyLength::Chunked => self.chunked().await?,
@@ -131,8 +140,8 @@ impl<'a> ResponseReader<'a> {
                 return Err(self.cut());
             }
         }
-        self.bytes.truncate(length);
-        Ok(std::mem::take(&mut self.bytes))
+        let rest = self.bytes.split_off(length);
+        Ok(std::mem::replace(&mut self.bytes, rest))
     }
 
     async fn chunked(&mut self) -> Result<Vec<u8>, Error> {
@@ -152,7 +161,10 @@ impl<'a> ResponseReader<'a> {
                         }
                     }
                     ChunkEvent::More => break,
-                    ChunkEvent::Done { .. } => return Ok(body),
+                    ChunkEvent::Done { consumed } => {
+                        self.bytes.drain(..consumed);
+                        return Ok(body);
+                    }
                 }
             }
             self.bytes.clear();

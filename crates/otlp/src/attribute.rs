@@ -1,6 +1,6 @@
 //! Attributes of resources, spans, records and data points.
 
-use crate::wire;
+use base::protobuf as wire;
 
 /// The longest attribute value in bytes; the rest is cut off.
 const LONGEST: usize = 2048;
@@ -21,12 +21,13 @@ impl<'a> Attributes<'a> {
     }
 
     /// Appends a text of at most 2048 bytes; longer ones are truncated. Invalid UTF-8 is replaced.
-    #[inline]
+    // Always inlined, so that the lengths of constant names are constants.
+    #[inline(always)]
     pub fn text(&mut self, name: &str, value: impl AsRef<[u8]>) {
-        let value = shortened(value.as_ref());
+        let value = value.as_ref();
         // The messages around a short text have known lengths of one byte each.
         let (name_length, length) = (name.len(), value.len());
-        if name_length + length < SHORT && self.field < 16 && std::str::from_utf8(value).is_ok() {
+        if name_length + length < SHORT && self.field < 16 && value.is_ascii() {
             let all = (name_length + length + 6) as u8;
             self.out.reserve(usize::from(all) + 2);
             self.out.extend_from_slice(&[(self.field as u8) << 3 | 2, all, 10, name_length as u8]);
@@ -35,15 +36,51 @@ impl<'a> Attributes<'a> {
             self.out.extend_from_slice(value);
             return;
         }
+        self.long_text(name, value);
+    }
+
+    #[inline(never)]
+    fn long_text(&mut self, name: &str, value: &[u8]) {
+        let value = shortened(value);
         wire::message(self.out, self.field, |out| {
             wire::bytes(out, 1, name.as_bytes());
             wire::message(out, 2, |out| wire::text(out, 1, value));
         });
     }
 
+    /// Appends an attribute that is true.
+    pub fn flag(&mut self, name: &str) {
+        wire::message(self.out, self.field, |out| {
+            wire::bytes(out, 1, name.as_bytes());
+            wire::message(out, 2, |out| wire::number(out, 2, 1));
+        });
+    }
+
     /// Appends a number.
-    #[inline]
+    #[inline(always)]
     pub fn number(&mut self, name: &str, value: i64) {
+        // Small numbers take one to three bytes.
+        if let Ok(small) = u16::try_from(value)
+            && self.field < 16
+            && name.len() < SHORT
+        {
+            let [low, middle, high] = [small as u8 & 0x7f, (small >> 7) as u8 & 0x7f, (small >> 14) as u8];
+            let digits = [[low, 0, 0], [low | 0x80, middle, 0], [low | 0x80, middle | 0x80, high]];
+            let more = usize::from(small >= 1 << 7) + usize::from(small >= 1 << 14);
+            let inner = more as u8 + 2;
+            let all = name.len() as u8 + inner + 4;
+            self.out.reserve(usize::from(all) + 2);
+            self.out.extend_from_slice(&[(self.field as u8) << 3 | 2, all, 10, name.len() as u8]);
+            self.out.extend_from_slice(name.as_bytes());
+            self.out.extend_from_slice(&[18, inner, 24]);
+            self.out.extend_from_slice(&digits[more][..=more]);
+            return;
+        }
+        self.long_number(name, value);
+    }
+
+    #[inline(never)]
+    fn long_number(&mut self, name: &str, value: i64) {
         wire::message(self.out, self.field, |out| {
             wire::bytes(out, 1, name.as_bytes());
             wire::message(out, 2, |out| wire::number(out, 3, value.cast_unsigned()));
@@ -76,6 +113,12 @@ mod tests {
                 wire::message(out, 2, |out| wire::text(out, 1, &value));
             });
             assert_eq!(written, expected, "{length}");
+        }
+        for value in [0, 1, 127, 128, 16_383, 16_384, 65_535, 65_536, i64::MAX, -1, i64::MIN] {
+            let (mut written, mut expected) = (Vec::new(), Vec::new());
+            Attributes::new(&mut written, 9).number("the.name", value);
+            Attributes::new(&mut expected, 9).long_number("the.name", value);
+            assert_eq!(written, expected, "{value}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Requests: a batch of records with the resource that produced them.
 
 use crate::attribute::Attributes;
-use crate::wire;
+use base::protobuf as wire;
 
 /// A kind of telemetry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -22,7 +22,16 @@ const STATE_RECORDED: usize = 512;
 impl TraceId {
     /// Returns a new random identifier.
     pub fn random() -> Self {
-        Self((fastrand::u128(1..)).to_be_bytes())
+        // Faster than a range that excludes 0.
+        loop {
+            let halves = [fastrand::u64(..), fastrand::u64(..)];
+            if halves != [0; 2] {
+                let mut bytes = [0; 16];
+                bytes[..8].copy_from_slice(&halves[0].to_be_bytes());
+                bytes[8..].copy_from_slice(&halves[1].to_be_bytes());
+                return Self(bytes);
+            }
+        }
     }
 
     /// The identifier as bytes.
@@ -32,8 +41,10 @@ impl TraceId {
 
     /// The identifier as 32 lowercase hexadecimal digits.
     pub fn hex(&self) -> [u8; 32] {
+        let [a, b, c, d, e, f, g, h, rest @ ..] = self.0;
         let mut out = [0; 32];
-        write_hex(&self.0, &mut out);
+        out[..16].copy_from_slice(&digits_of_eight([a, b, c, d, e, f, g, h]));
+        out[16..].copy_from_slice(&digits_of_eight(rest));
         out
     }
 
@@ -47,7 +58,12 @@ impl TraceId {
 impl SpanId {
     /// Returns a new random identifier.
     pub fn random() -> Self {
-        Self(fastrand::u64(1..).to_be_bytes())
+        loop {
+            let bytes = fastrand::u64(..).to_be_bytes();
+            if bytes != [0; 8] {
+                return Self(bytes);
+            }
+        }
     }
 
     /// The identifier as bytes.
@@ -57,9 +73,7 @@ impl SpanId {
 
     /// The identifier as 16 lowercase hexadecimal digits.
     pub fn hex(&self) -> [u8; 16] {
-        let mut out = [0; 16];
-        write_hex(&self.0, &mut out);
-        out
+        digits_of_eight(self.0)
     }
 }
 
@@ -106,8 +120,8 @@ impl TraceParent {
     /// The header value in version 00.
     pub fn write(&self) -> [u8; TRACEPARENT_LENGTH] {
         let mut out = *b"00-00000000000000000000000000000000-0000000000000000-00";
-        write_hex(&self.trace.0, &mut out[3..35]);
-        write_hex(&self.span.0, &mut out[36..52]);
+        out[3..35].copy_from_slice(&self.trace.hex());
+        out[36..52].copy_from_slice(&self.span.hex());
         out[54] = b'0' + u8::from(self.sampled);
         out
     }
@@ -152,18 +166,26 @@ fn is_member(member: &[u8]) -> bool {
     key_fits && (1..=256).contains(&value.len()) && value.iter().all(in_value)
 }
 
-/// Writes bytes as hexadecimal digits, four bytes at a time; their number is a multiple of four.
-fn write_hex(bytes: &[u8], out: &mut [u8]) {
-    for (four, digits) in bytes.chunks_exact(4).zip(out.chunks_exact_mut(8)) {
-        let four = u64::from(u32::from_be_bytes([four[0], four[1], four[2], four[3]]));
-        // Moves each half of a byte to a separate byte.
-        let halves = (four << 16 | four) & 0x0000_ffff_0000_ffff;
-        let halves = (halves << 8 | halves) & 0x00ff_00ff_00ff_00ff;
-        let halves = (halves << 4 | halves) & 0x0f0f_0f0f_0f0f_0f0f;
-        let letters = ((halves + 0x0606_0606_0606_0606) >> 4) & 0x0101_0101_0101_0101;
-        let text = halves + 0x3030_3030_3030_3030 + letters * u64::from(b'a' - b'0' - 10);
-        digits.copy_from_slice(&text.to_be_bytes());
-    }
+/// Returns eight hexadecimal digits for four bytes.
+#[inline(always)]
+fn digits(four: [u8; 4]) -> [u8; 8] {
+    let four = u64::from(u32::from_be_bytes(four));
+    // Moves each half of a byte to a separate byte.
+    let halves = (four << 16 | four) & 0x0000_ffff_0000_ffff;
+    let halves = (halves << 8 | halves) & 0x00ff_00ff_00ff_00ff;
+    let halves = (halves << 4 | halves) & 0x0f0f_0f0f_0f0f_0f0f;
+    let letters = ((halves + 0x0606_0606_0606_0606) >> 4) & 0x0101_0101_0101_0101;
+    let text = halves + 0x3030_3030_3030_3030 + letters * u64::from(b'a' - b'0' - 10);
+    text.to_be_bytes()
+}
+
+/// Returns 16 hexadecimal digits for eight bytes.
+#[inline(always)]
+fn digits_of_eight([a, b, c, d, e, f, g, h]: [u8; 8]) -> [u8; 16] {
+    let mut out = [0; 16];
+    out[..8].copy_from_slice(&digits([a, b, c, d]));
+    out[8..].copy_from_slice(&digits([e, f, g, h]));
+    out
 }
 
 /// Reads lowercase hexadecimal digits, two for each byte.

@@ -14,12 +14,11 @@ mod log;
 mod metric;
 mod outcome;
 mod span;
-mod wire;
 
 pub use attribute::Attributes;
 pub use batch::{RecordBatch, ResourceAttributes, Signal};
 pub use context::{SampleRatio, SpanId, TRACEPARENT_LENGTH, TraceId, TraceParent, read_tracestate};
 pub use log::{LogRecord, write_log};
-pub use metric::write_metrics;
+pub use metric::{DurationMetric, HistogramPoints, write_durations, write_metrics};
 pub use outcome::{Backoff, ExportOutcome, GrpcStatus, Rejection};
 pub use span::{SpanKind, SpanRecord, write_span};

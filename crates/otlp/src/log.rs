@@ -2,7 +2,7 @@
 
 use crate::attribute::Attributes;
 use crate::context::{SpanId, TraceId};
-use crate::wire;
+use base::protobuf as wire;
 
 /// A log message.
 #[derive(Debug, Clone, Copy)]

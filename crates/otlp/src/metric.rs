@@ -5,12 +5,13 @@
 //! metrics under the same names.
 
 use crate::attribute::Attributes;
-use crate::wire;
+use base::protobuf as wire;
+use base::sample_line::SampleLine;
 
 const CUMULATIVE: u64 = 2;
 
 /// The times of data points, in ns since the UNIX epoch.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct PointTimes {
     start: u64,
     now: u64,
@@ -22,14 +23,7 @@ struct MetricFamily<'a> {
     name: &'a str,
     help: &'a str,
     kind: &'a str,
-    samples: Vec<Sample<'a>>,
-}
-
-/// A sample line.
-struct Sample<'a> {
-    name: &'a str,
-    labels: Vec<(&'a str, String)>,
-    value: f64,
+    samples: Vec<SampleLine<'a>>,
 }
 
 /// Converts the text of an exporter and appends the metrics to `out`. `start_ns` is the start of the counters and `now_ns` the
@@ -51,7 +45,7 @@ pub fn write_metrics(out: &mut Vec<u8>, text: &str, start_ns: u64, now_ns: u64) 
                 "TYPE" => family.kind = rest,
                 _ => {}
             }
-        } else if let Some(sample) = read_sample(line) {
+        } else if let Some(sample) = SampleLine::parse(line).filter(|sample| !sample.value.is_nan()) {
             family.samples.push(sample);
         }
     }
@@ -110,20 +104,7 @@ impl MetricFamily<'_> {
                 }
                 Some("_sum") => sum = Some(sample.value),
                 Some("_count") => {
-                    wire::message(out, 1, |out| {
-                        wire::fixed64(out, 2, times.start);
-                        wire::fixed64(out, 3, times.now);
-                        wire::fixed64(out, 4, sample.value as u64);
-                        if let Some(sum) = sum {
-                            wire::fixed64(out, 5, sum.to_bits());
-                        }
-                        let packed = |values: &mut dyn Iterator<Item = u64>| {
-                            values.flat_map(u64::to_le_bytes).collect::<Vec<u8>>()
-                        };
-                        wire::bytes(out, 6, &packed(&mut counts.iter().copied()));
-                        wire::bytes(out, 7, &packed(&mut bounds.iter().copied().map(f64::to_bits)));
-                        write_labels(out, 9, sample);
-                    });
+                    histogram_point(out, times, (&counts, sum), &bounds, |out| write_labels(out, 9, sample));
                     bounds.clear();
                     counts.clear();
                     (before, sum) = (0, None);
@@ -134,7 +115,79 @@ impl MetricFamily<'_> {
     }
 }
 
-fn number_point(out: &mut Vec<u8>, sample: &Sample<'_>, times: PointTimes, is_sum: bool) {
+/// Appends a data point of a histogram: its counts and sum, its bounds, and its attributes, which `attributes` encodes.
+fn histogram_point(
+    out: &mut Vec<u8>,
+    times: PointTimes,
+    (counts, sum): (&[u64], Option<f64>),
+    bounds: &[f64],
+    attributes: impl FnOnce(&mut Vec<u8>),
+) {
+    wire::message(out, 1, |out| {
+        wire::fixed64(out, 2, times.start);
+        wire::fixed64(out, 3, times.now);
+        wire::fixed64(out, 4, counts.iter().sum());
+        if let Some(sum) = sum {
+            wire::double(out, 5, sum);
+        }
+        wire::bytes(out, 6, &counts.iter().flat_map(|count| count.to_le_bytes()).collect::<Vec<u8>>());
+        wire::bytes(out, 7, &bounds.iter().flat_map(|bound| bound.to_le_bytes()).collect::<Vec<u8>>());
+        attributes(out);
+    });
+}
+
+/// The data points of a histogram metric.
+#[derive(Debug)]
+pub struct HistogramPoints<'a> {
+    out: &'a mut Vec<u8>,
+    times: PointTimes,
+    bounds: &'a [f64],
+}
+
+impl HistogramPoints<'_> {
+    /// Appends a data point: the counts of the buckets, which are one more than the bounds, the sum in the unit of the metric, and the
+    /// attributes.
+    pub fn point(&mut self, counts: &[u64], sum: f64, attributes: impl FnOnce(&mut Attributes<'_>)) {
+        histogram_point(self.out, self.times, (counts, Some(sum)), self.bounds, |out| {
+            attributes(&mut Attributes::new(out, 9));
+        });
+    }
+}
+
+/// A metric with times in seconds, counted since the start of the process in buckets with these bounds.
+#[derive(Debug, Clone, Copy)]
+pub struct DurationMetric<'a> {
+    /// The name.
+    pub name: &'a str,
+    /// The description.
+    pub help: &'a str,
+    /// The inclusive upper bounds in seconds.
+    pub bounds: &'a [f64],
+    /// The start of the counts, in ns since the UNIX epoch.
+    pub start_ns: u64,
+    /// The present, in ns since the UNIX epoch.
+    pub now_ns: u64,
+}
+
+/// Appends a metric of durations with the data points that `points` writes, which must be at least one.
+pub fn write_durations(
+    out: &mut Vec<u8>,
+    metric: &DurationMetric<'_>,
+    points: impl FnOnce(&mut HistogramPoints<'_>),
+) {
+    wire::message(out, 2, |out| {
+        wire::text(out, 1, metric.name.as_bytes());
+        wire::text(out, 2, metric.help.as_bytes());
+        wire::text(out, 3, b"s");
+        wire::message(out, 9, |out| {
+            let times = PointTimes { start: metric.start_ns, now: metric.now_ns };
+            points(&mut HistogramPoints { out, times, bounds: metric.bounds });
+            wire::number(out, 2, CUMULATIVE);
+        });
+    });
+}
+
+fn number_point(out: &mut Vec<u8>, sample: &SampleLine<'_>, times: PointTimes, is_sum: bool) {
     wire::message(out, 1, |out| {
         if is_sum {
             wire::fixed64(out, 2, times.start);
@@ -150,66 +203,9 @@ fn number_point(out: &mut Vec<u8>, sample: &Sample<'_>, times: PointTimes, is_su
     });
 }
 
-fn write_labels(out: &mut Vec<u8>, field: u32, sample: &Sample<'_>) {
+fn write_labels(out: &mut Vec<u8>, field: u32, sample: &SampleLine<'_>) {
     let mut attributes = Attributes::new(out, field);
     for (name, value) in sample.labels.iter().filter(|(name, _)| *name != "le") {
         attributes.text(name, value.as_bytes());
-    }
-}
-
-/// Parses `name{label="value",…} value`, ignoring a timestamp or exemplar after the value.
-fn read_sample(line: &str) -> Option<Sample<'_>> {
-    let end = line.find(['{', ' '])?;
-    let (name, mut rest) = line.split_at(end);
-    let mut labels = Vec::new();
-    if let Some(inside) = rest.strip_prefix('{') {
-        rest = inside;
-        loop {
-            rest = rest.trim_start_matches([',', ' ']);
-            if let Some(after) = rest.strip_prefix('}') {
-                rest = after;
-                break;
-            }
-            let (label, after) = rest.split_once("=\"")?;
-            let (value, after) = read_quoted(after)?;
-            labels.push((label, value));
-            rest = after;
-        }
-    }
-    let value: f64 = rest.split_ascii_whitespace().next()?.parse().ok()?;
-    (!name.is_empty() && !value.is_nan()).then_some(Sample { name, labels, value })
-}
-
-/// Reads a label value up to its closing quote; returns it without escapes, and the rest.
-fn read_quoted(text: &str) -> Option<(String, &str)> {
-    let mut value = String::new();
-    let mut characters = text.char_indices();
-    while let Some((at, character)) = characters.next() {
-        match character {
-            '"' => return Some((value, &text[at + 1..])),
-            '\\' => match characters.next()?.1 {
-                'n' => value.push('\n'),
-                other => value.push(other),
-            },
-            other => value.push(other),
-        }
-    }
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sample_lines_are_parsed() {
-        let sample = read_sample("a_total{proxy=\"x\\\"y\",code=\"2xx\"} 12").expect("a sample");
-        assert_eq!((sample.name, sample.value), ("a_total", 12.0));
-        assert_eq!(sample.labels, [("proxy", "x\"y".to_owned()), ("code", "2xx".to_owned())]);
-        let sample = read_sample("b 1.5 # {trace_id=\"1\"} 2").expect("a sample");
-        assert_eq!((sample.name, sample.labels.len(), sample.value), ("b", 0, 1.5));
-        for wrong in ["", "a", "a{", "a{b=\"c} 1", "a NaN", "a{b} 1", "{} x"] {
-            assert!(read_sample(wrong).is_none(), "{wrong}");
-        }
     }
 }

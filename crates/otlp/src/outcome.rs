@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
-use crate::wire::{FieldValue, fields};
+use base::protobuf::{FieldValue, fields};
 
 /// A collector's report that it rejected a part of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,7 +145,7 @@ impl Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire;
+    use base::protobuf as wire;
 
     #[test]
     fn http_statuses_decide_about_retries() {

@@ -2,7 +2,7 @@
 
 use crate::attribute::Attributes;
 use crate::context::{SpanId, TraceId};
-use crate::wire;
+use base::protobuf as wire;
 
 /// The role of a span in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

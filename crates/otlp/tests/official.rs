@@ -8,8 +8,8 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point;
 use otlp::{
-    LogRecord, RecordBatch, ResourceAttributes, SpanId, SpanKind, SpanRecord, TraceId, write_log,
-    write_metrics, write_span,
+    DurationMetric, LogRecord, RecordBatch, ResourceAttributes, SpanId, SpanKind, SpanRecord, TraceId,
+    write_durations, write_log, write_metrics, write_span,
 };
 use prost::Message as _;
 
@@ -140,4 +140,27 @@ c_count{proxy=\"y\"} 1
     assert_eq!((second.count, &second.bucket_counts[..]), (1, &[0, 1][..]));
     assert_eq!(text(&second.attributes, "proxy"), Some("y"));
     assert_eq!(second.attributes.len(), 1, "no `le`");
+}
+
+#[test]
+fn durations_are_read_as_written() {
+    let mut records = Vec::new();
+    let metric = DurationMetric { name: "d", help: "Time.", bounds: &[0.5, 1.0], start_ns: 5, now_ns: 9 };
+    write_durations(&mut records, &metric, |points| {
+        points.point(&[1, 0, 2], 7.5, |attributes| attributes.text("method", "GET"));
+        points.point(&[0, 1, 0], 0.75, |_| {});
+    });
+    let read = ExportMetricsServiceRequest::decode(&request(&records)[..]).expect("a valid request");
+    let [metric] = &read.resource_metrics[0].scope_metrics[0].metrics[..] else { panic!("one metric") };
+    assert_eq!((&*metric.name, &*metric.description, &*metric.unit), ("d", "Time.", "s"));
+    let Some(Data::Histogram(histogram)) = &metric.data else { panic!("{metric:?}") };
+    assert_eq!(histogram.aggregation_temporality, 2);
+    let [first, second] = &histogram.data_points[..] else { panic!("two points") };
+    assert_eq!((first.start_time_unix_nano, first.time_unix_nano), (5, 9));
+    assert_eq!((first.count, first.sum, &first.bucket_counts[..]), (3, Some(7.5), &[1, 0, 2][..]));
+    assert_eq!(
+        (&first.explicit_bounds[..], text(&first.attributes, "method")),
+        (&[0.5, 1.0][..], Some("GET"))
+    );
+    assert_eq!((second.count, second.attributes.len()), (1, 0));
 }

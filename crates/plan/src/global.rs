@@ -37,6 +37,18 @@ pub enum Capability {
     SysAdmin,
 }
 
+/// `latency-histograms`: how the times of requests are counted.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum LatencyHistograms {
+    /// In classic buckets.
+    #[default]
+    On,
+    /// Not at all.
+    Off,
+    /// In the cells of native histograms. Cannot be changed while the process runs.
+    Native,
+}
+
 /// Process-wide settings.
 #[derive(Debug, Default, Clone)]
 pub struct Global {
@@ -50,8 +62,13 @@ pub struct Global {
     pub quiet: bool,
     /// `reload in-place`: `SIGUSR2` reloads the configuration within the process.
     pub reloads_in_place: bool,
-    /// `latency-histograms off`: the times of requests are not counted in histograms.
-    pub no_latency_histograms: bool,
+    /// `latency-histograms`.
+    pub latency_histograms: LatencyHistograms,
+    /// Whether the times of HTTP requests are also counted by their attributes, for an `opentelemetry` section with
+    /// `metrics-interval`.
+    pub counts_by_attributes: bool,
+    /// Whether the times of requests are counted in classic buckets and nowhere else, so that a single check decides.
+    pub counts_only_classic: bool,
     /// `zero-warning`.
     pub zero_warning: bool,
     /// The configuration of threads and CPUs.

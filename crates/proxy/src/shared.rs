@@ -37,6 +37,8 @@ pub struct ServiceRequest<'a> {
     pub method: &'a [u8],
     /// The target as the client sent it.
     pub target: &'a [u8],
+    /// The values of `Accept`, separated by commas; only for metrics.
+    pub accept: Vec<u8>,
     /// The body of a POST, up to a buffer's size.
     pub body: &'a [u8],
     /// Whether the conditions of `stats admin` hold.

@@ -22,7 +22,7 @@ pub struct RequestTrace {
     pub records: bool,
     /// The host that the client requested, as a range of [`Transaction::kept`](crate::Transaction::kept).
     pub host: Option<(u32, u32)>,
-    /// The span of the next attempt.
+    /// The span of the current attempt, or of the first one.
     pub next_span: SpanId,
     /// The `tracestate` of the sender; empty for none.
     pub state: Vec<u8>,
@@ -100,9 +100,14 @@ impl RequestTrace {
         TraceParent { trace: self.trace, span: self.next_span, sampled: self.sampled }
     }
 
-    /// Records the begin of an attempt, with [`next_span`](Self::next_span), and chooses the span of the one after it.
+    /// Chooses the span of an attempt after the first.
+    pub fn renew_span(&mut self) {
+        self.next_span = SpanId::random();
+    }
+
+    /// Records the begin of an attempt, with [`next_span`](Self::next_span).
     pub fn attempt(&mut self, server: Local<Server>, now_us: u64) {
-        let span = std::mem::replace(&mut self.next_span, SpanId::random());
+        let span = self.next_span;
         if !self.records || self.attempts.len() >= MOST {
             self.left_out += u32::from(self.records);
             return;

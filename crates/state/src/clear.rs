@@ -12,6 +12,7 @@ pub fn server(server: &Server, all: bool) {
     server.queue.max.store(server.queue.len(), Relaxed);
     if all {
         server.durations.clear();
+        server.durations_by_attributes.clear();
         server.health.failed.store(0, Relaxed);
         server.health.observed.store(0, Relaxed);
         server.downs.store(0, Relaxed);
@@ -38,6 +39,7 @@ pub fn proxy(proxy: &Proxy, all: bool) {
         proxy.faults.clear();
         proxy.durations.frontend.clear();
         proxy.durations.backend.clear();
+        proxy.durations.by_attributes.clear();
         proxy.downs.store(0, Relaxed);
     }
     for listener in proxy.listeners.load().iter() {

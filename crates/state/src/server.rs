@@ -28,6 +28,7 @@ use crate::counters::ServerCounters;
 use crate::durations::Durations;
 pub use crate::health::{CHECK_STATUSES, CheckResult, Demand, Health, Trouble};
 use crate::history::{OF_SERVER, OptionalHistory};
+use crate::http_durations::HttpDurations;
 use crate::name::ServerName;
 use crate::performance::Performance;
 use crate::queue::Queue;
@@ -198,6 +199,8 @@ pub struct Server {
     pub counters: Sharded<ServerCounters>,
     /// The times of requests.
     pub durations: Durations,
+    /// The times of HTTP requests by their attributes.
+    pub durations_by_attributes: HttpDurations,
     /// The maximum number of concurrent requests (`smax`). If requests are counted separately, this is the highest observed sum; it
     /// is computed whenever a worker reaches a new maximum.
     pub served_max: AtomicU32,
@@ -308,6 +311,7 @@ impl Server {
             tracked: ArcSwapOption::empty(),
             counters: Sharded::default(),
             durations: Durations::default(),
+            durations_by_attributes: HttpDurations::default(),
             served_max: AtomicU32::new(0),
             checked: AtomicBool::new(seed.checked),
             health: Health::default(),

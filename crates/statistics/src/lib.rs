@@ -16,6 +16,7 @@ pub mod config_view;
 pub mod discovery;
 pub mod disks;
 mod durations;
+mod exposition;
 pub mod faults;
 mod field;
 mod identified;

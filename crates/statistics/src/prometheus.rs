@@ -18,11 +18,12 @@ use crate::config_view::ConfigView;
 use crate::discovery;
 use crate::disks;
 use crate::durations;
+use crate::exposition::{self, ExpositionFormat};
 use crate::faults;
 use crate::field::StatValue;
 use crate::info;
 use crate::mirrors;
-use crate::page::{PageRequest, PageResponse};
+use crate::page::PageResponse;
 use crate::pieces::StatPieces;
 use crate::policies;
 use crate::process::Statistics;
@@ -75,10 +76,21 @@ const SCOPES: &[(&str, ObjectKind)] = &[
     ("server", ObjectKind::Server),
 ];
 
+/// A scrape.
+#[derive(Debug, Clone, Copy)]
+pub struct MetricsRequest<'a> {
+    /// The method.
+    pub method: http::Method,
+    /// The URI with its parameters.
+    pub uri: &'a str,
+    /// The values of `Accept`, separated by commas; empty without the header.
+    pub accept: &'a [u8],
+}
+
 /// Answers a scrape with GET or HEAD. The parameters are those of HAProxy's exporter: `scope=global|frontend|listener|
 /// backend|server|resolver`, `metrics=`, `no-maint`, `desc-labels`, `extra-counters`, and
-/// `no-histograms`. Pieces of the body may be empty.
-pub fn respond(statistics: &Arc<Statistics>, request: &PageRequest<'_>) -> PageResponse {
+/// `no-histograms`. `Accept` selects the text format, OpenMetrics or the protobuf format. Pieces of the body may be empty.
+pub fn respond(statistics: &Arc<Statistics>, request: &MetricsRequest<'_>) -> PageResponse {
     let headers =
         |kind: &str| vec![("cache-control", "no-cache".to_owned()), ("content-type", kind.to_owned())];
     let refuse = |status: u16, text: &str| PageResponse {
@@ -94,6 +106,7 @@ pub fn respond(statistics: &Arc<Statistics>, request: &PageRequest<'_>) -> PageR
         Ok(wanted) => wanted,
         Err(text) => return refuse(400, text),
     };
+    let format = exposition::choose(request.accept);
     let filter = RowFilter { no_maintenance: wanted.no_maintenance, ..RowFilter::default() };
     let kinds: Vec<ObjectKind> = SCOPES.iter().filter(|row| wanted.scope(row.0)).map(|row| row.1).collect();
     let process = wanted.scope("global").then(|| process_metrics(statistics, &wanted).into_bytes());
@@ -115,7 +128,7 @@ pub fn respond(statistics: &Arc<Statistics>, request: &PageRequest<'_>) -> PageR
         + &telemetry::metrics(&view, is_wanted)
         + &discovery::metrics(&view, is_wanted);
     let is_measured = |object: &str, name: &str| !wanted.no_histograms && is_wanted(object, name);
-    let histograms = durations::metrics(view.clone(), durations::selected(is_measured));
+    let histograms = durations::metrics(view.clone(), durations::selected(is_measured), format);
     let certificates =
         certificates::metrics(view.clone(), is_wanted(certificates::SCOPE, certificates::NAME));
     let described = view.proxies.iter().filter(|_| wanted.describe);
@@ -137,18 +150,17 @@ pub fn respond(statistics: &Arc<Statistics>, request: &PageRequest<'_>) -> PageR
             shown: false,
         };
         let policies = std::iter::once(policies.into_bytes());
-        Box::new(
-            process
-                .into_iter()
-                .chain(objects)
-                .chain(tables)
-                .chain(resolvers)
-                .chain(policies)
-                .chain(certificates)
-                .chain(histograms),
-        )
+        let samples = process
+            .into_iter()
+            .chain(objects)
+            .chain(tables)
+            .chain(resolvers)
+            .chain(policies)
+            .chain(certificates);
+        let end = (format == ExpositionFormat::OpenMetrics).then(|| b"# EOF\n".to_vec());
+        Box::new(exposition::convert(format, samples).chain(histograms).chain(end))
     };
-    PageResponse { status: 200, headers: headers("text/plain; version=0.0.4"), body }
+    PageResponse { status: 200, headers: headers(format.content_type()), body }
 }
 
 fn process_metrics(statistics: &Statistics, wanted: &MetricsQuery) -> String {

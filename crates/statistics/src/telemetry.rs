@@ -20,7 +20,7 @@ type TelemetryMetric = (&'static str, &'static str, &'static str, fn(&SignalView
 #[rustfmt::skip]
 const ROWS: &[TelemetryMetric] = &[
     ("waiting",       "gauge",   "Number of records that wait for their export.",                                |own| own.queue.waiting + own.counters.in_flight.get()),
-    ("waiting_bytes", "gauge",   "Size of the queued records in bytes.",                                         |own| own.queue.bytes),
+    ("waiting_bytes", "gauge",   "Size of these records in bytes.",                                         |own| own.queue.bytes + own.counters.held_bytes.get()),
     ("exported",      "counter", "Total number of records that the collector accepted.",                         |own| own.counters.exported.get()),
     ("dropped",       "counter", "Total number of records dropped because the queue was full.",                  |own| own.queue.dropped),
     ("failed",        "counter", "Total number of records that the collector rejected or that could not be sent.", |own| own.counters.failed.get()),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use common::{proxy, server, statistics};
 use statistics::page::{PageRequest, PageSettings, show};
+use statistics::prometheus::MetricsRequest;
 use statistics::{ConfigView, Statistics, prometheus};
 
 fn page(statistics: &Arc<Statistics>, uri: &str, admin: bool) -> (u16, String, String) {
@@ -53,8 +54,7 @@ fn huge_tables_are_generated_in_small_pieces() {
 fn scrapes_group_the_samples_of_each_metric() {
     let statistics = statistics();
     let scrape = |method, uri| {
-        let response =
-            prometheus::respond(&statistics, &PageRequest { method, uri, body: b"", admin: false });
+        let response = prometheus::respond(&statistics, &MetricsRequest { method, uri, accept: b"" });
         (response.status, String::from_utf8(response.body.flatten().collect()).unwrap())
     };
     let (status, text) = scrape(http::Method::Get, "/metrics");

@@ -7,9 +7,10 @@ use base::clock::WallTime;
 use compress::{Algorithm, CoderSettings, Encoder};
 use otlp::{Backoff, ExportOutcome, RecordBatch, Signal};
 use runtime::timer::now_ms;
-use state::telemetry::{Collector, ExportCounters, QueuedSignal};
+use state::telemetry::{Collector, ExportCounters, QueueRound, QueuedSignal};
 
-use crate::client::send;
+use crate::client::CollectorLink;
+use crate::conventions;
 use crate::{ExportTarget, SharedTarget, WARNING};
 
 /// How long a batch is sent again. Newer records wait in the queues during this time.
@@ -17,9 +18,6 @@ const PATIENCE_MS: u64 = 60_000;
 
 /// The interval at which a section without `metrics-interval` checks whether it has one after a reload.
 const UNUSED: Duration = Duration::from_secs(3600);
-
-/// The buffers that are kept for the queues: as many as there are workers, up to this size.
-const KEPT_BUFFER: usize = 4 << 20;
 
 /// The time in ns since the UNIX epoch.
 pub(crate) fn now_ns() -> u64 {
@@ -35,34 +33,69 @@ fn counters(collector: &Collector, signal: Signal) -> &ExportCounters {
     }
 }
 
+/// Records that were taken from the queues.
+#[derive(Default)]
+struct HeldRecords {
+    bytes: Vec<u8>,
+    /// How many bytes have been sent.
+    sent: usize,
+}
+
+impl HeldRecords {
+    fn rest(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+
+    /// Appends the records of `more`, and returns the emptied buffer.
+    fn append(&mut self, more: Vec<u8>) -> Vec<u8> {
+        if self.rest().is_empty() {
+            self.sent = 0;
+            return std::mem::replace(&mut self.bytes, more);
+        }
+        self.bytes.drain(..std::mem::take(&mut self.sent));
+        self.bytes.reserve_exact(more.len());
+        self.bytes.extend_from_slice(&more);
+        more
+    }
+}
+
 /// Exports the records of a queue until the section ends.
 pub(crate) async fn queued(shared: Rc<SharedTarget>, queue: QueuedSignal) {
     let signal = match queue {
         QueuedSignal::Spans => Signal::Traces,
         QueuedSignal::Logs => Signal::Logs,
     };
-    let (mut spare, mut records) = (Vec::new(), Vec::new());
+    let (mut round, mut held) = (QueueRound::default(), HeldRecords::default());
+    let mut link = CollectorLink::default();
     loop {
         let is_last = shared.is_ending.get();
-        let target = shared.target();
-        let collector = &target.section.collector;
-        for (mut bytes, count) in collector.take(queue, &mut spare) {
-            records.extend_from_slice(&bytes);
-            counters(collector, signal).in_flight.add(count);
-            bytes.clear();
-            if bytes.capacity() <= KEPT_BUFFER && spare.len() < runtime::shard::workers() {
-                spare.push(bytes);
+        let collector = shared.target().section.collector.clone();
+        let counters = counters(&collector, signal);
+        loop {
+            // Records stay in the queues until they are needed, because the memory is limited.
+            while held.rest().len() < collector.batch_size()
+                && let Some((bytes, count)) = collector.take(queue, &mut round)
+            {
+                counters.in_flight.add(count);
+                let emptied = held.append(bytes);
+                collector.keep_spare(&mut round, emptied);
             }
+            counters.held_bytes.put(held.bytes.len() as u64);
+            let Some((batch, left)) = RecordBatch::split(held.rest(), collector.batch_size()) else { break };
+            let left = left.len();
+            // A reload may have changed the settings since the batch before.
+            export(&shared, &shared.target(), signal, &batch, &mut link).await;
+            held.sent = held.bytes.len() - left;
         }
-        export(&shared, &target, signal, &records).await;
-        records.clear();
-        records.shrink_to(KEPT_BUFFER);
+        let emptied = std::mem::take(&mut held).bytes;
+        collector.keep_spare(&mut round, emptied);
+        counters.held_bytes.put(0);
         if is_last {
             break;
         }
-        let filled = collector.queue_totals(queue).bytes >= target.section.batch_size as u64;
-        if !filled {
-            shared.wait(target.section.interval).await;
+        if collector.queue_totals(queue).bytes < collector.batch_size() as u64 {
+            let interval = shared.target().section.interval;
+            shared.wait(interval).await;
         }
     }
     shared.task_ended();
@@ -71,6 +104,7 @@ pub(crate) async fn queued(shared: Rc<SharedTarget>, queue: QueuedSignal) {
 /// Exports the metrics at their interval until the section ends.
 pub(crate) async fn metrics(shared: Rc<SharedTarget>) {
     let mut due = now_ms();
+    let mut link = CollectorLink::default();
     loop {
         let is_last = shared.is_ending.get();
         let target = shared.target();
@@ -79,10 +113,19 @@ pub(crate) async fn metrics(shared: Rc<SharedTarget>) {
         if interval.is_some() && (is_last || now_ms() >= due) {
             let mut records = Vec::new();
             let text = (shared.callbacks.metrics)();
-            otlp::write_metrics(&mut records, &text, shared.start_ns, now_ns());
+            let now_ns = now_ns();
+            otlp::write_metrics(&mut records, &text, shared.start_ns, now_ns);
+            conventions::write(&mut records, &(shared.callbacks.proxies)(), shared.start_ns, now_ns);
+            let counters = counters(&target.section.collector, Signal::Metrics);
             let count = RecordBatch::split(&records, usize::MAX).map_or(0, |(all, _)| all.count);
-            counters(&target.section.collector, Signal::Metrics).in_flight.add(count);
-            export(&shared, &target, Signal::Metrics, &records).await;
+            counters.in_flight.add(count);
+            counters.held_bytes.put(records.len() as u64);
+            let mut rest = &records[..];
+            while let Some((batch, left)) = RecordBatch::split(rest, target.section.batch_size) {
+                rest = left;
+                export(&shared, &target, Signal::Metrics, &batch, &mut link).await;
+            }
+            counters.held_bytes.put(0);
         }
         if is_last {
             break;
@@ -99,36 +142,39 @@ pub(crate) async fn metrics(shared: Rc<SharedTarget>) {
     shared.task_ended();
 }
 
-/// Exports records in batches, one after the other.
-async fn export(shared: &SharedTarget, target: &ExportTarget, signal: Signal, records: &[u8]) {
+/// Exports a batch, and counts its records.
+async fn export(
+    shared: &SharedTarget,
+    target: &Rc<ExportTarget>,
+    signal: Signal,
+    batch: &RecordBatch<'_>,
+    link: &mut CollectorLink,
+) {
     let section = &target.section;
     let counters = counters(&section.collector, signal);
-    let mut rest = records;
-    while let Some((batch, left)) = RecordBatch::split(rest, section.batch_size) {
-        rest = left;
-        let mut message = batch.request(&section.resource);
-        if section.gzip {
-            message = gzip(&message);
-        }
-        let exported = export_batch(shared, target, signal, &message, batch.count).await;
-        counters.exported.add(exported);
-        counters.failed.add(batch.count - exported);
-        counters.in_flight.put(counters.in_flight.get().saturating_sub(batch.count));
+    let mut message = batch.request(&section.resource);
+    if section.gzip {
+        message = gzip(&message);
     }
+    let exported = export_batch(shared, target, signal, message, batch.count, link).await;
+    counters.exported.add(exported);
+    counters.failed.add(batch.count - exported);
+    counters.in_flight.put(counters.in_flight.get().saturating_sub(batch.count));
 }
 
 /// Sends one batch of `count` records, with retries. Returns how many of them were accepted.
 async fn export_batch(
     shared: &SharedTarget,
-    target: &ExportTarget,
+    target: &Rc<ExportTarget>,
     signal: Signal,
-    message: &[u8],
+    message: Vec<u8>,
     count: u64,
+    link: &mut CollectorLink,
 ) -> u64 {
     let counters = counters(&target.section.collector, signal);
     let mut backoff = Backoff::new(now_ms() + PATIENCE_MS);
     loop {
-        let (outcome, reason) = send(target, signal, message).await;
+        let (outcome, reason) = link.send(target, signal, &message).await;
         let demanded = match outcome {
             ExportOutcome::Accepted(rejection) => {
                 shared.report_back(target);

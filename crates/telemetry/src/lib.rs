@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod conventions;
 mod export;
 
 use std::cell::{Cell, RefCell};
@@ -21,6 +22,7 @@ use plan::Plan;
 use plan::telemetry::TelemetrySection;
 use resolvers::Sections;
 use runtime::timer;
+use state::Proxy;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -36,6 +38,8 @@ pub struct ExporterCallbacks {
     pub notify: NotifyExport,
     /// Returns the metrics in the text format of the Prometheus exporter.
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
+    /// Returns the proxies, for the times of their requests.
+    pub proxies: Arc<dyn Fn() -> Vec<Arc<Proxy>> + Send + Sync>,
 }
 
 /// The syslog levels of messages.

@@ -10,6 +10,7 @@ use control::socket::session::ClientSlot;
 use control::{AccessLevel, Runtime, SeverityOutput, serve, state_file};
 use http::Method;
 use statistics::page::{PageRequest, PageSettings};
+use statistics::prometheus::MetricsRequest;
 use statistics::{ConfigView, ProxyView, ServerView, Statistics, stats_file};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
@@ -168,7 +169,11 @@ pub fn statistics_page(bytes: &[u8]) {
     let request = PageRequest { method, uri: &uri, body, admin: choice & 4 != 0 };
     let response = match choice & 8 {
         0 => respond(&runtime, &settings, &request),
-        _ => statistics::prometheus::respond(&runtime.statistics, &request),
+        // The body stands in for `Accept`.
+        _ => {
+            let request = MetricsRequest { method, uri: &uri, accept: body };
+            statistics::prometheus::respond(&runtime.statistics, &request)
+        }
     };
     for (name, value) in &response.headers {
         assert!(!value.contains(['\r', '\n']), "{name}: {value}");

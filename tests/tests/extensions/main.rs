@@ -9,6 +9,7 @@ mod lua_limits;
 mod lua_scripts;
 mod lua_services;
 mod opentelemetry;
+mod opentelemetry_delivery;
 mod opentelemetry_export;
 mod php;
 mod recipes;

@@ -7,6 +7,7 @@ use base::address::Host;
 use diag::Diagnostic;
 use otlp::{ResourceAttributes, SampleRatio};
 use plan::Proxy;
+use plan::global::LatencyHistograms;
 use plan::log::{LogTarget, Logger};
 use plan::telemetry::{OtlpEndpoint, TelemetrySection, TraceSettings};
 use sample::format::{Format, FormatFor};
@@ -72,6 +73,10 @@ pub(crate) fn sections(draft: &Draft, context: &mut ResolveContext<'_>) {
             }
         }
     }
+    let exports_metrics = context.names.telemetry.iter().any(|section| section.metrics_interval.is_some());
+    let global = &mut context.global;
+    global.counts_by_attributes = exports_metrics;
+    global.counts_only_classic = !exports_metrics && global.latency_histograms == LatencyHistograms::On;
 }
 
 fn make(

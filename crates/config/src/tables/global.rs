@@ -8,7 +8,7 @@ use std::time::Duration;
 use ::tls::VerifyMode;
 use base::units::DefaultUnit::{Milliseconds, Seconds};
 use diag::Diagnostic;
-use plan::global::{Capability, Chroot, DefaultPath};
+use plan::global::{Capability, Chroot, DefaultPath, LatencyHistograms};
 use sample::convert::jwe;
 use state::Statuses;
 
@@ -30,7 +30,7 @@ pub static TABLE: &[Keyword] = &[
     global("daemon",                  "",                      "runs in the background",                                 |g, a| flag(&mut g.plan.daemon, a)),
     global("quiet",                   "",                      "suppresses messages during startup",                     |g, a| flag(&mut g.plan.quiet, a)),
     global("reload",                  "in-place",              "reloads the configuration in the same process on SIGUSR2; Weir extension", reload),
-    global("latency-histograms",      "{ on | off }",          "whether histograms of the times of requests are kept for each proxy and server; Weir extension", |g, a| { g.plan.no_latency_histograms = !a.on_off()?; a.finish() }),
+    global("latency-histograms",      "{ on | off | native }", "histograms of the times of requests for each proxy and server; Weir extension", latency_histograms),
     global("zero-warning",            "",                      "refuses to start if there are warnings",                 |g, a| flag(&mut g.plan.zero_warning, a)),
     global("set-dumpable",            "",                      "allows core dumps after privileges are dropped",         set_dumpable).negatable()
         .partial("`libs` has no effect in a static binary"),
@@ -377,6 +377,16 @@ fn description<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> 
 }
 
 /// `on` or `off` may follow; `libs` has no effect on a statically linked program.
+fn latency_histograms<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let kinds = [
+        ("on", LatencyHistograms::On),
+        ("off", LatencyHistograms::Off),
+        ("native", LatencyHistograms::Native),
+    ];
+    global.plan.latency_histograms = args.one_of(&kinds)?;
+    args.finish()
+}
+
 fn set_dumpable<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     if let Some(word) = args.next() {
         let on = args.choice(word, &[("on", true), ("off", false), ("libs", true)])?;

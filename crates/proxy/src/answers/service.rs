@@ -2,16 +2,23 @@
 //! a page with tens of thousands of servers neither blocks its worker nor needs much memory.
 
 use std::future::poll_fn;
+use std::sync::LazyLock;
 
+use http::Name;
 use sample::{Cause, Phase};
 
 use crate::client::Client;
 use crate::exchange::{Exchange, Stop};
 use crate::shared::{ServiceReply, ServiceRequest};
 
+static ACCEPT: LazyLock<Name> = LazyLock::new(|| Name::new(b"accept"));
+
 /// `http-request use-service prometheus-exporter`.
 pub(crate) async fn metrics(client: &Client, x: &mut Exchange) -> Stop {
+    let head = &x.txn.request;
+    let accept: Vec<&[u8]> = head.indices(&ACCEPT).filter_map(|index| head.value_at(index)).collect();
     let request = ServiceRequest {
+        accept: accept.join(&b", "[..]),
         method: x.txn.request.method(),
         target: x.txn.request.plain_target(),
         body: &x.request_body.seen,

@@ -33,6 +33,7 @@ pub(super) async fn statistics(client: &mut Client, x: &mut Exchange, proxy: &Pr
     let admin =
         view::with(client, x, |env| settings.admin.iter().any(|condition| holds(Some(condition), env)));
     let request = ServiceRequest {
+        accept: Vec::new(),
         method: x.txn.request.method(),
         target: x.txn.request.plain_target(),
         body: &x.request_body.seen,

@@ -5,15 +5,17 @@ use base::event_counter;
 use base::event_counter::EventCounter;
 use http::ParseError;
 use plan::Proxy;
+use plan::global::LatencyHistograms;
 use runtime::timer::{self, now_us};
 use sample::track::{self, CountedEvent, Trackers};
 use sample::{Cause, LogOrigin, Phase};
-use state::durations::{BucketedTimes, RequestTimes};
+use state::durations::{BucketedTimes, CellTimes, Durations, Exemplar, RequestTimes};
 use state::errors::Captured;
 use state::process::ProcessCounters;
 
 use crate::client::Client;
 use crate::exchange::Exchange;
+use crate::exchange::attributes;
 use crate::exchange::compression;
 use crate::exchange::report;
 use crate::exchange::trace;
@@ -53,10 +55,12 @@ pub(crate) fn finish(client: &mut Client, x: &mut Exchange) {
     // This includes requests that were not meant for a server.
     let was_request = !x.txn.is_http || !x.txn.request.method().is_empty();
     let times = step_durations(x);
-    let has_histograms = was_request && !client.worker.shared.plan.global.no_latency_histograms;
+    let has_histograms = was_request && client.worker.shared.plan.global.counts_only_classic;
     let bucketed = has_histograms.then(|| BucketedTimes::new(&times));
     if let Some(times) = &bucketed {
         client.frontend.state.durations.frontend.add(times);
+    } else if was_request {
+        count_otherwise(client, x, &times);
     }
     let termination = &x.txn.termination;
     let by_frontend = x.backend.as_ref().is_none_or(|backend| backend.index == client.frontend.index);
@@ -92,11 +96,61 @@ pub(crate) fn finish(client: &mut Client, x: &mut Exchange) {
     } else {
         report::no_request(client, x);
     }
-    if client.frontend.trace_to.is_some() && was_request {
-        tracing::end(client, x);
+    if client.frontend.trace_to.is_some() && was_request && tracing::end(client, x) {
+        note_exemplars(client, x);
     }
     if was_request && !x.txn.logged_early {
         report::step(client, x, LogOrigin::Close);
+    }
+}
+
+/// Counts the times in the histograms that exist, unless these are only the classic ones.
+#[inline(never)]
+fn count_otherwise(client: &Client, x: &Exchange, times: &RequestTimes) {
+    let global = &client.worker.shared.plan.global;
+    let count: &dyn Fn(&Durations) = match global.latency_histograms {
+        LatencyHistograms::Off => return,
+        LatencyHistograms::On => {
+            let times = BucketedTimes::new(times);
+            &move |durations| durations.add(&times)
+        }
+        LatencyHistograms::Native => {
+            let times = CellTimes::new(times);
+            &move |durations| durations.add_native(&times)
+        }
+    };
+    count(&client.frontend.state.durations.frontend);
+    if let Some(backend) = &x.backend {
+        count(&backend.state.durations.backend);
+        if let Some(server) = &x.txn.server {
+            count(&server.durations);
+        }
+    }
+    if global.counts_by_attributes && x.txn.is_http {
+        attributes::count(client, x);
+    }
+}
+
+/// Makes a request with exported spans the exemplar of its buckets.
+fn note_exemplars(client: &Client, x: &Exchange) {
+    let Some(trace) = &x.txn.trace else { return };
+    if client.worker.shared.plan.global.latency_histograms == LatencyHistograms::Off {
+        return;
+    }
+    let times = BucketedTimes::new(&step_durations(x));
+    let took = x.txn.times.closed.saturating_sub(x.txn.times.started);
+    let request = Exemplar {
+        trace: *trace.trace.bytes(),
+        span: *trace.span.bytes(),
+        us: 0,
+        ended_ms: (x.txn.times.started_wall + took) / 1000,
+    };
+    client.frontend.state.durations.frontend.note_exemplar(&times, &request);
+    if let Some(backend) = &x.backend {
+        backend.state.durations.backend.note_exemplar(&times, &request);
+        if let Some(server) = &x.txn.server {
+            server.durations.note_exemplar(&times, &request);
+        }
     }
 }
 

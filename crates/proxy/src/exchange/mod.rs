@@ -1,6 +1,7 @@
 //! The state of one exchange, an HTTP request and its response, or of one TCP stream, from its first byte to its log line; its
 //! views for expressions ([`view`]), logs ([`report`]) and counters ([`finish`]).
 
+pub(crate) mod attributes;
 pub(crate) mod cache;
 pub(crate) mod compression;
 pub(crate) mod ending;
@@ -106,6 +107,8 @@ pub(crate) struct Exchange {
     pub(crate) counted: (u64, u64),
     /// The current attempt beyond the first, if such attempts are limited.
     pub(crate) extra: Option<Box<ExtraAttempt>>,
+    /// When the latest attempt failed, in µs, if the request was retried and attempts are counted. Not reset.
+    pub(crate) failed_at: u64,
 }
 
 /// The state of the request's body, except for its forwarding to the server.

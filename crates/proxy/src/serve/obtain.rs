@@ -12,7 +12,7 @@ use state::sessions::Activity;
 
 use super::hedge;
 use crate::client::Client;
-use crate::exchange::{Exchange, Stop, report, sockets, trace, tracing};
+use crate::exchange::{Exchange, Stop, attributes, report, sockets, trace, tracing};
 use crate::fault::Fault;
 use crate::message::{response, upload};
 use crate::routing::assign::{self, Assigned, Lease};
@@ -86,6 +86,7 @@ pub(super) async fn obtain_response<const ASIDE: bool>(
         if last {
             return Err(fault.into());
         }
+        attributes::attempt_failed(client, x, &lease.server().held, fault);
         x.txn.response.clear();
         x.txn.times.response = 0;
         upload::rewind(client, x);

@@ -35,8 +35,8 @@ static TRACESTATE: LazyLock<Name> = LazyLock::new(|| Name::new(b"tracestate"));
 pub(crate) fn begin(client: &Client, x: &mut Exchange) {
     let Some(section) = &client.frontend.trace_to else { return };
     let settings = &section.tracing;
-    let received = if x.txn.is_http { received(x) } else { None };
-    let parent = received.filter(|_| settings.parent != ParentUse::Ignore);
+    let received = if x.txn.is_http { received(x) } else { (false, None) };
+    let parent = received.1.filter(|_| settings.parent != ParentUse::Ignore);
     let sampled = |trace: &TraceId, parent: Option<&TraceParent>| match (settings.parent, parent) {
         (ParentUse::Follow, Some(parent)) => parent.sampled,
         _ => settings.ratio.takes(trace),
@@ -46,6 +46,7 @@ pub(crate) fn begin(client: &Client, x: &mut Exchange) {
     if x.txn.is_http {
         let head = &mut x.txn.request;
         // Without a valid parent, its state means nothing (W3C Trace Context, 4.2).
+        let (has_parent, received) = received;
         let has_state = parent.is_some() && {
             let states = head.indices(&TRACESTATE).filter_map(|index| head.value_at(index));
             otlp::read_tracestate(states, &mut trace.state)
@@ -54,12 +55,14 @@ pub(crate) fn begin(client: &Client, x: &mut Exchange) {
             head.remove_all(&TRACESTATE);
         }
         let onward = trace.onward().write();
-        if received.is_none() {
-            // It may be malformed, or there may be several.
-            head.remove_all(&TRACEPARENT);
-            head.append(b"traceparent", &onward);
-        } else {
+        if received.is_some() {
             head.set(&TRACEPARENT, &onward);
+        } else {
+            if has_parent {
+                // It is malformed, or there are several.
+                head.remove_all(&TRACEPARENT);
+            }
+            head.append_named(&TRACEPARENT, &onward);
         }
     }
     if trace.records {
@@ -89,12 +92,13 @@ fn note_request(client: &Client, x: &mut Exchange, trace: &mut RequestTrace) {
     }
 }
 
-/// The context of the sender, if there is exactly one and it is valid.
-fn received(x: &Exchange) -> Option<TraceParent> {
+/// Whether the request has a context, and the context if there is exactly one and it is valid.
+fn received(x: &Exchange) -> (bool, Option<TraceParent>) {
     let head = &x.txn.request;
     let mut found = head.indices(&TRACEPARENT);
-    let (first, second) = (found.next()?, found.next());
-    second.is_none().then(|| head.value_at(first).and_then(TraceParent::parse)).flatten()
+    let Some(first) = found.next() else { return (false, None) };
+    let is_single = found.next().is_none();
+    (true, head.value_at(first).filter(|_| is_single).and_then(TraceParent::parse))
 }
 
 /// The time in µs if steps of the request are recorded, otherwise 0.
@@ -145,12 +149,16 @@ pub(crate) fn attempt(x: &mut Exchange, server: &LocalServer) {
 fn begin_attempt(x: &mut Exchange, server: &LocalServer) {
     let Some(trace) = &mut x.txn.trace else { return };
     let is_further = !trace.attempts.is_empty() || x.txn.retries > 0;
-    let onward = trace.onward().write();
-    trace.attempt(server.held.clone(), x.txn.times.queued);
+    if is_further {
+        trace.renew_span();
+    }
+    let onward = trace.onward();
+    let begun = if is_further { now_us() } else { x.txn.times.queued };
+    trace.attempt(server.held.clone(), begun);
     let head = &mut x.txn.request;
     // A rule may have removed the header.
     if is_further && x.txn.is_http && head.indices(&TRACEPARENT).next().is_some() {
-        head.set(&TRACEPARENT, &onward);
+        head.set(&TRACEPARENT, &onward.write());
     }
 }
 
@@ -189,24 +197,25 @@ pub(crate) fn hedge_lost(x: &mut Exchange, error: &'static str) {
     }
 }
 
-/// Decides whether the spans of a request are exported, and queues them.
+/// Decides whether the spans of a request are exported, and queues them. Returns whether they were queued.
 #[inline(never)]
-pub(crate) fn end(client: &Client, x: &mut Exchange) {
-    let Some(section) = &client.frontend.trace_to else { return };
-    note_wall_time(x);
+pub(crate) fn end(client: &Client, x: &mut Exchange) -> bool {
+    let Some(section) = &client.frontend.trace_to else { return false };
     if x.txn.trace.is_none() {
         // A malformed request has no context, but its failure may be of interest.
         begin_without_head(section, x);
     }
-    let Some(mut trace) = x.txn.trace.take() else { return };
+    let Some(mut trace) = x.txn.trace.take() else { return false };
     let settings = &section.tracing;
     let took = x.txn.times.closed.saturating_sub(x.txn.times.started);
     let is_slow = settings.keeps_slower_than.is_some_and(|limit| took >= limit);
     trace.kept = trace.sampled || is_slow || settings.keeps_errors && is_failure(x);
     x.txn.trace = Some(trace);
-    if x.txn.trace.as_ref().is_some_and(|trace| trace.kept) {
-        spans::queue(client, x, section);
+    if !x.txn.trace.as_ref().is_some_and(|trace| trace.kept) {
+        return false;
     }
+    note_wall_time(x);
+    spans::queue(client, x, section)
 }
 
 /// Notes the wall clock's time of the begin, which is otherwise only read for logs.
@@ -230,7 +239,7 @@ fn is_failure(x: &Exchange) -> bool {
 }
 
 /// The type of an abnormal end, and whether the client caused it.
-fn failure_type(cause: Cause) -> Option<(&'static str, bool)> {
+pub(crate) fn failure_type(cause: Cause) -> Option<(&'static str, bool)> {
     Some(match cause {
         Cause::Client => ("client_aborted", true),
         Cause::ClientTimeout => ("client_timeout", true),

@@ -8,7 +8,6 @@ use otlp::{Attributes, SpanId, SpanKind, SpanRecord};
 use plan::telemetry::TelemetrySection;
 use sample::Endpoint;
 use sample::request_trace::{AttemptRecord, RequestTrace};
-use smallvec::SmallVec;
 use state::server::ServerAddress;
 use state::telemetry::QueuedSignal;
 
@@ -32,9 +31,9 @@ struct Finished<'a> {
     target: &'a [u8],
 }
 
-/// Queues the spans of a request.
-pub(super) fn queue(client: &Client, x: &Exchange, section: &TelemetrySection) {
-    let Some(trace) = x.txn.trace.as_deref() else { return };
+/// Queues the spans of a request. Returns `false` if the queue is full.
+pub(super) fn queue(client: &Client, x: &Exchange, section: &TelemetrySection) -> bool {
+    let Some(trace) = x.txn.trace.as_deref() else { return false };
     let (method, target) = request_line(x);
     let finished = Finished { client, x, trace, section, method, target };
     let mut own = OwnAttributes::new();
@@ -68,7 +67,7 @@ pub(super) fn queue(client: &Client, x: &Exchange, section: &TelemetrySection) {
                 }
             });
         }
-    });
+    })
 }
 
 /// The method and the target as received.
@@ -353,8 +352,17 @@ fn write_number(attributes: &mut Attributes<'_>, name: &str, number: u16) {
 }
 
 /// The text of an address or a number, without an allocation.
-#[derive(Default)]
-struct AddressText(SmallVec<[u8; 46]>);
+struct AddressText {
+    /// An IPv6 address has at most 39 characters.
+    bytes: [u8; 46],
+    length: usize,
+}
+
+impl Default for AddressText {
+    fn default() -> Self {
+        Self { bytes: [0; 46], length: 0 }
+    }
+}
 
 impl AddressText {
     fn new(ip: IpAddr) -> Self {
@@ -362,34 +370,47 @@ impl AddressText {
         match ip.to_canonical() {
             // The general formatting takes many times as long.
             IpAddr::V4(ip) => {
-                for (index, part) in ip.octets().into_iter().enumerate() {
-                    if index > 0 {
-                        text.0.push(b'.');
-                    }
+                let [a, b, c, d] = ip.octets();
+                text.decimal(a.into());
+                for part in [b, c, d] {
+                    text.push(b'.');
                     text.decimal(part.into());
                 }
             }
-            IpAddr::V6(ip) => text.0.extend_from_slice(ip.to_string().as_bytes()),
+            IpAddr::V6(ip) => ip.to_string().bytes().for_each(|byte| text.push(byte)),
         }
         text
     }
 
+    fn push(&mut self, byte: u8) {
+        if let Some(room) = self.bytes.get_mut(self.length) {
+            *room = byte;
+            self.length += 1;
+        }
+    }
+
     /// Appends a number.
     fn decimal(&mut self, number: u16) {
-        let mut divisor = 10_000;
-        while divisor > 1 && number < divisor {
-            divisor /= 10;
+        let digit = |divisor: u16| b'0' + (number / divisor % 10) as u8;
+        if number >= 10_000 {
+            self.push(digit(10_000));
         }
-        while divisor > 0 {
-            self.0.push(b'0' + (number / divisor % 10) as u8);
-            divisor /= 10;
+        if number >= 1_000 {
+            self.push(digit(1_000));
         }
+        if number >= 100 {
+            self.push(digit(100));
+        }
+        if number >= 10 {
+            self.push(digit(10));
+        }
+        self.push(digit(1));
     }
 }
 
 impl AsRef<[u8]> for AddressText {
     fn as_ref(&self) -> &[u8] {
-        &self.0
+        &self.bytes[..self.length]
     }
 }
 

@@ -1,4 +1,4 @@
-//! The protocol buffers wire format: the few field types that OTLP messages use.
+//! The protocol buffers wire format: the few field types that messages of OpenTelemetry and Prometheus use.
 
 /// A field of variable length: a string, bytes or a message.
 const LENGTH_DELIMITED: u64 = 2;
@@ -6,7 +6,8 @@ const VARINT: u64 = 0;
 const FIXED64: u64 = 1;
 const FIXED32: u64 = 5;
 
-fn varint(out: &mut Vec<u8>, mut value: u64) {
+/// Appends a number of variable length without a field number: seven bits in each byte, the lowest first.
+pub fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -25,33 +26,48 @@ fn tag(out: &mut Vec<u8>, field: u32, kind: u64) {
 }
 
 /// Appends a number or an enumeration value.
-pub(crate) fn number(out: &mut Vec<u8>, field: u32, value: u64) {
+pub fn number(out: &mut Vec<u8>, field: u32, value: u64) {
     tag(out, field, VARINT);
     varint(out, value);
 }
 
+/// Appends a signed number in the encoding that keeps small negative numbers short (`sint32`, `sint64`).
+pub fn signed(out: &mut Vec<u8>, field: u32, value: i64) {
+    number(out, field, zigzag(value));
+}
+
+/// Returns the number that encodes a signed one, also in packed fields: 0, -1, 1, -2 become 0, 1, 2, 3.
+pub fn zigzag(value: i64) -> u64 {
+    (value << 1 ^ value >> 63).cast_unsigned()
+}
+
+/// Appends a floating-point number (`double`).
+pub fn double(out: &mut Vec<u8>, field: u32, value: f64) {
+    fixed64(out, field, value.to_bits());
+}
+
 /// Appends eight bytes: a time, a count or a floating-point number.
-pub(crate) fn fixed64(out: &mut Vec<u8>, field: u32, value: u64) {
+pub fn fixed64(out: &mut Vec<u8>, field: u32, value: u64) {
     tag(out, field, FIXED64);
     out.extend_from_slice(&value.to_le_bytes());
 }
 
 /// Appends four bytes: flags.
-pub(crate) fn fixed32(out: &mut Vec<u8>, field: u32, value: u32) {
+pub fn fixed32(out: &mut Vec<u8>, field: u32, value: u32) {
     tag(out, field, FIXED32);
     out.extend_from_slice(&value.to_le_bytes());
 }
 
 /// Appends bytes.
 #[inline]
-pub(crate) fn bytes(out: &mut Vec<u8>, field: u32, value: &[u8]) {
+pub fn bytes(out: &mut Vec<u8>, field: u32, value: &[u8]) {
     tag(out, field, LENGTH_DELIMITED);
     varint(out, value.len() as u64);
     out.extend_from_slice(value);
 }
 
 /// Appends a string. Invalid UTF-8 is replaced, because readers refuse it.
-pub(crate) fn text(out: &mut Vec<u8>, field: u32, value: &[u8]) {
+pub fn text(out: &mut Vec<u8>, field: u32, value: &[u8]) {
     match std::str::from_utf8(value) {
         Ok(value) => bytes(out, field, value.as_bytes()),
         Err(_) => bytes(out, field, String::from_utf8_lossy(value).as_bytes()),
@@ -60,7 +76,7 @@ pub(crate) fn text(out: &mut Vec<u8>, field: u32, value: &[u8]) {
 
 /// Appends a message that `write` encodes.
 #[inline]
-pub(crate) fn message(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
+pub fn message(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
     tag(out, field, LENGTH_DELIMITED);
     // Most messages are short, so one byte is reserved for the length.
     let start = out.len();
@@ -81,7 +97,7 @@ pub(crate) fn message(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec
 }
 
 /// The length of the field at the start of `bytes`, which must be one of variable length; `None` if it is incomplete.
-pub(crate) fn field_length(bytes: &[u8]) -> Option<usize> {
+pub fn field_length(bytes: &[u8]) -> Option<usize> {
     let mut rest = bytes;
     let key = read_varint(&mut rest)?;
     let length = usize::try_from(read_varint(&mut rest)?).ok()?;
@@ -91,13 +107,15 @@ pub(crate) fn field_length(bytes: &[u8]) -> Option<usize> {
 
 /// The value of a field that was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FieldValue<'a> {
+pub enum FieldValue<'a> {
+    /// A number of variable length.
     Number(u64),
+    /// Bytes, text or a message, or the bytes of a number of fixed length.
     Bytes(&'a [u8]),
 }
 
 /// Reads the fields of a message with their numbers. Ends at the first malformed byte.
-pub(crate) fn fields(mut rest: &[u8]) -> impl Iterator<Item = (u64, FieldValue<'_>)> {
+pub fn fields(mut rest: &[u8]) -> impl Iterator<Item = (u64, FieldValue<'_>)> {
     std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;
@@ -152,6 +170,18 @@ mod tests {
             let inner: Vec<_> = fields(inner).collect();
             assert_eq!(inner, [(1, FieldValue::Bytes(&vec![b'x'; length]))], "{length}");
         }
+    }
+
+    #[test]
+    fn signed_numbers_stay_short() {
+        for (value, encoded) in
+            [(0, 0), (-1, 1), (1, 2), (-2, 3), (i64::MAX, u64::MAX - 1), (i64::MIN, u64::MAX)]
+        {
+            assert_eq!(zigzag(value), encoded);
+        }
+        let mut out = Vec::new();
+        signed(&mut out, 5, -3);
+        assert_eq!(out, [5 << 3, 5]);
     }
 
     #[test]
