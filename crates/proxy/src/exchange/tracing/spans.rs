@@ -155,6 +155,9 @@ impl Finished<'_> {
             }
             let end = &x.txn.termination;
             attributes.text("weir.termination_state", [end.cause as u8, end.phase as u8]);
+            if let Some(cause) = x.txn.fault {
+                attributes.text("weir.fault", cause.name());
+            }
             if trace.kept && !trace.sampled {
                 attributes.text("weir.kept", if x.txn.status >= 500 || is_error { "error" } else { "slow" });
             }
