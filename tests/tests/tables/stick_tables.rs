@@ -30,6 +30,8 @@ fn tracked_requests_are_counted_shown_and_limited() {
         "backend t\n stick-table type ip size 1m expire 10m store gpc0,http_req_rate(10s),conn_cur\n",
     );
     assert_eq!(ask(port), (200, "1,1".to_owned()));
+    // The entry is released after the response.
+    assert!(eventually(|| weir.ask("show table t").contains("use=0")), "{}", weir.ask("show table t"));
     assert_eq!(ask(port), (200, "2,1".to_owned()));
     assert_eq!(weir.ask("show table").trim(), "# table: t, type: ip, size:1048576, used:1");
     weir.ask("set table t key 127.0.0.1 data.gpc0 1");
