@@ -132,6 +132,7 @@ fn count_otherwise(client: &Client, x: &Exchange, times: &RequestTimes) {
 }
 
 /// Makes a request with exported spans the exemplar of its buckets.
+#[inline(never)]
 fn note_exemplars(client: &Client, x: &Exchange) {
     let Some(trace) = &x.txn.trace else { return };
     if client.worker.shared.plan.global.latency_histograms == LatencyHistograms::Off {
@@ -224,7 +225,7 @@ pub(crate) fn count_moved(client: &Client, moved: Moved<'_>, bytes_in: u64, byte
 }
 
 /// Returns the queue, connect, response and total time in µs; `None` for steps that were not completed.
-#[inline]
+#[inline(always)]
 fn step_durations(x: &Exchange) -> RequestTimes {
     let times = &x.txn.times;
     // The time that a TCP stream waited for its rules counts as queue time.
