@@ -258,7 +258,9 @@ impl Table {
         }
         match value {
             TableValue::Text(text) => entry.set_server_key(text.unwrap_or_default()),
-            TableValue::Number(number) => drop(entry.set(column.data, element as u32, number, now_ms)),
+            TableValue::Number(number) => {
+                entry.set(column.data, element as u32, number.min(u32::MAX.into()), now_ms);
+            }
             TableValue::Absent | TableValue::Rate(..) => {}
         }
     }
