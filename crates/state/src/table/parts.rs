@@ -283,6 +283,22 @@ impl Table {
         is_learned
     }
 
+    /// Clears this process's part of an entry, so that the other members can be informed. Returns `false`, and changes nothing, if it
+    /// has been cleared before and no other member has a part either, and in a table that is not an aggregate.
+    pub(super) fn clear_own_part(&self, entry: &TableEntry<'_>) -> bool {
+        let Some(parts) = &self.parts else { return false };
+        let (words, longs) = self.layout.own_values();
+        let (words, longs) = (&entry.row.words[words], &entry.row.longs[longs]);
+        let is_counted = words.iter().any(|word| word.load(Relaxed) != 0)
+            || longs.iter().any(|long| long.load(Relaxed) != 0);
+        if !is_counted && !(0..parts.0.len()).any(|slot| entry.has_part_in(parts, slot)) {
+            return false;
+        }
+        words.iter().for_each(|word| word.store(0, Relaxed));
+        longs.iter().for_each(|long| long.store(0, Relaxed));
+        true
+    }
+
     /// Records how long a change took to a member and its acknowledgement back.
     pub fn note_delay(&self, slot: usize, delay_ms: u32) {
         if let Some(own) = self.parts.as_ref().and_then(|parts| parts.0.get(slot)) {

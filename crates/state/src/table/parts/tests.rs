@@ -181,6 +181,30 @@ fn own_part_of_an_earlier_process_is_added_once() {
 }
 
 #[test]
+fn only_the_own_part_is_cleared_and_others_are_informed() {
+    let table = table(&["b"], columns());
+    let own = table.get(b"k", 1_000).expect("there is room");
+    own.add(DataType::HttpReqCnt, 0, 3, 1_000);
+    own.add(DataType::HttpReqRate, 0, 3, 1_000);
+    own.touch(1_000);
+    drop(own);
+    learn(&table, 0, &part(0, 10, 500), 1_000);
+    let before = table.last_change();
+    let clear = || table.remove(table.find(b"k", 1_000).expect("it is there"));
+    assert!(clear());
+    assert_eq!(values(&table, 1_000)[1..3], [10, 10], "the other member's part");
+    let mut changes = Vec::new();
+    table.changes(before, 1_000, |_, entry| {
+        changes.push(matches!(entry.values(1_000).nth(1), Some(TableValue::Number(0))));
+        true
+    });
+    assert_eq!(changes, [true]);
+    assert!(clear() && table.used() == 1, "the other member still has a part");
+    drop_member(&table, 0, 1_000);
+    assert!(clear() && table.used() == 0);
+}
+
+#[test]
 fn memory_is_bounded_by_the_number_of_keys() {
     let table = table(&["b", "c"], columns());
     let values = part(0, 1, 0);
