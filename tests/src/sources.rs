@@ -35,6 +35,8 @@ struct SourceState {
     cuts: usize,
     /// The status of every response, unless it is 200.
     status: Option<u16>,
+    /// The status of the responses to watches, unless it is 200.
+    watch_status: Option<u16>,
     /// The heads of all requests.
     heads: Vec<String>,
 }
@@ -115,6 +117,14 @@ impl StreamSource {
         });
     }
 
+    /// Answers only watches with this status; `None` to answer normally again. Ends all streams.
+    pub fn fail_watches(&self, status: Option<u16>) {
+        self.change(|state| {
+            state.watch_status = status;
+            state.cuts += 1;
+        });
+    }
+
     /// Returns the version of the last line.
     pub fn version(&self) -> usize {
         self.shared.state().lines.len()
@@ -148,17 +158,17 @@ impl SharedSource {
         let Some((head, body)) = request(&mut stream) else { return };
         let mut state = self.state();
         state.heads.push(head.clone());
-        if let Some(status) = state.status {
-            drop(state);
-            let _ = write!(stream, "HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n");
-            return;
-        }
         let line = head.lines().next().unwrap_or_default();
         let is_watch = match self.dialect {
             SourceDialect::Kubernetes => line.contains("watch=1"),
             SourceDialect::Etcd => line.contains("/v3/watch"),
             SourceDialect::Containers => line.contains("/events"),
         };
+        if let Some(status) = state.status.or(state.watch_status.filter(|_| is_watch)) {
+            drop(state);
+            let _ = write!(stream, "HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n");
+            return;
+        }
         if !is_watch {
             let list = state.list.clone();
             drop(state);

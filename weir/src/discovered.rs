@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use discovery::reconcile::{KnownServer, LineDemand, server_name, server_number, steps};
+use discovery::reconcile::{KnownServer, LineDemand, ServerNames, server_number, steps};
 use discovery::{Discoverer, DiscoveryCallbacks, SweptServers};
 use plan::discovered::DiscoveredServers;
 use plan::discovery::{DiscoveredInstance, InstancePhase};
@@ -100,16 +100,15 @@ fn demand(line: &DiscoveredServers) -> LineDemand<'_> {
 
 /// The names and numbers that the servers of a backend have.
 struct Taken {
-    names: HashSet<Box<str>>,
+    names: ServerNames,
     numbers: HashSet<u32>,
 }
 
 impl Taken {
     fn of(states: &[Arc<Server>]) -> Self {
-        Self {
-            names: states.iter().map(|server| server.name.to_string().into()).collect(),
-            numbers: states.iter().map(|server| server.id).collect(),
-        }
+        let mut names = ServerNames::default();
+        names.extend(states.iter().map(|server| server.name.to_string().into()));
+        Self { names, numbers: states.iter().map(|server| server.id).collect() }
     }
 }
 
@@ -135,14 +134,13 @@ fn make(
         Some(former) => (former.name.to_string().into(), former.id),
         None => {
             let place = (instance.address, instance.port);
-            (server_name(&instance.id, &taken.names), server_number(&instance.id, place, &taken.numbers))
+            (taken.names.choose(&instance.id), server_number(&instance.id, place, &taken.numbers))
         }
     };
     let mut seed = prototype.seed_alike(number, &name, address, is_backup);
     if let Some(weight) = instance.weight {
         seed.weight = weight;
     }
-    taken.names.insert(name);
     taken.numbers.insert(number);
     let state = match former.filter(|former| former.may_become(&seed)) {
         Some(former) => {
@@ -193,7 +191,7 @@ pub(crate) fn adopt(plan: &Plan, former: Option<&Plan>) {
             .filter_map(of_instance)
             .collect();
         // New servers must not get the name of one that another line carries over.
-        let fixed: HashSet<Box<str>> = taken.names.clone();
+        let fixed: HashSet<Box<str>> = states.iter().map(|server| server.name.to_string().into()).collect();
         taken.names.extend(former.values().map(|server| server.name.to_string().into()));
         taken.numbers.extend(former.values().map(|server| server.id));
         for line in &proxy.discovered {

@@ -19,6 +19,9 @@ const LONGEST_TOKEN: usize = 16 << 10;
 /// How long further lines are collected after the first one, so that a burst of changes is applied at once.
 const BURST: Duration = Duration::from_millis(10);
 
+/// The size of the lines that are applied at once, in bytes, unless the first read has more.
+const LARGEST_BURST: usize = 1 << 20;
+
 /// Returns the settings for requests to a source; `idle` is the longest time without a byte.
 pub(crate) async fn settings(section: &DiscoverySection, idle: Duration) -> Result<ClientSettings, String> {
     let secure = section.connector.as_ref();
@@ -92,12 +95,13 @@ fn token(section: &DiscoverySection) -> Result<Option<String>, String> {
     }
 }
 
-/// Sends a request and returns the successful response.
+/// Sends a request and returns the successful response. Other statuses than 200 are failures, because a list that is incomplete or
+/// missing (206, 204) must not replace the last one.
 pub(crate) async fn send(settings: &ClientSettings, request: &Request) -> Result<Response, String> {
     let response = httpclient::send(settings, request).await.map_err(|error| plain(&error))?;
-    match response.is_success() {
-        true => Ok(response),
-        false => Err(status(response.status)),
+    match response.status {
+        200 => Ok(response),
+        other => Err(status(other)),
     }
 }
 
@@ -166,14 +170,17 @@ impl LineStream {
     /// Waits for a line, and returns it with those that follow within a short time. Empty lines are skipped.
     pub(crate) async fn lines(&mut self) -> Result<Vec<Vec<u8>>, Ended> {
         let mut lines = Vec::new();
+        let mut size = 0;
         while lines.is_empty() {
             self.more().await?;
-            self.split(&mut lines);
+            size = self.split(&mut lines);
         }
         let until = timer::now_ms() + BURST.as_millis() as u64;
         // If the stream ends within this time, the next call returns the reason.
-        while let Ok(Ok(())) = timer::timeout_at(until, self.more()).await {
-            self.split(&mut lines);
+        while size < LARGEST_BURST
+            && let Ok(Ok(())) = timer::timeout_at(until, self.more()).await
+        {
+            size += self.split(&mut lines);
         }
         Ok(lines)
     }
@@ -195,17 +202,43 @@ impl LineStream {
         }
     }
 
-    /// Moves the complete lines.
-    fn split(&mut self, lines: &mut Vec<Vec<u8>>) {
-        while let Some(at) = self.bytes[self.searched..].iter().position(|byte| *byte == b'\n') {
-            let rest = self.bytes.split_off(self.searched + at + 1);
-            let mut line = std::mem::replace(&mut self.bytes, rest);
-            line.pop();
-            self.searched = 0;
-            if !line.iter().all(u8::is_ascii_whitespace) {
-                lines.push(line);
-            }
-        }
+    /// Moves the complete lines. Returns the number of bytes that they had.
+    fn split(&mut self, lines: &mut Vec<Vec<u8>>) -> usize {
+        let size = split(&self.bytes, self.searched, lines);
+        self.bytes.drain(..size);
         self.searched = self.bytes.len();
+        size
+    }
+}
+
+/// Copies the complete lines of `bytes`, of which the first `searched` ones contain no line end. Each copy has only the memory of
+/// its line. Returns the number of bytes before the last, incomplete line.
+fn split(bytes: &[u8], searched: usize, lines: &mut Vec<Vec<u8>>) -> usize {
+    let (mut begin, mut from) = (0, searched);
+    while let Some(at) = bytes[from..].iter().position(|byte| *byte == b'\n') {
+        let line = &bytes[begin..from + at];
+        if !line.iter().all(u8::is_ascii_whitespace) {
+            lines.push(line.to_vec());
+        }
+        from += at + 1;
+        begin = from;
+    }
+    begin
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_split_across_reads_and_own_only_their_bytes() {
+        let mut lines = Vec::new();
+        assert_eq!(split(b"a\n\n \nb", 0, &mut lines), 5);
+        assert_eq!(split(b"bc\r\nd", 1, &mut lines), 4);
+        assert_eq!(lines, [&b"a"[..], b"bc\r"]);
+        // A burst of short lines must not multiply the size of the buffer.
+        lines.clear();
+        assert_eq!(split(&b"x\n".repeat(8192), 0, &mut lines), 16384);
+        assert!(lines.len() == 8192 && lines.iter().map(Vec::capacity).sum::<usize>() <= 16384);
     }
 }

@@ -67,6 +67,8 @@ struct Kept {
     file: Option<FileVersion>,
     /// The slices from which a watch can continue.
     slices: Option<SliceStore>,
+    /// The keys, with the last valid values of those that are invalid now.
+    keys: Option<KeyStore>,
 }
 
 impl Follower {
@@ -97,8 +99,10 @@ impl Follower {
             match outcome {
                 Ok(()) => failures = 0,
                 Err(error) => {
-                    // A source that answered in this turn has not failed for long.
-                    failures = if self.feed.state().0 == FeedState::Current { 1 } else { failures + 1 };
+                    // A source that answered in this turn has not failed for long, unless it always fails soon after.
+                    let has_lasted = now_ms() - begun >= longest_delay(failures).as_millis() as u64;
+                    let is_first = self.feed.state().0 == FeedState::Current && has_lasted;
+                    failures = if is_first { 1 } else { failures.saturating_add(1) };
                     kept.slices = None;
                     self.failed(&section, &error);
                 }
@@ -126,7 +130,7 @@ impl Follower {
                 let path = format!("/v1/service/{service}?{namespace}");
                 self.blocking(section, &path, "x-nomad-index", nomad::decode).await
             }
-            (SourceKind::Etcd, _) => self.etcd(section).await,
+            (SourceKind::Etcd, _) => self.etcd(section, &mut kept.keys).await,
             (SourceKind::Docker | SourceKind::Podman, _) => self.containers(section).await,
         }
     }
@@ -171,9 +175,10 @@ impl Follower {
             let settings = fetch::settings(section, ANSWER + wait).await?;
             let query = format!("{path}index={index}&wait={}s", wait.as_secs());
             let response = fetch::send(&settings, &fetch::get(section, &query)?).await?;
-            self.answered(decode(&response.body).map_err(|error| error.to_string())?);
+            self.listed(decode(&response.body).map_err(|error| error.to_string())?);
             let next = response.header(header).and_then(|text| text.parse::<u64>().ok());
             let next = next.ok_or_else(|| format!("the answer has no valid header `{header}`"))?;
+            self.followed();
             // After a restart of the source, its index may be lower.
             index = if next < index { 0 } else { next.max(1) };
             timer::sleep(SHORTEST_TURN.saturating_sub(Duration::from_millis(now_ms() - begun))).await;
@@ -198,7 +203,7 @@ impl Follower {
                 let response = fetch::send(&settings, &fetch::get(section, &path)?).await?;
                 let mut store = SliceStore::default();
                 store.replace(&response.body).map_err(|error| error.to_string())?;
-                self.answered(store.instances().map_err(|error| error.to_string())?);
+                self.listed(store.instances().map_err(|error| error.to_string())?);
                 store
             }
         };
@@ -214,6 +219,7 @@ impl Follower {
             Err(error) if error.status == Some(410) => return Ok(()),
             Err(error) => return Err(error.text),
         };
+        self.followed();
         loop {
             let lines = match stream.lines().await {
                 Ok(lines) => lines,
@@ -239,19 +245,20 @@ impl Follower {
     }
 
     /// Reads the keys below a prefix, and watches them.
-    async fn etcd(&self, section: &DiscoverySection) -> Result<(), String> {
-        let mut store = KeyStore::new(&self.feed.query);
+    async fn etcd(&self, section: &DiscoverySection, kept: &mut Option<KeyStore>) -> Result<(), String> {
+        let store = kept.get_or_insert_with(|| KeyStore::new(&self.feed.query));
         let settings = fetch::settings(section, ANSWER).await?;
         let post = |path: &str, body: Vec<u8>| -> Result<Request, String> {
             Ok(fetch::request(section, "POST", path)?.body("application/json", body))
         };
         let response = fetch::send(&settings, &post("/v3/kv/range", store.range_request())?).await?;
         let invalid = store.replace(&response.body).map_err(|error| error.to_string())?;
-        self.answered(store.instances().map_err(|error| error.to_string())?);
+        self.listed(store.instances().map_err(|error| error.to_string())?);
         invalid.iter().for_each(|error| self.invalid(section, error));
         let settings = fetch::settings(section, SILENCE).await?;
         let stream = fetch::stream(&settings, &post("/v3/watch", store.watch_request())?).await;
         let mut stream = stream.map_err(|error| error.text)?;
+        self.followed();
         loop {
             let lines = match stream.lines().await {
                 Ok(lines) => lines,
@@ -287,9 +294,15 @@ impl Follower {
         // Some versions send the head only with the first event.
         let mut stream = timer::timeout(Duration::from_millis(500), &mut opened).await.ok();
         loop {
+            let begun = now_ms();
             let settings = fetch::settings(section, ANSWER).await?;
             let response = fetch::send(&settings, &fetch::get(section, "/containers/json")?).await?;
-            self.answered(containers::decode(&response.body).map_err(|error| error.to_string())?);
+            self.listed(containers::decode(&response.body).map_err(|error| error.to_string())?);
+            if !matches!(stream, Some(Err(_))) {
+                self.followed();
+            }
+            // Health checks of many containers are many events.
+            timer::sleep(SHORTEST_TURN.saturating_sub(Duration::from_millis(now_ms() - begun))).await;
             if stream.is_none() {
                 stream = Some(opened.as_mut().await);
                 // It may have begun with an event.
@@ -309,13 +322,39 @@ impl Follower {
         }
     }
 
+    /// Applies a list that is current.
     fn answered(&self, list: Vec<Instance>) {
-        let (before, count) = (self.feed.state().0, list.len());
-        let has_changed = self.feed.answered(list, now_ms());
+        let count = list.len();
+        let (before, has_changed) = (self.feed.state().0, self.feed.answered(list, now_ms()));
         if before == FeedState::Failed {
-            let text = format!("{}: the source answers again, with {count} instances.", self.title());
-            (self.callbacks.notify)(NOTICE, &text);
+            self.recovered(count);
         }
+        self.apply(has_changed);
+    }
+
+    /// Applies a list before its changes are followed. If following them has failed before, the failure lasts until
+    /// [`followed`](Self::followed).
+    fn listed(&self, list: Vec<Instance>) {
+        match self.feed.state().0 {
+            FeedState::Failed => self.apply(self.feed.listed(list, now_ms())),
+            FeedState::Waiting | FeedState::Current => self.answered(list),
+        }
+    }
+
+    /// Records that the source reports changes of the last list.
+    fn followed(&self) {
+        if self.feed.state().0 == FeedState::Failed {
+            self.feed.confirmed(now_ms());
+            self.recovered(self.feed.list().map_or(0, |list| list.len()));
+        }
+    }
+
+    fn recovered(&self, count: usize) {
+        let text = format!("{}: the source answers again, with {count} instances.", self.title());
+        (self.callbacks.notify)(NOTICE, &text);
+    }
+
+    fn apply(&self, has_changed: bool) {
         if has_changed {
             (self.callbacks.changed)(&self.feed);
             self.leaving.notify_one();
@@ -367,12 +406,17 @@ impl FileVersion {
     }
 }
 
+/// The longest delay after consecutive failures.
+fn longest_delay(failures: u32) -> Duration {
+    match failures.checked_sub(1) {
+        None => Duration::ZERO,
+        Some(further) => LONGEST_DELAY.min(FIRST_DELAY * 2_u32.saturating_pow(further.min(10))),
+    }
+}
+
 /// The delay after consecutive failures: it doubles, and varies so that many processes do not return at once.
 fn delay(failures: u32) -> Duration {
-    if failures == 0 {
-        return Duration::ZERO;
-    }
-    let longest = LONGEST_DELAY.min(FIRST_DELAY * 2_u32.saturating_pow((failures - 1).min(10)));
+    let longest = longest_delay(failures);
     longest / 2 + longest.mul_f64(fastrand::f64() / 2.0)
 }
 

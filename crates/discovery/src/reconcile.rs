@@ -92,24 +92,47 @@ pub fn steps(list: &[Instance], line: LineDemand<'_>, known: &[KnownServer<'_>])
 /// The longest name of a discovered server before a number is appended, in bytes.
 const LONGEST_NAME: usize = 128;
 
-/// Returns the name of the server of an instance, which is different from all of `taken`.
-pub fn server_name(id: &str, taken: &HashSet<Box<str>>) -> Box<str> {
-    let fits =
-        |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.' | ':');
-    let mut name: String =
-        id.chars().map(|own| if fits(own) { own } else { '-' }).take(LONGEST_NAME).collect();
-    if name.is_empty() {
-        name.push('-');
+/// The names that the servers of a backend have.
+#[derive(Debug, Default)]
+pub struct ServerNames {
+    taken: HashSet<Box<str>>,
+    /// For names that several instances want, a number below which all are taken.
+    free_from: HashMap<Box<str>, usize>,
+}
+
+impl ServerNames {
+    /// Whether a server has the name.
+    pub fn contains(&self, name: &str) -> bool {
+        self.taken.contains(name)
     }
-    if !taken.contains(&*name) {
-        return name.into();
+
+    /// Chooses and takes the name of the server of an instance, which is different from all others. The time does not depend on how
+    /// many instances have names that become the same.
+    pub fn choose(&mut self, id: &str) -> Box<str> {
+        let fits =
+            |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.' | ':');
+        let mut name: String =
+            id.chars().map(|own| if fits(own) { own } else { '-' }).take(LONGEST_NAME).collect();
+        if name.is_empty() {
+            name.push('-');
+        }
+        if self.taken.contains(&*name) {
+            let from = self.free_from.entry(name.as_str().into()).or_insert(2);
+            let numbered = |number: usize| format!("{name}.{number}");
+            while self.taken.contains(&*numbered(*from)) {
+                *from += 1;
+            }
+            name = numbered(*from);
+        }
+        self.taken.insert(name.as_str().into());
+        name.into()
     }
-    // One of the numbers is free, because there are more numbers than names.
-    (2..=taken.len() + 2)
-        .map(|number| format!("{name}.{number}"))
-        .find(|name| !taken.contains(&**name))
-        .unwrap_or(name)
-        .into()
+}
+
+impl Extend<Box<str>> for ServerNames {
+    fn extend<T: IntoIterator<Item = Box<str>>>(&mut self, names: T) {
+        self.taken.extend(names);
+    }
 }
 
 /// Returns the numeric ID of the server of an instance, which is different from all of `taken`.
@@ -206,19 +229,28 @@ mod tests {
 
     #[test]
     fn names_are_usable_and_unique() {
-        let mut taken = HashSet::new();
+        let mut names = ServerNames::default();
         for (id, name) in [
             ("web-0", "web-0"),
             ("a/b c", "a-b-c"),
             ("a b/c", "a-b-c.2"),
+            ("a-b-c.3", "a-b-c.3"),
+            ("a/b/c", "a-b-c.4"),
             ("", "-"),
             ("[::1]:80", "-::1-:80"),
         ] {
-            let own = server_name(id, &taken);
-            assert_eq!(&*own, name);
-            taken.insert(own);
+            assert_eq!(&*names.choose(id), name);
+            assert!(names.contains(name));
         }
-        assert_eq!(server_name(&"x".repeat(1000), &taken).len(), LONGEST_NAME);
+        assert_eq!(names.choose(&"x".repeat(1000)).len(), LONGEST_NAME);
+    }
+
+    #[test]
+    fn many_names_that_become_the_same_cost_no_more_than_others() {
+        let mut names = ServerNames::default();
+        // Trying all numbers for each of them would take 2 * 10^10 lookups.
+        let last = (0..200_000).map(|_| names.choose("/")).last();
+        assert_eq!(last.as_deref(), Some("-.200000"));
     }
 
     #[test]

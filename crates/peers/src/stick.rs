@@ -202,9 +202,18 @@ impl Stick {
         let known = |at| known.map_or(table::TableValue::Absent, |known| known.value(at, now));
         if self.tables[table].table.learn_own_part((row.key, row.expire), now, received, known) {
             let of_origin = if is_predecessor { &mut self.before } else { &mut self.recalled };
-            of_origin[table].insert(row.key.into(), StickValues { at: now, values: row.values.into() });
+            remember(&mut of_origin[table], &self.tables[table].table, row, now);
         }
     }
+}
+
+/// Records the values that were applied to an entry. A full table evicts entries, so the sender could name any number of keys: those
+/// without an entry are forgotten once there are as many as the table may have.
+fn remember(known: &mut HashMap<Box<[u8]>, StickValues>, table: &Table, row: &PeerEntry<'_>, now: u64) {
+    if known.len() >= (table.settings.size as usize).saturating_mul(2) {
+        known.retain(|key, _| table.find(key, now).is_some());
+    }
+    known.insert(row.key.into(), StickValues { at: now, values: row.values.into() });
 }
 
 /// Passes an entry to `take` as a row, which borrows the buffers.
@@ -323,8 +332,7 @@ impl Tables for Stick {
                 let known = |at| known.map_or(table::TableValue::Absent, |known| known.value(at, now));
                 if self.tables[table].table.learn_from_predecessor(row.key, row.expire, now, told_now, known)
                 {
-                    self.before[table]
-                        .insert(row.key.into(), StickValues { at: now, values: row.values.into() });
+                    remember(&mut self.before[table], &self.tables[table].table, row, now);
                 }
                 return;
             }
@@ -385,5 +393,40 @@ impl Tables for Stick {
             }
         }
         is_wanted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use state::table::{Aggregate, Column, ServerKey, TableSettings};
+
+    #[test]
+    fn values_of_evicted_entries_are_forgotten() {
+        let table = Table::new(TableSettings {
+            name: "t".into(),
+            kind: KeyType::Int,
+            key_length: 4,
+            size: 10,
+            expire_ms: 10_000,
+            nopurge: false,
+            recv_only: false,
+            server_key: ServerKey::Name,
+            bytes_factor: 1,
+            columns: vec![Column::new(DataType::Gpc0, 1, 0)],
+            peers: Some("p".into()),
+            aggregate: Some(Aggregate { every_ms: 20, members: ["b".into()].into() }),
+        });
+        let (mut stick, _) = Stick::new([(&table, "t")], &["a", "b"], 0, 1);
+        for origin in [EntryOrigin::Predecessor, EntryOrigin::Remote { peer: 1, resync: true }] {
+            for key in 0..1_000_u32 {
+                let (key, values) = (key.to_be_bytes(), [EntryValue::Number(1)]);
+                stick.learn(0, &PeerEntry { key: &key, expire: None, values: &values }, origin, 1);
+            }
+        }
+        assert_eq!(table.used(), 10);
+        for known in [&stick.before[0], &stick.recalled[0]] {
+            assert!((10..=20).contains(&known.len()), "{}", known.len());
+        }
     }
 }

@@ -120,7 +120,13 @@ impl Feed {
 
     /// Records an answer of the source. Returns whether the list is different from the last one.
     pub fn answered(&self, list: Vec<Instance>, now_ms: u64) -> bool {
-        *self.status() = FeedStatus { state: FeedState::Current, error: Box::default() };
+        self.confirmed(now_ms);
+        self.listed(list, now_ms)
+    }
+
+    /// Replaces the list without ending a failure: the source lists its instances, but cannot be followed. Returns whether the list
+    /// is different from the last one.
+    pub fn listed(&self, list: Vec<Instance>, now_ms: u64) -> bool {
         self.answered_at.store(now_ms.max(1), Relaxed);
         if self.list.load().as_deref().is_some_and(|own| *own == list) {
             return false;
@@ -236,6 +242,10 @@ mod tests {
         assert_eq!(feed.list().map(|list| list.len()), Some(1));
         assert_eq!((feed.age(10), feed.unchanged(10)), (Some(1), Some(5)));
         assert_eq!((feed.changes.get(), feed.errors.get()), (1, 2));
+        assert!(
+            feed.listed(vec![instance("b")], 9) && feed.state().0 == FeedState::Failed,
+            "the failure lasts"
+        );
         feed.restore(Vec::new());
         assert_eq!(
             feed.list().map(|list| list.len()),

@@ -108,6 +108,7 @@ fn unusable_documents_and_outages_keep_the_servers() {
     let state = || weir.ask("show discovery").lines().nth(1).unwrap_or_default().to_owned();
     for (status, body, error) in [
         (500, String::new(), "it answers with status 500"),
+        (206, "[]".to_owned(), "it answers with status 206"),
         (200, document(&[origin.port()])[..20].to_owned(), "line 1, column 20: EOF while parsing a string"),
         (
             200,

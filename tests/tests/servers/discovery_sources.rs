@@ -132,6 +132,36 @@ fn kubernetes_watches_continue_after_bookmarks_cuts_and_expiry() {
 }
 
 #[test]
+fn a_source_that_refuses_watches_is_reported_once_and_asked_less_and_less() {
+    let origin = Origin::text("one");
+    let list = |version: usize, pod: &str| {
+        slice_list(version, &[endpoint_slice("web-a", version, origin.port(), &[ready(pod)])])
+    };
+    let source = StreamSource::start(SourceDialect::Kubernetes, list(0, "web-0"));
+    source.fail_watches(Some(403));
+    let (weir, _port) = start(&format!("kubernetes http://127.0.0.1:{}", source.port()), "service shop/web");
+    await_servers(&weir, &["web-0 0"]);
+    let lists = || source.heads().iter().filter(|head| !head.contains("watch=1")).count();
+    assert!(eventually(|| lists() >= 3));
+    // The lists are used.
+    source.publish(list(1, "web-1"), "");
+    await_servers(&weir, &["web-1 0"]);
+    let state = weir.ask("show discovery");
+    assert!(state.contains("\nd shop/web failed "), "{state}");
+    let reports = |text: &str| weir.messages().matches(text).count();
+    assert_eq!(
+        reports("it answers with status 403 (the token does not permit it)"),
+        1,
+        "{}",
+        weir.messages()
+    );
+    assert_eq!(reports("the source answers again"), 0, "{}", weir.messages());
+    source.fail_watches(None);
+    assert!(weir.says("discovery d (shop/web): the source answers again, with 1 instances."));
+    assert!(weir.ask("show discovery").contains("\nd shop/web current "));
+}
+
+#[test]
 fn malformed_events_are_reported_and_the_list_is_read_again() {
     let origin = Origin::text("one");
     let first = endpoint_slice("web-a", 0, origin.port(), &[ready("web-0")]);
@@ -237,6 +267,15 @@ fn etcd_keys_are_read_and_watched() {
     source.cut();
     let draining = json!({"address": "127.0.0.1", "port": two.port(), "draining": true}).to_string();
     source.publish(key_range(3, &[("/web/b", &draining)]), key_event(3, "/web/b", Some(&draining)));
+    await_servers(&weir, &["b 8"]);
+    // A key that becomes invalid keeps its last value, also when all keys are read again.
+    let (range, event) = (key_range(4, &[("/web/b", "?")]), key_event(4, "/web/b", Some("?")));
+    source.publish(range, event);
+    assert!(weir.says("key `/web/b`: `?` is not an IP address with a port; it is ignored."));
+    let ranges = || source.heads().iter().filter(|head| head.contains("/v3/kv/range")).count();
+    let before = ranges();
+    source.cut();
+    assert!(eventually(|| ranges() > before && weir.ask("show discovery").contains("d /web/ current")));
     await_servers(&weir, &["b 8"]);
     let heads = source.heads();
     assert!(

@@ -22,6 +22,9 @@ pub const LARGEST_DOCUMENT: usize = 16 << 20;
 /// The largest number of instances in a list.
 pub const MOST_INSTANCES: usize = 100_000;
 
+/// The largest number of objects in a document. An object takes hundreds of bytes in memory, even if it has only a few in the document.
+const MOST_OBJECTS: usize = 4 * MOST_INSTANCES;
+
 /// The longest name of an instance, label or zone, in bytes.
 pub const LONGEST_NAME: usize = 253;
 
@@ -73,6 +76,10 @@ pub type Decoded<T> = Result<T, DocumentError>;
 pub(crate) fn json(bytes: &[u8]) -> Decoded<Value> {
     if bytes.len() > LARGEST_DOCUMENT {
         return Err(DocumentError::new("", format!("the document has more than {LARGEST_DOCUMENT} bytes")));
+    }
+    // Braces in strings count too; no source has that many.
+    if bytes.iter().filter(|byte| **byte == b'{').count() > MOST_OBJECTS {
+        return Err(DocumentError::new("", format!("the document has more than {MOST_OBJECTS} objects")));
     }
     serde_json::from_slice(bytes).map_err(|error| {
         let (place, text) = (format!("line {}, column {}", error.line(), error.column()), error.to_string());
@@ -144,4 +151,18 @@ pub(crate) fn list(mut instances: Vec<Instance>) -> Decoded<Vec<Instance>> {
     instances
         .dedup_by(|one, other| (&one.id, one.address, one.port) == (&other.id, other.address, other.port));
     Ok(instances)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_that_would_take_much_memory_are_refused() {
+        let many = |count: usize| format!("[{}]", vec![r#"{"":0}"#; count].join(","));
+        assert!(json(many(MOST_OBJECTS).as_bytes()).is_ok());
+        let error = json(many(MOST_OBJECTS + 1).as_bytes()).map_err(|error| error.to_string());
+        assert_eq!(error, Err("the document has more than 400000 objects".to_owned()));
+        assert!(json("[".repeat(10_000).as_bytes()).is_err(), "the depth is limited");
+    }
 }

@@ -1,6 +1,8 @@
 //! The data types of stick table entries (configuration manual, 11.1), and the memory layout of an entry, which is computed once
 //! when the table is created.
 
+use std::ops::Range;
+
 /// The type of a table's keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyType {
@@ -238,6 +240,11 @@ impl Layout {
         layout.words += parts * words;
         layout.longs += parts * longs;
         layout
+    }
+
+    /// Returns the words and longs of the values of this process.
+    pub(super) fn own_values(&self) -> (Range<usize>, Range<usize>) {
+        (self.parts.first_column..self.parts.word, 0..self.parts.long)
     }
 
     /// Returns the word with the generation of a part.

@@ -440,16 +440,22 @@ impl Table {
         gone
     }
 
-    /// Removes an entry that is not held otherwise. Returns whether it was removed.
+    /// Removes an entry that is not held otherwise. If other members of an aggregate table know the entry, only this process's part
+    /// is cleared. Returns whether that was done.
     pub fn remove(&self, entry: TableEntry<'_>) -> bool {
         let slot = entry.view.slot;
         let shard = &self.shards[slot.shard as usize];
-        let index = &mut shard.lock();
+        let mut index = shard.lock();
         let row = shard.row(&self.layout, slot.at);
         let alone = row.word(head::HELD) == 1;
+        if alone && self.clear_own_part(&entry) {
+            drop(index);
+            entry.note_update();
+            return true;
+        }
         drop(entry);
         if alone {
-            self.remove_in(shard, index, slot.at);
+            self.remove_in(shard, &mut index, slot.at);
         }
         alone
     }

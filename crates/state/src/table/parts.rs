@@ -258,7 +258,9 @@ impl Table {
         }
         match value {
             TableValue::Text(text) => entry.set_server_key(text.unwrap_or_default()),
-            TableValue::Number(number) => drop(entry.set(column.data, element as u32, number, now_ms)),
+            TableValue::Number(number) => {
+                entry.set(column.data, element as u32, number.min(u32::MAX.into()), now_ms);
+            }
             TableValue::Absent | TableValue::Rate(..) => {}
         }
     }
@@ -279,6 +281,22 @@ impl Table {
             entry.note_update();
         }
         is_learned
+    }
+
+    /// Clears this process's part of an entry, so that the other members can be informed. Returns `false`, and changes nothing, if it
+    /// has been cleared before and no other member has a part either, and in a table that is not an aggregate.
+    pub(super) fn clear_own_part(&self, entry: &TableEntry<'_>) -> bool {
+        let Some(parts) = &self.parts else { return false };
+        let (words, longs) = self.layout.own_values();
+        let (words, longs) = (&entry.row.words[words], &entry.row.longs[longs]);
+        let is_counted = words.iter().any(|word| word.load(Relaxed) != 0)
+            || longs.iter().any(|long| long.load(Relaxed) != 0);
+        if !is_counted && !(0..parts.0.len()).any(|slot| entry.has_part_in(parts, slot)) {
+            return false;
+        }
+        words.iter().for_each(|word| word.store(0, Relaxed));
+        longs.iter().for_each(|long| long.store(0, Relaxed));
+        true
     }
 
     /// Records how long a change took to a member and its acknowledgement back.

@@ -117,7 +117,7 @@ pub(super) fn add_parts(
         let (more, more_before) = (events.saturating_sub(known_events), before.saturating_sub(known_before));
         if more > 0 || more_before > 0 {
             count(current, previous, period, now, more);
-            previous.fetch_add(more_before, Relaxed);
+            let _ = previous.fetch_update(Relaxed, Relaxed, |own| Some(own.saturating_add(more_before)));
         }
         return;
     }
@@ -181,5 +181,10 @@ mod tests {
         assert_eq!(at(5_700), 4 + 17 * 9 / 10);
         add(9_000, (3_400, 4, 14), Some((3_400, 4, 14)));
         assert_eq!(at(9_000), 0);
+        // Counts that another process sends do not wrap.
+        for (events, before) in [(1, u32::MAX), (u32::MAX, u32::MAX)] {
+            add(20_000, (0, events, before), Some((0, 0, 0)));
+        }
+        assert_eq!(at(20_000), u32::MAX);
     }
 }

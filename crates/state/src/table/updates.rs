@@ -318,8 +318,10 @@ impl Table {
             }
             (TableValue::Number(number), ValueForm::Word | ValueForm::Long) => {
                 let known = if let TableValue::Number(known) = known { known } else { 0 };
-                // A count that the predecessor has cleared keeps its local value.
-                entry.add(column.data, element, number.saturating_sub(known), now_ms);
+                let most = if column.data.form() == ValueForm::Word { u32::MAX.into() } else { u64::MAX };
+                let room = most.saturating_sub(entry.own(column, element as usize, now_ms));
+                // A count that the predecessor has cleared keeps its local value. The sum does not wrap.
+                entry.add(column.data, element, number.saturating_sub(known).min(room), now_ms);
                 TableValue::Absent
             }
             (TableValue::Rate(ago, events, before), ValueForm::Rate) => {

@@ -95,6 +95,23 @@ fn sums_are_not_truncated_to_the_size_of_a_part() {
 }
 
 #[test]
+fn values_that_do_not_fit_do_not_wrap() {
+    let table = table(&["b"], columns());
+    let most = u64::from(u32::MAX);
+    learn(&table, 0, &part(most + 1, 1, 0), 1_000);
+    assert_eq!(values(&table, 1_000)[0], most, "a tag");
+    // Counts that a peer sends for an earlier process are added to the own ones.
+    table.get(b"k", 1_000).expect("it is there").add(DataType::HttpReqCnt, 0, 3, 1_000);
+    for huge in [most, u64::MAX] {
+        let received = |_| TableValue::Number(huge);
+        assert!(table.learn_own_part((b"k", None), 1_000, received, |_| TableValue::Absent));
+    }
+    let entry = table.find(b"k", 1_000).expect("it is there");
+    assert_eq!(entry.get_own(DataType::HttpReqCnt, 0, 1_000), Some(most));
+    assert_eq!(entry.get_own(DataType::BytesInCnt, 0, 1_000), Some(u64::MAX));
+}
+
+#[test]
 fn tags_have_the_value_that_a_member_has_changed_last() {
     let table = table(&["b", "c"], columns());
     let tag = |now| values(&table, now)[0];
@@ -161,6 +178,30 @@ fn own_part_of_an_earlier_process_is_added_once() {
         true
     });
     assert_eq!(changes, [true]);
+}
+
+#[test]
+fn only_the_own_part_is_cleared_and_others_are_informed() {
+    let table = table(&["b"], columns());
+    let own = table.get(b"k", 1_000).expect("there is room");
+    own.add(DataType::HttpReqCnt, 0, 3, 1_000);
+    own.add(DataType::HttpReqRate, 0, 3, 1_000);
+    own.touch(1_000);
+    drop(own);
+    learn(&table, 0, &part(0, 10, 500), 1_000);
+    let before = table.last_change();
+    let clear = || table.remove(table.find(b"k", 1_000).expect("it is there"));
+    assert!(clear());
+    assert_eq!(values(&table, 1_000)[1..3], [10, 10], "the other member's part");
+    let mut changes = Vec::new();
+    table.changes(before, 1_000, |_, entry| {
+        changes.push(matches!(entry.values(1_000).nth(1), Some(TableValue::Number(0))));
+        true
+    });
+    assert_eq!(changes, [true]);
+    assert!(clear() && table.used() == 1, "the other member still has a part");
+    drop_member(&table, 0, 1_000);
+    assert!(clear() && table.used() == 0);
 }
 
 #[test]
