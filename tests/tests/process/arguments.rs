@@ -147,9 +147,27 @@ fn names_and_addresses_used_indirectly_need_no_advice() {
          backend counts\n stick-table type ip size 1k store gpc0\n\
          backend page\n stats enable\n\
          backend fixed\n http-request return status 200\n\
+         defaults answers\n mode http\n timeout client 1s\n timeout connect 1s\n timeout server 1s\n \
+         http-request return status 200\n\
+         backend inherits from answers\n balance roundrobin\n\
          backend chosen\n server s1 127.0.0.1:7 sni str(a) ssl verify none\n server s2 127.0.0.1:7 sni str(b) ssl verify none\n",
     );
     assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn backends_without_servers_have_the_outcome_of_their_mode() {
+    for (mode, outcome) in
+        [("http", "each request fails with status 503"), ("tcp", "each connection is closed")]
+    {
+        let text = format!(
+            "defaults\n mode {mode}\n timeout client 1s\n timeout connect 1s\n timeout server 1s\n\
+             frontend f\n bind 127.0.0.1:1\n default_backend empty\nbackend empty\n balance roundrobin\n"
+        );
+        let output = run(&["-dD", "-c", "--messages", "rich", "-f", "a.cfg"], &text);
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(messages.contains(&format!("`empty` has no server, so {outcome}")), "{messages}");
+    }
 }
 
 #[test]

@@ -69,7 +69,9 @@ fn backends(draft: &Draft, context: &mut ResolveContext<'_>) {
     }
     let chosen_at_run_time = sections().flat_map(|section| &section.statements).any(is_choice_at_run_time);
     for section in draft.sections.iter().filter(|section| section.kind.is_proxy()) {
-        if section.statements.iter().any(|one| one.keyword.name == "disabled") {
+        let inherited = inherited(section, draft);
+        let mut all = inherited.iter().flat_map(|section| &section.statements);
+        if all.any(|one| one.keyword.name == "disabled") {
             continue;
         }
         let name = &section.name;
@@ -82,10 +84,18 @@ fn backends(draft: &Draft, context: &mut ResolveContext<'_>) {
                     "select it with `use_backend` or `default_backend`, or remove it",
                     format!("backend '{name}' is never used."),
                 )
-            } else if section.kind != SectionKind::Frontend && !answers(section, context) {
+            } else if section.kind != SectionKind::Frontend && !inherited.iter().any(|one| answers(one)) {
+                let (outcome, help) = match context.names.backends.get(name.as_str()).map(|own| own.mode) {
+                    Some(state::Mode::Log) => continue,
+                    Some(state::Mode::Tcp) => ("each connection is closed", "add a `server` line"),
+                    _ => (
+                        "each request fails with status 503",
+                        "add a `server` line, or a rule that answers, such as `http-request return`",
+                    ),
+                };
                 (
-                    format!("`{name}` has no server, so each request fails with status 503"),
-                    "add a `server` line, or a rule that answers, such as `http-request return`",
+                    format!("`{name}` has no server, so {outcome}"),
+                    help,
                     format!("backend '{name}' has no server."),
                 )
             } else {
@@ -120,12 +130,28 @@ const ANSWERS: &[&str] = &[
 const FINAL: &[&str] =
     &["deny", "redirect", "reject", "return", "silent-drop", "tarpit", "use-service", "auth"];
 
-/// Whether the section, or the defaults it is derived from, has servers or answers by itself. A stick table's backend needs neither.
-fn answers(section: &Section, context: &ResolveContext<'_>) -> bool {
-    let backend = context.names.backends.get(section.name.as_str());
-    if backend.is_some_and(|backend| backend.mode == state::Mode::Log) {
-        return true;
+/// The section, and those `defaults` sections that it inherits from.
+fn inherited<'a>(section: &'a Section, draft: &'a Draft) -> Vec<&'a Section> {
+    let mut all = vec![section];
+    let mut last = section;
+    // Each step leads to an earlier section, so there is an end.
+    while let Some(end) = draft.sections.iter().position(|one| std::ptr::eq(one, last)) {
+        let before = draft.sections[..end].iter().rev();
+        let mut defaults = before.filter(|one| one.kind == SectionKind::Defaults);
+        let next = match &last.from {
+            Some(from) => defaults.find(|one| *one.name == **from),
+            None if last.kind == SectionKind::Defaults => None,
+            None => defaults.next(),
+        };
+        let Some(next) = next else { break };
+        all.push(next);
+        last = next;
     }
+    all
+}
+
+/// Whether the section has servers or answers by itself. A stick table's backend needs neither.
+fn answers(section: &Section) -> bool {
     section.statements.iter().any(|statement| {
         let keyword = statement.keyword.name;
         let first = statement.arguments().first().map_or("", |word| word.as_str());

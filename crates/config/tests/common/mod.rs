@@ -36,10 +36,11 @@ pub(crate) fn plan(text: &str) -> Plan {
 
 /// All messages except advice caused by [`load_quietly`] and by incomplete configurations.
 fn told(loaded: &Loaded) -> impl Iterator<Item = &diag::Diagnostic> {
-    const INCOMPLETE: [&str; 4] = [
+    const INCOMPLETE: [&str; 5] = [
         "`global` section after other sections",
         "is never used",
         "so each request fails with status 503",
+        "so each connection is closed",
         "is bound twice",
     ];
     loaded.diagnostics.iter().filter(|one| !INCOMPLETE.iter().any(|end| one.message.ends_with(end)))
