@@ -149,8 +149,7 @@ fn names_and_addresses_used_indirectly_need_no_advice() {
          backend fixed\n http-request return status 200\n\
          defaults answers\n mode http\n timeout client 1s\n timeout connect 1s\n timeout server 1s\n \
          http-request return status 200\n\
-         defaults same from answers\n\
-         backend inherits from same\n balance roundrobin\n\
+         backend inherits from answers\n balance roundrobin\n\
          backend chosen\n server s1 127.0.0.1:7 sni str(a) ssl verify none\n server s2 127.0.0.1:7 sni str(b) ssl verify none\n",
     );
     assert!(found.is_empty(), "{found:#?}");
