@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
-use balance::{Picker, Wish};
+use balance::Wish;
 use plan::Proxy;
 use runtime::timer::{self, now_us};
 use sample::transaction::TimeoutSlot;
@@ -195,20 +195,18 @@ fn try_assign(
 /// The balancer's choice.
 #[inline(always)]
 fn pick(backend: &LocalProxy, wish: Wish) -> Option<Rc<LocalServer>> {
-    let picker = backend.prepared().picker();
-    let picked =
-        picker.pick(wish, |server| limit(backend, server)).or_else(|| pick_again(backend, &picker, wish));
-    picked.and_then(|at| backend.server(at))
+    let picked = backend.prepared().picker().pick(wish, |server| limit(backend, server));
+    match picked {
+        Some(at) => backend.server(at),
+        None => pick_again(backend, wish),
+    }
 }
 
-/// Repeats the choice if the servers of the balancer were replaced by others in the meantime.
+/// Repeats a choice that found no server: the servers of the balancer may have been replaced by others in the meantime.
 #[cold]
-fn pick_again(backend: &LocalProxy, before: &Picker, wish: Wish) -> Option<usize> {
-    let picker = backend.prepared().picker();
-    if std::ptr::eq(&*picker, before) {
-        return None;
-    }
-    picker.pick(wish, |server| limit(backend, server))
+fn pick_again(backend: &LocalProxy, wish: Wish) -> Option<Rc<LocalServer>> {
+    let at = backend.prepared().picker().pick(wish, |server| limit(backend, server))?;
+    backend.server(at)
 }
 
 /// Chooses a server for anything but the first attempt of a request.
