@@ -44,7 +44,12 @@ pub(crate) fn note_server(
 pub(crate) fn count_attempt(x: &Exchange, lease: &Lease) {
     let of_server = &lease.server().state.counters.mine().traffic;
     of_server.sessions_total.add(1);
-    let began = if x.txn.retries == 0 { x.txn.times.queued } else { now_us() };
+    let mut began = x.txn.times.queued;
+    if x.txn.retries > 0 {
+        began = now_us();
+    } else if let Some(backend) = &x.backend {
+        backend.state.last_session.begin(began);
+    }
     of_server.session_rate.tick(began / 1000);
     lease.server().state.last_session.begin(began);
 }

@@ -63,7 +63,6 @@ pub(crate) fn choose(client: &Client, x: &mut Exchange) -> Result<Rc<LocalProxy>
     traffic.sessions.up();
     traffic.sessions_total.add(1);
     traffic.session_rate.tick(x.txn.times.request / 1000);
-    backend.state.last_session.begin(x.txn.times.request);
     if backend.mode == Mode::Http {
         backend.state.backend.mine().requests_total.add(1);
     }
