@@ -52,7 +52,7 @@ test-packages:
 	@./tests/packages.sh $(TARGET)/debug/weir
 
 tools:
-	@./tools/need.sh $(BUILDING) varnishtest haproxy nginx wrk curl strace time postgres mariadbd redis-server slapd php-fpm python3 socat pebble h2spec grpc-interop-client grpc-interop-server nghttp h2load node python3-h2 python3-aiosmtpd
+	@./tools/need.sh $(BUILDING) varnishtest haproxy nginx wrk curl strace time postgres mariadbd redis-server slapd php-fpm python3 socat pebble h2spec grpc-interop-client grpc-interop-server nghttp h2load node python3-h2 python3-aiosmtpd promtool python3-prometheus-client
 
 # The tests of the program from outside need services. Doc comments have no tests.
 check: unit := --workspace --exclude weir-tests --lib --bins --tests --locked

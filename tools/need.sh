@@ -6,7 +6,8 @@
 set -euo pipefail
 declare -A package=([cc]=build-essential [varnishtest]=varnish [haproxy]=haproxy [nginx]=nginx-light [wrk]=wrk
     [curl]=curl [strace]=strace [postgres]=postgresql [mariadbd]=mariadb-server [openssl/ssl.h]=libssl-dev
-    [h2load]=nghttp2-client [nghttp]=nghttp2-client [node]=nodejs [objcopy]=binutils)
+    [h2load]=nghttp2-client [nghttp]=nghttp2-client [node]=nodejs [objcopy]=binutils
+    [promtool]=prometheus)
 # Debian keeps the daemons of each PostgreSQL version in a separate directory.
 PATH=$PATH:/usr/sbin:/usr/local/sbin:$(echo /usr/lib/postgresql/*/bin)
 # Tools without a Debian package are built from source with Go: an ACME authority, an HTTP/2 conformance suite, and a gRPC
@@ -38,7 +39,10 @@ for program in "$@"; do
     cargo-*) crates+=("$program@${crate[$program]}") ;;
     php-fpm) compgen -G "/usr/sbin/php-fpm*" >/dev/null || packages+=("$program") ;;
     */*.h) echo "#include <$program>" | cc -E - >/dev/null 2>&1 || packages+=("${package[$program]:-$program}") ;;
-    python3-*) /usr/bin/python3 -c "import ${program#python3-}" 2>/dev/null || packages+=("$program") ;;
+    python3-*)
+        module=${program#python3-}
+        /usr/bin/python3 -c "import ${module//-/_}" 2>/dev/null || packages+=("$program")
+        ;;
     llvm-profdata-*) packages+=("llvm-${program##*-}") ;;
     *) packages+=("${package[$program]:-$program}") ;;
     esac
