@@ -115,24 +115,37 @@ pub enum FieldValue<'a> {
 }
 
 /// Reads the fields of a message with their numbers. Ends at the first malformed byte.
-pub fn fields(mut rest: &[u8]) -> impl Iterator<Item = (u64, FieldValue<'_>)> {
+pub fn fields(bytes: &[u8]) -> impl Iterator<Item = (u64, FieldValue<'_>)> {
+    checked_fields(bytes).map_while(|field| field)
+}
+
+/// Reads the fields of a message with their numbers. A malformed field is `None`, and the last item.
+pub fn checked_fields(mut rest: &[u8]) -> impl Iterator<Item = Option<(u64, FieldValue<'_>)>> {
     std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;
         }
-        let key = read_varint(&mut rest)?;
-        let value = match key & 7 {
-            VARINT => FieldValue::Number(read_varint(&mut rest)?),
-            FIXED64 => FieldValue::Bytes(take(&mut rest, 8)?),
-            FIXED32 => FieldValue::Bytes(take(&mut rest, 4)?),
-            LENGTH_DELIMITED => {
-                let length = read_varint(&mut rest)?;
-                FieldValue::Bytes(take(&mut rest, usize::try_from(length).ok()?)?)
-            }
-            _ => return None,
-        };
-        Some((key >> 3, value))
+        let field = read_field(&mut rest);
+        if field.is_none() {
+            rest = &[];
+        }
+        Some(field)
     })
+}
+
+fn read_field<'a>(rest: &mut &'a [u8]) -> Option<(u64, FieldValue<'a>)> {
+    let key = read_varint(rest)?;
+    let value = match key & 7 {
+        VARINT => FieldValue::Number(read_varint(rest)?),
+        FIXED64 => FieldValue::Bytes(take(rest, 8)?),
+        FIXED32 => FieldValue::Bytes(take(rest, 4)?),
+        LENGTH_DELIMITED => {
+            let length = read_varint(rest)?;
+            FieldValue::Bytes(take(rest, usize::try_from(length).ok()?)?)
+        }
+        _ => return None,
+    };
+    Some((key >> 3, value))
 }
 
 fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {

@@ -3,6 +3,7 @@
 //!
 //! The bytes come from outside: every length is checked before it is used.
 
+use base::protobuf::{self, FieldValue};
 use http::{Head, Name};
 
 use crate::protocol::AnswerReading;
@@ -75,43 +76,13 @@ fn message(body: &[u8]) -> Option<u64> {
     if prefix[0] != 0 || rest.len() as u64 != u64::from(length) {
         return None;
     }
-    let (mut fields, mut status) = (rest, 0);
-    while !fields.is_empty() {
-        let key = number(&mut fields)?;
-        let value = match key & 7 {
-            0 => number(&mut fields)?,
-            1 => skip(&mut fields, 8)?,
-            2 => {
-                let length = number(&mut fields)?;
-                skip(&mut fields, length)?
-            }
-            5 => skip(&mut fields, 4)?,
-            _ => return None,
-        };
-        if key == 1 << 3 {
-            status = value;
+    let mut status = 0;
+    for field in protobuf::checked_fields(rest) {
+        if let (1, FieldValue::Number(number)) = field? {
+            status = number;
         }
     }
     Some(status)
-}
-
-fn skip(bytes: &mut &[u8], count: u64) -> Option<u64> {
-    *bytes = bytes.get(usize::try_from(count).ok()?..)?;
-    Some(0)
-}
-
-/// Reads a variable-length number: seven bits per byte, the least significant first.
-fn number(bytes: &mut &[u8]) -> Option<u64> {
-    let mut value = 0;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
 }
 
 #[cfg(test)]
@@ -131,7 +102,7 @@ mod tests {
     #[test]
     fn only_serving_counts_as_up() {
         let (head, trailers) = heads(200, &[("grpc-status", "0")]);
-        let cases: [(&[u8], AnswerReading<'_>); 8] = [
+        let cases: [(&[u8], AnswerReading<'_>); 9] = [
             (b"\0\0\0\0\x02\x08\x01", AnswerReading::Good(b"SERVING")),
             (b"\0\0\0\0\x06\x12\x02ab\x08\x01", AnswerReading::Good(b"SERVING")),
             (b"\0\0\0\0\x02\x08\x02", AnswerReading::Bad("L7STS", 0, b"NOT_SERVING")),
@@ -139,6 +110,7 @@ mod tests {
             (b"\0\0\0\0\0", AnswerReading::Bad("L7STS", 0, b"UNKNOWN")),
             (b"\x01\0\0\0\x02\x08\x01", NO_ANSWER),
             (b"\0\0\0\0\x03\x08\x01", NO_ANSWER),
+            (b"\0\0\0\0\x04\x08\x01\x12\x05", NO_ANSWER),
             (b"", NO_ANSWER),
         ];
         for (body, wanted) in cases {
