@@ -138,7 +138,12 @@ impl<'t> EntryValues<'t> {
 
     /// Returns the current value of element `element` of a column, without the parts of other members.
     pub fn own(&self, column: &Column, element: usize, now_ms: u64) -> u64 {
-        let (word, long) = (column.word as usize + element, column.long as usize + element);
+        self.read_at(column.word as usize + element, column.long as usize + element, column, now_ms)
+    }
+
+    /// Returns the value of an element at these places of the row.
+    #[inline]
+    pub(super) fn read_at(&self, word: usize, long: usize, column: &Column, now_ms: u64) -> u64 {
         match column.data.form() {
             ValueForm::Word | ValueForm::Text => u64::from(self.row.word(word)),
             ValueForm::Long => self.row.longs[long].load(Relaxed),

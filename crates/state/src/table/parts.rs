@@ -119,14 +119,7 @@ impl EntryValues<'_> {
 
     fn read_part(&self, slot: usize, column: &Column, element: usize, now_ms: u64) -> u64 {
         let (word, long) = self.table.layout.place_in_part(slot, column, element);
-        match column.data.form() {
-            ValueForm::Word | ValueForm::Text => u64::from(self.row.word(word)),
-            ValueForm::Long => self.row.longs[long].load(Relaxed),
-            ValueForm::Rate => {
-                let (current, previous) = (&self.row.longs[long], &self.row.words[word]);
-                u64::from(rate::read(current, previous, column.period_ms, now_ms as u32))
-            }
-        }
+        self.read_at(word, long, column, now_ms)
     }
 
     /// Returns all values of a member's part, element by element in column order.
