@@ -93,7 +93,7 @@ impl Scene {
     fn new(path: &Path, caller: Caller) -> Scene {
         let (listener, here) = listener();
         let started = (0..10).find_map(|_| {
-            let [nowhere, there, front, origin] = [(); 4].map(|()| free());
+            let [nowhere, there, front, origin] = free();
             let ours = if caller == Caller::We { nowhere } else { here };
             let theirs = Haproxy::start(path, &configuration(ours, there, [front, origin]))?;
             Some((theirs, there, front))

@@ -39,9 +39,11 @@ pub(crate) struct Driver {
     start: Instant,
 }
 
-/// Returns an address without a listener.
-pub(crate) fn free() -> SocketAddr {
-    listener().1
+/// Returns different addresses without a listener.
+pub(crate) fn free<const COUNT: usize>() -> [SocketAddr; COUNT] {
+    // All are bound before the first is released.
+    let listeners = [(); COUNT].map(|()| listener());
+    listeners.map(|(_, address)| address)
 }
 
 pub(crate) fn listener() -> (TcpListener, SocketAddr) {
@@ -197,12 +199,13 @@ pub(crate) fn haproxy() -> Option<PathBuf> {
 
 impl Haproxy {
     /// Starts HAProxy with a configuration, after a global section with the runtime socket; returns `None` if that fails, for
-    /// example because a port is taken.
+    /// example because a port is taken. `noreuseport` is needed for that: otherwise two addresses may have one port, and connections
+    /// reach either.
     pub(crate) fn start(path: &Path, configuration: &str) -> Option<Haproxy> {
         let directory = Scratch::new("peers");
         let socket = directory.join("socket");
         let global = format!(
-            "global\n  stats socket {} level admin\n  localpeer theirs\n\
+            "global\n  stats socket {} level admin\n  localpeer theirs\n  noreuseport\n\
              defaults\n  mode http\n  timeout client 10s\n  timeout server 10s\n  timeout connect 10s\n",
             socket.display()
         );
