@@ -1,7 +1,6 @@
-//! An HTTP/3 client over another implementation of QUIC's server side than the program's: quinn and hyperium's h3.
+//! An HTTP/3 client over another implementation than the program's: quinn and hyperium's h3.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,8 +8,7 @@ use bytes::{Buf, Bytes};
 use h3_client::client::SendRequest;
 use http_types::{HeaderMap, Method, Request};
 use quinn::Endpoint;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio::runtime::Runtime;
 
 use crate::PATIENCE;
@@ -403,78 +401,4 @@ async fn exchange(
     }
     response.trailers = stream.recv_trailers().await.map_err(text)?;
     Ok(response)
-}
-
-/// A server over another implementation than the program's: quinn and hyperium's h3. It repeats the body of each request, names the
-/// path in `x-path`, and resets requests for `/reset`.
-pub struct Http3Server {
-    /// The port of 127.0.0.1.
-    pub port: u16,
-    endpoint: Endpoint,
-}
-
-impl Http3Server {
-    /// Starts a server with the certificate and key in a PEM file.
-    pub fn start(certificate: &Path) -> Self {
-        let pem = std::fs::read(certificate).expect("a file");
-        let chain = CertificateDer::pem_slice_iter(&pem).collect::<Result<_, _>>().expect("certificates");
-        let key = PrivateKeyDer::from_pem_slice(&pem).expect("a key");
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut config = rustls::ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .expect("TLS 1.3 is built in")
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .expect("a key of the certificate");
-        config.alpn_protocols = vec![b"h3".to_vec()];
-        let crypto = quinn::crypto::rustls::QuicServerConfig::try_from(config).expect("TLS 1.3 suites");
-        let config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let entered = runtime.enter();
-        let endpoint = Endpoint::server(config, (Ipv4Addr::LOCALHOST, 0).into()).expect("a free port");
-        let port = endpoint.local_addr().expect("a bound socket").port();
-        drop(entered);
-        let server = Self { port, endpoint: endpoint.clone() };
-        std::thread::spawn(move || runtime.block_on(accept(endpoint)));
-        server
-    }
-}
-
-impl Drop for Http3Server {
-    fn drop(&mut self) {
-        self.endpoint.close(0x100_u32.into(), b"");
-    }
-}
-
-async fn accept(endpoint: Endpoint) {
-    while let Some(incoming) = endpoint.accept().await {
-        tokio::spawn(async move {
-            let Ok(connection) = incoming.await else { return };
-            let connection = h3_quinn::Connection::new(connection);
-            let Ok(mut connection) = h3_client::server::Connection::<_, Bytes>::new(connection).await else {
-                return;
-            };
-            while let Ok(Some(request)) = connection.accept().await {
-                tokio::spawn(repeat(request));
-            }
-        });
-    }
-}
-
-async fn repeat(request: h3_client::server::RequestResolver<h3_quinn::Connection, Bytes>) {
-    let Ok((request, mut stream)) = request.resolve_request().await else { return };
-    if request.uri().path() == "/reset" {
-        return stream.stop_stream(h3_client::error::Code::H3_INTERNAL_ERROR);
-    }
-    let mut body = Vec::new();
-    while let Ok(Some(mut piece)) = stream.recv_data().await {
-        body.extend_from_slice(&piece.copy_to_bytes(piece.remaining()));
-    }
-    let response = http_types::Response::builder().header("x-path", request.uri().path());
-    let response = response.header("content-length", body.len());
-    let Ok(response) = response.body(()) else { return };
-    if stream.send_response(response).await.is_ok() {
-        let _ = stream.send_data(body.into()).await;
-        let _ = stream.finish().await;
-    }
 }

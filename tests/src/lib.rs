@@ -19,6 +19,7 @@ pub mod fastcgi;
 pub mod go_tools;
 mod haproxy;
 pub mod http3;
+pub mod http3_server;
 pub mod listen;
 pub mod load;
 pub mod log_scene;

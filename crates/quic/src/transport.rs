@@ -19,6 +19,11 @@ pub trait StreamConnection {
     /// Returns the next event.
     fn poll(&mut self) -> Option<QuicEvent>;
 
+    /// Whether the peer has not acknowledged anything for so long that it is probably gone. It may still answer later.
+    fn is_unresponsive(&self) -> bool {
+        false
+    }
+
     /// Returns the next stream that the peer has opened.
     fn accept_stream(&mut self, direction: StreamDirection) -> Option<u64> {
         self.streams().accept(direction)

@@ -1,8 +1,8 @@
-//! A UDP relay between clients and a server that loses, delays, repeats and corrupts datagrams, and changes the client's address.
+//! A UDP relay between a client and a server that loses, delays, repeats and corrupts datagrams, and changes the addresses of both.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -31,7 +31,12 @@ pub struct Relay {
 
 struct Shared {
     near: UdpSocket,
-    server: SocketAddr,
+    /// Sends the server's datagrams if `is_moved`.
+    other: UdpSocket,
+    /// The port of 127.0.0.1 on which the server listens.
+    server: AtomicU16,
+    is_cut: AtomicBool,
+    is_moved: AtomicBool,
     faults: Faults,
     client: Mutex<Option<SocketAddr>>,
     is_over: AtomicBool,
@@ -42,11 +47,14 @@ struct Shared {
 impl Relay {
     /// Starts a relay to a port of 127.0.0.1, for one client.
     pub fn start(server: u16, faults: Faults) -> Self {
-        let near = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let [near, other] = [(); 2].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port"));
         let port = near.local_addr().expect("a bound socket has an address").port();
         let shared = Arc::new(Shared {
             near,
-            server: (Ipv4Addr::LOCALHOST, server).into(),
+            other,
+            server: AtomicU16::new(server),
+            is_cut: AtomicBool::new(false),
+            is_moved: AtomicBool::new(false),
             faults,
             client: Mutex::default(),
             is_over: AtomicBool::new(false),
@@ -61,6 +69,21 @@ impl Relay {
     /// The port for the client.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Drops all datagrams from now on.
+    pub fn cut(&self) {
+        self.shared.is_cut.store(true, Ordering::Relaxed);
+    }
+
+    /// Sends the server's datagrams from another port from now on.
+    pub fn answer_from_another_port(&self) {
+        self.shared.is_moved.store(true, Ordering::Relaxed);
+    }
+
+    /// Sends the client's next datagrams to the server at another port of 127.0.0.1.
+    pub fn replace_server(&self, port: u16) {
+        self.shared.server.store(port, Ordering::Relaxed);
     }
 
     /// The number of addresses that the server has seen.
@@ -86,7 +109,8 @@ const TICK: Duration = Duration::from_millis(20);
 /// Passes on the datagrams of the client.
 fn forward(shared: &Arc<Shared>) {
     let mut host = 1;
-    let mut far = open_far(shared, host);
+    let mut server = shared.server.load(Ordering::Relaxed);
+    let mut far = open_far(shared, server, host);
     let (mut count, mut lane) = (0, Lane::new(1));
     shared.near.set_read_timeout(Some(TICK)).expect("a socket");
     let mut bytes = [0; 2048];
@@ -99,8 +123,10 @@ fn forward(shared: &Arc<Shared>) {
                 if is_due(shared.faults.address_change) {
                     host = host % 200 + 1;
                 }
-                if is_due(shared.faults.address_change) || is_due(shared.faults.port_change) {
-                    far = open_far(shared, host);
+                let current = shared.server.load(Ordering::Relaxed);
+                let is_replaced = std::mem::replace(&mut server, current) != current;
+                if is_due(shared.faults.address_change) || is_due(shared.faults.port_change) || is_replaced {
+                    far = open_far(shared, server, host);
                 }
                 lane.pass(shared, &mut bytes[..length], |bytes| far.send(bytes));
             }
@@ -110,24 +136,26 @@ fn forward(shared: &Arc<Shared>) {
 }
 
 /// Opens a socket towards the server, at a new port of this host of 127.0.0.0/24, and forwards the datagrams that arrive there.
-fn open_far(shared: &Arc<Shared>, host: u8) -> Arc<UdpSocket> {
+fn open_far(shared: &Arc<Shared>, server: u16, host: u8) -> Arc<UdpSocket> {
     let number = shared.addresses.fetch_add(1, Ordering::Relaxed);
     let address = Ipv4Addr::new(127, 0, 0, host);
     let far = UdpSocket::bind((address, 0)).expect("a free port");
-    far.connect(shared.server).expect("an address");
+    far.connect((Ipv4Addr::LOCALHOST, server)).expect("an address");
     far.set_read_timeout(Some(TICK)).expect("a socket");
     let far = Arc::new(far);
     let (socket, shared) = (far.clone(), shared.clone());
     std::thread::spawn(move || {
         let mut lane = Lane::new(1000 + number);
         let mut bytes = [0; 2048];
-        let client = || shared.client.lock().expect("no panic").unwrap_or(shared.server);
+        let send = |bytes: &[u8]| {
+            let near = if shared.is_moved.load(Ordering::Relaxed) { &shared.other } else { &shared.near };
+            let client = *shared.client.lock().expect("no panic");
+            client.map_or(Ok(0), |client| near.send_to(bytes, client))
+        };
         while !shared.is_over.load(Ordering::Relaxed) {
             match socket.recv(&mut bytes) {
-                Ok(length) => {
-                    lane.pass(&shared, &mut bytes[..length], |bytes| shared.near.send_to(bytes, client()))
-                }
-                Err(_) => lane.flush(|bytes| shared.near.send_to(bytes, client())),
+                Ok(length) => lane.pass(&shared, &mut bytes[..length], send),
+                Err(_) => lane.flush(send),
             }
         }
     });
@@ -146,6 +174,9 @@ impl Lane {
     }
 
     fn pass(&mut self, shared: &Shared, bytes: &mut [u8], mut send: impl FnMut(&[u8]) -> io::Result<usize>) {
+        if shared.is_cut.load(Ordering::Relaxed) {
+            return;
+        }
         let faults = &shared.faults;
         let [loss, reordering, duplication, corruption] =
             [faults.loss, faults.reordering, faults.duplication, faults.corruption]

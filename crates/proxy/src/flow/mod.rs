@@ -135,6 +135,8 @@ pub(crate) struct Flow {
     gathered: u8,
     /// Whether the kernel holds back the last partial segment until more data follows.
     held: bool,
+    /// Whether a buffer was handed over to a stream that has not sent all of it yet.
+    handed_over: bool,
 }
 
 impl Flow {
@@ -158,6 +160,7 @@ impl Flow {
         self.bulk = false;
         self.slow = false;
         self.gathered = 0;
+        self.handed_over = false;
         self.framing = Framing::new(length);
     }
 
@@ -223,7 +226,7 @@ impl Flow {
 
     /// Whether anything waits to be sent.
     pub(crate) fn is_blocked(&self) -> bool {
-        self.has_unsent() || !self.pipe.as_ref().is_none_or(Pipe::is_empty)
+        self.has_unsent() || self.handed_over || !self.pipe.as_ref().is_none_or(Pipe::is_empty)
     }
 
     /// Whether anything waits to be sent, not counting the pipe.

@@ -31,6 +31,9 @@ impl Flow {
             buffer.consume(self.ready);
             self.ready = 0;
         }
+        if self.handed_over {
+            ready!(self.poll_handed_over(context, to))?;
+        }
         while self.has_unsent() {
             if self.ready > COPY
                 && self.staged.is_empty()
@@ -43,8 +46,8 @@ impl Flow {
                 self.moved = true;
                 self.sent += taken as u64;
                 self.ready -= taken;
-                // Until then nothing more is read, so that a slow receiver holds one buffer.
-                ready!(stream.poll_handed_over(context));
+                self.handed_over = true;
+                ready!(self.poll_handed_over(context, to))?;
                 continue;
             }
             let staged = &self.staged[self.staged_sent..];
@@ -106,6 +109,20 @@ impl Flow {
         if !self.ends && std::mem::take(&mut self.held) {
             to.push();
         }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Waits until the stream has sent a buffer that was handed over. Until then nothing more is read, so that a slow receiver holds
+    /// one buffer.
+    fn poll_handed_over(
+        &mut self,
+        context: &mut Context<'_>,
+        to: &mut Sink<'_>,
+    ) -> Poll<Result<(), FlowError>> {
+        if let Some(stream) = to.gathering() {
+            ready!(stream.poll_handed_over(context)).map_err(|error| FlowError::write(&error))?;
+        }
+        self.handed_over = false;
         Poll::Ready(Ok(()))
     }
 

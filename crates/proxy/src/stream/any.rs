@@ -213,7 +213,7 @@ impl AnyStream {
     }
 
     /// Ready once the transport has taken all payload that was handed over.
-    pub(crate) fn poll_handed_over(&self, context: &Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_handed_over(&self, context: &Context<'_>) -> Poll<io::Result<()>> {
         each!(self, stream => stream.poll_handed_over(context))
     }
 

@@ -43,10 +43,16 @@ impl<E: Messages> EngineStream<E> {
     }
 
     /// Ready once the transport has taken all payload that was handed over.
-    pub(crate) fn poll_handed_over(&self, context: &Context<'_>) -> Poll<()> {
+    ///
+    /// # Errors
+    /// The stream was reset.
+    pub(crate) fn poll_handed_over(&self, context: &Context<'_>) -> Poll<io::Result<()>> {
+        if self.incoming.with(|place| place.reset).is_some() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
         let IncomingHalf { connection, key, .. } = &self.incoming;
         if !connection.engine.borrow_mut().is_blocked(*key) {
-            return Poll::Ready(());
+            return Poll::Ready(Ok(()));
         }
         self.incoming.with(|place| place.watch(context.waker()));
         Poll::Pending

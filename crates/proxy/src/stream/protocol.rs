@@ -24,7 +24,7 @@ pub(crate) trait Protocol {
     /// Returns the index of a stream: small, dense, and reused.
     fn place(key: Self::Key) -> usize;
 
-    /// Returns how many more streams may be opened.
+    /// Returns how many more streams may be opened; 0 if the peer is probably gone.
     fn free(&self) -> usize;
 
     /// Marks `count` received bytes as used.

@@ -35,6 +35,9 @@ use keys::OneRttKeys;
 use path::NetworkPath;
 use space::{LongSpace, Space, SpaceId};
 
+/// The number of probe timeouts in a row after which a peer counts as unresponsive: about seven times the first one.
+const UNANSWERED_PROBES: u32 = 3;
+
 /// A QUIC connection. Stream numbers are those of RFC 9000, 2.1.
 pub struct QuicConnection {
     side: Side,
@@ -378,5 +381,9 @@ impl StreamConnection for QuicConnection {
 
     fn poll(&mut self) -> Option<QuicEvent> {
         Self::poll(self)
+    }
+
+    fn is_unresponsive(&self) -> bool {
+        self.is_established && self.probe_count >= UNANSWERED_PROBES
     }
 }

@@ -59,6 +59,21 @@ fn a_client_that_sends_pings_but_reads_nothing_times_out() {
 }
 
 #[test]
+fn a_client_that_stops_reading_ends_the_response_by_the_client_timeout() {
+    let attacked = attacked("", " timeout client 1s");
+    let mut raw = connect_with(attacked.port(), &Parameters { window: 50_000, ..Parameters::default() });
+    let fields = [(":method", "GET"), (":scheme", "https"), (":authority", "localhost"), (":path", "/large")];
+    raw.write(0, &headers(&fields), true);
+    let stat = |name: &str| attacked.scene.weir.stat("b,s", name);
+    let is_over = eventually(|| {
+        raw.drain(Duration::from_millis(10));
+        stat("cli_abrt") != "0" || stat("srv_abrt") != "0"
+    });
+    assert!(is_over, "the response still blocks");
+    assert_eq!((stat("cli_abrt"), stat("srv_abrt")), ("1".to_owned(), "0".to_owned()));
+}
+
+#[test]
 fn slow_heads_time_out() {
     let attacked = attacked("", " timeout http-request 1s\n timeout http-keep-alive 10s");
     let head = request("GET");

@@ -4,6 +4,7 @@ mod checks;
 mod early;
 mod faults;
 mod peer;
+mod reliability;
 mod runtime;
 mod settings;
 mod sharing;

@@ -1,16 +1,20 @@
 //! Another implementation of QUIC and HTTP/3 as the server.
 
-use weir_tests::http3::Http3Server;
+use weir_tests::http3_server::Http3Server;
 use weir_tests::{Authority, Weir, client, free_port};
 
 use crate::DEFAULTS;
 
 fn front(server: &Http3Server, ca: &str, more: &str) -> (Weir, u16) {
+    front_of(server.port, ca, more)
+}
+
+/// Starts the program with a server `b/s` at a port of 127.0.0.1; returns the port for clients.
+pub(super) fn front_of(server: u16, ca: &str, more: &str) -> (Weir, u16) {
     let port = free_port();
     let text = format!(
         "global\n nbthread 1\n stats socket runtime level admin\n{DEFAULTS}frontend f\n bind 127.0.0.1:{port}\n default_backend b\n\
-         backend b\n http-reuse always\n server s quic+127.0.0.1:{} ssl verify required ca-file {ca} sni str(localhost) {more}\n",
-        server.port
+         backend b\n http-reuse always\n server s quic+127.0.0.1:{server} ssl verify required ca-file {ca} sni str(localhost) {more}\n"
     );
     (Weir::start(&text, &[port]), port)
 }

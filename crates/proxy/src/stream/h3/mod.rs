@@ -321,6 +321,9 @@ impl<T: StreamTransport> Protocol for H3Engine<T> {
     }
 
     fn free(&self) -> usize {
+        if self.transport.connection.is_unresponsive() {
+            return 0;
+        }
         self.h3.free().min(self.transport.ahead.len())
     }
 
