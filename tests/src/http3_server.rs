@@ -16,7 +16,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 /// - `/close` closes the connection with an application error.
 /// - `/silent` neither reads the body nor answers.
 ///
-/// All servers have the same key for stateless resets: each resets the connections of another one whose datagrams it gets.
+/// All servers have the same key for stateless resets, so that each resets the connections of another one if it gets their datagrams.
 pub struct Http3Server {
     /// The port of 127.0.0.1.
     pub port: u16,

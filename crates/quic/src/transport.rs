@@ -19,7 +19,7 @@ pub trait StreamConnection {
     /// Returns the next event.
     fn poll(&mut self) -> Option<QuicEvent>;
 
-    /// Whether the peer has not acknowledged anything for so long that it is probably gone. It may still answer later.
+    /// Whether the peer has left several probes in a row without an answer, and is probably gone. It may still answer later.
     fn is_unresponsive(&self) -> bool {
         false
     }
