@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# HTTP/3 compared with HAProxy 3.5: one thread each, load by `weir load` and origin by haterm, in turn, medians of the rounds. Prints a table
-# in Markdown: CPU time of the proxy for a request, and memory of an idle connection.
+# HTTP/3 compared with HAProxy 3.5, from clients and to servers: one thread each, load by `weir load` and origin by haterm, in turn,
+# medians of the rounds. Prints tables in Markdown: CPU time of the proxy for a request, and memory of an idle connection.
 #
 #     bench/h3.sh WEIR WEIR-BENCH
 #
@@ -16,17 +16,22 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout "$d
     -subj /CN=localhost 2>/dev/null
 cat "$dir/certificate" "$dir/key" >"$dir/site.pem"
 server_port=$(free_port)
-taskset -c 1 "$haterm" -L "127.0.0.1:$server_port" >/dev/null 2>&1 &
+quic_port=$(free_port)
+taskset -c 1 "$haterm" -L "127.0.0.1:$server_port:$quic_port" -c P-256 >/dev/null 2>&1 &
 pids+=("$!")
 wait_port "$server_port"
 
 config() {
     printf 'global\n    nbthread 1\n    maxconn 8000\n    tune.quic.fe.max-idle-timeout 120s\n'
+    printf '    expose-experimental-directives\n    tune.quic.be.max-idle-timeout 120s\n'
     defaults http
     printf '    timeout http-keep-alive 120s\nfrontend fe\n    bind 127.0.0.1:PORT\n'
     printf '    bind quic4@127.0.0.1:PORT ssl crt %s alpn h3\n' "$dir/site.pem"
     printf '    http-request return status 200 content-type text/plain string "%0100d" if { path /own }\n' 0
-    printf '    default_backend be\nbackend be\n    http-reuse always\n    server s1 127.0.0.1:%s\n' "$server_port"
+    printf '    use_backend quic if { path /q }\n    use_backend private if { path /private }\n    default_backend be\n'
+    printf 'backend be\n    http-reuse always\n    server s1 127.0.0.1:%s\n' "$server_port"
+    printf 'backend quic\n    http-reuse always\n    server s1 quic4@127.0.0.1:%s ssl verify none\n' "$quic_port"
+    printf 'backend private\n    http-reuse never\n    server s1 quic4@127.0.0.1:%s ssl verify none\n' "$quic_port"
 }
 
 declare -A pid port
@@ -39,8 +44,9 @@ nanoseconds() { # process: CPU time of all its threads
     cat "/proc/$1"/task/*/schedstat | awk '{sum += $1} END {print sum}'
 }
 
+scheme=quic
 load() { # name, path, words of `weir load`
-    taskset -c 1 "$load_program" load "${@:3}" "quic://127.0.0.1:${port[$1]}$2" >/dev/null 2>&1
+    taskset -c 1 "$load_program" load "${@:3}" "$scheme://127.0.0.1:${port[$1]}$2" >/dev/null 2>&1
 }
 
 row() { # label, number of requests, path, words of `weir load`
@@ -71,20 +77,40 @@ row 'HTTP/3 to HTTP/1, 100 B, 10 streams' 20000 '/?s=100' -u 1 -m 10
 row 'answered here, 100 B, 10 streams' 50000 /own -u 1 -m 10
 row 'a handshake and a request' 1000 /own -u 4 -r 1 --server no-ssl-reuse
 row '1 MiB up, HTTP/3 to HTTP/1' 300 / -u 4 -m 2 --body 1m
+row 'HTTP/3 to HTTP/3, 1 MiB, 4 connections of 2 streams' 300 '/q?s=1m' -u 4 -m 2
+row 'HTTP/3 to HTTP/3, 100 B, 10 streams' 20000 '/q?s=100' -u 1 -m 10
+scheme=http
+row 'HTTP/1 to HTTP/3, 1 MiB, 8 connections' 300 '/q?s=1m' -u 8
+row 'HTTP/1 to HTTP/3, 100 B, 16 connections' 20000 '/q?s=100' -u 16
 
-printf '\n| %s idle connections | weir | haproxy |\n| --- | --: | --: |\n' "$idle"
-for name in weir haproxy; do
-    before=$(resident "${pid[$name]}")
+held() { # label, scheme, path: memory of idle connections after one request each, in new processes
+    local name
+    printf '| %s' "$1"
+    for name in weir haproxy; do
+        start "$name" "$(config)"
+        hold "$2" "$3"
+        stop
+    done
+    echo ' |'
+}
+
+hold() { # scheme, path
+    local before holder
+    before=$(resident "$PID")
+    : >"$dir/held"
     # Each user sends one request and keeps its connection open.
-    taskset -c 1 "$load_program" load -u "$idle" -n "$idle" -R $((idle / 2)) -r 1 --hold 60 "quic://127.0.0.1:${port[$name]}/own" >"$dir/held" 2>&1 &
+    taskset -c 1 "$load_program" load -u "$idle" -n "$idle" -R $((idle / 2)) -r 1 --hold 60 "$1://127.0.0.1:$PORT$2" >"$dir/held" 2>&1 &
     holder=$!
     # Two lines with all responses and connections: nothing happened in the second between them.
     until [ "$(awk -v n="$idle" '$2 == n && $4 == n' "$dir/held" | wc -l)" -ge 2 ]; do
-        kill -0 "$holder" 2>/dev/null || { echo "the connections to $name were not held:" >&2; cat "$dir/held" >&2; exit 1; }
+        kill -0 "$holder" 2>/dev/null || { echo "the connections were not held:" >&2; cat "$dir/held" >&2; exit 1; }
         sleep 0.1
     done
-    echo "$name $((($(resident "${pid[$name]}") - before) * 10 / idle))" >>"$dir/memory"
+    awk -v k="$(($(resident "$PID") - before))" -v n="$idle" 'BEGIN {printf " | %.1f", k / n}'
     kill -INT "$holder"
     wait "$holder"
-done
-awk '{printf "%s%s", (NR == 1 ? "| KiB each | " : " | "), $2 / 10} END {print " |"}' "$dir/memory"
+}
+
+printf '\n| KiB for each of %s idle connections | weir | haproxy |\n| --- | --: | --: |\n' "$idle"
+held 'HTTP/3 clients' quic /own
+held 'HTTP/1 clients, each with its QUIC server connection' http /private

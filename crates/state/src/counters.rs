@@ -210,6 +210,8 @@ pub struct BackendCounters {
     /// Idle connections that have not served a second request yet (`idle_conn_cur`). Reusing them is riskier, because servers may
     /// close them.
     pub idle_unproven: Gauge,
+    /// This worker's current idle connections that are reserved for one client (`priv_idle_cur`).
+    pub private_idle: Gauge,
     /// The number of concurrent connections that the worker expects to need (`need_conn_est`). The expectation of all workers is
     /// for the whole server.
     pub needed: Latest,

@@ -526,7 +526,7 @@ pub(crate) fn server_row(proxy: &ProxyView, server: &Server, show: Show) -> Obje
     row.put(C::safe_conn_cur, idle - unproven);
     row.put(C::used_conn_cur, served);
     row.put(C::need_conn_est, server.counters.all().map(|s| s.needed.get()).max().unwrap_or_default());
-    row.put(C::priv_idle_cur, 0u32);
+    row.put(C::priv_idle_cur, counters::current(&server.counters, |s| s.private_idle.get()) as u32);
     row.put(C::srid, 0u32);
     // Checks have no result in maintenance; agents are still queried.
     let rests = server.admin().in_maintenance();

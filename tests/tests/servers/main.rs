@@ -13,6 +13,7 @@ mod idle_connections;
 mod names;
 mod persistence;
 mod policies;
+mod private_connections;
 mod protocol_checks;
 mod queues;
 mod reaching;

@@ -33,7 +33,7 @@ use state::sessions::{self, RegisteredSession};
 
 use crate::fault::Fault;
 use crate::flow::Socket;
-use crate::server::Private;
+use crate::server::PrivateConnections;
 use crate::server::per_worker::{LocalProxy, LocalServer};
 use crate::shared::PreparedProxy;
 use crate::stream;
@@ -51,8 +51,8 @@ pub(crate) struct Link {
     pub(crate) session: Session,
     pub(crate) frontend: Rc<LocalProxy>,
     pub(crate) worker: Rc<Worker>,
-    /// Server connections that only this client may use (`http-reuse never`, NTLM), oldest first.
-    pub(crate) private: RefCell<Option<Box<Private>>>,
+    /// Server connections that only this client may use (`http-reuse never`, NTLM).
+    pub(crate) private: RefCell<Option<Box<PrivateConnections>>>,
     /// The server of the last request, for `option prefer-last-server`.
     pub(crate) last_server: RefCell<Weak<LocalServer>>,
     _load: ConnectionGuard,

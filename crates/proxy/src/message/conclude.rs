@@ -121,16 +121,8 @@ fn keep_private(client: &Client, mut connection: Box<Connection>) {
     if connection.socket.stream.watch().is_err() {
         return;
     }
-    // `max-session-srv-conns`: the oldest connection is closed first.
-    let most = usize::try_from(client.frontend.max_session_server_connections).unwrap_or(usize::MAX);
-    let private = &mut client.private.borrow_mut();
-    let private = &mut private.get_or_insert_default().0;
-    if private.len() >= most && !private.is_empty() {
-        private.remove(0);
-    }
-    if most > 0 {
-        private.push(connection);
-    }
+    let most = client.frontend.max_private_connections();
+    client.private.borrow_mut().get_or_insert_default().keep(connection, most);
 }
 
 /// Whether the response uses connection-based authentication (NTLM, Negotiate), which binds the connection to its client.

@@ -18,7 +18,6 @@ use state::{AttemptOutcome, EventTopic, Queue, Ticket};
 use crate::client::{Client, Presence};
 use crate::exchange::{Exchange, tracing};
 use crate::fault::Fault;
-use crate::server::h1::Connection;
 use crate::server::per_worker::{LocalProxy, LocalServer};
 
 /// A slot on a server. Dropping it releases the slot, which wakes the next request in the queue.
@@ -225,7 +224,8 @@ fn preferred(client: &Client, backend: &LocalProxy, avoid: Option<usize>) -> Opt
         return None;
     }
     let last = || client.last_server.borrow().upgrade().filter(|_| backend.options.prefer_last_server);
-    let server = bound(client, backend).or_else(last).filter(|server| server.backend == backend.index)?;
+    let bound = || client.private.borrow().as_deref()?.authenticated_server(backend.index);
+    let server = bound().or_else(last).filter(|server| server.backend == backend.index)?;
     if Some(server.index) == avoid {
         return None;
     }
@@ -237,19 +237,6 @@ fn preferred(client: &Client, backend: &LocalProxy, avoid: Option<usize>) -> Opt
     let short = most < 0 || has_room || i64::from(state.queue.len()) < most;
     let usable = state.effective_weight() > 0;
     (short && usable).then_some(server)
-}
-
-/// Returns the server of a connection that is bound to this client by authentication.
-fn bound(client: &Client, backend: &LocalProxy) -> Option<Rc<LocalServer>> {
-    let private = client.private.borrow();
-    let private = &private.as_deref()?.0;
-    let binds = |kept: &&Connection| {
-        kept.private
-            && kept.server().backend == backend.index
-            && kept.socket.stream.is_quiet()
-            && kept.open.is_current()
-    };
-    private.iter().rev().map(Box::as_ref).find(binds).map(|kept| kept.open.server.clone())
 }
 
 #[inline]

@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 pub async fn reach(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) -> Option<Stream> {
     let (worker, local) = check_pool::find(backend, server)?;
     let key = check_pool::key(name);
-    let ask = PoolQuery { key: &key, reuse: backend.reuse, first: false };
+    let ask = PoolQuery { key: &key, reuse: backend.reuse, first: false, client: None };
     let mut request = worker.carriers.share(&local, ask);
     if request.is_none() && has_idle_elsewhere(&worker, &local, ask) {
         request = match take_over(&worker, &local, ask, true).await {

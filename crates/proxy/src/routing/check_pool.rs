@@ -42,7 +42,7 @@ impl Lent {
 pub async fn take(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) -> Option<Lent> {
     let (worker, local) = find(backend, server)?;
     let key = key(name);
-    let ask = PoolQuery { key: &key, reuse: backend.reuse, first: true };
+    let ask = PoolQuery { key: &key, reuse: backend.reuse, first: true, client: None };
     let mut idle = worker.pools.take(&local, ask);
     if idle.is_none() && has_idle_elsewhere(&worker, &local, ask) {
         idle = match take_over(&worker, &local, ask, false).await {

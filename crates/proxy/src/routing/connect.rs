@@ -34,7 +34,7 @@ use crate::server::h1::Connection;
 use crate::server::per_worker::LocalServer;
 use crate::server::pool::PoolQuery;
 use crate::server::shared::OpenedConnection;
-use crate::server::{self, Open, Private, SharedRequest, Upstream};
+use crate::server::{self, ClientId, Open, SharedRequest, Upstream};
 use crate::worker::Worker;
 
 /// The log level of application output.
@@ -102,10 +102,20 @@ pub(crate) async fn establish(
     if settings.is_reverse {
         return Err(Fault::NoConnection);
     }
-    if settings.quic.is_some() {
-        return connect_quic::open(client, x, backend, settings, key).await;
+    let opened = match settings.quic {
+        Some(_) => connect_quic::open(client, x, backend, settings, key).await,
+        None => open(client, x, backend, settings, key).await,
+    };
+    if backend.reuse == Reuse::Never
+        && let Ok(Upstream::Stream(request)) = &opened
+    {
+        client.private.borrow_mut().get_or_insert_default().reserve(
+            &request.connection(),
+            ClientId::of(&client.link),
+            client.frontend.max_private_connections(),
+        );
     }
-    open(client, x, backend, settings, key).await
+    opened
 }
 
 /// Whether the request may use an idle connection.
@@ -119,7 +129,7 @@ fn may_reuse(x: &Exchange, settings: &LocalServer) -> bool {
 fn ask<'a>(client: &Client, backend: &Proxy, settings: &LocalServer, key: &'a [u8]) -> PoolQuery<'a> {
     // Connections provided by clients are not reserved for particular requests.
     let first = is_first(client, backend) && !settings.is_reverse;
-    PoolQuery { key, reuse: backend.reuse, first }
+    PoolQuery { key, reuse: backend.reuse, first, client: Some(ClientId::of(&client.link)) }
 }
 
 /// Prepares a connection that is reused for this request.
@@ -133,12 +143,10 @@ fn begin_again(x: &mut Exchange, backend: &Proxy, settings: &LocalServer, upstre
 }
 
 fn reuse(client: &Client, server: &LocalServer, ask: PoolQuery<'_>) -> Option<Box<Connection>> {
-    if let Some(Private(private)) = client.private.borrow_mut().as_deref_mut() {
-        private.retain_mut(|private| private.socket.stream.is_idle() && private.open.is_current());
-        let fits = |private: &Connection| private.server().is(server) && *private.key == *ask.key;
-        if let Some(at) = private.iter().position(|private| fits(private)) {
-            return Some(private.swap_remove(at));
-        }
+    let private =
+        client.private.borrow_mut().as_deref_mut().and_then(|private| private.take(server, ask.key));
+    if private.is_some() {
+        return private;
     }
     client.worker.pools.take(server, ask)
 }
@@ -226,20 +234,16 @@ pub(crate) async fn open_shared(
     key: Box<[u8]>,
 ) -> Result<OpenedConnection, Fault> {
     let stands = Box::pin(open_socket(client, x, backend, settings)).await?;
-    Ok(shared(x, backend, stands, key))
+    let for_one = backend.reuse == Reuse::Never;
+    Ok(OpenedConnection { for_one, ..shared(x, stands, key) })
 }
 
 /// Prepares an established connection for sharing: the frames of many requests follow each other, and no frame may wait until the
 /// previous one is acknowledged.
-fn shared(
-    x: &mut Exchange,
-    backend: &Proxy,
-    (socket, ends, open): OpenedSocket,
-    key: Box<[u8]>,
-) -> OpenedConnection {
+fn shared(x: &mut Exchange, (socket, ends, open): OpenedSocket, key: Box<[u8]>) -> OpenedConnection {
     socket.set_nodelay();
     let preamble = std::mem::take(&mut x.choice.preamble);
-    OpenedConnection { socket, preamble, key, ends, for_one: backend.reuse == Reuse::Never, open }
+    OpenedConnection { socket, preamble, key, ends, for_one: false, open }
 }
 
 /// A socket, both of its endpoints, and its count among the open connections.
@@ -312,12 +316,12 @@ async fn open(
     let is_qmux = qmux == QmuxUse::Always || (qmux == QmuxUse::Negotiated && agreed(b"h3"));
     if x.txn.is_http && is_qmux {
         let watch = client.aborts_on_close(backend);
-        let opened = shared(x, backend, (stream, ends, opened), key);
+        let opened = shared(x, (stream, ends, opened), key);
         return connect_qmux::begin(client, x, opened, watch).await;
     }
     let is_h2 = x.txn.is_http && (spoken || agreed(b"h2"));
     if settings.speaks_fcgi || is_h2 {
-        let opened = shared(x, backend, (stream, ends, opened), key);
+        let opened = shared(x, (stream, ends, opened), key);
         return begin_shared(client, x, backend, opened, settings.speaks_fcgi);
     }
     Ok(Upstream::Socket(Box::new(Connection {

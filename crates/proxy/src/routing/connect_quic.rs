@@ -10,7 +10,6 @@ use ::quic::{ClientSettings, ConnectFailure, LostReason, ServerHandshake, Settin
 use net::Target;
 use net::udp::UdpSocket;
 use plan::Proxy;
-use plan::proxy::Reuse;
 use plan::quic::Congestion;
 use runtime::timer::{NEVER, now_ms, now_us};
 use sample::transaction::TimeoutSlot;
@@ -75,8 +74,7 @@ pub(super) async fn open(
     let asked = client.worker.shared.plan.variables.wants_backend_source();
     let ours = if asked { Endpoint::Ip(transport.local()) } else { Endpoint::Local };
     let ends = Some((ours, Endpoint::Ip(address)));
-    let for_one = backend.reuse == Reuse::Never;
-    let opened = OpenedHttp3 { transport, key, ends, for_one, open: opened };
+    let opened = OpenedHttp3 { transport, key, ends, for_one: false, open: opened };
     let request = client.worker.quic_carriers.begin(opened, backend.state.clone());
     Ok(Upstream::Stream(SharedRequest::H3(request)))
 }

@@ -62,7 +62,7 @@ struct H1Transfer {
 pub(crate) async fn take_over(
     worker: &Worker,
     settings: &Rc<LocalServer>,
-    PoolQuery { key, reuse, first }: PoolQuery<'_>,
+    PoolQuery { key, reuse, first, .. }: PoolQuery<'_>,
     shared: bool,
 ) -> Option<Upstream> {
     let own = worker.index;
@@ -75,7 +75,7 @@ pub(crate) async fn take_over(
         let posted = runtime::worker::post(other, move || {
             let Some(worker) = crate::worker::current_of(generation) else { return };
             let Some(server) = worker.locals.known_server(proxy, server) else { return };
-            let ask = PoolQuery { key: &key_wanted, reuse, first };
+            let ask = PoolQuery { key: &key_wanted, reuse, first, client: None };
             if let Some(connection) = worker.pools.take(&server, ask) {
                 let Connection { socket, uses, glitches, ends, late_nodelay, open, .. } = *connection;
                 let (stream, open) = (socket.stream.detach(), open.hand_over());

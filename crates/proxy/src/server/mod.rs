@@ -14,6 +14,7 @@ mod idle_waker;
 mod open_count;
 pub(crate) mod per_worker;
 pub(crate) mod pool;
+mod private;
 mod request;
 pub(crate) mod shared;
 
@@ -35,6 +36,7 @@ use per_worker::LocalServer;
 
 pub(crate) use h1::{NoHead, NotExpressible};
 pub(crate) use open_count::{Open, OpenTransfer};
+pub(crate) use private::{ClientId, PrivateConnections};
 pub(crate) use request::SharedRequest;
 
 /// The server's side of a request.
@@ -43,18 +45,6 @@ pub(crate) enum Upstream {
     Socket(Box<Connection>),
     /// One stream of a multiplexed connection.
     Stream(SharedRequest),
-}
-
-/// The server connections reserved for one client, oldest first.
-#[derive(Default)]
-#[allow(clippy::vec_box)] // Passed on without moving its content.
-pub(crate) struct Private(pub(crate) Vec<Box<Connection>>);
-
-impl Drop for Private {
-    /// The connections are idle.
-    fn drop(&mut self) {
-        self.0.drain(..).for_each(|connection| connection.discard());
-    }
 }
 
 impl Upstream {

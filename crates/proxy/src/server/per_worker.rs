@@ -80,6 +80,11 @@ impl LocalServer {
 }
 
 impl LocalProxy {
+    /// Returns how many connections may be reserved for one client (`max-session-srv-conns`).
+    pub(crate) fn max_private_connections(&self) -> usize {
+        usize::try_from(self.max_session_server_connections).unwrap_or(usize::MAX)
+    }
+
     fn new(shared: &Arc<Shared>, index: usize) -> Self {
         let plan = &shared.proxies[index].plan;
         Self {

@@ -17,6 +17,7 @@ use state::Server;
 use super::h1::{Connection, PROVEN};
 use super::idle_waker::{Bell, Board, ServerPosition};
 use super::per_worker::{LocalServer, Locals};
+use super::private::ClientId;
 use crate::shared::Shared;
 use crate::violation;
 
@@ -81,6 +82,8 @@ pub(crate) struct PoolQuery<'a> {
     pub(crate) reuse: Reuse,
     /// Whether the request is the first of its client's connection.
     pub(crate) first: bool,
+    /// The client, if it may have reserved connections.
+    pub(crate) client: Option<ClientId>,
 }
 
 impl PoolQuery<'_> {

@@ -14,6 +14,7 @@ use sample::{Endpoint, StreamFacts};
 
 use super::h1::{NoHead, NotExpressible};
 use super::per_worker::LocalServer;
+use super::private::Reservable;
 use super::{fcgi, h2, h3};
 use crate::flow::{Flow, FlowError, Sink, Source};
 use crate::stream::WireProtocol;
@@ -46,6 +47,11 @@ impl SharedRequest {
             Self::H3(_) | Self::Qmux(_) => WireProtocol::Http3,
             Self::Fcgi(_) => WireProtocol::FastCgi,
         }
+    }
+
+    /// Returns the connection, to reserve it for a client.
+    pub(crate) fn connection(&self) -> Rc<dyn Reservable> {
+        each!(self, request => request.connection())
     }
 
     /// Whether the protocol allows a switch to another (upgrades, WebSocket).

@@ -19,6 +19,7 @@ use super::h1::PoolKey;
 use super::open_count::Open;
 use super::per_worker::LocalServer;
 use super::pool::PoolQuery;
+use super::private::{ClientId, Reservable};
 use crate::flow::{Flow, FlowError, Sink, Source};
 use crate::stream::{AnyStream, EngineConnection, Protocol, SocketOutput};
 
@@ -44,6 +45,8 @@ pub(crate) struct Carrier<E: Protocol, X> {
     pub(super) waiting: Cell<u32>,
     /// Whether the connection accepts no more requests, and is closed once its current ones have ended.
     pub(super) is_leaving: Cell<bool>,
+    /// The only client that may use the connection (`http-reuse never`).
+    reserved_for: Cell<Option<ClientId>>,
     pub(super) ends: Option<(Endpoint, Endpoint)>,
     /// The TLS details, once the handshake is complete.
     pub(super) tls: OnceCell<Arc<tls::Details>>,
@@ -95,6 +98,7 @@ impl<E: Protocol, X: ProtocolState> Carrier<E, X> {
             uses: Cell::new(uses),
             waiting: Cell::new(0),
             is_leaving: Cell::new(false),
+            reserved_for: Cell::new(None),
             ends,
             tls: OnceCell::new(),
             open,
@@ -114,9 +118,22 @@ impl<E: Protocol, X: ProtocolState> Carrier<E, X> {
 
     /// Whether the requester may use the connection at all.
     pub(super) fn may_serve(&self, server: &LocalServer, ask: PoolQuery<'_>) -> bool {
-        ask.least_uses().is_some_and(|least| self.uses.get() >= least)
-            && self.open.server.is(server)
-            && *self.key == *ask.key
+        let is_permitted = match self.reserved_for.get() {
+            None => ask.least_uses().is_some_and(|least| self.uses.get() >= least),
+            client => client == ask.client,
+        };
+        is_permitted && self.open.server.is(server) && *self.key == *ask.key
+    }
+}
+
+impl<E: Protocol, X> Reservable for Carrier<E, X> {
+    fn reserve(&self, client: ClientId) {
+        self.reserved_for.set(Some(client));
+    }
+
+    fn leave(&self) {
+        self.is_leaving.set(true);
+        self.connection.touch();
     }
 }
 
@@ -223,6 +240,15 @@ impl<E: Protocol, X, S> Share<E, X, S> {
     /// Returns the local endpoint of the connection and the server's.
     pub(crate) fn ends(&self) -> Option<(Endpoint, Endpoint)> {
         self.carrier.ends
+    }
+
+    /// Returns the connection, to reserve it.
+    pub(crate) fn connection(&self) -> Rc<dyn Reservable>
+    where
+        E: 'static,
+        X: 'static,
+    {
+        self.carrier.clone()
     }
 
     /// Returns the TLS details of the connection.
@@ -350,6 +376,8 @@ pub(super) fn take_turn<End>(
 pub(super) struct Idle {
     timer: Timer,
     is_idle: bool,
+    /// Whether it is idle, and reserved for a client.
+    is_private: bool,
 }
 
 impl Idle {
@@ -357,6 +385,9 @@ impl Idle {
     pub(super) fn end(&mut self, server: &LocalServer) {
         if std::mem::take(&mut self.is_idle) {
             server.state.counters.mine().idle.down();
+        }
+        if std::mem::take(&mut self.is_private) {
+            server.state.counters.mine().private_idle.down();
         }
     }
 
@@ -373,7 +404,17 @@ impl Idle {
             true => server.state.admin().in_maintenance(),
             false => !server.state.is_up(),
         };
-        if !carrier.has_room() || is_left || (!self.is_idle && !server.keeps_idle()) {
+        if !carrier.has_room() || is_left {
+            return Poll::Ready(());
+        }
+        if carrier.reserved_for.get().is_some() {
+            // It is closed with its client's connection.
+            if !std::mem::replace(&mut self.is_private, true) {
+                server.state.counters.mine().private_idle.up();
+            }
+            return Poll::Pending;
+        }
+        if !self.is_idle && !server.keeps_idle() {
             return Poll::Ready(());
         }
         if !std::mem::replace(&mut self.is_idle, true) {

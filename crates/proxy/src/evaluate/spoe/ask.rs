@@ -258,7 +258,7 @@ async fn question(
     // Engines have separate connections because their handshakes differ.
     let key = [&*connect::pool_key(client, own, server), b"\0", agent.engine_id.as_bytes()].concat();
     let reuse = if backend.reuse == Reuse::Never { Reuse::Never } else { Reuse::Always };
-    let ask = PoolQuery { key: &key, reuse, first: false };
+    let ask = PoolQuery { key: &key, reuse, first: false, client: None };
     let shared = if fresh { None } else { client.worker.agents.share(server, ask) };
     if let Some(question) = shared {
         server.state.counters.mine().reuses.add(1);
