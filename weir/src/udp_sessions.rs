@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The number of sessions in a message.
 const BATCH: usize = 64;
 
-/// The number of servers of QUIC connections in a message, and the bit in the length of such a message.
+/// The number of QUIC connection IDs in a message, and the bit in the length of such a message.
 const ROUTES: usize = 1000;
 const OF_ROUTES: u32 = 1 << 31;
 

@@ -1,7 +1,7 @@
 //! Connected UDP sockets, which exchange datagrams with one server, and a set of them that are watched together.
 //!
-//! The sockets of a set are not in the worker's reactor, which would need several hundred bytes for each. Instead they are in an
-//! epoll instance of their own, which is in the reactor.
+//! The sockets of a set are not in the worker's reactor, which would need several hundred bytes for each. Instead, each set has an
+//! epoll instance, which is in the reactor.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

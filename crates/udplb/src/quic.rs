@@ -59,7 +59,7 @@ impl IdPart {
 
 /// Servers by the identifying bytes of their connection IDs.
 ///
-/// There are two generations. When the younger one is full, it replaces the older one, and what was not used in the meantime is
+/// There are two generations. When the younger one is full, it replaces the older one. IDs that were not used since then are
 /// forgotten.
 #[derive(Debug)]
 pub struct Routes<S> {

@@ -13,7 +13,7 @@ pub struct SessionKey {
 
 /// When sessions end. Times are in ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct SessionLimits {
     /// How long a session may be idle after a datagram of the client.
     pub after_request: u64,
     /// How long a session may be idle after a datagram of the server.
@@ -35,7 +35,7 @@ pub enum Progress {
 
 /// A session with the caller's `data`.
 #[derive(Debug)]
-pub struct Session<T> {
+pub struct UdpSession<T> {
     /// The addresses.
     pub key: SessionKey,
     /// The caller's data.
@@ -58,7 +58,7 @@ pub struct Session<T> {
     pub awaits_server: bool,
 }
 
-impl<T> Session<T> {
+impl<T> UdpSession<T> {
     pub(crate) fn new(key: SessionKey, data: T, now_ms: u64) -> Self {
         Self {
             key,
@@ -75,22 +75,22 @@ impl<T> Session<T> {
     }
 
     /// When the session expires unless another datagram is forwarded, in ms.
-    pub fn deadline(&self, limits: &Limits) -> u64 {
+    pub fn deadline(&self, limits: &SessionLimits) -> u64 {
         let idle = if self.awaits_server { limits.after_request } else { limits.after_response };
         self.active_ms.saturating_add(idle)
     }
 
     /// How many datagrams of the client still belong to this session.
-    pub fn room(&self, limits: &Limits) -> u64 {
+    pub fn room(&self, limits: &SessionLimits) -> u64 {
         limits.requests.map_or(u64::MAX, |most| u64::from(most).saturating_sub(self.requests))
     }
 
-    /// Whether the server owes an answer, as far as the limits tell.
-    pub fn lacks_answers(&self, limits: &Limits) -> bool {
+    /// Whether the limits expect another answer of the server.
+    pub fn lacks_answers(&self, limits: &SessionLimits) -> bool {
         limits.responses.is_some_and(|each| self.responses < u64::from(each).saturating_mul(self.requests))
     }
 
-    pub(crate) fn progress(&self, limits: &Limits) -> Progress {
+    pub(crate) fn progress(&self, limits: &SessionLimits) -> Progress {
         // Without a number of responses, only a timeout ends the session.
         let is_complete = self.room(limits) == 0 || limits.requests.is_none();
         if limits.responses.is_some() && is_complete && !self.lacks_answers(limits) {

@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-use crate::session::{Limits, Progress, Session, SessionKey};
+use crate::session::{Progress, SessionKey, SessionLimits, UdpSession};
 
 /// The identity of a session. It is not reused for another session as long as fewer than 2³² follow in the same slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,10 +30,10 @@ impl SessionId {
 
 /// A place for a session.
 #[derive(Debug)]
-struct Slot<T> {
+struct SessionSlot<T> {
     /// How many sessions the slot has had.
     turn: u32,
-    session: Option<Session<T>>,
+    session: Option<UdpSession<T>>,
 }
 
 /// The sessions of a socket.
@@ -41,16 +41,16 @@ struct Slot<T> {
 /// Deadlines are lazy: each session has one entry in the queue, with its deadline when the entry was made. A datagram does not
 /// change the entry. When an entry is due and its session is not, it is queued again.
 #[derive(Debug)]
-pub struct Table<T> {
+pub struct SessionTable<T> {
     hasher: RandomState,
     /// The slots of listed sessions, by key.
     index: HashTable<u32>,
-    slots: Vec<Slot<T>>,
+    slots: Vec<SessionSlot<T>>,
     free: Vec<u32>,
     due: BinaryHeap<Reverse<(u64, SessionId)>>,
 }
 
-impl<T> Default for Table<T> {
+impl<T> Default for SessionTable<T> {
     fn default() -> Self {
         Self {
             hasher: RandomState::new(),
@@ -62,13 +62,13 @@ impl<T> Default for Table<T> {
     }
 }
 
-impl<T> Table<T> {
+impl<T> SessionTable<T> {
     /// The number of sessions.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether there is no session.
+    /// Whether the table has no sessions.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -84,8 +84,8 @@ impl<T> Table<T> {
     }
 
     /// Begins a session, which gets the client's next datagrams. It is not complete before its first datagram is recorded.
-    pub fn insert(&mut self, key: SessionKey, data: T, now_ms: u64, limits: &Limits) -> SessionId {
-        let session = Session::new(key, data, now_ms);
+    pub fn insert(&mut self, key: SessionKey, data: T, now_ms: u64, limits: &SessionLimits) -> SessionId {
+        let session = UdpSession::new(key, data, now_ms);
         let deadline = session.deadline(limits);
         let id = self.place(session);
         self.list(id.slot, &key);
@@ -94,7 +94,7 @@ impl<T> Table<T> {
     }
 
     /// Continues a session of another table, such as that of another process.
-    pub fn adopt(&mut self, mut session: Session<T>, limits: &Limits) -> SessionId {
+    pub fn adopt(&mut self, mut session: UdpSession<T>, limits: &SessionLimits) -> SessionId {
         let (key, deadline) = (session.key, session.deadline(limits));
         session.is_listed &= self.find(&key).is_none();
         let is_listed = session.is_listed;
@@ -106,9 +106,9 @@ impl<T> Table<T> {
         id
     }
 
-    fn place(&mut self, session: Session<T>) -> SessionId {
+    fn place(&mut self, session: UdpSession<T>) -> SessionId {
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { turn: 0, session: None });
+            self.slots.push(SessionSlot { turn: 0, session: None });
             self.slots.len() as u32 - 1
         });
         let own = &mut self.slots[slot as usize];
@@ -143,13 +143,13 @@ impl<T> Table<T> {
     }
 
     /// Returns the session, unless it has ended.
-    pub fn get(&self, id: SessionId) -> Option<&Session<T>> {
+    pub fn get(&self, id: SessionId) -> Option<&UdpSession<T>> {
         let slot = self.slots.get(id.slot as usize).filter(|slot| slot.turn == id.turn)?;
         slot.session.as_ref()
     }
 
     /// Returns the session, unless it has ended.
-    pub fn get_mut(&mut self, id: SessionId) -> Option<&mut Session<T>> {
+    pub fn get_mut(&mut self, id: SessionId) -> Option<&mut UdpSession<T>> {
         let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.turn == id.turn)?;
         slot.session.as_mut()
     }
@@ -166,7 +166,7 @@ impl<T> Table<T> {
         id: SessionId,
         (datagrams, bytes): (u64, u64),
         now_ms: u64,
-        limits: &Limits,
+        limits: &SessionLimits,
     ) -> Progress {
         let Some(session) = self.get_mut(id) else { return Progress::Open };
         session.requests += datagrams;
@@ -186,7 +186,7 @@ impl<T> Table<T> {
         id: SessionId,
         (datagrams, bytes): (u64, u64),
         now_ms: u64,
-        limits: &Limits,
+        limits: &SessionLimits,
     ) -> Progress {
         let Some(session) = self.get_mut(id) else { return Progress::Open };
         session.responses += datagrams;
@@ -197,7 +197,7 @@ impl<T> Table<T> {
     }
 
     /// Ends a session.
-    pub fn remove(&mut self, id: SessionId) -> Option<Session<T>> {
+    pub fn remove(&mut self, id: SessionId) -> Option<UdpSession<T>> {
         self.unlist(id);
         let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.turn == id.turn)?;
         let session = slot.session.take()?;
@@ -205,14 +205,14 @@ impl<T> Table<T> {
         Some(session)
     }
 
-    /// Removes a session that continues elsewhere ([`adopt`](Self::adopt)), as it is.
-    pub fn remove_as_is(&mut self, id: SessionId) -> Option<Session<T>> {
+    /// Removes a session that continues in another table ([`adopt`](Self::adopt)), without a change.
+    pub fn remove_as_is(&mut self, id: SessionId) -> Option<UdpSession<T>> {
         let is_listed = self.get(id)?.is_listed;
-        self.remove(id).map(|session| Session { is_listed, ..session })
+        self.remove(id).map(|session| UdpSession { is_listed, ..session })
     }
 
     /// Returns a session that has expired; the caller removes it and calls this again.
-    pub fn expired(&mut self, now_ms: u64, limits: &Limits) -> Option<SessionId> {
+    pub fn expired(&mut self, now_ms: u64, limits: &SessionLimits) -> Option<SessionId> {
         while let Some(Reverse((at, id))) = self.due.peek().copied() {
             if at > now_ms {
                 return None;
@@ -234,7 +234,7 @@ impl<T> Table<T> {
     }
 
     /// Applies other limits to all sessions.
-    pub fn renew(&mut self, limits: &Limits) {
+    pub fn renew(&mut self, limits: &SessionLimits) {
         let due = self.ids().into_iter().filter_map(|id| {
             let session = self.get(id)?;
             Some(Reverse((session.deadline(limits), id)))

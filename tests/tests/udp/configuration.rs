@@ -1,21 +1,21 @@
-//! What `udp-lb` sections accept and refuse.
+//! Accepted and refused lines of `udp-lb` sections.
 
 use weir_tests::{Scratch, check};
 
 fn refusal(lines: &str) -> String {
-    let scratch = Scratch::new();
-    let file = scratch.path().join("weir.cfg");
+    let scratch = Scratch::new("udp");
+    let file = scratch.directory().join("weir.cfg");
     let text = format!("udp-lb u\n  dgram-bind 127.0.0.1:5300\n{lines}  server a 127.0.0.1:53\n");
     std::fs::write(&file, text).expect("a file");
-    let verdict = check(&file, scratch.path());
+    let verdict = check(&file, scratch.directory());
     assert!(!verdict.accepted(), "{lines}");
     verdict.alerts().join("\n")
 }
 
 #[test]
 fn a_section_of_haproxy_enterprise_is_accepted() {
-    let scratch = Scratch::new();
-    let file = scratch.path().join("weir.cfg");
+    let scratch = Scratch::new("udp");
+    let file = scratch.directory().join("weir.cfg");
     let text = "global\n  log stdout format raw local0\n\
                 defaults\n  mode http\n  timeout client 5s\n  timeout connect 5s\n  timeout server 5s\n\
                 udp-lb dns\n  dgram-bind 127.0.0.1:5300,[::1]:5300 name dns shards by-thread thread all maxconn 100 nice 5\n\
@@ -23,7 +23,7 @@ fn a_section_of_haproxy_enterprise_is_accepted() {
                 \x20 acl internal src 10.0.0.0/8\n  use-server a if internal\n  option udp-check\n  default-server check inter 5s\n\
                 \x20 server a 127.0.0.1:53\n  server b 127.0.0.2:53 weight 10 backup\n";
     std::fs::write(&file, text).expect("a file");
-    let verdict = check(&file, scratch.path());
+    let verdict = check(&file, scratch.directory());
     assert!(verdict.accepted(), "{:?}", verdict.alerts());
 }
 

@@ -1,4 +1,4 @@
-//! Sessions: which server a datagram reaches, when a session ends, and what is counted and logged.
+//! Sessions: their servers, their ends, counters and log lines.
 
 use std::collections::BTreeSet;
 

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-const LIMITS: Limits = Limits { after_request: 100, after_response: 50, requests: None, responses: None };
+const LIMITS: SessionLimits =
+    SessionLimits { after_request: 100, after_response: 50, requests: None, responses: None };
 
 fn key(client: u16) -> SessionKey {
     SessionKey { source: ([127, 0, 0, 1], client).into(), destination: None }
@@ -12,7 +13,7 @@ fn key(client: u16) -> SessionKey {
 
 #[test]
 fn a_client_keeps_its_session_until_it_is_idle() {
-    let mut table = Table::default();
+    let mut table = SessionTable::default();
     let id = table.insert(key(1), (), 0, &LIMITS);
     table.request(id, (1, 10), 0, &LIMITS);
     table.request(id, (2, 20), 90, &LIMITS);
@@ -31,8 +32,8 @@ fn a_client_keeps_its_session_until_it_is_idle() {
 
 #[test]
 fn a_session_is_complete_when_each_datagram_is_answered() {
-    let limits = Limits { requests: Some(2), responses: Some(2), ..LIMITS };
-    let mut table = Table::default();
+    let limits = SessionLimits { requests: Some(2), responses: Some(2), ..LIMITS };
+    let mut table = SessionTable::default();
     let id = table.insert(key(1), (), 0, &limits);
     assert_eq!(table.request(id, (1, 1), 0, &limits), Progress::Open);
     assert_eq!(table.response(id, (2, 2), 0, &limits), Progress::Open);
@@ -49,17 +50,17 @@ fn a_session_is_complete_when_each_datagram_is_answered() {
 
 #[test]
 fn without_expected_responses_a_session_ends_with_its_last_request() {
-    let limits = Limits { requests: Some(1), responses: Some(0), ..LIMITS };
-    let mut table = Table::default();
+    let limits = SessionLimits { requests: Some(1), responses: Some(0), ..LIMITS };
+    let mut table = SessionTable::default();
     let id = table.insert(key(1), (), 0, &limits);
     assert_eq!(table.request(id, (1, 1), 0, &limits), Progress::Complete);
 }
 
 #[test]
 fn other_limits_apply_to_sessions_in_progress() {
-    let mut table = Table::default();
+    let mut table = SessionTable::default();
     let id = table.insert(key(1), (), 0, &LIMITS);
-    let shorter = Limits { after_request: 10, ..LIMITS };
+    let shorter = SessionLimits { after_request: 10, ..LIMITS };
     table.renew(&shorter);
     assert_eq!(table.next_due(), Some(10));
     assert_eq!(table.expired(10, &shorter), Some(id));
@@ -67,11 +68,11 @@ fn other_limits_apply_to_sessions_in_progress() {
 
 #[test]
 fn an_adopted_session_continues() {
-    let (mut old, mut new) = (Table::default(), Table::default());
+    let (mut old, mut new) = (SessionTable::default(), SessionTable::default());
     let id = old.insert(key(1), 'a', 0, &LIMITS);
     old.request(id, (1, 7), 30, &LIMITS);
     let session = old.remove(id).expect("it is there");
-    let id = new.adopt(Session { is_listed: true, ..session }, &LIMITS);
+    let id = new.adopt(UdpSession { is_listed: true, ..session }, &LIMITS);
     assert_eq!(new.find(&key(1)), Some(id));
     assert_eq!(new.next_due(), Some(130));
     assert_eq!(new.get(id).map(|own| (own.data, own.bytes_in)), Some(('a', 7)));
@@ -87,8 +88,8 @@ proptest! {
     /// Compares the table with a map from clients to sessions.
     #[test]
     fn sessions_are_found_as_in_a_model(steps in prop::collection::vec((0u8..4, 0u16..8, 0u64..40), 1..300)) {
-        let limits = Limits { requests: Some(3), responses: Some(1), ..LIMITS };
-        let mut table = Table::default();
+        let limits = SessionLimits { requests: Some(3), responses: Some(1), ..LIMITS };
+        let mut table = SessionTable::default();
         let mut model: HashMap<u16, SessionId> = HashMap::new();
         let (mut now, mut alive) = (0, HashMap::new());
         for (step, client, passed) in steps {

@@ -23,9 +23,9 @@ use udplb::{SessionId, SessionKey};
 
 use super::SUCCESSORS;
 use super::end;
-use super::flow::Flow;
+use super::flow::UdpFlow;
 use super::routes;
-use super::shard::{Place, Shard};
+use super::shard::{Shard, ShardPlace};
 use crate::evaluate::quic_initial;
 use crate::exchange::view::holds;
 use crate::routing::{assign, attempt};
@@ -33,7 +33,7 @@ use crate::serve::gate::Gate;
 use crate::server::per_worker::{LocalProxy, LocalServer};
 
 /// A server with a slot.
-struct Chosen {
+struct ChosenServer {
     backend: Rc<LocalProxy>,
     server: Rc<LocalServer>,
     tally: Tally,
@@ -41,7 +41,7 @@ struct Chosen {
 
 impl Shard {
     /// Begins the session of a client's first `datagram`; `None` if it is not accepted, or no server takes it.
-    pub(super) fn begin(&self, place: &Place, key: SessionKey, datagram: &[u8]) -> Option<SessionId> {
+    pub(super) fn begin(&self, place: &ShardPlace, key: SessionKey, datagram: &[u8]) -> Option<SessionId> {
         let (worker, frontend, bind) = (&place.worker, &place.frontend, place.bind());
         let gate = Gate { worker, proxy: frontend, listener: &bind.listener, is_tls: false };
         let is_open = match frontend.state.admission() {
@@ -79,7 +79,7 @@ impl Shard {
             release_slots(place);
             return None;
         };
-        let Chosen { backend, server, tally } = chosen;
+        let ChosenServer { backend, server, tally } = chosen;
         let local = self.local(key.destination);
         let entry = sessions::register(&frontend.held, Some(key.source), Some(local), began_us / 1000);
         entry.activity.set(Activity::Tunnel);
@@ -87,7 +87,7 @@ impl Shard {
         entry.set_backend(&backend.held);
         entry.set_server(&server.held);
         self.watch_kill(&entry);
-        let flow = Flow {
+        let flow = UdpFlow {
             socket,
             server,
             backend: Some(backend),
@@ -110,14 +110,19 @@ impl Shard {
     }
 
     /// Watches the socket of a session for the server's datagrams.
-    pub(super) fn watch(&self, flow: &Flow, id: SessionId) -> std::io::Result<()> {
+    pub(super) fn watch(&self, flow: &UdpFlow, id: SessionId) -> std::io::Result<()> {
         use std::os::fd::AsFd;
         flow.entry.server_fd.set(std::os::fd::AsRawFd::as_raw_fd(&flow.socket));
         self.servers.add(flow.socket.as_fd(), id.to_bits())
     }
 
     /// Chooses a server and opens a socket for it.
-    fn reach(&self, place: &Place, session: &Session, datagram: &[u8]) -> Option<(Chosen, OwnedFd)> {
+    fn reach(
+        &self,
+        place: &ShardPlace,
+        session: &Session,
+        datagram: &[u8],
+    ) -> Option<(ChosenServer, OwnedFd)> {
         let backend = &place.backend;
         let of_backend = backend.state.backend.mine();
         let now_us = session.accepted_us;
@@ -161,7 +166,7 @@ fn is_changed(session: &Session) -> bool {
 }
 
 /// Takes the slots of a session in the limits of the process, the section and the listener.
-fn take_slots(place: &Place) -> bool {
+fn take_slots(place: &ShardPlace) -> bool {
     let process = &place.worker.shared.process;
     let limit = process.maxconn.load(Relaxed);
     let Ok(before) = process.connections.take_below(if limit == 0 { u32::MAX } else { limit }) else {
@@ -179,7 +184,7 @@ fn take_slots(place: &Place) -> bool {
 }
 
 /// Returns the slots of a session.
-pub(super) fn release_slots(place: &Place) {
+pub(super) fn release_slots(place: &ShardPlace) {
     let listener = &place.bind().listener;
     place.frontend.state.frontend.mine().traffic.sessions.down();
     if let Some(of_listener) = listener.mine() {
@@ -191,7 +196,7 @@ pub(super) fn release_slots(place: &Place) {
 }
 
 /// Counts a session that another process has begun. It takes slots even above the limits.
-pub(super) fn count_adopted(place: &Place, backend: &LocalProxy) {
+pub(super) fn count_adopted(place: &ShardPlace, backend: &LocalProxy) {
     place.worker.shared.process.connections.add(1);
     place.frontend.state.connections.add(1);
     place.bind().listener.connections.add(1);
@@ -202,7 +207,7 @@ pub(super) fn count_adopted(place: &Place, backend: &LocalProxy) {
     backend.state.backend.mine().traffic.sessions.up();
 }
 
-fn count_connection(place: &Place, now_ms: u64) {
+fn count_connection(place: &ShardPlace, now_ms: u64) {
     let counters = place.frontend.state.frontend.mine();
     counters.traffic.sessions.up();
     if let Some(of_listener) = place.bind().listener.mine() {
@@ -215,7 +220,7 @@ fn count_connection(place: &Place, now_ms: u64) {
     of_process.connection_rate.tick(now_ms);
 }
 
-fn count_session(place: &Place, now_ms: u64) {
+fn count_session(place: &ShardPlace, now_ms: u64) {
     let traffic = &place.frontend.state.frontend.mine().traffic;
     let of_listener = place.bind().listener.mine().map(|own| &own.traffic);
     for traffic in [Some(traffic), of_listener].into_iter().flatten() {
@@ -226,7 +231,7 @@ fn count_session(place: &Place, now_ms: u64) {
 }
 
 /// `udp-request`: whether the rules accept the first datagram of a session.
-fn is_accepted(place: &Place, session: &Session, datagram: &[u8]) -> bool {
+fn is_accepted(place: &ShardPlace, session: &Session, datagram: &[u8]) -> bool {
     let rules = &place.frontend.udp_request;
     if rules.is_empty() {
         return true;
@@ -266,7 +271,7 @@ fn is_accepted(place: &Place, session: &Session, datagram: &[u8]) -> bool {
 }
 
 /// Chooses a server: by `use-server`, otherwise by the algorithm.
-fn choose(place: &Place, session: &Session, datagram: &[u8]) -> Option<Chosen> {
+fn choose(place: &ShardPlace, session: &Session, datagram: &[u8]) -> Option<ChosenServer> {
     let backend = &place.backend;
     let env = Env {
         session: Some(session),
@@ -278,7 +283,7 @@ fn choose(place: &Place, session: &Session, datagram: &[u8]) -> Option<Chosen> {
         && let Some(tally) =
             enter(backend, &server, assign::limit(backend, &server.state), session.accepted_us)
     {
-        return Some(Chosen { backend: backend.clone(), server, tally });
+        return Some(ChosenServer { backend: backend.clone(), server, tally });
     }
     let hash = backend.balance.algorithm.hashes().then(|| backend.balance.key_hash(&env)).flatten();
     let wish = Wish { hash, avoid: None, now_us: session.accepted_us };
@@ -287,7 +292,7 @@ fn choose(place: &Place, session: &Session, datagram: &[u8]) -> Option<Chosen> {
     let tally = enter(backend, &server, limit, session.accepted_us)?;
     server.state.counters.mine().chosen.add(1);
     backend.state.backend.mine().chosen.add(1);
-    Some(Chosen { backend: backend.clone(), server, tally })
+    Some(ChosenServer { backend: backend.clone(), server, tally })
 }
 
 /// Takes a slot of a server, if `limit` allows one more (0: no limit).
@@ -297,8 +302,8 @@ pub(super) fn enter(backend: &LocalProxy, server: &LocalServer, limit: u32, now_
     Some(tally)
 }
 
-/// `balance quic-cid`: the server of a QUIC connection whose client has moved, if that is up.
-fn by_connection(place: &Place, datagram: &[u8]) -> Option<Rc<LocalServer>> {
+/// `balance quic-cid`: the server of an existing QUIC connection, if that server is up.
+fn by_connection(place: &ShardPlace, datagram: &[u8]) -> Option<Rc<LocalServer>> {
     let id = place.quic_id?.of_client(datagram)?;
     let known = routes::find(place.frontend.state.id, &id)?;
     let index = place.backend.servers.iter().find(|own| Arc::ptr_eq(&own.state, &known))?.index;
@@ -329,7 +334,7 @@ fn by_rule(backend: &LocalProxy, env: &Env<'_>) -> Option<Rc<LocalServer>> {
 }
 
 /// Opens a socket for a server; `None` if its address is not known.
-fn open(place: &Place, server: &LocalServer, session: &Session) -> Option<std::io::Result<OwnedFd>> {
+fn open(place: &ShardPlace, server: &LocalServer, session: &Session) -> Option<std::io::Result<OwnedFd>> {
     let address = address(server, session)?;
     let target = Target::Ip(address);
     let tune = &place.worker.shared.plan.global.tune;

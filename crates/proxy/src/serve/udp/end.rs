@@ -9,8 +9,8 @@ use state::server::Tally;
 use udplb::SessionId;
 
 use super::begin::release_slots;
-use super::flow::Flow;
-use super::shard::{Place, Shard};
+use super::flow::UdpFlow;
+use super::shard::{Shard, ShardPlace};
 use crate::exchange::Exchange;
 use crate::log::{Maker, Report};
 use crate::server::per_worker::{LocalProxy, LocalServer};
@@ -63,7 +63,12 @@ impl Shard {
 }
 
 /// Returns all slots of a session.
-pub(super) fn give_back(place: &Place, backend: Option<&LocalProxy>, server: &LocalServer, tally: Tally) {
+pub(super) fn give_back(
+    place: &ShardPlace,
+    backend: Option<&LocalProxy>,
+    server: &LocalServer,
+    tally: Tally,
+) {
     match backend {
         Some(backend) => leave(backend, server, tally),
         None => server.state.leave(tally),
@@ -79,7 +84,7 @@ pub(super) fn leave(backend: &LocalProxy, server: &LocalServer, tally: Tally) {
 }
 
 /// Counts the duration of a session in the histograms, if there are any.
-fn count_times(place: &Place, flow: &Flow, took_us: u64) {
+fn count_times(place: &ShardPlace, flow: &UdpFlow, took_us: u64) {
     let times = [Some(0), Some(0), None, Some(took_us)];
     let of_backend = flow.backend.as_ref().map(|backend| &backend.state.durations.backend);
     let all =
@@ -105,15 +110,15 @@ struct LoggedEnd {
     bytes: (u64, u64),
 }
 
-/// Logs a client for which there is no server.
-pub(super) fn log_unserved(place: &Place, session: &Session, bytes_in: u64) {
+/// Logs a client that no server can take.
+pub(super) fn log_unserved(place: &ShardPlace, session: &Session, bytes_in: u64) {
     if place.frontend.prepared().logs {
         let ending = LoggedEnd { cause: Cause::Server, phase: Phase::Connect, bytes: (bytes_in, 0) };
         log(place, session, None, &ending);
     }
 }
 
-fn log(place: &Place, session: &Session, flow: Option<&Flow>, ending: &LoggedEnd) {
+fn log(place: &ShardPlace, session: &Session, flow: Option<&UdpFlow>, ending: &LoggedEnd) {
     let (worker, frontend) = (&place.worker, &place.frontend);
     let is_erroneous = ending.cause != Cause::None;
     if frontend.options.dontlog_normal && !is_erroneous {

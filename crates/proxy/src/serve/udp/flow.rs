@@ -10,7 +10,7 @@ use state::sessions::RegisteredSession;
 use crate::server::per_worker::{LocalProxy, LocalServer};
 
 /// A session's data besides its addresses and counters.
-pub(super) struct Flow {
+pub(super) struct UdpFlow {
     /// The socket that is connected to the server.
     pub(super) socket: OwnedFd,
     pub(super) server: Rc<LocalServer>,

@@ -13,11 +13,11 @@ use rustix::io::Errno;
 use sample::{Cause, Phase};
 use state::process::ProcessCounters;
 use state::server::Trouble;
-use udplb::{Progress, Session, SessionId, SessionKey};
+use udplb::{Progress, SessionId, SessionKey, UdpSession};
 
-use super::flow::Flow;
+use super::flow::UdpFlow;
 use super::routes;
-use super::shard::{Place, Shard};
+use super::shard::{Shard, ShardPlace};
 use crate::routing::attempt;
 
 /// From this number of datagrams of a server on, the kernel joins them.
@@ -62,7 +62,7 @@ impl Shard {
     /// Sends as many of the client's datagrams as belong to the session; returns their length.
     fn to_server(
         &self,
-        place: &Rc<Place>,
+        place: &Rc<ShardPlace>,
         id: SessionId,
         bytes: &[u8],
         segment: usize,
@@ -96,7 +96,7 @@ impl Shard {
     }
 
     /// The PROXY header that precedes the first datagram of a session; empty for none.
-    fn header(&self, session: &Session<Flow>) -> Vec<u8> {
+    fn header(&self, session: &UdpSession<UdpFlow>) -> Vec<u8> {
         let mut header = Vec::new();
         // Other versions and options are refused when the configuration is read.
         if session.data.server.send_proxy != SendProxy::None {
@@ -189,7 +189,7 @@ fn is_passing(error: &io::Error) -> bool {
 }
 
 /// Counts bytes that were forwarded.
-fn count(place: &Place, session: &Session<Flow>, bytes_in: u64, bytes_out: u64) {
+fn count(place: &ShardPlace, session: &UdpSession<UdpFlow>, bytes_in: u64, bytes_out: u64) {
     let flow = &session.data;
     let of_backend = flow.backend.as_ref().map(|backend| &backend.state.backend.mine().traffic);
     let of_listener = place.bind().listener.mine().map(|own| &own.traffic);

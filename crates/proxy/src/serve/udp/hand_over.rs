@@ -11,12 +11,12 @@ use base::clock::WallTime;
 use runtime::timer::{now_ms, now_us};
 use state::sessions::{self, Activity};
 use udplb::quic::{IdBytes, LONGEST_ID};
-use udplb::{Session, SessionKey};
+use udplb::{SessionKey, UdpSession};
 
 use super::SHARDS;
 use super::begin::enter;
 use super::end;
-use super::flow::Flow;
+use super::flow::UdpFlow;
 use super::shard::Shard;
 
 /// A session on its way to another process. Times are relative to now, because each process has its own clock.
@@ -125,7 +125,7 @@ fn read_text(bytes: &mut &[u8]) -> Option<String> {
     String::from_utf8(bytes.split_off(..length.into())?.to_vec()).ok()
 }
 
-/// Returns all servers of QUIC connections that the sections of a plan know.
+/// Returns the known IDs of QUIC connections, with their servers, for the sections of a plan.
 pub fn routes(plan: &plan::Plan) -> Vec<PassedRoute> {
     let name = |id: u32| plan.proxies.iter().find(|proxy| proxy.state.id == id).map(|own| &own.state.name);
     let known = super::routes::all().into_iter();
@@ -223,7 +223,7 @@ impl Shard {
         entry.set_server(&server.held);
         self.watch_kill(&entry);
         super::begin::count_adopted(&place, &backend);
-        let flow = Flow {
+        let flow = UdpFlow {
             socket: passed.socket,
             server,
             backend: Some(backend),
@@ -234,7 +234,7 @@ impl Shard {
             began_wall_us: WallTime::now().since_1970_us().saturating_sub(age_us),
             is_joined: false,
         };
-        let session = Session {
+        let session = UdpSession {
             key,
             data: flow,
             since_ms,

@@ -84,7 +84,7 @@ pub fn worker_of_inode(inode: u64) -> Option<usize> {
 }
 
 /// Serves `socket`, which belongs to bind line `bind` of `frontend`. A socket that is served already follows the worker's plan instead,
-/// and there is no future. The future is ready when the frontend has stopped and its sessions have ended. It returns the place of the
+/// without a future. The future is ready when the frontend has stopped and its sessions have ended. It returns the place of the
 /// socket in the plan in use, if that has it: the frontend and the bind line.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! The servers of QUIC connections (`balance quic-cid`), by the IDs that servers have chosen.
+//! Servers by the QUIC connection IDs that they have chosen (`balance quic-cid`).
 //!
 //! All workers share them, because the kernel passes the datagrams of a client that has moved to any of them. They are only used for
 //! datagrams that begin a session, and for the first ones of a server.

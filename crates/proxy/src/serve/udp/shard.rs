@@ -19,9 +19,9 @@ use sample::{Cause, Phase};
 use state::proxy::Admission;
 use state::sessions::{Kill, SessionEntry};
 use udplb::quic::IdPart;
-use udplb::{Limits, SessionId, Table};
+use udplb::{SessionId, SessionLimits, SessionTable};
 
-use super::flow::Flow;
+use super::flow::UdpFlow;
 use crate::server::per_worker::LocalProxy;
 use crate::worker::Worker;
 
@@ -32,19 +32,19 @@ const TURNS: usize = 8;
 const ROOM: usize = 65_536;
 
 /// A socket's place in the plan.
-pub(super) struct Place {
+pub(super) struct ShardPlace {
     pub(super) worker: Rc<Worker>,
     pub(super) frontend: Rc<LocalProxy>,
     /// The proxy with the servers: the section itself, or its `default_backend`.
     pub(super) backend: Rc<LocalProxy>,
     pub(super) bind: usize,
-    pub(super) limits: Limits,
+    pub(super) limits: SessionLimits,
     pub(super) payload_size: usize,
     /// `balance quic-cid`.
     pub(super) quic_id: Option<IdPart>,
 }
 
-impl Place {
+impl ShardPlace {
     fn new(worker: Rc<Worker>, frontend: usize, bind: usize) -> Self {
         let frontend = worker.local(frontend);
         let backend = worker.local(frontend.default_backend.unwrap_or(frontend.index));
@@ -68,11 +68,12 @@ impl Place {
 }
 
 /// The limits of a section that does not exist.
-const NO_LIMITS: Limits = Limits { after_request: 0, after_response: 0, requests: None, responses: None };
+const NO_LIMITS: SessionLimits =
+    SessionLimits { after_request: 0, after_response: 0, requests: None, responses: None };
 
-fn limits(settings: &UdpLb) -> Limits {
+fn limits(settings: &UdpLb) -> SessionLimits {
     let ms = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    Limits {
+    SessionLimits {
         after_request: ms(settings.after_request),
         after_response: ms(settings.after_response),
         requests: settings.requests,
@@ -111,8 +112,8 @@ pub(super) struct Shard {
     pub(super) socket: UdpSocket,
     /// The sockets of the sessions.
     pub(super) servers: SocketSet,
-    pub(super) table: RefCell<Table<Flow>>,
-    pub(super) place: RefCell<Rc<Place>>,
+    pub(super) table: RefCell<SessionTable<UdpFlow>>,
+    pub(super) place: RefCell<Rc<ShardPlace>>,
     timer: Timer,
     killer: Arc<Killer>,
     killer_waker: Waker,
@@ -136,7 +137,7 @@ impl Shard {
             socket: UdpSocket::new(socket, true)?,
             servers: SocketSet::new()?,
             table: RefCell::default(),
-            place: RefCell::new(Rc::new(Place::new(worker, frontend, bind))),
+            place: RefCell::new(Rc::new(ShardPlace::new(worker, frontend, bind))),
             timer: Timer::new(),
             killer_waker: killer.clone().into(),
             killer,
@@ -145,7 +146,7 @@ impl Shard {
         })
     }
 
-    pub(super) fn place(&self) -> Rc<Place> {
+    pub(super) fn place(&self) -> Rc<ShardPlace> {
         self.place.borrow().clone()
     }
 
@@ -153,7 +154,7 @@ impl Shard {
         self.place.borrow().worker.shared.generation
     }
 
-    /// The address that clients send to, as far as it is known.
+    /// The address that a client sends to, or that of the socket if the kernel does not report it.
     pub(super) fn local(&self, destination: Option<std::net::IpAddr>) -> SocketAddr {
         let own = self.socket.local_addr();
         destination.map_or(own, |ip| (ip, own.port()).into())
@@ -179,7 +180,7 @@ impl Shard {
 
     /// Follows another plan, with all sessions. The sessions of a server that it does not have continue.
     pub(super) fn follow(&self, worker: Rc<Worker>, frontend: usize, bind: usize) {
-        let place = Rc::new(Place::new(worker, frontend, bind));
+        let place = Rc::new(ShardPlace::new(worker, frontend, bind));
         let mut table = self.table.borrow_mut();
         for id in table.ids() {
             let Some(session) = table.get_mut(id) else { continue };
