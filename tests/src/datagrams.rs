@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::PATIENCE;
+use crate::{PATIENCE, Weir, eventually};
 
 /// A UDP server on a free port.
 pub struct DatagramServer {
@@ -111,4 +111,12 @@ impl DatagramClient {
         self.0.set_read_timeout(Some(PATIENCE)).expect("a socket");
         received.map(|length| String::from_utf8_lossy(&room[..length]).into_owned())
     }
+}
+
+/// Starts the program, and waits until it has bound this UDP port.
+pub fn start(configuration: &str, port: u16) -> Weir {
+    let weir = Weir::start(configuration, &[]);
+    let address = (Ipv4Addr::LOCALHOST, port).into();
+    assert!(eventually(|| net::udp::bound_elsewhere(address, None) > 0), "{}", weir.messages());
+    weir
 }

@@ -95,7 +95,12 @@ fn misplaced(words: &[Word], row: &KeywordRow, within: &Section) -> Diagnostic {
             .label(format!("allowed in: {}", sections(row.places)))
             .haproxy(haproxy);
         return match within.kind {
-            SectionKind::UdpLb => error.help(for_datagrams(name)),
+            SectionKind::UdpLb => {
+                let way_out = for_datagrams(name);
+                error
+                    .help(way_out)
+                    .haproxy(format!("'{name}' is not allowed in 'udp-lb' sections: {way_out}."))
+            }
             _ => error,
         };
     }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use weir_tests::datagrams::{DatagramClient, DatagramServer};
-use weir_tests::{Weir, eventually, free_port};
+use weir_tests::datagrams::{DatagramClient, DatagramServer, start};
+use weir_tests::{eventually, free_port};
 
 #[test]
 fn a_server_that_does_not_answer_as_expected_is_not_used() {
@@ -14,13 +14,13 @@ fn a_server_that_does_not_answer_as_expected_is_not_used() {
     let bad = DatagramServer::echo("bad");
     let port = free_port();
     let text = format!(
-        "global\n  stats socket weir.sock level admin\nudp-lb u\n  dgram-bind 127.0.0.1:{port}\n  proxy-requests 1\n  proxy-responses 1\n  timeout check 200ms\n\
+        "global\n  stats socket runtime level admin\nudp-lb u\n  dgram-bind 127.0.0.1:{port}\n  proxy-requests 1\n  proxy-responses 1\n  timeout check 200ms\n\
          \x20 option udp-check\n  udp-check send ping\n  udp-check expect string pong\n  default-server check inter 50ms fall 1 rise 1\n\
          \x20 server good 127.0.0.1:{}\n  server bad 127.0.0.1:{}\n",
         good.port(),
         bad.port()
     );
-    let weir = Weir::start(&text, &[]);
+    let weir = start(&text, port);
     assert!(eventually(|| weir.stat("u,bad", "status") == "DOWN"));
     assert!(eventually(|| weir.stat("u,good", "check_status") == "L7OK"));
     let client = DatagramClient::connect(port);
@@ -31,10 +31,10 @@ fn a_server_that_does_not_answer_as_expected_is_not_used() {
 fn without_rules_a_check_notices_that_nothing_listens() {
     let (port, other) = (free_port(), free_port());
     let text = format!(
-        "global\n  stats socket weir.sock level admin\nudp-lb u\n  dgram-bind 127.0.0.1:{port}\n  option udp-check\n\
+        "global\n  stats socket runtime level admin\nudp-lb u\n  dgram-bind 127.0.0.1:{port}\n  option udp-check\n\
          \x20 server a 127.0.0.1:{other} check inter 50ms fall 1 rise 1\n"
     );
-    let weir = Weir::start(&text, &[]);
+    let weir = start(&text, port);
     assert!(eventually(|| weir.stat("u,a", "status") == "DOWN"));
     let client = DatagramClient::connect(port);
     assert_eq!(client.ask_for("x", Duration::from_millis(50)), None);

@@ -29,6 +29,7 @@ fn a_section_of_haproxy_enterprise_is_accepted() {
 
 #[test]
 fn what_has_no_meaning_for_datagrams_is_refused_with_a_way_out() {
+    let mut silent = Vec::new();
     for (lines, wanted) in [
         ("  bind :80\n", "dgram-bind"),
         ("  mode tcp\n", "remove it"),
@@ -41,12 +42,15 @@ fn what_has_no_meaning_for_datagrams_is_refused_with_a_way_out() {
         ("  server b 127.0.0.1:53 ssl\n", "as they are"),
         ("  server b 127.0.0.1:53 send-proxy\n", "send-proxy-v2"),
         ("  server b unix@/tmp/x\n", "IP address"),
-        ("  dgram-bind 127.0.0.1:5301 ssl\n", "dgram-bind` takes"),
+        ("  dgram-bind 127.0.0.1:5301 ssl\n", "takes: guid-prefix"),
         ("  udp-request set-var(txn.x) src\n", "scope sess"),
         ("  accepted-payload-size 65508\n", "65507"),
         ("  timeout session 0\n", "longer than 0"),
     ] {
         let said = refusal(lines);
-        assert!(said.contains(wanted), "{lines}{said}");
+        if !said.contains(wanted) {
+            silent.push(format!("{lines}{said}"));
+        }
     }
+    assert!(silent.is_empty(), "{}", silent.join("\n"));
 }

@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use weir_tests::datagrams::{DatagramClient, DatagramServer};
+use weir_tests::datagrams::{DatagramClient, DatagramServer, start};
 use weir_tests::reloading::reload;
-use weir_tests::{Weir, eventually, free_port, program};
+use weir_tests::{Weir, ask, eventually, free_port, program, statistics};
 
 fn configuration(port: u16, servers: &[(&str, &DatagramServer)], more: &str) -> String {
     let servers: String = servers
@@ -12,7 +12,7 @@ fn configuration(port: u16, servers: &[(&str, &DatagramServer)], more: &str) -> 
         .map(|(name, server)| format!("  server {name} 127.0.0.1:{}\n", server.port()))
         .collect();
     format!(
-        "global\n  stats socket weir.sock level admin expose-fd listeners\n  nbthread 2\n\
+        "global\n  stats socket runtime level admin expose-fd listeners\n  nbthread 2\n\
          udp-lb u\n  dgram-bind 127.0.0.1:{port} shards by-thread\n  balance roundrobin\n  timeout session 1h\n{more}{servers}"
     )
 }
@@ -37,7 +37,7 @@ fn server(name: &'static str) -> DatagramServer {
 fn a_reload_in_place_keeps_sessions_and_their_sockets() {
     let (a, b) = (server("a"), server("b"));
     let port = free_port();
-    let weir = Weir::start(&configuration(port, &[("a", &a), ("b", &b)], ""), &[]);
+    let weir = start(&configuration(port, &[("a", &a), ("b", &b)], ""), port);
     let clients = clients(port, 20);
     for round in 0..20 {
         let lines = format!("  maxconn {}\n", 100 + round);
@@ -66,7 +66,7 @@ fn a_reload_in_place_keeps_sessions_and_their_sockets() {
 fn a_section_that_is_removed_closes_its_socket() {
     let a = server("a");
     let (port, other) = (free_port(), free_port());
-    let weir = Weir::start(&configuration(port, &[("a", &a)], ""), &[]);
+    let weir = start(&configuration(port, &[("a", &a)], ""), port);
     let clients = clients(port, 2);
     reload(&weir, &configuration(other, &[("a", &a)], ""));
     assert!(DatagramClient::connect(other).ask("x").starts_with("a "));
@@ -80,21 +80,24 @@ fn a_process_that_replaces_another_continues_its_sessions() {
     let (a, b) = (server("a"), server("b"));
     let port = free_port();
     let text = configuration(port, &[("a", &a), ("b", &b)], "");
-    let mut old = Weir::start(&text, &[]);
+    let mut old = start(&text, port);
     let clients = clients(port, 40);
+    // All processes have the socket of the first one.
+    let socket = old.directory().join("runtime");
+    let path = socket.to_str().expect("a path").to_owned();
     let mut all = Vec::new();
     for round in 0..3 {
-        let (socket, pid) = (old.directory().join("weir.sock"), old.pid().to_string());
-        let path = socket.to_str().expect("a path");
-        let new = Weir::start_by(Command::new(program()), &text, &["-x", path, "-sf", &pid], &[]);
+        let pid = old.pid().to_string();
+        let new = Weir::start_by(Command::new(program()), &text, &["-x", &path, "-sf", &pid], &[]);
         assert_eq!(old.await_end(), Some(0), "{}", old.messages());
         all.push(std::mem::replace(&mut old, new));
         for (client, answer) in &clients {
             assert_eq!(client.ask("x"), *answer, "round {round}");
         }
-        assert!(eventually(|| old.stat("u,FRONTEND", "scur") == "40"));
+        assert!(eventually(|| statistics(&socket).get("u,FRONTEND", "scur") == Some("40")));
+        assert_eq!(statistics(&socket).get("u,FRONTEND", "stot"), Some("0"), "no session is new");
     }
     let (client, _) = &clients[0];
-    let shown = old.ask("show sess");
-    assert!(shown.contains(&format!("src=127.0.0.1:{}", client.port())), "{shown}");
+    let shown = ask(&socket, "show sess");
+    assert!(shown.contains(&format!("proto=udpv4 src=127.0.0.1:{}", client.port())), "{shown}");
 }

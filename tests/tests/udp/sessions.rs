@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use weir_tests::datagrams::{DatagramClient, DatagramServer};
+use weir_tests::datagrams::{DatagramClient, DatagramServer, start};
 use weir_tests::logs::Collector;
-use weir_tests::{Weir, eventually, free_port};
+use weir_tests::{eventually, free_port};
 
 fn section(port: u16, lines: &str, servers: &[(&str, u16)]) -> String {
     let servers: String =
         servers.iter().map(|(name, port)| format!("  server {name} 127.0.0.1:{port}\n")).collect();
     format!(
-        "global\n  stats socket weir.sock level admin\nudp-lb u\n  dgram-bind 127.0.0.1:{port}\n{lines}{servers}"
+        "global\n  stats socket runtime level admin\nudp-lb u\n  dgram-bind 127.0.0.1:{port}\n{lines}{servers}"
     )
 }
 
@@ -20,7 +20,7 @@ fn a_client_keeps_its_server_and_servers_take_turns() {
     let port = free_port();
     let text =
         section(port, "  balance roundrobin\n  timeout session 60s\n", &[("a", a.port()), ("b", b.port())]);
-    let weir = Weir::start(&text, &[]);
+    let weir = start(&text, port);
     let clients: Vec<_> = (0..4).map(|_| DatagramClient::connect(port)).collect();
     let mut names = Vec::new();
     for client in &clients {
@@ -50,7 +50,7 @@ fn the_source_address_determines_the_server() {
         (0..3).map(|_| DatagramServer::start(|_, from| vec![from.port().to_string().into()])).collect();
     let port = free_port();
     let ports: Vec<_> = ["a", "b", "c"].into_iter().zip(servers.iter().map(DatagramServer::port)).collect();
-    let _weir = Weir::start(&section(port, "  balance source\n", &ports), &[]);
+    let _weir = start(&section(port, "  balance source\n", &ports), port);
     let sockets: BTreeSet<String> = (0..10).map(|_| DatagramClient::connect(port).ask("x")).collect();
     assert_eq!(sockets.len(), 10, "each session has a socket of its own");
     assert_eq!(servers.iter().filter(|server| server.received() > 0).count(), 1);
@@ -61,7 +61,7 @@ fn a_session_ends_when_it_is_idle() {
     let server = DatagramServer::echo("a");
     let port = free_port();
     let text = section(port, "  timeout session 100ms\n", &[("a", server.port())]);
-    let weir = Weir::start(&text, &[]);
+    let weir = start(&text, port);
     let client = DatagramClient::connect(port);
     assert_eq!(client.ask("1"), "a 1");
     assert!(eventually(|| weir.stat("u,FRONTEND", "scur") == "0"));
@@ -74,7 +74,7 @@ fn each_datagram_is_a_session_if_the_numbers_say_so() {
     let (a, b) = (DatagramServer::echo("a"), DatagramServer::echo("b"));
     let port = free_port();
     let lines = "  proxy-requests 1\n  proxy-responses 1\n  timeout server 60s\n";
-    let weir = Weir::start(&section(port, lines, &[("a", a.port()), ("b", b.port())]), &[]);
+    let weir = start(&section(port, lines, &[("a", a.port()), ("b", b.port())]), port);
     let client = DatagramClient::connect(port);
     let answers: Vec<String> = (0..4).map(|_| client.ask("q")).collect();
     assert_eq!(answers.iter().filter(|answer| *answer == "a q").count(), 2, "{answers:?}");
@@ -87,7 +87,7 @@ fn larger_datagrams_than_accepted_are_dropped() {
     let server = DatagramServer::echo("a");
     let port = free_port();
     let lines = "  accepted-payload-size 10\n";
-    let weir = Weir::start(&section(port, lines, &[("a", server.port())]), &[]);
+    let weir = start(&section(port, lines, &[("a", server.port())]), port);
     let client = DatagramClient::connect(port);
     client.send("12345678901");
     // The answer has two more bytes than the datagram.
@@ -104,7 +104,7 @@ fn clients_above_the_limit_get_no_session() {
     let server = DatagramServer::echo("a");
     let port = free_port();
     let lines = "  maxconn 2\n  timeout session 1h\n";
-    let weir = Weir::start(&section(port, lines, &[("a", server.port())]), &[]);
+    let weir = start(&section(port, lines, &[("a", server.port())]), port);
     let [first, second, third] = [(); 3].map(|()| DatagramClient::connect(port));
     assert_eq!(first.ask("1"), "a 1");
     assert_eq!(second.ask("2"), "a 2");
@@ -121,7 +121,7 @@ fn a_server_that_refuses_datagrams_loses_its_sessions() {
     let server = DatagramServer::echo("a");
     let (port, refusing) = (free_port(), free_port());
     let lines = "  balance first\n";
-    let weir = Weir::start(&section(port, lines, &[("gone", refusing), ("a", server.port())]), &[]);
+    let weir = start(&section(port, lines, &[("gone", refusing), ("a", server.port())]), port);
     let client = DatagramClient::connect(port);
     client.send("1");
     assert!(eventually(|| weir.stat("u,gone", "econ") == "1"));
@@ -134,7 +134,7 @@ fn each_session_is_logged_at_its_end() {
     let (server, log) = (DatagramServer::echo("a"), Collector::new());
     let port = free_port();
     let lines = format!("  log 127.0.0.1:{} local0\n  proxy-requests 1\n  proxy-responses 1\n", log.port());
-    let _weir = Weir::start(&section(port, &lines, &[("a", server.port())]), &[]);
+    let _weir = start(&section(port, &lines, &[("a", server.port())]), port);
     let client = DatagramClient::connect(port);
     assert_eq!(client.ask("12345"), "a 12345");
     let line = log.next();
@@ -148,11 +148,11 @@ fn the_sessions_of_a_backend_use_its_servers() {
     let server = DatagramServer::echo("a");
     let port = free_port();
     let text = format!(
-        "global\n  stats socket weir.sock level admin\nudp-lb u\n  dgram-bind 127.0.0.1:{port}\n  default_backend b\n\
+        "global\n  stats socket runtime level admin\nudp-lb u\n  dgram-bind 127.0.0.1:{port}\n  default_backend b\n\
          backend b\n  timeout connect 5s\n  timeout server 5s\n  balance hash src\n  server a 127.0.0.1:{}\n",
         server.port()
     );
-    let weir = Weir::start(&text, &[]);
+    let weir = start(&text, port);
     assert_eq!(DatagramClient::connect(port).ask("1"), "a 1");
     assert!(eventually(|| weir.stat("b,a", "stot") == "1"));
     assert_eq!(weir.stat("b,BACKEND", "bin"), "1");
@@ -164,7 +164,7 @@ fn the_first_datagram_carries_the_addresses_for_a_server_that_wants_them() {
     let server = DatagramServer::start(|datagram, _| vec![datagram.to_vec()]);
     let port = free_port();
     let text = section(port, "", &[]) + &format!("  server a 127.0.0.1:{} send-proxy-v2\n", server.port());
-    let _weir = Weir::start(&text, &[]);
+    let _weir = start(&text, port);
     let client = DatagramClient::connect(port);
     client.send("1");
     let mut room = [0; 100];
@@ -182,7 +182,7 @@ fn bursts_arrive_complete_and_in_order() {
     let server = DatagramServer::start(|datagram, _| vec![datagram.to_vec()]);
     let port = free_port();
     let lines = "  timeout session 1h\n";
-    let weir = Weir::start(&section(port, lines, &[("a", server.port())]), &[]);
+    let weir = start(&section(port, lines, &[("a", server.port())]), port);
     let client = DatagramClient::connect(port);
     for round in 0..50 {
         // Few enough for any socket buffer.
@@ -199,7 +199,7 @@ fn sessions_of_many_clients_end_together() {
     let server = DatagramServer::echo("a");
     let port = free_port();
     let lines = "  timeout session 1s\n";
-    let weir = Weir::start(&section(port, lines, &[("a", server.port())]), &[]);
+    let weir = start(&section(port, lines, &[("a", server.port())]), port);
     let clients: Vec<_> = (0..200).map(|_| DatagramClient::connect(port)).collect();
     clients.iter().for_each(|client| assert_eq!(client.ask("1"), "a 1"));
     let total = || weir.stat("u,FRONTEND", "stot").parse::<u32>().unwrap_or(0);
@@ -224,7 +224,7 @@ fn a_quic_client_that_moves_keeps_its_server() {
     let port = free_port();
     let names = ["a", "b", "c", "d"];
     let ports: Vec<_> = names.into_iter().zip(servers.iter().map(DatagramServer::port)).collect();
-    let weir = Weir::start(&section(port, "  balance quic-cid 1\n  timeout session 1h\n", &ports), &[]);
+    let weir = start(&section(port, "  balance quic-cid 1\n  timeout session 1h\n", &ports), port);
     for _ in 0..4 {
         let client = DatagramClient::connect(port);
         client.0.send(&[0xc0, 0, 0, 0, 1, 2, 9, 9, 0, 0, 0]).expect("it is sent");

@@ -133,14 +133,15 @@ impl Shard {
             segment_size: (datagrams > 1).then_some(segment),
             bytes,
         };
-        // If the socket's buffer is full, datagrams are lost, as on any other queue.
-        let _ = self.socket.try_send(&transmit);
+        // Before it is sent: the client may answer to another worker at once.
         if let Some(part) = place.quic_id
             && session.responses < routes::BEGINNING
             && let Some(id) = part.of_server(bytes)
         {
             routes::learn(place.frontend.state.id, id, session.data.server.held.shared());
         }
+        // If the socket's buffer is full, datagrams are lost, as on any other queue.
+        let _ = self.socket.try_send(&transmit);
         if session.responses == 0 {
             attempt::observe(&session.data.server, Ok(()));
         }
