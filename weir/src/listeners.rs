@@ -186,7 +186,24 @@ fn open_datagrams(
     match inherited.iter().position(is_it) {
         // The socket stays unchanged, and so do the datagrams queued in it.
         Some(at) => Ok(inherited.swap_remove(at).socket),
-        None => Ok(udp::bind_group(address, &options, 1)?.remove(0)),
+        None => {
+            let socket = udp::bind_group(address, &options, 1)?.remove(0);
+            if global.tune.rcvbuf_frontend == 0 {
+                widen(&socket);
+            }
+            Ok(socket)
+        }
+    }
+}
+
+/// The size of the receive buffer of a `udp-lb` socket without `tune.rcvbuf.frontend`, in bytes.
+const DATAGRAMS: usize = 4 << 20;
+
+/// Gives a socket a receive buffer for bursts. Only a privileged process can exceed the system's limit (`net.core.rmem_max`).
+fn widen(socket: &OwnedFd) {
+    if rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, DATAGRAMS).is_err() {
+        // The kernel reduces it to the limit.
+        let _ = rustix::net::sockopt::set_socket_recv_buffer_size(socket, DATAGRAMS);
     }
 }
 
