@@ -7,7 +7,7 @@ use config::draft::row::Where;
 use config::keyword::{Apply, Keyword};
 
 /// The sections that have keywords, with their titles.
-const SECTIONS: [(&str, Where); 23] = [
+const SECTIONS: [(&str, Where); 22] = [
     ("`global`", Where::GLOBAL),
     ("Proxies: `defaults` (D), `frontend` (F), `listen` (L), `backend` (B)", Where(15)),
     ("`userlist`", Where::USERLIST),
