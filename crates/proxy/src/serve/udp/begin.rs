@@ -13,7 +13,6 @@ use plan::dial;
 use plan::proxy::ServerTarget;
 use plan::server::{Observe, UseSource};
 use rules::{Hold, RuleOutcome, Stage};
-use runtime::shared::Shared as _;
 use runtime::timer::{now_ms, now_us};
 use sample::{Accepted, Endpoint, Ends, Env, Session};
 use state::proxy::Admission;
@@ -26,6 +25,7 @@ use super::end;
 use super::flow::UdpFlow;
 use super::routes;
 use super::shard::{Shard, ShardPlace};
+use super::slots;
 use crate::evaluate::quic_initial;
 use crate::exchange::view::holds;
 use crate::routing::{assign, attempt};
@@ -50,7 +50,7 @@ impl Shard {
             Admission::Stopped => SUCCESSORS.load(Relaxed) > 0,
         };
         let is_open = is_open && !base::memory::is_short();
-        if !is_open || !gate.has_room() || gate.is_held() || !take_slots(place) {
+        if !is_open || !gate.has_room() || gate.is_held() || !slots::take_slots(place) {
             return None;
         }
         let began_us = now_us();
@@ -69,14 +69,14 @@ impl Shard {
             if let Some(of_listener) = bind.listener.mine() {
                 of_listener.denied_sessions.add(1);
             }
-            release_slots(place);
+            slots::release_slots(place);
             return None;
         }
         count_session(place, began_us / 1000);
         let began = self.reach(place, &session, datagram);
         let Some((chosen, socket)) = began else {
             end::log_unserved(place, &session, datagram.len() as u64);
-            release_slots(place);
+            slots::release_slots(place);
             return None;
         };
         let ChosenServer { backend, server, tally } = chosen;
@@ -153,7 +153,7 @@ impl Shard {
                 if failed.is_some() && server.observe == Observe::Layer4 {
                     attempt::observe(server, Err(Trouble::Connection));
                 }
-                end::leave(&chosen.backend, server, chosen.tally);
+                slots::leave(&chosen.backend, server, chosen.tally);
                 None
             }
         }
@@ -163,48 +163,6 @@ impl Shard {
 /// Whether rules have changed the session, so that its end needs it.
 fn is_changed(session: &Session) -> bool {
     session.trackers().is_some() || session.vars.get().is_some() || session.log_level.get().is_some()
-}
-
-/// Takes the slots of a session in the limits of the process, the section and the listener.
-fn take_slots(place: &ShardPlace) -> bool {
-    let process = &place.worker.shared.process;
-    let limit = process.maxconn.load(Relaxed);
-    let Ok(before) = process.connections.take_below(if limit == 0 { u32::MAX } else { limit }) else {
-        return false;
-    };
-    if limit > 0 && before + 1 == limit {
-        process.note_maxconn(limit);
-    }
-    if !place.frontend.state.try_connect() {
-        process.connections.sub(1);
-        return false;
-    }
-    place.bind().listener.connections.add(1);
-    true
-}
-
-/// Returns the slots of a session.
-pub(super) fn release_slots(place: &ShardPlace) {
-    let listener = &place.bind().listener;
-    place.frontend.state.frontend.mine().traffic.sessions.down();
-    if let Some(of_listener) = listener.mine() {
-        of_listener.traffic.sessions.down();
-    }
-    listener.connections.sub(1);
-    place.frontend.state.disconnect();
-    place.worker.shared.process.connections.sub(1);
-}
-
-/// Counts a session that another process has begun. It takes slots even above the limits.
-pub(super) fn count_adopted(place: &ShardPlace, backend: &LocalProxy) {
-    place.worker.shared.process.connections.add(1);
-    place.frontend.state.connections.add(1);
-    place.bind().listener.connections.add(1);
-    place.frontend.state.frontend.mine().traffic.sessions.up();
-    if let Some(of_listener) = place.bind().listener.mine() {
-        of_listener.traffic.sessions.up();
-    }
-    backend.state.backend.mine().traffic.sessions.up();
 }
 
 fn count_connection(place: &ShardPlace, now_ms: u64) {

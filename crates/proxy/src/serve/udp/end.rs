@@ -8,9 +8,9 @@ use state::durations::{BucketedTimes, CellTimes};
 use state::server::Tally;
 use udplb::SessionId;
 
-use super::begin::release_slots;
 use super::flow::UdpFlow;
 use super::shard::{Shard, ShardPlace};
+use super::slots;
 use crate::exchange::Exchange;
 use crate::log::{Maker, Report};
 use crate::server::per_worker::{LocalProxy, LocalServer};
@@ -70,17 +70,10 @@ pub(super) fn give_back(
     tally: Tally,
 ) {
     match backend {
-        Some(backend) => leave(backend, server, tally),
+        Some(backend) => slots::leave(backend, server, tally),
         None => server.state.leave(tally),
     }
-    release_slots(place);
-}
-
-/// Returns a session's slot at its server.
-pub(super) fn leave(backend: &LocalProxy, server: &LocalServer, tally: Tally) {
-    server.state.leave(tally);
-    backend.prepared().picker().left(server.index);
-    backend.state.backend.mine().traffic.sessions.down();
+    slots::release_slots(place);
 }
 
 /// Counts the duration of a session in the histograms, if there are any.

@@ -222,7 +222,7 @@ impl Shard {
         entry.set_backend(&backend.held);
         entry.set_server(&server.held);
         self.watch_kill(&entry);
-        super::begin::count_adopted(&place, &backend);
+        super::slots::count_adopted(&place, &backend);
         let flow = UdpFlow {
             socket: passed.socket,
             server,

@@ -14,6 +14,7 @@ mod forward;
 pub mod hand_over;
 mod routes;
 mod shard;
+mod slots;
 
 use std::cell::RefCell;
 use std::io;
