@@ -267,7 +267,7 @@ pub(crate) fn receive_joined(fd: BorrowedFd<'_>, room: &mut [u8]) -> io::Result<
         own.cmsg_level == libc::SOL_UDP
             && own.cmsg_type == libc::UDP_GRO
             // SAFETY: the macro only computes a number.
-            && own.cmsg_len as usize >= unsafe { libc::CMSG_LEN(4) } as usize
+            && own.cmsg_len >= unsafe { libc::CMSG_LEN(4) } as usize
     });
     let segment = joined.map(|own| {
         // SAFETY: the length shows that four bytes follow the header in `control`.

@@ -140,6 +140,5 @@ fn log(place: &ShardPlace, session: &Session, flow: Option<&UdpFlow>, ending: &L
     let report = Report { format: frontend.log_format.as_ref(), level, profile: None };
     worker.outbox.borrow_mut().write(&worker.shared, &Maker::of(frontend), &env, &report);
     frontend.state.frontend.mine().log_lines.add(1);
-    drop(env);
     x.give();
 }

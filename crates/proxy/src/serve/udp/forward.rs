@@ -25,7 +25,7 @@ const MANY: u64 = 16;
 
 impl Shard {
     /// Forwards datagrams that a client has sent.
-    pub(super) fn from_client(&self, received: Received<'_>) {
+    pub(super) fn receive_from_client(&self, received: Received<'_>) {
         let place = self.place();
         let segment = received.segment_size.max(1);
         let key = SessionKey { source: received.source, destination: received.destination };
@@ -107,7 +107,7 @@ impl Shard {
     }
 
     /// Forwards datagrams that a server has sent.
-    pub(super) fn from_server(&self, id: SessionId, room: &mut [u8]) {
+    pub(super) fn receive_from_server(&self, id: SessionId, room: &mut [u8]) {
         let place = self.place();
         let mut table = self.table.borrow_mut();
         let Some(session) = table.get_mut(id) else { return };

@@ -260,7 +260,9 @@ impl Shard {
                 Poll::Pending => return false,
                 // An error belongs to one datagram, such as the refusal of an answer.
                 Poll::Ready(Err(_)) => continue,
-                Poll::Ready(Ok(())) => batch.received().for_each(|received| self.from_client(received)),
+                Poll::Ready(Ok(())) => {
+                    batch.received().for_each(|received| self.receive_from_client(received))
+                }
             }
         }
         true
@@ -273,7 +275,7 @@ impl Shard {
             if self.servers.poll_ready(context, ready).is_pending() {
                 return false;
             }
-            ready.iter().for_each(|id| self.from_server(SessionId::from_bits(*id), room));
+            ready.iter().for_each(|id| self.receive_from_server(SessionId::from_bits(*id), room));
         }
         true
     }
