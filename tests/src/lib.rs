@@ -15,6 +15,7 @@ pub mod certificates;
 pub mod chunks;
 pub mod client;
 pub mod compression;
+pub mod datagrams;
 pub mod fastcgi;
 pub mod go_tools;
 mod haproxy;

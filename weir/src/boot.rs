@@ -34,7 +34,8 @@ use crate::reload::Reloader;
 use crate::signals::{self, Ending};
 use crate::sockets::{Inherited, ListeningSocket};
 use crate::{
-    caches, master, memory, predecessors, privileges, sharing, states, system, traces, version, view,
+    caches, master, memory, predecessors, privileges, sharing, states, system, traces, udp_sessions, version,
+    view,
 };
 
 /// Runs the plan and returns when the process is about to end.
@@ -384,6 +385,7 @@ async fn work(
     ready.wait().await;
     if worker.index == 0 {
         desk.follow_sources(&common);
+        udp_sessions::take_over();
     }
     if let Some(link) = link {
         obey(link, &common);

@@ -151,6 +151,7 @@ impl Generation {
         for bound in share {
             tasks.ends.extend(self.listen(worker, bound, common));
         }
+        proxy::serve::udp::leave_others(worker);
         for (frontend, proxy) in
             self.shared.plan.proxies.iter().enumerate().filter(|(_, proxy)| !proxy.disabled)
         {
@@ -199,6 +200,12 @@ impl Generation {
         }
         if let (Some(place), SocketOwner::Frontend { proxy, bind }) = (bound.quic, bound.owner) {
             self.serve_quic(worker, bound, place, (proxy, bind), common);
+            return None;
+        }
+        if let SocketOwner::Frontend { proxy, bind } = bound.owner
+            && self.shared.plan.proxies[proxy].udp.is_some()
+        {
+            serve_datagrams(worker, bound, (proxy, bind), common);
             return None;
         }
         let listener = match net::Listener::from_fd(bound.socket) {
@@ -255,6 +262,28 @@ impl Generation {
         }
         let port = QuicPort { socket, receives, place: place.position, queue };
         tokio::task::spawn_local(proxy::serve::quic::serve(worker.clone(), port, frontend, bind));
+    }
+}
+
+/// Serves a socket of a `udp-lb` section, until that stops.
+fn serve_datagrams(
+    worker: &Rc<Worker>,
+    bound: ListeningSocket,
+    (frontend, bind): (usize, usize),
+    common: &Arc<Common>,
+) {
+    match proxy::serve::udp::serve(worker.clone(), bound.socket, frontend, bind) {
+        Ok(Some(task)) => {
+            let exposed = common.exposed.clone();
+            tokio::task::spawn_local(async move {
+                // The address is free only once no copy of the socket is left.
+                if let Some((proxy, bind)) = task.await {
+                    exposed.close_of(SocketOwner::Frontend { proxy, bind });
+                }
+            });
+        }
+        Ok(None) => {}
+        Err(error) => common.messages.say(Severity::Alert, &format!("cannot receive datagrams: {error}")),
     }
 }
 

@@ -16,10 +16,10 @@ use plan::Plan;
 use plan::bind::BindAddress;
 use socket2::{SockRef, Type};
 
-use crate::quic_listeners;
 use crate::sockets::{
     Inherited, InheritedSocket, ListeningSocket, QuicPlace, QuicRole, QuicUsers, SocketOwner,
 };
+use crate::{quic_listeners, udp_sessions};
 
 /// Requests the listening sockets from the process behind the runtime socket at `path`; `/dev/null` yields none.
 pub(crate) fn receive(path: &Path) -> io::Result<Inherited> {
@@ -33,7 +33,8 @@ pub(crate) fn receive(path: &Path) -> io::Result<Inherited> {
 
 /// Requests them over an existing connection to the runtime API of process `pid`.
 pub(crate) fn receive_over(stream: &UnixStream, pid: Option<i32>) -> io::Result<Inherited> {
-    Ok(pass::ask(stream)?.into_iter().filter_map(|passed| taken(passed, pid)).collect())
+    let all = pass::ask(stream)?.into_iter().filter_map(udp_sessions::keep);
+    Ok(all.filter_map(|passed| taken(passed, pid)).collect())
 }
 
 /// The largest answer of a predecessor about its lists, in bytes, and the longest time without a byte.
@@ -59,7 +60,7 @@ pub(crate) fn lists_over(mut stream: &UnixStream) -> io::Result<Vec<u8>> {
 fn taken(passed: Passed<OwnedFd>, pid: Option<i32>) -> Option<InheritedSocket> {
     let Passed { socket, namespace, interface, note } = passed;
     let reference = SockRef::from(&socket);
-    let is_datagram = reference.r#type().is_ok_and(|kind| kind == Type::DGRAM);
+    let is_datagram = is_datagram_socket(&socket);
     if !is_datagram && !reference.is_listener().unwrap_or(false) {
         return None;
     }
@@ -78,6 +79,11 @@ fn taken(passed: Passed<OwnedFd>, pid: Option<i32>) -> Option<InheritedSocket> {
     let pid = owner.or(pid);
     let quic = if is_datagram { QuicPlace::from_note(note, pid) } else { None };
     Some(InheritedSocket { address, namespace, interface, socket, owner: None, quic, users: None, pid })
+}
+
+/// Whether a socket receives datagrams.
+fn is_datagram_socket(socket: &OwnedFd) -> bool {
+    SockRef::from(socket).r#type().is_ok_and(|kind| kind == Type::DGRAM)
 }
 
 /// Appends the process that serves a QUIC socket to the name of its interface, unless it is the process that passes the socket. A
@@ -182,6 +188,10 @@ impl Exposed {
                 })
             })
             .collect::<io::Result<_>>()?;
+        let has_datagrams =
+            |one: &ExposedSocket| one.quic.is_none() && is_datagram_socket(&one.passed.socket);
+        let link = all.iter().any(has_datagrams).then(udp_sessions::offer).transpose()?;
+        let copies: Vec<_> = copies.into_iter().chain(link).collect();
         // From here on, the successor takes care of the positions of QUIC sockets.
         self.handed_over.store(true, Relaxed);
         drop(all);

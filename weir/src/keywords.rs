@@ -67,7 +67,7 @@ fn parameter(line: &str, name: &str, signature: &str) -> String {
 }
 
 fn actions(set: Ruleset) -> impl Iterator<Item = String> {
-    let rows = rules::ACTIONS.iter().filter(move |row| row.sets & set as u8 != 0);
+    let rows = rules::ACTIONS.iter().filter(move |row| row.sets & set as u16 != 0);
     rows.map(move |row| {
         format!("{} {}{}", set.name(), row.name, if row.arguments.starts_with('(') { "(*)" } else { "" })
     })

@@ -1,10 +1,12 @@
 //! The plan's listening sockets, which are inherited, taken over from an earlier process, or newly bound; and which worker serves
 //! each of them.
 
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 
 use net::listen::{self, ListenOptions, Rights};
+use net::udp;
 use plan::Plan;
 use plan::bind::{BindAddress, Shards, Transport};
 use plan::{Bind, Global};
@@ -114,6 +116,13 @@ fn open_all(
         let (namespace, interface) = (bind.namespace.as_deref(), bind.interface.as_deref());
         inherited.iter().any(|taken| is_at(taken, &bind.address, namespace, interface))
     };
+    if matches!(bind.address, BindAddress::Udp(_)) && is_left(inherited) {
+        // Another socket would move clients away from the sockets that have their sessions.
+        while is_left(inherited) {
+            all.push(open(bind, backlog, global, inherited)?);
+        }
+        return Ok(all);
+    }
     while all.len() < count || is_left(inherited) {
         all.push(open(bind, backlog, global, inherited)?);
     }
@@ -134,6 +143,9 @@ fn is_at(
 
 fn open(bind: &Bind, backlog: u32, global: &Global, inherited: &mut Inherited) -> std::io::Result<OwnedFd> {
     let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+    if let BindAddress::Udp(address) = bind.address {
+        return open_datagrams(address, bind, global, inherited);
+    }
     let options = ListenOptions {
         backlog,
         v6only: bind.v6only,
@@ -152,6 +164,47 @@ fn open(bind: &Bind, backlog: u32, global: &Global, inherited: &mut Inherited) -
         notsent: global.tune.notsent_client,
     };
     open_at(&bind.address, &options, Rights { mode: bind.mode, uid: bind.uid, gid: bind.gid }, inherited)
+}
+
+/// Returns the inherited socket of a `udp-lb` section at this address, or a new one.
+fn open_datagrams(
+    address: SocketAddr,
+    bind: &Bind,
+    global: &Global,
+    inherited: &mut Inherited,
+) -> std::io::Result<OwnedFd> {
+    let options = ListenOptions {
+        v6only: bind.v6only,
+        interface: bind.interface.as_deref(),
+        namespace: bind.namespace.as_deref(),
+        transparent: bind.transparent,
+        reuse_port: !global.no_reuseport,
+        buffers: (global.tune.rcvbuf_frontend, global.tune.sndbuf_frontend),
+        ..ListenOptions::default()
+    };
+    let is_it = |taken: &InheritedSocket| is_at(taken, &bind.address, options.namespace, options.interface);
+    match inherited.iter().position(is_it) {
+        // The socket stays unchanged, and so do the datagrams queued in it.
+        Some(at) => Ok(inherited.swap_remove(at).socket),
+        None => {
+            let socket = udp::bind_group(address, &options, 1)?.remove(0);
+            if global.tune.rcvbuf_frontend == 0 {
+                widen(&socket);
+            }
+            Ok(socket)
+        }
+    }
+}
+
+/// The size of the receive buffer of a `udp-lb` socket without `tune.rcvbuf.frontend`, in bytes.
+const DATAGRAMS: usize = 4 << 20;
+
+/// Gives a socket a receive buffer for bursts. Only a privileged process can exceed the system's limit (`net.core.rmem_max`).
+fn widen(socket: &OwnedFd) {
+    if rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, DATAGRAMS).is_err() {
+        // The kernel reduces it to the limit.
+        let _ = rustix::net::sockopt::set_socket_recv_buffer_size(socket, DATAGRAMS);
+    }
 }
 
 /// Returns the inherited socket at this address, or a new one.
@@ -196,10 +249,16 @@ fn shards(bind: &Bind, global: &Global) -> Vec<Vec<usize>> {
         let all = global.placement.groups.iter().map(of);
         all.filter(|workers: &Vec<usize>| !workers.is_empty()).collect()
     };
-    if !matches!(bind.address, BindAddress::Ip(_)) || global.no_reuseport {
+    if !matches!(bind.address, BindAddress::Ip(_) | BindAddress::Udp(_)) || global.no_reuseport {
         return vec![bind.workers.clone()];
     }
-    match bind.shards.unwrap_or(global.tune.default_shards) {
+    // A UDP socket is served by one worker.
+    let default = if matches!(bind.address, BindAddress::Udp(_)) {
+        Shards::ByThread
+    } else {
+        global.tune.default_shards
+    };
+    match bind.shards.unwrap_or(default) {
         Shards::ByGroup => groups(),
         Shards::ByThread => bind.workers.iter().map(|worker| vec![*worker]).collect(),
         Shards::Count(count) if count <= 1 => vec![bind.workers.clone()],
@@ -273,6 +332,8 @@ pub(crate) fn share(bound: Vec<ListeningSocket>, threads: usize) -> Vec<Vec<List
     // QUIC sockets that are served already stay where they are.
     for one in bound.into_iter().filter(|one| one.quic.is_none_or(|place| place.is_new())) {
         let watcher = one.workers.iter().copied().min_by_key(|worker| shares[*worker].len());
+        // A socket stays with the worker that has its sessions.
+        let watcher = proxy::serve::udp::worker_of(&one.socket).or(watcher);
         shares[watcher.unwrap_or(0)].push(one);
     }
     shares

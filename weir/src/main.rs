@@ -49,6 +49,7 @@ mod states;
 mod system;
 mod tables;
 mod traces;
+mod udp_sessions;
 mod version;
 mod view;
 

@@ -214,7 +214,7 @@ fn in_set(row: &rules::ActionRow, place: &str) -> bool {
         "tcp-response" => "tcp-response content",
         other => other,
     };
-    rules::Ruleset::ALL.iter().any(|set| set.name() == place && row.sets & *set as u8 != 0)
+    rules::Ruleset::ALL.iter().any(|set| set.name() == place && row.sets & *set as u16 != 0)
 }
 
 fn of_section(place: &str, name: &str) -> Status {

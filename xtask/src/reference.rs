@@ -7,7 +7,7 @@ use config::draft::row::Where;
 use config::keyword::{Apply, Keyword};
 
 /// The sections that have keywords, with their titles.
-const SECTIONS: [(&str, Where); 21] = [
+const SECTIONS: [(&str, Where); 22] = [
     ("`global`", Where::GLOBAL),
     ("Proxies: `defaults` (D), `frontend` (F), `listen` (L), `backend` (B)", Where(15)),
     ("`userlist`", Where::USERLIST),
@@ -25,6 +25,7 @@ const SECTIONS: [(&str, Where); 21] = [
     ("`log-profile`", Where::LOG_PROFILE),
     ("`opentelemetry`", Where::OPENTELEMETRY),
     ("`ring`", Where::RING),
+    ("`udp-lb`", Where::UDP_LB),
     ("`traces`", Where::TRACES),
     ("`spoe-agent`, in the file of a `filter spoe` line", Where::SPOE_AGENT),
     ("`spoe-message`, in the same file", Where::SPOE_MESSAGE),
@@ -53,7 +54,7 @@ pub(crate) fn tables(with_commands: bool) -> Vec<ReferenceTable> {
     let servers = config::tables::server::rows().filter(|row| works(row.support));
     tables.push(with_arguments("`server` lines", servers.map(|row| (row.name, row.signature, row.doc))));
     for set in rules::Ruleset::ALL {
-        let rows = rules::ACTIONS.iter().filter(|row| works(row.support) && row.sets & set as u8 != 0);
+        let rows = rules::ACTIONS.iter().filter(|row| works(row.support) && row.sets & set as u16 != 0);
         let rows = rows.map(|row| (row.name, row.arguments, row.doc));
         tables.push(with_arguments(&format!("Actions of `{}`", set.name()), rows));
     }

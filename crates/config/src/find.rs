@@ -60,8 +60,8 @@ pub(crate) fn find(words: &[Word], within: &Section) -> Result<&'static Keyword,
         |row: &&&'static Keyword| within.kind.is_proxy() && row.places.holds(PROXIES) && matches(row);
     if let Some(row) = rows.iter().find(of_proxies).or_else(|| rows.iter().find(matches)) {
         // The section's own parser gives a better message than "wrong section".
-        let removed = within.kind.is_proxy() && matches!(row.apply, Apply::Removed(..));
-        if removed || NAMES_OTHERS.contains(&row.name) && within.kind.is_proxy() {
+        let removed = within.kind.inherits() && matches!(row.apply, Apply::Removed(..));
+        if removed || NAMES_OTHERS.contains(&row.name) && within.kind.inherits() {
             return Ok(row);
         }
         return Err(misplaced(words, row, within));
@@ -83,17 +83,26 @@ fn names(word: &Word, part: &str) -> bool {
 fn misplaced(words: &[Word], row: &KeywordRow, within: &Section) -> Diagnostic {
     let (name, section) = (row.name, within.keyword.as_str());
     let span = words[0].span().to(words[row.words() - 1].span());
-    let only_a_side = within.kind.is_proxy() && row.places.holds(PROXIES);
+    let only_a_side = within.kind.inherits() && row.places.holds(PROXIES);
     let side = if within.kind == SectionKind::Frontend { "backend" } else { "frontend" };
     if !only_a_side {
         let haproxy = match row.places.holds(PROXIES) && within.kind == SectionKind::Defaults {
             true => format!("'{name}' not allowed in 'defaults' section."),
             false => format!("unknown keyword '{name}' in '{section}' section"),
         };
-        return Diagnostic::alert(format!("`{name}` is not allowed in `{section}` sections"))
+        let error = Diagnostic::alert(format!("`{name}` is not allowed in `{section}` sections"))
             .at(span)
             .label(format!("allowed in: {}", sections(row.places)))
             .haproxy(haproxy);
+        return match within.kind {
+            SectionKind::UdpLb => {
+                let way_out = for_datagrams(name);
+                error
+                    .help(way_out)
+                    .haproxy(format!("'{name}' is not allowed in 'udp-lb' sections: {way_out}."))
+            }
+            _ => error,
+        };
     }
     let title = format!("{section} `{}` has no {side} side", within.name);
     let own = format!("{section} '{}' has no {side} capability.", within.name);
@@ -123,6 +132,34 @@ fn misplaced(words: &[Word], row: &KeywordRow, within: &Section) -> Diagnostic {
             .at(span)
             .label(format!("allowed in: {}", sections(row.places)))
             .haproxy(format!("'{name}' ignored because {own}{}", instead(name))),
+    }
+}
+
+/// The replacement in a `udp-lb` section for a keyword of other proxies.
+fn for_datagrams(name: &str) -> &'static str {
+    let first = name.split(' ').next().unwrap_or(name);
+    match (first, name) {
+        ("bind", _) => "use `dgram-bind`",
+        ("mode", _) => "remove it: a `udp-lb` section always forwards datagrams",
+        ("tcp-request" | "tcp-response" | "http-request" | "http-response" | "quic-initial", _) => {
+            "use `udp-request`, for the first datagram of a session"
+        }
+        ("use_backend", _) => "use `default_backend`, or `use-server` for a choice by condition",
+        ("stick" | "cookie" | "persist", _) => {
+            "a client keeps its server for a session; `balance source` also keeps it afterwards"
+        }
+        ("timeout", _) => "use `timeout session`, or `timeout client` and `timeout server`",
+        ("retries" | "retry-on", _) | (_, "option redispatch") => {
+            "remove it: datagrams are not repeated, and the next session begins at another server"
+        }
+        (_, "option httplog" | "option tcplog" | "option httpslog") => {
+            "remove it: sessions are logged in their own format, unless `log-format` sets another"
+        }
+        ("backlog" | "fullconn", _) => "use `maxconn`, which limits the sessions",
+        ("transparent", _) | (_, "option transparent") => {
+            "use `dgram-bind … transparent`, and `source 0.0.0.0 usesrc clientip` for servers"
+        }
+        _ => "if servers need it, put them in a `backend`, and name that by `default_backend`",
     }
 }
 

@@ -16,6 +16,7 @@ use plan::dial;
 use plan::server::SendProxy;
 use runtime::timer::{Elapsed, now_ms, timeout_at};
 use state::server::ServerAddress;
+use tokio::net::UdpSocket;
 
 use crate::check_env::CheckEnv;
 use crate::idle::{IdleOwner, IdleRequest, Lent, QuicUnreached};
@@ -54,6 +55,8 @@ enum Carrier {
     Own(Stream, u32),
     /// A connection lent from the pool of requests.
     Lent(Box<dyn Lent>),
+    /// A UDP socket that is connected to the server (`option udp-check`).
+    Datagrams(UdpSocket),
 }
 
 /// Why a link failed.
@@ -79,6 +82,8 @@ impl<'a> CheckLink<'a> {
         match &mut self.carrier {
             Some(Carrier::Own(stream, _)) => Ok(stream),
             Some(Carrier::Lent(lent)) => Ok(lent.stream()),
+            // Its callers have another way for datagrams.
+            Some(Carrier::Datagrams(_)) => Err(io::ErrorKind::Unsupported.into()),
             None => Err(io::ErrorKind::NotConnected.into()),
         }
     }
@@ -90,6 +95,9 @@ impl<'a> CheckLink<'a> {
 
     pub(crate) async fn write_all(&mut self, mut bytes: &[u8]) -> Result<(), LinkError> {
         let deadline = self.deadline;
+        if let Some(Carrier::Datagrams(socket)) = &self.carrier {
+            return flatten(timeout_at(deadline, async { socket.send(bytes).await.map(drop) }).await);
+        }
         let writing = async {
             let stream = self.stream()?;
             while !bytes.is_empty() {
@@ -106,8 +114,17 @@ impl<'a> CheckLink<'a> {
     /// Appends the next data to `buffer`, up to a length of `limit`; returns 0 at the end of the stream.
     pub(crate) async fn read(&mut self, buffer: &mut Vec<u8>, limit: usize) -> Result<usize, LinkError> {
         let deadline = self.deadline;
-        let stream = self.stream().map_err(LinkError::Io)?;
         let wanted = limit.saturating_sub(buffer.len()).clamp(1, ROOM);
+        if let Some(Carrier::Datagrams(socket)) = &self.carrier {
+            let reading = async {
+                let mut room = vec![0u8; wanted];
+                let n = socket.recv(&mut room).await?;
+                buffer.extend_from_slice(&room[..n]);
+                Ok(n)
+            };
+            return flatten(timeout_at(deadline, reading).await);
+        }
+        let stream = self.stream().map_err(LinkError::Io)?;
         let reading = poll_fn(|context| {
             // On the stack of this call, because a waiting check holds no buffer.
             let mut room = [0u8; ROOM];
@@ -122,6 +139,9 @@ impl<'a> CheckLink<'a> {
     pub(crate) fn ends(&mut self) -> Option<(SocketAddr, SocketAddr)> {
         if let Some(bridged) = &self.bridged {
             return bridged.ends;
+        }
+        if let Some(Carrier::Datagrams(socket)) = &self.carrier {
+            return socket.local_addr().ok().zip(socket.peer_addr().ok());
         }
         let stream = self.stream().ok()?;
         stream.local().zip(stream.peer())
@@ -154,7 +174,7 @@ impl Drop for CheckLink<'_> {
             match self.carrier.take() {
                 Some(Carrier::Own(stream, moves)) => idle.keep(wanted, stream, moves),
                 Some(Carrier::Lent(lent)) => lent.give_back(),
-                None => {}
+                Some(Carrier::Datagrams(_)) | None => {}
             }
         }
         // Checks leave no connections in TIME_WAIT.
@@ -204,6 +224,9 @@ pub(crate) async fn obtain<'a>(
     facts: &CheckEnv,
     home: Option<IdleOwner<'a>>,
 ) -> Result<CheckLink<'a>, ConnectError> {
+    if step.datagrams {
+        return open_datagrams(subject, context, step, facts).await;
+    }
     if let Some(IdleOwner { idle, wanted }) = home
         && let Some(lent) = idle.take(wanted).await
     {
@@ -217,6 +240,37 @@ pub(crate) async fn obtain<'a>(
         return open_quic(subject, context, step).await;
     }
     open(subject, context, step, facts, home).await
+}
+
+/// How long an empty datagram of a check without rules may be refused, at most.
+const REFUSAL: Duration = Duration::from_millis(500);
+
+/// Opens a UDP socket. Without rules, an empty datagram is sent; the check fails if the server's system refuses it.
+async fn open_datagrams<'a>(
+    subject: &Subject,
+    context: &CheckContext,
+    step: &Connect,
+    facts: &CheckEnv,
+) -> Result<CheckLink<'a>, ConnectError> {
+    let settings = &subject.settings;
+    let target = target(subject, step, facts).map_err(ConnectError::Unknown)?;
+    let Target::Ip(address) = target else {
+        return Err(ConnectError::Unknown("datagrams need an IP address"));
+    };
+    let dial = dial::to_server(subject.peer.own(), context.sockets, &target);
+    let socket = dial.connect_datagrams(address).map_err(ConnectError::Failed)?;
+    let socket = UdpSocket::from_std(socket.into()).map_err(ConnectError::Failed)?;
+    let start = now_ms();
+    let deadline = after(start, settings.timeout.unwrap_or(settings.inter));
+    if matches!(&*settings.kind, CheckKind::Script(script) if !script.sends()) {
+        socket.send(&[]).await.map_err(ConnectError::Failed)?;
+        let patience = deadline.min(after(start, REFUSAL));
+        // Silence is a success: the server need not answer.
+        if let Ok(Err(error)) = timeout_at(patience, socket.recv(&mut [0; 1])).await {
+            return Err(ConnectError::Failed(error));
+        }
+    }
+    Ok(CheckLink::new(Carrier::Datagrams(socket), deadline, true, None))
 }
 
 /// Whether a step connects over QUIC: the server is reached over QUIC, and the check has no separate address or parameter.

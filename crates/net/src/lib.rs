@@ -5,6 +5,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod connected;
 pub mod dial;
 pub mod listen;
 pub mod netscaler;

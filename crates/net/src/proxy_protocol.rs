@@ -264,6 +264,19 @@ pub fn write_v2<'a>(
     }
 }
 
+/// Appends a header of version 2 like [`write_v2`], for a session of datagrams.
+pub fn write_v2_datagram<'a>(
+    addresses: (SocketAddr, SocketAddr),
+    tlvs: impl IntoIterator<Item = (u8, &'a [u8])>,
+    out: &mut Vec<u8>,
+) {
+    /// The position of the address family and the transport, of which 1 is a stream and 2 is a datagram.
+    const TRANSPORT: usize = SIGNATURE.len() + 1;
+    let begin = out.len();
+    write_v2(Some(addresses), tlvs, None, out);
+    out[begin + TRANSPORT] += 1;
+}
+
 /// Appends a TLV. Values are truncated to 65,535 bytes.
 pub fn write_tlv(kind: u8, value: &[u8], out: &mut Vec<u8>) {
     let value = &value[..value.len().min(usize::from(u16::MAX))];

@@ -213,6 +213,70 @@ pub fn set_transparent(fd: BorrowedFd<'_>, address: IpAddr) -> io::Result<()> {
     }
 }
 
+/// A control message with one integer of up to four bytes, as the kernel lays it out.
+#[repr(C, align(8))]
+struct IntControl([u8; CONTROL]);
+
+/// The space of a control message with four bytes.
+// SAFETY: the macro only computes a number.
+const CONTROL: usize = unsafe { libc::CMSG_SPACE(4) } as usize;
+
+/// Sends `bytes` on a connected UDP socket as datagrams of `segment` bytes, of which the last may be shorter.
+pub(crate) fn send_segments(fd: BorrowedFd<'_>, bytes: &[u8], segment: u16) -> io::Result<usize> {
+    let mut control = IntControl([0; CONTROL]);
+    let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    // SAFETY: every field is an integer or a pointer, for which all-zero bytes are valid.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut vector;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut control).cast();
+    // SAFETY: the macro only computes a number.
+    message.msg_controllen = unsafe { libc::CMSG_SPACE(2) } as _;
+    // SAFETY: `message` describes `control`, which is aligned for a header and has room for it and two bytes; the header that is
+    // returned lies in it.
+    unsafe {
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_UDP;
+        (*header).cmsg_type = libc::UDP_SEGMENT;
+        (*header).cmsg_len = libc::CMSG_LEN(2) as _;
+        libc::CMSG_DATA(header).cast::<u16>().write_unaligned(segment);
+    }
+    // SAFETY: `message` describes `bytes` and `control`, which live across the call; the kernel only reads them.
+    let sent =
+        unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// Receives a datagram, or several that the kernel has joined (`UDP_GRO`); returns their length in total, and the size of each but the
+/// last.
+pub(crate) fn receive_joined(fd: BorrowedFd<'_>, room: &mut [u8]) -> io::Result<(usize, usize)> {
+    let mut control = IntControl([0; CONTROL]);
+    let mut vector = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
+    // SAFETY: every field is an integer or a pointer, for which all-zero bytes are valid.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut vector;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut control).cast();
+    message.msg_controllen = CONTROL as _;
+    // SAFETY: `message` describes `room` and `control`, which live across the call; the kernel writes no more than that.
+    let received = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+    let length = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
+    // SAFETY: the kernel has filled `control` up to the length in `message`; the macro returns a header in it, or null.
+    let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message).as_ref() };
+    let joined = header.filter(|own| {
+        own.cmsg_level == libc::SOL_UDP
+            && own.cmsg_type == libc::UDP_GRO
+            // SAFETY: the macro only computes a number.
+            && own.cmsg_len >= unsafe { libc::CMSG_LEN(4) } as usize
+    });
+    let segment = joined.map(|own| {
+        // SAFETY: the length shows that four bytes follow the header in `control`.
+        unsafe { libc::CMSG_DATA(std::ptr::from_ref(own)).cast::<i32>().read_unaligned() }
+    });
+    let segment = segment.and_then(|size| usize::try_from(size).ok()).filter(|size| *size > 0);
+    Ok((length, segment.unwrap_or(length)))
+}
+
 /// Registers a socket with the calling worker's reactor for readability. Returns the socket if the kernel cannot register it.
 pub fn watch_readable(socket: OwnedFd) -> Result<AsyncFd<OwnedFd>, (OwnedFd, io::Error)> {
     // SAFETY: an OwnedFd gives the same open descriptor for as long as it lives, and closes it only

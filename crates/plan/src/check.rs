@@ -136,7 +136,7 @@ pub enum CheckKind {
 pub enum Family {
     /// No option: establishing a connection is sufficient.
     Connect,
-    /// `option tcp-check`.
+    /// `option tcp-check`, `option udp-check`.
     Tcp,
     /// `option httpchk`.
     Http,
@@ -160,6 +160,12 @@ pub struct CheckScript {
 }
 
 impl CheckScript {
+    /// Whether the script sends anything.
+    #[must_use]
+    pub fn sends(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step.action, CheckAction::Send(_)))
+    }
+
     /// Whether the script is a gRPC health check.
     #[must_use]
     pub fn is_grpc(&self) -> bool {
@@ -222,6 +228,8 @@ pub enum ValueSource {
 pub struct Connect {
     /// Whether the step is implied.
     pub implied: bool,
+    /// `option udp-check`: the check exchanges datagrams.
+    pub datagrams: bool,
     /// `default`: uses the options of the server line (`check-send-proxy`, `check-via-socks4`).
     pub default: bool,
     /// `port`.

@@ -31,6 +31,7 @@ pub mod servers;
 pub mod source_text;
 pub mod spoe;
 pub mod telemetry;
+pub mod udp;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -27,6 +27,7 @@ use crate::server::SourceAddress;
 use crate::servers::{ServerAt, Servers};
 use crate::spoe::{Sending, SpoeEngine};
 use crate::telemetry::TelemetrySection;
+use crate::udp::UdpLb;
 
 /// One proxy.
 #[derive(Debug)]
@@ -98,6 +99,8 @@ pub struct Proxy {
     pub log_steps: LogSteps,
     /// The settings of a `log-forward` section.
     pub log_forward: Option<Box<LogForward>>,
+    /// The settings of a `udp-lb` section.
+    pub udp: Option<Box<UdpLb>>,
     /// The settings of a `ring` section.
     pub ring: Option<Box<RingSettings>>,
     /// The settings of a `peers` section.
@@ -105,6 +108,8 @@ pub struct Proxy {
 
     /// `quic-initial`.
     pub quic_initial: RuleSet,
+    /// `udp-request`.
+    pub udp_request: RuleSet,
     /// `tcp-request connection`.
     pub tcp_connection: RuleSet,
     /// `tcp-request session`.
@@ -209,9 +214,10 @@ impl Proxy {
     }
 
     /// Returns all its rules.
-    pub fn rule_sets(&self) -> [&RuleSet; 9] {
+    pub fn rule_sets(&self) -> [&RuleSet; 10] {
         [
             &self.quic_initial,
+            &self.udp_request,
             &self.tcp_connection,
             &self.tcp_session,
             &self.tcp_request,

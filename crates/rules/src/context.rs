@@ -15,7 +15,7 @@ use crate::action::{Action, Number};
 /// The rule sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
-#[repr(u8)]
+#[repr(u16)]
 pub enum Ruleset {
     TcpConnection = 1,
     TcpSession = 2,
@@ -25,6 +25,7 @@ pub enum Ruleset {
     HttpResponse = 32,
     HttpAfterResponse = 64,
     QuicInitial = 128,
+    UdpRequest = 256,
 }
 
 impl Ruleset {
@@ -39,6 +40,7 @@ impl Ruleset {
             Self::HttpResponse => "http-response",
             Self::HttpAfterResponse => "http-after-response",
             Self::QuicInitial => "quic-initial",
+            Self::UdpRequest => "udp-request",
         }
     }
 
@@ -57,11 +59,12 @@ impl Ruleset {
             Self::HttpRequest => Place::HttpRequest,
             Self::HttpResponse | Self::HttpAfterResponse => Place::HttpResponse,
             Self::QuicInitial => Place::QuicInitial,
+            Self::UdpRequest => Place::UdpRequest,
         }
     }
 
     /// All rule sets.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::TcpConnection,
         Self::TcpSession,
         Self::TcpRequest,
@@ -70,6 +73,7 @@ impl Ruleset {
         Self::HttpResponse,
         Self::HttpAfterResponse,
         Self::QuicInitial,
+        Self::UdpRequest,
     ];
 }
 
@@ -80,7 +84,7 @@ pub struct ActionRow {
     /// The arguments.
     pub arguments: &'static str,
     /// The rule sets that allow it, one bit each.
-    pub sets: u8,
+    pub sets: u16,
     /// A one-line description.
     pub doc: &'static str,
     /// Parses the arguments of the action.

@@ -117,6 +117,11 @@ fn check_scope(context: &Context<'_, '_, '_>, var: &Var, name: &str, span: Span)
             context.scope.names.warn(warning.help("use a variable with scope sess or proc"));
             Ok(())
         }
+        Var::Slot(scope, _) if *scope != VarScope::Session && context.set == Ruleset::UdpRequest => {
+            Err(Diagnostic::alert(format!("`{name}` cannot be set in `udp-request` rules"))
+                .at(span)
+                .help("use a variable with scope sess or proc: there is no transaction"))
+        }
         Var::Slot(..) | Var::Process(_) => Ok(()),
     }
 }
@@ -451,6 +456,7 @@ pub(crate) fn do_log(context: &mut Context<'_, '_, '_>) -> Parsed {
         Ruleset::HttpResponse => LogOrigin::HttpResponse,
         Ruleset::HttpAfterResponse => LogOrigin::HttpAfterResponse,
         Ruleset::QuicInitial => LogOrigin::QuicInit,
+        Ruleset::UdpRequest => LogOrigin::UdpRequest,
     };
     Ok(Action::DoLog { origin, profile })
 }

@@ -9,21 +9,22 @@ use crate::context::{ActionRow, Parse, Ruleset};
 use crate::parse::{self, table};
 use crate::wording;
 
-const CON: u8 = Ruleset::TcpConnection as u8;
-const SES: u8 = Ruleset::TcpSession as u8;
-const CNT: u8 = Ruleset::TcpRequest as u8;
-const RCN: u8 = Ruleset::TcpResponse as u8;
-const REQ: u8 = Ruleset::HttpRequest as u8;
-const RES: u8 = Ruleset::HttpResponse as u8;
-const AFT: u8 = Ruleset::HttpAfterResponse as u8;
-const QIC: u8 = Ruleset::QuicInitial as u8;
-const TCP: u8 = CON | SES | CNT | RCN;
-const HTTP: u8 = REQ | RES | AFT;
+const CON: u16 = Ruleset::TcpConnection as u16;
+const SES: u16 = Ruleset::TcpSession as u16;
+const CNT: u16 = Ruleset::TcpRequest as u16;
+const RCN: u16 = Ruleset::TcpResponse as u16;
+const REQ: u16 = Ruleset::HttpRequest as u16;
+const RES: u16 = Ruleset::HttpResponse as u16;
+const AFT: u16 = Ruleset::HttpAfterResponse as u16;
+const QIC: u16 = Ruleset::QuicInitial as u16;
+const UDP: u16 = Ruleset::UdpRequest as u16;
+const TCP: u16 = CON | SES | CNT | RCN;
+const HTTP: u16 = REQ | RES | AFT;
 
 const fn row(
     name: &'static str,
     arguments: &'static str,
-    sets: u8,
+    sets: u16,
     doc: &'static str,
     parse: Parse,
 ) -> ActionRow {
@@ -41,7 +42,7 @@ impl ActionRow {
 #[rustfmt::skip]
 pub static ACTIONS: &[ActionRow] = &[
     // name arguments sets description
-    row("accept",              "",                                    TCP | QIC,         "stops evaluating the rules and accepts", parse::accept),
+    row("accept",              "",                                    TCP | QIC | UDP,   "stops evaluating the rules and accepts", parse::accept),
     row("add-acl",             "(<file>) <key fmt>",                  REQ | RES,         "adds an entry to an ACL pattern list", parse::pattern_change),
     row("add-header",          "<name> <fmt>",                        HTTP,              "adds a header", parse::header_format),
     row("add-headers-bin",     "<expr> [prefix <str>]",               HTTP,              "adds headers from a binary value", binary::parse),
@@ -60,8 +61,9 @@ pub static ACTIONS: &[ActionRow] = &[
     row("deny",                "[status <code>] [<reply>]",           REQ | RES,         "rejects the request or response", parse::deny),
     row("dgram-drop",          "",                                    QIC,               "drops the datagram without an answer", parse::silent_drop),
     row("disable-l7-retry",    "",                                    REQ,               "disables retries after the request has been sent", parse::disable_retry),
-    row("do-log",              "[profile <name>]",                    TCP | HTTP | QIC,  "logs a message immediately", parse::do_log),
+    row("do-log",              "[profile <name>]",                    TCP | HTTP | QIC | UDP, "logs a message immediately", parse::do_log),
     row("do-resolve",          "(<var>,<resolvers>[,ipv4|ipv6]) <expr>", CNT | REQ,   "resolves a name and stores the address in a variable", parse::do_resolve),
+    row("drop",                "",                                    UDP,               "drops the datagram", parse::reject),
     row("early-hint",          "<name> <fmt>",                        REQ,               "adds a header to a 103 (Early Hints) response", parse::early_hint),
     row("expect-netscaler-cip", "layer4",                             CON,               "expects a NetScaler Client IP header", parse::expect_netscaler),
     row("expect-proxy",        "layer4",                              CON,               "expects a PROXY protocol header", parse::expect_proxy),
@@ -70,19 +72,19 @@ pub static ACTIONS: &[ActionRow] = &[
     row("normalize-uri",       "<normalizer>",                        REQ,               "normalizes the URI", parse::normalize_uri),
     row("pause",               "{ <timeout> | <expr> }",              REQ | RES,         "waits", parse::pause),
     row("redirect",            "<rule>",                              REQ | RES,         "redirects", parse::redirect),
-    row("reject",              "",                                    TCP | REQ | QIC,   "closes the connection", parse::reject),
+    row("reject",              "",                                    TCP | REQ | QIC | UDP, "closes the connection", parse::reject),
     row("replace-header",      "<name> <regex> <fmt>",                HTTP,              "rewrites header values", parse::replace_header),
     row("replace-path",        "<regex> <fmt>",                       REQ,               "rewrites the path", parse::replace_uri_part),
     row("replace-pathq",       "<regex> <fmt>",                       REQ,               "rewrites the path and the query", parse::replace_uri_part),
     row("replace-uri",         "<regex> <fmt>",                       REQ,               "rewrites the URI", parse::replace_uri_part),
     row("replace-value",       "<name> <regex> <fmt>",                HTTP,              "rewrites the comma-separated values of headers", parse::replace_header),
     row("return",              "[status <code>] [<reply>]",           REQ | RES,         "answers", parse::return_),
-    row("sc-add-gpc",          "(<idx>,<sc-id>) { <int> | <expr> }",  TCP | HTTP,        "adds to a counter of the tracked entry", table::add_counter),
-    row("sc-inc-gpc",          "(<idx>,<sc-id>)",                     TCP | HTTP,        "increments a counter of the tracked entry", table::increment_counter),
-    row("sc-inc-gpc0",         "(<sc-id>)",                           TCP | HTTP,        "increments the first counter of the tracked entry", table::increment_counter),
-    row("sc-inc-gpc1",         "(<sc-id>)",                           TCP | HTTP,        "increments the second counter of the tracked entry", table::increment_counter),
-    row("sc-set-gpt",          "(<idx>,<sc-id>) { <int> | <expr> }",  TCP | HTTP,        "sets a tag of the tracked entry", table::set_tag),
-    row("sc-set-gpt0",         "(<sc-id>) { <int> | <expr> }",        TCP | HTTP,        "sets the first tag of the tracked entry", table::set_tag),
+    row("sc-add-gpc",          "(<idx>,<sc-id>) { <int> | <expr> }",  TCP | HTTP | UDP,  "adds to a counter of the tracked entry", table::add_counter),
+    row("sc-inc-gpc",          "(<idx>,<sc-id>)",                     TCP | HTTP | UDP,  "increments a counter of the tracked entry", table::increment_counter),
+    row("sc-inc-gpc0",         "(<sc-id>)",                           TCP | HTTP | UDP,  "increments the first counter of the tracked entry", table::increment_counter),
+    row("sc-inc-gpc1",         "(<sc-id>)",                           TCP | HTTP | UDP,  "increments the second counter of the tracked entry", table::increment_counter),
+    row("sc-set-gpt",          "(<idx>,<sc-id>) { <int> | <expr> }",  TCP | HTTP | UDP,  "sets a tag of the tracked entry", table::set_tag),
+    row("sc-set-gpt0",         "(<sc-id>) { <int> | <expr> }",        TCP | HTTP | UDP,  "sets the first tag of the tracked entry", table::set_tag),
     row("send-retry",          "",                                    QIC,               "requires the client to validate its address", parse::send_retry),
     row("send-spoe-group",     "<engine-name> <group-name>",          CNT | RCN | REQ | RES, "sends a group of messages to an agent and waits for its response", parse::send_spoe_group),
     row("set-bandwidth-limit", "<name> [limit {<expr> | <size>}] [period {<expr> | <time>}]", CNT | RCN | REQ | RES, "limits the bandwidth of this stream with a filter", parse::set_bandwidth_limit),
@@ -94,7 +96,7 @@ pub static ACTIONS: &[ActionRow] = &[
     row("set-fc-tos",          "{ <tos> | <expr> }",                  TCP | REQ | RES,   "sets the type of service to the client", parse::set_tos),
     row("set-header",          "<name> <fmt>",                        HTTP,              "sets a header", parse::header_format),
     row("set-headers-bin",     "<expr> [prefix <str>]",               HTTP,              "sets headers from a binary value", binary::parse),
-    row("set-log-level",       "<level>",                             CNT | RCN | HTTP,  "sets the log level", parse::set_log_level),
+    row("set-log-level",       "<level>",                             CNT | RCN | HTTP | UDP, "sets the log level", parse::set_log_level),
     row("set-map",             "(<file>) <key fmt> <value fmt>",      HTTP,              "sets an entry of a map", parse::pattern_change),
     row("set-mark",            "<mark>",                              TCP | REQ | RES,   "sets the mark of packets to the client", parse::set_mark),
     row("set-method",          "<fmt>",                               REQ,               "sets the method", parse::set_part),
@@ -111,14 +113,14 @@ pub static ACTIONS: &[ActionRow] = &[
     row("set-timeout",         "<which> { <timeout> | <expr> }",      REQ | RES,         "sets a timeout of this request", parse::set_timeout),
     row("set-tos",             "<tos>",                               TCP | REQ | RES,   "sets the type of service to the client", parse::set_tos),
     row("set-uri",             "<fmt>",                               REQ,               "sets the URI", parse::set_part),
-    row("set-var",             "(<var>[,<cond>…]) <expr>",            TCP | HTTP,        "sets a variable", parse::set_var),
-    row("set-var-fmt",         "(<var>[,<cond>…]) <fmt>",             TCP | HTTP,        "sets a variable from a format string", parse::set_var),
+    row("set-var",             "(<var>[,<cond>…]) <expr>",            TCP | HTTP | UDP,  "sets a variable", parse::set_var),
+    row("set-var-fmt",         "(<var>[,<cond>…]) <fmt>",             TCP | HTTP | UDP,  "sets a variable from a format string", parse::set_var),
     row("silent-drop",         "[rst-ttl <ttl>]",                     TCP | REQ | RES,   "drops the connection without notifying the client", parse::silent_drop),
     row("strict-mode",         "{ on | off }",                        HTTP,              "enables or disables errors on failed rewrites", parse::strict_mode),
     row("switch-mode",         "http [proto <name>]",                 CNT,               "switches the connection to HTTP mode", parse::switch_mode),
     row("tarpit",              "[status <code>] [<reply>]",           REQ,               "delays the response, then rejects the request", parse::deny),
-    ActionRow { prefix: true, ..row("track-sc", "<n> <key> [table <table>]", CON | SES | CNT | REQ | RES, "tracks an entry of a stick table; the name ends with the counter's number", table::track) },
-    row("unset-var",           "(<var>)",                             TCP | HTTP,        "unsets a variable", parse::unset_var),
+    ActionRow { prefix: true, ..row("track-sc", "<n> <key> [table <table>]", CON | SES | CNT | REQ | RES | UDP, "tracks an entry of a stick table; the name ends with the counter's number", table::track) },
+    row("unset-var",           "(<var>)",                             TCP | HTTP | UDP,  "unsets a variable", parse::unset_var),
     row("use-service",         "<name>",                              CNT | REQ,         "lets a service handle the request", parse::use_service),
     row("wait-for-body",       "time <time> [at-least <bytes>] [use-large-buffer]", REQ | RES, "waits for the body", parse::wait_for_body),
     row("wait-for-handshake",  "",                                    REQ,               "waits for the TLS handshake", parse::wait_for_handshake),
@@ -135,17 +137,17 @@ pub(crate) fn find(
     let begins = |row: &&ActionRow| row.prefix && name.starts_with(row.name);
     let named = ACTIONS.iter().find(|row| row.name == name).or_else(|| ACTIONS.iter().find(begins));
     let Some(row) = named else {
-        let allowed = ACTIONS.iter().filter(|row| row.sets & set as u8 != 0).map(|row| row.name);
+        let allowed = ACTIONS.iter().filter(|row| row.sets & set as u16 != 0).map(|row| row.name);
         let near = suggest(name, allowed);
         return Err(Diagnostic::alert(format!("unknown action `{name}` in `{}`", set.name()))
             .at(word.span)
             .did_you_mean(near)
             .haproxy(unknown(set, name, near, scope)));
     };
-    if row.sets & set as u8 == 0 {
+    if row.sets & set as u16 == 0 {
         let sets: Vec<&str> = Ruleset::ALL
             .into_iter()
-            .filter(|other| row.sets & *other as u8 != 0)
+            .filter(|other| row.sets & *other as u16 != 0)
             .map(Ruleset::name)
             .collect();
         return Err(Diagnostic::alert(format!("action `{name}` is not allowed in `{}`", set.name()))
@@ -159,7 +161,7 @@ pub(crate) fn find(
 /// The message for an action that is unknown in `set`. `got` is empty without a word.
 pub(crate) fn unknown(set: Ruleset, got: &str, near: Option<&str>, scope: &Scope<'_>) -> String {
     // Scripts may add any actions; HAProxy's message only lists the built-in ones.
-    let allowed = ACTIONS.iter().filter(|row| row.sets & set as u8 != 0 && row.name != "lua.");
+    let allowed = ACTIONS.iter().filter(|row| row.sets & set as u16 != 0 && row.name != "lua.");
     let known: Vec<String> = allowed
         .map(|row| match (row.arguments.starts_with('('), row.prefix) {
             (false, false) => format!("'{}'", row.name),

@@ -542,7 +542,7 @@ fn every_supported_action_has_an_accepted_example() {
     for row in rules::ACTIONS.iter().filter(|row| !elsewhere.contains(&row.name)) {
         let named = |line: &&&str| line.split(['(', ' ']).next() == Some(row.name);
         let Some(line) = lines.iter().find(named) else { panic!("no line for `{}`", row.name) };
-        let sets = Ruleset::ALL.into_iter().filter(|set| row.sets & *set as u8 != 0);
+        let sets = Ruleset::ALL.into_iter().filter(|set| row.sets & *set as u16 != 0);
         let mut errors = Vec::new();
         let taken = sets.clone().any(|set| {
             // Some actions only exist on one side.
@@ -556,7 +556,7 @@ fn every_supported_action_has_an_accepted_example() {
             first.is_ok() || second.is_ok()
         });
         assert!(taken, "{line}: {errors:?}");
-        for other in Ruleset::ALL.into_iter().filter(|set| row.sets & *set as u8 == 0) {
+        for other in Ruleset::ALL.into_iter().filter(|set| row.sets & *set as u16 == 0) {
             let error = compile(&World::new(), other, &[line]).map(|_| ()).unwrap_err();
             assert_eq!(error, format!("action `{}` is not allowed in `{}`", row.name, other.name()));
         }

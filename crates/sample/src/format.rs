@@ -49,6 +49,8 @@ pub struct Format {
     raw: bool,
 }
 
+/// The log format of `udp-lb` sections, one line per session.
+pub const UDP_LOG: &str = "%ci:%cp [%t] %ft %b/%s %Tt %U %B %ts %ac/%fc/%bc/%sc";
 /// The log format of `option tcplog`.
 pub const TCP_LOG: &str = "%ci:%cp [%t] %ft %b/%s %Tw/%Tc/%Tt %B %ts %ac/%fc/%bc/%sc/%rc %sq/%bq";
 /// The log format of `option httplog`.

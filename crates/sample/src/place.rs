@@ -10,6 +10,8 @@ pub enum Place {
     TcpConnection,
     /// `tcp-request session`.
     TcpSession,
+    /// `udp-request`.
+    UdpRequest,
     /// `tcp-request content` of a frontend or backend.
     TcpRequestContent,
     /// `http-request`, `use_backend`, `redirect` …
@@ -37,6 +39,7 @@ impl Place {
             Self::QuicInitial => "quic-initial",
             Self::TcpConnection => "tcp-request connection",
             Self::TcpSession => "tcp-request session",
+            Self::UdpRequest => "udp-request",
             Self::TcpRequestContent => "tcp-request content",
             Self::HttpRequest => "http-request header",
             Self::BackendRequest => "use-server",

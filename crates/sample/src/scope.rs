@@ -192,7 +192,7 @@ impl Scope<'_> {
             Place::TcpSession => Columns(1 << 1),
             // In HTTP mode, the request head was already received at this place.
             Place::TcpRequestContent if self.mode == Mode::Http => Columns(of(2, 6).0 | of(3, 7).0),
-            Place::TcpRequestContent => of(2, 6),
+            Place::TcpRequestContent | Place::UdpRequest => of(2, 6),
             Place::HttpRequest => of(3, 7),
             Place::BackendRequest => Columns(1 << 9 | 1 << 10),
             Place::TcpResponseContent => of(15, 11),

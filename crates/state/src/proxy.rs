@@ -31,6 +31,8 @@ pub enum Mode {
     Log,
     /// SPOP frames.
     Spop,
+    /// Datagrams.
+    Udp,
 }
 
 impl Mode {
@@ -41,6 +43,7 @@ impl Mode {
             Self::Http => "http",
             Self::Log => "log",
             Self::Spop => "spop",
+            Self::Udp => "udp",
         }
     }
 }

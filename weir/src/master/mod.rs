@@ -100,6 +100,7 @@ pub(crate) fn split(
         }
     };
     close_quic(bound);
+    crate::udp_sessions::forget();
     messages.say(Severity::Notice, &format!("New worker ({pid}) forked"));
     state.children.push(Child {
         pid,

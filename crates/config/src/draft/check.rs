@@ -38,6 +38,8 @@ pub enum CheckMode {
     Connect,
     /// `option tcp-check`.
     Tcp,
+    /// `option udp-check`.
+    Udp,
     /// `option httpchk`.
     Http,
     /// `option redis-check` and related options.
@@ -276,7 +278,7 @@ impl<'a> CheckDraft<'a> {
         if self.mode != mode {
             match self.mode {
                 CheckMode::Http => self.http.clear(),
-                CheckMode::Tcp => self.tcp.clear(),
+                CheckMode::Tcp | CheckMode::Udp => self.tcp.clear(),
                 CheckMode::Connect | CheckMode::Protocol | CheckMode::External => {}
             }
         }

@@ -200,6 +200,12 @@ impl Keyword {
         self
     }
 
+    /// Also allowed in `udp-lb` sections.
+    pub const fn or_udp(mut self) -> Self {
+        self.row.places = self.row.places.or(Where::UDP_LB);
+        self
+    }
+
     /// Allowed once: if there are several lines, only the first applies.
     pub const fn once(mut self) -> Self {
         self.row.once = Some(self.row.name);

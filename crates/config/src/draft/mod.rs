@@ -20,5 +20,6 @@ pub mod settings;
 pub mod spoe;
 pub mod telemetry;
 pub mod tls;
+pub mod udp;
 
 pub use section::{Draft, EngineFile, Section, SectionKind, Statement, is_name_character, section_names};

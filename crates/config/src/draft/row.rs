@@ -59,6 +59,9 @@ impl Where {
     /// `discovery`.
     pub const DISCOVERY: Self = Self(1 << 23);
 
+    /// `udp-lb`.
+    pub const UDP_LB: Self = Self(1 << 24);
+
     /// Both sets.
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -93,6 +96,7 @@ impl Where {
             (Self::SPOE_GROUP, "spoe-group"),
             (Self::OPENTELEMETRY, "opentelemetry"),
             (Self::DISCOVERY, "discovery"),
+            (Self::UDP_LB, "udp-lb"),
         ];
         let letters: String =
             names.iter().filter(|(bit, _)| self.holds(*bit)).map(|(_, name)| *name).collect();
@@ -221,6 +225,7 @@ pub fn sections(places: Where) -> String {
         (Where::SPOE_GROUP, "spoe-group"),
         (Where::OPENTELEMETRY, "opentelemetry"),
         (Where::DISCOVERY, "discovery"),
+        (Where::UDP_LB, "udp-lb"),
     ];
     let names: Vec<&str> =
         NAMES.iter().filter(|(bit, _)| places.holds(*bit)).map(|(_, name)| *name).collect();

@@ -59,6 +59,8 @@ pub enum SectionKind {
     OpenTelemetry,
     /// `discovery`.
     Discovery,
+    /// `udp-lb`.
+    UdpLb,
     /// A section of HAProxy that is not supported: its lines are ignored.
     Unsupported,
 }
@@ -91,12 +93,18 @@ impl SectionKind {
             Self::SpoeGroup => Where::SPOE_GROUP,
             Self::OpenTelemetry => Where::OPENTELEMETRY,
             Self::Discovery => Where::DISCOVERY,
+            Self::UdpLb => Where::UDP_LB,
             Self::Unsupported => Where(0),
         }
     }
 
     /// Whether it defines a proxy.
     pub fn is_proxy(self) -> bool {
+        self.inherits() || self == Self::UdpLb
+    }
+
+    /// Whether it defines a proxy that inherits the settings of `defaults`.
+    pub fn inherits(self) -> bool {
         matches!(self, Self::Frontend | Self::Backend | Self::Listen)
     }
 }
@@ -126,6 +134,7 @@ const SECTIONS: &[(&str, SectionKind)] = &[
     ("resolvers", SectionKind::Resolvers),
     ("ring", SectionKind::Ring),
     ("traces", SectionKind::Traces),
+    ("udp-lb", SectionKind::UdpLb),
 ];
 
 /// A line within a section.

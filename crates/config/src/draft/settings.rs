@@ -27,6 +27,7 @@ use crate::draft::mail::EmailDraft;
 use crate::draft::row::Negation;
 use crate::draft::server::ServerDraft;
 use crate::draft::tls::TlsDefaults;
+use crate::draft::udp::UdpDraft;
 use crate::draft::{Section, SectionKind, Statement};
 
 /// A `log` line of a proxy.
@@ -282,6 +283,8 @@ pub struct ProxySettings<'a> {
     pub send_name_header: Option<&'a str>,
     /// `log`.
     pub loggers: Rc<Vec<LogLine<'a>>>,
+    /// Settings of a `udp-lb` section.
+    pub udp: Rc<UdpDraft>,
     /// Log settings of rarer sections.
     pub log: Rc<LogDraft<'a>>,
     /// `log-tag`.
@@ -388,10 +391,10 @@ impl<'a> ProxySettings<'a> {
             name: &section.name,
             section,
             inherits: Rc::default(),
-            mode: if matches!(section.kind, SectionKind::LogForward | SectionKind::Ring) {
-                Mode::Log
-            } else {
-                Mode::Tcp
+            mode: match section.kind {
+                SectionKind::LogForward | SectionKind::Ring => Mode::Log,
+                SectionKind::UdpLb => Mode::Udp,
+                _ => Mode::Tcp,
             },
             is_haterm: false,
             policies: PoliciesDraft::default(),
@@ -417,6 +420,7 @@ impl<'a> ProxySettings<'a> {
             max_session_server_connections: 5,
             send_name_header: None,
             loggers: Rc::default(),
+            udp: Rc::default(),
             log: Rc::default(),
             log_tag: None,
             trace_to: None,
@@ -494,13 +498,17 @@ impl<'a> ProxySettings<'a> {
     pub fn is_frontend(&self) -> bool {
         matches!(
             self.kind,
-            SectionKind::Frontend | SectionKind::Listen | SectionKind::LogForward | SectionKind::Peers
+            SectionKind::Frontend
+                | SectionKind::Listen
+                | SectionKind::LogForward
+                | SectionKind::Peers
+                | SectionKind::UdpLb
         )
     }
 
     /// Whether the proxy has a backend side.
     pub fn is_backend(&self) -> bool {
-        matches!(self.kind, SectionKind::Backend | SectionKind::Listen)
+        matches!(self.kind, SectionKind::Backend | SectionKind::Listen | SectionKind::UdpLb)
     }
 
     /// The kind in HAProxy's messages, where a `listen` is a "proxy".
@@ -512,6 +520,7 @@ impl<'a> ProxySettings<'a> {
             SectionKind::LogForward => "log-forward",
             SectionKind::Ring => "ring",
             SectionKind::Peers => "peers",
+            SectionKind::UdpLb => "udp-lb",
             _ => "defaults",
         }
     }

@@ -25,7 +25,7 @@ pub(crate) fn balance(
     let settings = &proxy.settings;
     let algorithm = match settings.balance {
         // Log backends use round robin by default.
-        None if settings.mode == state::Mode::Log => Ok(Algorithm::RoundRobin),
+        None if matches!(settings.mode, state::Mode::Log | state::Mode::Udp) => Ok(Algorithm::RoundRobin),
         None => Ok(Algorithm::default()),
         Some(statement) => algorithm(statement, proxy, acls, context),
     };
@@ -43,6 +43,9 @@ pub(crate) fn balance(
         );
         algorithm = Algorithm::RoundRobin;
     }
+    if settings.mode == state::Mode::Udp {
+        refuse_for_datagrams(&algorithm, proxy, context);
+    }
     let Policies { outliers, budget, hedge } = policies(proxy, context);
     balance::BalanceSettings {
         algorithm,
@@ -54,6 +57,28 @@ pub(crate) fn balance(
         budget,
         hedge,
     }
+}
+
+/// Refuses algorithms that need a connection or a request.
+fn refuse_for_datagrams(algorithm: &Algorithm, proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
+    if matches!(
+        algorithm,
+        Algorithm::RoundRobin
+            | Algorithm::StaticRr
+            | Algorithm::LeastConn
+            | Algorithm::First
+            | Algorithm::Random { .. }
+            | Algorithm::Source
+            | Algorithm::Hash(_)
+    ) {
+        return;
+    }
+    let (name, settings) = (algorithm.name(), &proxy.settings);
+    context.diagnostics.push(
+        Diagnostic::alert(format!("`balance {name}` cannot be used for datagrams"))
+            .at(settings.balance.map_or(proxy.section.name.span(), Statement::keyword_span))
+            .help("use one of: roundrobin, static-rr, leastconn, first, random, source, hash, quic-cid"),
+    );
 }
 
 fn algorithm(

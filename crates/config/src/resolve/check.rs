@@ -128,7 +128,7 @@ fn compile(
             });
         }
         CheckMode::Connect => (Family::Connect, Vec::new()),
-        CheckMode::Tcp => (Family::Tcp, draft.tcp.clone()),
+        CheckMode::Tcp | CheckMode::Udp => (Family::Tcp, draft.tcp.clone()),
         CheckMode::Http => (Family::Http, http_rules(&draft.http)),
         CheckMode::Protocol => (Family::Protocol, draft.protocol.clone()),
     };
@@ -145,7 +145,15 @@ fn compile(
     if family == Family::Tcp {
         first_connects(&steps)?;
     }
-    Ok(CheckKind::Script(script(family, steps, draft)))
+    let mut script = script(family, steps, draft);
+    if draft.mode == CheckMode::Udp {
+        for step in &mut script.steps {
+            if let CheckAction::Connect(connect) = &mut step.action {
+                connect.datagrams = true;
+            }
+        }
+    }
+    Ok(CheckKind::Script(script))
 }
 
 /// Checks that a script with a `connect` step has one before its first exchange.
@@ -348,6 +356,7 @@ fn variable(text: PlacedText<'_>, scope: &Scope<'_>) -> Result<(Var, SetConditio
 
 fn connect(draft: &ConnectDraft<'_>, scope: &Scope<'_>) -> Result<Connect, Diagnostic> {
     Ok(Connect {
+        datagrams: false,
         implied: false,
         default: draft.default,
         port: match draft.port {

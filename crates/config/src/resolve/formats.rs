@@ -86,6 +86,9 @@ fn log_format(
 ) -> Result<Option<Format>, Diagnostic> {
     let http = proxy.settings.mode == state::Mode::Http;
     let (text, span) = match proxy.settings.log_format {
+        LogFormatChoice::Default if proxy.settings.mode == state::Mode::Udp => {
+            (format::UDP_LOG, proxy.section.name.span())
+        }
         LogFormatChoice::Default => return Ok(None),
         LogFormatChoice::Custom(statement) => match statement.arguments().first() {
             Some(word) => (word.as_str(), word.span()),

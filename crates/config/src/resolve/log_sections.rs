@@ -1,12 +1,9 @@
 //! `log-profile` (manual, 8.3.5), `ring` (12.5) and `log-forward` (12.6) sections.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use base::address::{Accepts, Destination as AddressPlace, PortRule, Transport};
-use diag::{Diagnostic, Severity, Span};
-use plan::bind::BindAddress;
+use diag::{Diagnostic, Severity};
 use plan::log::{DatagramBind, LogFormat, LogForward};
 use plan::ring::RingSettings;
 use sample::Acls;
@@ -22,8 +19,7 @@ use crate::draft::args::Args;
 use crate::draft::{Draft, Section, SectionKind, Statement};
 use crate::resolve::rules::scope;
 use crate::resolve::unique::second;
-use crate::resolve::{PendingProxy, ResolveContext, carry_over, lines};
-use crate::system::resolve_host;
+use crate::resolve::{PendingProxy, ResolveContext, carry_over, lines, udp};
 use crate::tables::bind;
 
 /// The default of `maxlen`.
@@ -229,8 +225,7 @@ fn datagram_bind(
     let mut addresses = Vec::new();
     let mut offset = 0;
     for part in word.split(',') {
-        let span = word.part(offset, offset + part.len());
-        datagram_addresses(word, offset, part, span, &args, &mut addresses)?;
+        udp::one(word, offset, part, &args, &mut addresses)?;
         offset += part.len() + 1;
     }
     let draft = bind::parse_params(&mut args, &format!("dgram-bind {word}"), "log-forward")?;
@@ -248,31 +243,4 @@ fn datagram_bind(
         workers: workers.clone(),
     });
     Ok(made.collect())
-}
-
-fn datagram_addresses(
-    word: &Word,
-    offset: usize,
-    part: &str,
-    span: Span,
-    args: &Args<'_, '_>,
-    all: &mut Vec<BindAddress>,
-) -> Result<(), Diagnostic> {
-    let accepts = Accepts { port: PortRule::Required, range: true, offset: false };
-    let address = args.address_in(word, offset, part, accepts)?;
-    let AddressPlace::Ip { host, ports } = &address.place else {
-        return Err(Diagnostic::alert("`dgram-bind` needs an IP address and a port")
-            .at(span)
-            .haproxy(format!("'dgram-bind' : invalid address '{part}': only IPv4 and IPv6 are accepted.")));
-    };
-    if !matches!(address.transport, Transport::Default | Transport::Datagram) {
-        return Err(Diagnostic::alert("`dgram-bind` needs a datagram socket")
-            .at(span)
-            .help("use `bind` for stream sockets")
-            .haproxy(format!("'dgram-bind' : invalid address '{part}': not a datagram address.")));
-    }
-    let ip = resolve_host(host)
-        .map_err(|error| Diagnostic::alert(format!("cannot resolve `{part}`: {error}")).at(span))?;
-    all.extend(ports.iter().map(|port| BindAddress::Udp(SocketAddr::new(ip, port))));
-    Ok(())
 }

@@ -59,6 +59,7 @@ mod tls_files;
 mod tls_server;
 mod traces;
 mod track;
+mod udp;
 mod unique;
 mod unused;
 mod warnings;
@@ -347,7 +348,7 @@ fn begin<'a>(
     let Some(from) = &section.from else {
         return match &seen.last {
             // A defaults section has no inherited settings unless it has `from`.
-            Some(defaults) if section.kind.is_proxy() => defaults.inherit(section),
+            Some(defaults) if section.kind.inherits() => defaults.inherit(section),
             _ => ProxySettings::new(section),
         };
     };

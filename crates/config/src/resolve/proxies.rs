@@ -37,7 +37,7 @@ use crate::resolve::rules::{check_modes, compile, loops, no_backend};
 use crate::resolve::script_filters::script_filters;
 use crate::resolve::server_settings::server_settings;
 use crate::resolve::servers::{MadeServer, state_file};
-use crate::resolve::{PendingProxy, ResolveContext, fcgi, peers, quic, spoe, telemetry, warnings};
+use crate::resolve::{PendingProxy, ResolveContext, fcgi, peers, quic, spoe, telemetry, udp, warnings};
 
 /// Resolves the proxy at index `place` of the plan.
 pub(crate) fn resolve<'a>(
@@ -52,6 +52,7 @@ pub(crate) fn resolve<'a>(
     let settings = &proxy.settings;
     let binds = match settings.kind {
         SectionKind::Peers => peers::binds(place, proxy, context),
+        SectionKind::UdpLb => udp::binds(proxy, context),
         _ => binds(proxy, context),
     };
     let order = places(proxy);
@@ -75,6 +76,12 @@ pub(crate) fn resolve<'a>(
     let log_forward = log_forwarder(proxy, context);
     let ring = ring_settings(proxy, context);
     let drafts: Vec<_> = servers.iter().filter_map(|server| server.discovered.clone()).collect();
+    if settings.kind == SectionKind::UdpLb {
+        udp::check_servers(proxy, context);
+        if let Some(backend) = default_backend.and_then(|index| pending.get(index)) {
+            udp::check_servers(backend, context);
+        }
+    }
     let (mut servers, check_kind) = server_settings(proxy, servers, &rules.acls, checks, context);
     fcgi::check_servers(proxy, &servers, context);
     let prototypes = servers.split_off(servers.len() - drafts.len());
@@ -187,9 +194,11 @@ fn assemble(
         log_format_sd: formats.structured,
         log_steps: settings.log.steps,
         log_forward: parts.log_forward,
+        udp: udp::settings(settings),
         ring: parts.ring,
         peers: parts.peers,
         quic_initial: rules.quic_initial,
+        udp_request: rules.udp_request,
         tcp_connection: rules.tcp_connection,
         tcp_session: rules.tcp_session,
         tcp_request: rules.tcp_request,

@@ -22,6 +22,7 @@ pub(crate) struct CaptureUse {
 pub(crate) struct CompiledRules {
     pub(crate) acls: Acls,
     pub(crate) quic_initial: RuleSet,
+    pub(crate) udp_request: RuleSet,
     pub(crate) tcp_connection: RuleSet,
     pub(crate) tcp_session: RuleSet,
     pub(crate) tcp_request: RuleSet,
@@ -45,5 +46,5 @@ pub(crate) struct CompiledRules {
     /// The slots used by rules.
     pub(crate) captures_used: Vec<CaptureUse>,
     /// The sets that end with an unconditional final rule, as bits of [`rules::Ruleset`].
-    pub(crate) ended: u8,
+    pub(crate) ended: u16,
 }

@@ -79,6 +79,7 @@ fn one(
             rule(rules, statement, proxy, context, HttpAfterResponse, |r| &mut r.http_after_response)
         }
         "quic-initial" => rule(rules, statement, proxy, context, QuicInitial, |r| &mut r.quic_initial),
+        "udp-request" => rule(rules, statement, proxy, context, UdpRequest, |r| &mut r.udp_request),
         "tcp-request connection" => {
             rule(rules, statement, proxy, context, TcpConnection, |r| &mut r.tcp_connection)
         }
@@ -143,7 +144,7 @@ fn rule(
     }
     // Inherited rules are shared with proxies that add none of their own.
     if statement.keyword.name.starts_with("http-") {
-        let set = kind as u8;
+        let set = kind as u16;
         if rules.ended & set != 0 {
             context.names.warnings.borrow_mut().push(unreachable(statement));
         }
@@ -313,7 +314,8 @@ pub(crate) fn check_modes(
 ) -> Outcome {
     let (mode, other) = (from.settings.mode, to.settings.mode);
     // A TCP stream is upgraded to HTTP if its backend has that mode.
-    let fits = mode == other || (mode == Mode::Tcp && other == Mode::Http);
+    // The servers of a TCP backend get datagrams on the same addresses.
+    let fits = mode == other || matches!((mode, other), (Mode::Tcp, Mode::Http) | (Mode::Udp, Mode::Tcp));
     if fits || from.settings.disabled || to.settings.disabled {
         return Ok(());
     }

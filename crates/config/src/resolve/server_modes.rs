@@ -3,6 +3,7 @@
 use diag::Diagnostic;
 use plan::server::{Observe, SendProxy};
 use state::Mode;
+use state::server::ServerAddress;
 
 use crate::draft::Statement;
 use crate::draft::server::{SendProxyWords, ServerDraft};
@@ -41,6 +42,12 @@ pub(crate) fn fit(
         say(Diagnostic::warning(format!("`send-proxy` has no effect in `mode {}`", mode.name()))
             .help("there is no client connection to describe in a PROXY header; remove it")
             .haproxy("'send-proxy*' server option is unsupported there, ignoring it"));
+    }
+    if mode == Mode::Udp
+        && !matches!(**server.address.load(), ServerAddress::Ip(_) | ServerAddress::Unresolved)
+    {
+        say(Diagnostic::alert(format!("server `{backend}/{name}` needs an IP address: it gets datagrams"))
+            .help("use an address and a port, or a name and a port"));
     }
     if mode == Mode::Http || !settings.is_backend() || settings.disabled {
         return;

@@ -14,6 +14,7 @@ fn noun(section: &Section) -> &'static str {
         SectionKind::Backend => "backend",
         SectionKind::Defaults => "defaults",
         SectionKind::LogForward => "log-forward",
+        SectionKind::UdpLb => "udp-lb",
         _ => "proxy",
     }
 }

@@ -27,6 +27,11 @@ pub(crate) fn check(
     if settings.mode == Mode::Log {
         return not_for_logs(proxy, context);
     }
+    if settings.mode == Mode::Udp {
+        log_format(proxy, loggers, context);
+        unused_checks(proxy, context);
+        return repeated_timeouts(proxy, context);
+    }
     // A refused line may have been the `bind`.
     let whole = !context.diagnostics.has_errors();
     let front = matches!(settings.kind, SectionKind::Frontend | SectionKind::Listen);
@@ -134,7 +139,7 @@ fn unused_checks(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
             });
         }
     }
-    if !check.tcp.is_empty() && check.mode != CheckMode::Tcp {
+    if !check.tcp.is_empty() && !matches!(check.mode, CheckMode::Tcp | CheckMode::Udp) {
         warn(proxy, context, |kind, name| {
             format!(
                 "{kind} '{name}' uses tcp-check rules without 'option tcp-check', so the rules are ignored."

@@ -15,8 +15,8 @@ use crate::draft::check::{
     ActionDraft, ConnectDraft, PlacedText, PortDraft, RequestDraft, RuleDraft, ValueDraft,
 };
 use crate::draft::keyword::{Keyword, proxy};
-use crate::draft::row::Outcome;
 use crate::draft::row::places::{DLB, DLBH};
+use crate::draft::row::{Outcome, Where};
 use crate::draft::settings::{CheckMode, ProxySettings};
 use crate::system::resolve_host;
 
@@ -24,29 +24,38 @@ use crate::system::resolve_host;
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     // name where arguments description setting
-    proxy("http-check comment",       DLBH, "<string>",          "describes the steps that follow",                   comment),
-    proxy("http-check connect",       DLBH, CONNECT,             "opens a connection",                                connect),
-    proxy("http-check disable-on-404", DLBH, "",                 "a 404 drains a server instead of taking it down",   |s, a| { Rc::make_mut(&mut s.check).disable_on_404 = true; a.finish() }),
-    proxy("http-check expect",        DLBH, EXPECT_HTTP,         "matches the response of a check",                   http_expect),
-    proxy("http-check send",          DLBH, "[meth <method>] [{ uri <uri> | uri-lf <fmt> }] [ver <version>] [hdr <name> <fmt>]* [{ body <string> | body-lf <fmt> }] [comment <msg>]", "defines the request of a check", http_send),
-    proxy("http-check send-state",    DLBH, "",                  "reports their state to servers in a header",        |s, a| { Rc::make_mut(&mut s.check).send_state = true; a.finish() }),
-    proxy("http-check set-var",       DLBH, "(<var>[,<cond>...]) <expr>", "sets a variable",                          set_var),
-    proxy("http-check set-var-fmt",   DLBH, "(<var>[,<cond>...]) <fmt>", "sets a variable from a format string",      set_var_fmt),
-    proxy("http-check unset-var",     DLBH, "(<var>)",           "unsets a variable",                                 unset_var),
-    proxy("tcp-check comment",        DLBH, "<string>",          "describes the steps that follow",                   comment),
-    proxy("tcp-check connect",        DLBH, CONNECT,             "opens a connection",                                connect),
-    proxy("tcp-check expect",         DLBH, EXPECT_TCP,          "waits for text or bytes",                           tcp_expect),
-    proxy("tcp-check send",           DLBH, "<data> [comment <msg>]", "sends text",                                   |s, a| tcp_send(s, a, |word, _| Ok(ActionDraft::Send(word.bytes().into())))),
-    proxy("tcp-check send-lf",        DLBH, "<fmt> [comment <msg>]", "sends a format string",                         |s, a| tcp_send(s, a, |word, _| Ok(ActionDraft::SendFormat(word.into())))),
-    proxy("tcp-check send-binary",    DLBH, "<hexstring> [comment <msg>]", "sends bytes",                             |s, a| tcp_send(s, a, |word, args| Ok(ActionDraft::Send(hexadecimal(word, args)?)))),
-    proxy("tcp-check send-binary-lf", DLBH, "<hexfmt> [comment <msg>]", "sends bytes from a format string",           |s, a| tcp_send(s, a, |word, _| Ok(ActionDraft::SendHex(word.into())))),
-    proxy("tcp-check set-var",        DLBH, "(<var>[,<cond>...]) <expr>", "sets a variable",                          set_var),
-    proxy("tcp-check set-var-fmt",    DLBH, "(<var>[,<cond>...]) <fmt>", "sets a variable from a format string",      set_var_fmt),
-    proxy("tcp-check unset-var",      DLBH, "(<var>)",           "unsets a variable",                                 unset_var),
-    proxy("external-check command",   DLB,  "<command>",         "program that checks servers",                       |s, a| { s.own_check().command = Some(a.required("<command>")?); a.finish() }),
-    proxy("external-check path",      DLB,  "<path>",            "`PATH` of that program",                            |s, a| { s.own_check().path = Some(a.required("<path>")?); a.finish() }),
-    proxy("option external-check",    DLB,  "",                  "checks servers with an external program",           external),
+    proxy("http-check comment",       DLBH, "<string>",          "describes the steps that follow",                   comment).or_udp(),
+    proxy("http-check connect",       DLBH, CONNECT,             "opens a connection",                                connect).or_udp(),
+    proxy("http-check disable-on-404", DLBH, "",                 "a 404 drains a server instead of taking it down",   |s, a| { Rc::make_mut(&mut s.check).disable_on_404 = true; a.finish() }).or_udp(),
+    proxy("http-check expect",        DLBH, EXPECT_HTTP,         "matches the response of a check",                   http_expect).or_udp(),
+    proxy("http-check send",          DLBH, "[meth <method>] [{ uri <uri> | uri-lf <fmt> }] [ver <version>] [hdr <name> <fmt>]* [{ body <string> | body-lf <fmt> }] [comment <msg>]", "defines the request of a check", http_send).or_udp(),
+    proxy("http-check send-state",    DLBH, "",                  "reports their state to servers in a header",        |s, a| { Rc::make_mut(&mut s.check).send_state = true; a.finish() }).or_udp(),
+    proxy("http-check set-var",       DLBH, "(<var>[,<cond>...]) <expr>", "sets a variable",                          set_var).or_udp(),
+    proxy("http-check set-var-fmt",   DLBH, "(<var>[,<cond>...]) <fmt>", "sets a variable from a format string",      set_var_fmt).or_udp(),
+    proxy("http-check unset-var",     DLBH, "(<var>)",           "unsets a variable",                                 unset_var).or_udp(),
+    proxy("tcp-check comment",        DLBH, "<string>",          "describes the steps that follow",                   comment).or_udp(),
+    proxy("tcp-check connect",        DLBH, CONNECT,             "opens a connection",                                connect).or_udp(),
+    proxy("tcp-check expect",         DLBH, EXPECT_TCP,          "waits for text or bytes",                           tcp_expect).or_udp(),
+    proxy("tcp-check send",           DLBH, "<data> [comment <msg>]", "sends text",                                   |s, a| tcp_send(s, a, |word, _| Ok(ActionDraft::Send(word.bytes().into())))).or_udp(),
+    proxy("tcp-check send-lf",        DLBH, "<fmt> [comment <msg>]", "sends a format string",                         |s, a| tcp_send(s, a, |word, _| Ok(ActionDraft::SendFormat(word.into())))).or_udp(),
+    proxy("tcp-check send-binary",    DLBH, "<hexstring> [comment <msg>]", "sends bytes",                             |s, a| tcp_send(s, a, |word, args| Ok(ActionDraft::Send(hexadecimal(word, args)?)))).or_udp(),
+    proxy("tcp-check send-binary-lf", DLBH, "<hexfmt> [comment <msg>]", "sends bytes from a format string",           |s, a| tcp_send(s, a, |word, _| Ok(ActionDraft::SendHex(word.into())))).or_udp(),
+    proxy("tcp-check set-var",        DLBH, "(<var>[,<cond>...]) <expr>", "sets a variable",                          set_var).or_udp(),
+    proxy("tcp-check set-var-fmt",    DLBH, "(<var>[,<cond>...]) <fmt>", "sets a variable from a format string",      set_var_fmt).or_udp(),
+    proxy("tcp-check unset-var",      DLBH, "(<var>)",           "unsets a variable",                                 unset_var).or_udp(),
+    proxy("udp-check comment",        UDP,  "<string>",          "describes the steps that follow",                   comment),
+    proxy("udp-check expect",         UDP,  EXPECT_TCP,          "waits for text or bytes",                           tcp_expect),
+    proxy("udp-check send",           UDP,  "<data> [comment <msg>]", "sends text in a datagram",                     |s, a| tcp_send(s, a, |word, _| Ok(ActionDraft::Send(word.bytes().into())))),
+    proxy("udp-check send-lf",        UDP,  "<fmt> [comment <msg>]", "sends a format string in a datagram",           |s, a| tcp_send(s, a, |word, _| Ok(ActionDraft::SendFormat(word.into())))),
+    proxy("udp-check send-binary",    UDP,  "<hexstring> [comment <msg>]", "sends bytes in a datagram",               |s, a| tcp_send(s, a, |word, args| Ok(ActionDraft::Send(hexadecimal(word, args)?)))),
+    proxy("udp-check send-binary-lf", UDP,  "<hexfmt> [comment <msg>]", "sends bytes from a format string in a datagram", |s, a| tcp_send(s, a, |word, _| Ok(ActionDraft::SendHex(word.into())))),
+    proxy("option udp-check",         UDP,  "",                  "checks servers with datagrams, as udp-check rules define", |s, a| { a.finish()?; s.own_check().choose(CheckMode::Udp); Ok(()) }),
+    proxy("external-check command",   DLB,  "<command>",         "program that checks servers",                       |s, a| { s.own_check().command = Some(a.required("<command>")?); a.finish() }).or_udp(),
+    proxy("external-check path",      DLB,  "<path>",            "`PATH` of that program",                            |s, a| { s.own_check().path = Some(a.required("<path>")?); a.finish() }).or_udp(),
+    proxy("option external-check",    DLB,  "",                  "checks servers with an external program",           external).or_udp(),
 ];
+
+const UDP: Where = Where::B.or(Where::UDP_LB);
 
 const CONNECT: &str = "[default] [port <expr>] [addr <ip>] [send-proxy] [via-socks4] [ssl] [sni <sni>] [alpn <alpn>] [linger] [proto <name>] [comment <msg>]";
 const EXPECT_HTTP: &str = "[min-recv <int>] [comment <msg>] [ok-status <st>] [error-status <st>] [tout-status <st>] [on-success <fmt>] [on-error <fmt>] [status-code <expr>] [!] { status | rstatus | hdr | fhdr | string | rstring | string-lf } <pattern>";

@@ -13,8 +13,8 @@ use crate::draft::settings::ProxySettings;
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     // name where arguments description setting
-    proxy("option httpchk",   DLB,               "[ <method> ] [ <uri> ] [ <version> ] [ <host> ]",     "checks servers with an HTTP request",          httpchk),
-    proxy("option tcp-check", DLB,               "",                                                    "checks servers with a sequence of tcp-check rules", tcp_check),
+    proxy("option httpchk",   DLB,               "[ <method> ] [ <uri> ] [ <version> ] [ <host> ]",     "checks servers with an HTTP request",          httpchk).or_udp(),
+    proxy("option tcp-check", DLB,               "",                                                    "checks servers with a sequence of tcp-check rules", tcp_check).or_udp(),
     proxy("type",             Where::HEALTHCHECK, "<type> [<parameter>...]",                            "type of health check",                         kind),
 ];
 

@@ -22,11 +22,11 @@ const fn row(name: &'static str, signature: &'static str, doc: &'static str, rea
 pub static TABLE: &[Keyword] = &[
     row("mailer",                 "<name> <address>:<port>", "mail server that receives each e-mail",           mailer).lenient_words(),
     row("timeout mail",           "<time>",                  "timeout for sending an e-mail",                   |d, a| { d.limit = a.duration(Milliseconds)?; a.finish() }).lenient_words(),
-    proxy("email-alert from",       DFLB, "<emailaddr>",  "sender of e-mails about servers",                    |s, a| word(&mut s.email, a, |email| &mut email.from)).lenient_words(),
-    proxy("email-alert level",      DFLB, "<level>",      "lowest severity of messages sent by e-mail",         |s, a| level(&mut s.email, a)).lenient_words(),
-    proxy("email-alert mailers",    DFLB, "<mailersect>", "mailers section to send e-mails through",            |s, a| word(&mut s.email, a, |email| &mut email.mailers)).lenient_words(),
-    proxy("email-alert myhostname", DFLB, "<hostname>",   "host name in the SMTP greeting",                     |s, a| word(&mut s.email, a, |email| &mut email.hello)).lenient_words(),
-    proxy("email-alert to",         DFLB, "<emailaddr>",  "recipient of e-mails about servers",                 |s, a| recipients(&mut s.email, a)).lenient_words(),
+    proxy("email-alert from",       DFLB, "<emailaddr>",  "sender of e-mails about servers",                    |s, a| word(&mut s.email, a, |email| &mut email.from)).lenient_words().or_udp(),
+    proxy("email-alert level",      DFLB, "<level>",      "lowest severity of messages sent by e-mail",         |s, a| level(&mut s.email, a)).lenient_words().or_udp(),
+    proxy("email-alert mailers",    DFLB, "<mailersect>", "mailers section to send e-mails through",            |s, a| word(&mut s.email, a, |email| &mut email.mailers)).lenient_words().or_udp(),
+    proxy("email-alert myhostname", DFLB, "<hostname>",   "host name in the SMTP greeting",                     |s, a| word(&mut s.email, a, |email| &mut email.hello)).lenient_words().or_udp(),
+    proxy("email-alert to",         DFLB, "<emailaddr>",  "recipient of e-mails about servers",                 |s, a| recipients(&mut s.email, a)).lenient_words().or_udp(),
 ];
 
 /// Takes a word that is copied into an SMTP line. It must not contain a line end or anything that would end the address.

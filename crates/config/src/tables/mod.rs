@@ -41,6 +41,7 @@ pub mod tls;
 pub mod tune;
 pub mod tune_h2;
 pub mod tune_quic;
+pub mod udp;
 
 use crate::draft::keyword::Keyword;
 
@@ -77,6 +78,7 @@ static TABLES: &[&[Keyword]] = &[
     spoe::TABLE,
     telemetry::TABLE,
     discovery::TABLE,
+    udp::TABLE,
 ];
 
 /// Every row.

@@ -9,6 +9,7 @@ use plan::proxy::{Cookie, CookieOperation};
 
 use diag::Diagnostic;
 
+use crate::draft::SectionKind;
 use crate::draft::args::Args;
 use crate::draft::keyword::{Keyword, proxy};
 use crate::draft::row::Outcome;
@@ -19,20 +20,41 @@ use crate::draft::settings::ProxySettings;
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     // name where arguments description setting
-    proxy("balance",             DLB, "<algorithm> [ <arguments> ]",                     "load balancing algorithm: see balancing.md", balance).lenient_words(),
-    proxy("hash-type",           DLB, "<method> [<function> [<modifier>]]",              "how hashes map to servers",      hash_type).lenient_words(),
-    proxy("hash-balance-factor", DLB, "<factor>",                                        "maximum load of a hashed server, in percent of the average", hash_balance_factor).lenient_numbers(),
-    proxy("hash-preserve-affinity", DLB, "{ always | maxconn | maxqueue }",              "when a full server loses its hashed requests to another", hash_preserve_affinity),
+    proxy("balance",             DLB, "<algorithm> [ <arguments> ]",                     "load balancing algorithm: see balancing.md", balance).lenient_words().or_udp(),
+    proxy("hash-type",           DLB, "<method> [<function> [<modifier>]]",              "how hashes map to servers",      hash_type).lenient_words().or_udp(),
+    proxy("hash-balance-factor", DLB, "<factor>",                                        "maximum load of a hashed server, in percent of the average", hash_balance_factor).lenient_numbers().or_udp(),
+    proxy("hash-preserve-affinity", DLB, "{ always | maxconn | maxqueue }",              "when a full server loses its hashed requests to another", hash_preserve_affinity).or_udp(),
     proxy("cookie",              DLB, "<name> [ rewrite | insert | prefix ] [ indirect ] [ nocache ] [ postonly ] [ preserve ] [ httponly ] [ secure ] [ domain <domain> ]* [ maxidle <idle> ] [ maxlife <life> ] [ dynamic ] [ attr <value> ]*", "cookie-based persistence", cookie),
     proxy("dynamic-cookie-key",  DLB, "<string>",                                        "secret key of dynamic cookies",  dynamic_cookie_key),
 ];
 
 /// Kept as words: some algorithms contain expressions, which need names.
 fn balance<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    if settings.kind == SectionKind::UdpLb {
+        Rc::make_mut(&mut settings.udp).quic_id = None;
+        if args.take("quic-cid") {
+            settings.balance = None;
+            return quic_cid(settings, args);
+        }
+    }
     args.rest();
     settings.balance = Some(args.statement);
     Ok(())
 }
+
+/// `quic-cid <length> [ offset <number> ]`.
+fn quic_cid<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let length = args.integer("a number of bytes", 1, LONGEST_ID)?;
+    let offset = if args.take("offset") { args.integer("a number of bytes", 0, LONGEST_ID)? } else { 0 };
+    if offset + length > LONGEST_ID {
+        return Err(args.wrong(format!("`quic-cid`: a connection ID has at most {LONGEST_ID} bytes")));
+    }
+    Rc::make_mut(&mut settings.udp).quic_id = Some((offset, length));
+    args.finish()
+}
+
+/// The longest connection ID of QUIC.
+const LONGEST_ID: u8 = 20;
 
 const FUNCTIONS: &[(&str, HashFunction)] = &[
     ("sdbm", HashFunction::Sdbm),

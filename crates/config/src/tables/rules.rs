@@ -15,7 +15,7 @@ const CONDITION: &str = "{ if | unless } <condition>";
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     //   name                     where  arguments                                  description
-    rule("acl",                    DFLB, "<name> <criterion> [flags] [operator] [<value>] ...", "defines a named condition"),
+    rule("acl",                    DFLB, "<name> <criterion> [flags] [operator] [<value>] ...", "defines a named condition").or_udp(),
     rule("http-request",           DFLB, "<action> [options...] [ { if | unless } <condition> ]", "rule applied to requests"),
     rule("http-response",          DFLB, "<action> [options...] [ { if | unless } <condition> ]", "rule applied to responses"),
     rule("http-after-response",    DFLB, "<action> [options...] [ { if | unless } <condition> ]", "rule applied to all responses, including internal ones"),
@@ -27,7 +27,7 @@ pub static TABLE: &[Keyword] = &[
     rule("redirect",               FLB,  "{ location | prefix | scheme } <to> [code <code>] <option> [ { if | unless } <condition> ]", "redirects clients"),
     rule("use_backend",            FL,   "<backend> [ { if | unless } <condition> ]", "selects a backend"),
     rule("force-be-switch",        FL,   CONDITION,                                 "allows selecting a disabled or unpublished backend"),
-    rule("use-server",             LB,   "<server> { if | unless } <condition>",    "selects a server"),
+    rule("use-server",             LB,   "<server> { if | unless } <condition>",    "selects a server").or_udp(),
     rule("monitor fail",           FL,   CONDITION,                                 "condition under which the monitor URI reports a failure"),
     rule("force-persist",          LB,   CONDITION,                                 "condition under which cookies reach servers that are down"),
     rule("ignore-persist",         LB,   CONDITION,                                 "condition under which cookies are ignored"),

@@ -16,18 +16,18 @@ use crate::draft::settings::ProxySettings;
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     // name where arguments description setting
-    proxy("timeout client",          DFL_FORWARD,  "<timeout>", "inactivity timeout of the client",                          |s, a| set(s, |t| &mut t.client, a)),
+    proxy("timeout client",          DFL_FORWARD,  "<timeout>", "inactivity timeout of the client",                          |s, a| set(s, |t| &mut t.client, a)).or_udp(),
     proxy("timeout client-fin",      DFL,  "<timeout>", "inactivity timeout of the client after one side has closed", |s, a| set(s, |t| &mut t.client_fin, a)),
     proxy("timeout client-hs",       DFL,  "<timeout>", "timeout of the client's handshake",                         |s, a| set(s, |t| &mut t.client_handshake, a)),
     proxy("timeout http-request",    DFLB, "<timeout>", "timeout for a complete request header section",             |s, a| set(s, |t| &mut t.http_request, a)),
     proxy("timeout http-keep-alive", DFLB, "<timeout>", "timeout for the next request on an idle connection",        |s, a| set(s, |t| &mut t.http_keep_alive, a)),
-    proxy("timeout connect",         DLB_RING,  "<timeout>", "timeout of a connection attempt to a server",               |s, a| set(s, |t| &mut t.connect, a)),
+    proxy("timeout connect",         DLB_RING,  "<timeout>", "timeout of a connection attempt to a server",               |s, a| set(s, |t| &mut t.connect, a)).or_udp(),
     proxy("timeout queue",           DLB,  "<timeout>", "maximum time in the queue",                                 |s, a| set(s, |t| &mut t.queue, a)),
-    proxy("timeout server",          DLB_RING,  "<timeout>", "inactivity timeout of the server",                          |s, a| set(s, |t| &mut t.server, a)),
+    proxy("timeout server",          DLB_RING,  "<timeout>", "inactivity timeout of the server",                          |s, a| set(s, |t| &mut t.server, a)).or_udp(),
     proxy("timeout server-fin",      DLB,  "<timeout>", "inactivity timeout of the server after one side has closed", |s, a| set(s, |t| &mut t.server_fin, a)),
     proxy("timeout tunnel",          DLB,  "<timeout>", "inactivity timeout of a tunnel, on both sides",             |s, a| set(s, |t| &mut t.tunnel, a)),
     proxy("timeout tarpit",          DFLB, "<timeout>", "time for which a tarpitted request is held",                |s, a| set(s, |t| &mut t.tarpit, a)),
-    proxy("timeout check",           DLB,  "<timeout>", "timeout for the response to a health check, once connected", |s, a| set(s, |t| &mut t.check, a)),
+    proxy("timeout check",           DLB,  "<timeout>", "timeout for the response to a health check, once connected", |s, a| set(s, |t| &mut t.check, a)).or_udp(),
     removed("clitimeout", DFL, "Use 'timeout client'"),
     removed("srvtimeout", DLB, "Use 'timeout server'"),
     removed("contimeout", DLB, "Use 'timeout connect' or 'timeout queue'"),

@@ -104,6 +104,8 @@ impl<'a> StreamSummary<'a> {
         let protocol = match source {
             Some(SocketAddr::V4(_)) if self.entry.is_quic => "quic4",
             Some(SocketAddr::V6(_)) if self.entry.is_quic => "quic6",
+            Some(SocketAddr::V4(_)) if self.entry.frontend.mode == Mode::Udp => "udpv4",
+            Some(SocketAddr::V6(_)) if self.entry.frontend.mode == Mode::Udp => "udpv6",
             _ => protocol(source),
         };
         format!("proto={protocol} {key}={}", self.address(source))

@@ -83,7 +83,7 @@ fn run(worker: &Worker, frontend: &LocalProxy, session: &Session) -> InitialVerd
 }
 
 /// `do-log`.
-fn log(
+pub(crate) fn log(
     worker: &Worker,
     frontend: &LocalProxy,
     session: &Session,

@@ -79,7 +79,7 @@ impl Drop for Lease {
 
 /// Returns how many requests a server may serve at this time: `maxconn`, reduced towards `minconn` while the backend is not busy
 /// (`fullconn`), and while the server has just come up (`slowstart`). 0 for no limit.
-fn limit(backend: &Proxy, server: &state::Server) -> u32 {
+pub(crate) fn limit(backend: &Proxy, server: &state::Server) -> u32 {
     let most = server.maxconn.load(Relaxed);
     if most == 0 {
         return 0;
@@ -193,7 +193,7 @@ fn try_assign(
 
 /// The balancer's choice.
 #[inline(always)]
-fn pick(backend: &LocalProxy, wish: Wish) -> Option<Rc<LocalServer>> {
+pub(crate) fn pick(backend: &LocalProxy, wish: Wish) -> Option<Rc<LocalServer>> {
     let picked = backend.prepared().picker().pick(wish, |server| limit(backend, server));
     match picked {
         Some(at) => backend.server(at),

@@ -33,3 +33,4 @@ mod stream_quota;
 mod stream_wakers;
 pub(crate) mod tcp;
 pub(crate) mod tunnel;
+pub mod udp;

@@ -252,7 +252,7 @@ fn kind(connection: &ClientConnection, leaves_to: Option<Box<Attach>>) -> Connec
         Mode::Http if speaks_h2(connection) => ConnectionKind::Http2,
         Mode::Http => ConnectionKind::Http1,
         Mode::Tcp | Mode::Log => ConnectionKind::Tcp,
-        Mode::Spop => ConnectionKind::Unserved,
+        Mode::Spop | Mode::Udp => ConnectionKind::Unserved,
     }
 }
 

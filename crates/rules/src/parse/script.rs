@@ -19,7 +19,7 @@ fn said_by_scripts(set: Ruleset) -> Option<&'static str> {
         Ruleset::HttpRequest => Some("http-req"),
         Ruleset::HttpResponse => Some("http-res"),
         Ruleset::HttpAfterResponse => Some("http-after-res"),
-        Ruleset::TcpConnection | Ruleset::TcpSession | Ruleset::QuicInitial => None,
+        Ruleset::TcpConnection | Ruleset::TcpSession | Ruleset::QuicInitial | Ruleset::UdpRequest => None,
     }
 }
 

@@ -41,6 +41,8 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("req.ssl_sigalgs",          &[],        Type::Bin,  Columns::CLIENT,   "signature algorithms offered in a ClientHello",           ssl_sigalgs),
     row("req.ssl_supported_groups", &[],        Type::Bin,  Columns::CLIENT,   "groups offered in a ClientHello",                         ssl_supported_groups),
     row("req.ssl_keyshare_groups",  &[],        Type::Bin,  Columns::CLIENT,   "groups with a key share in a ClientHello",                ssl_keyshare_groups),
+    row("udp.len",            &[],              Type::Int,  Columns::REQUEST,  "size of the datagram",                                    udp_len),
+    row("udp.payload",        &[],              Type::Bin,  Columns::REQUEST,  "payload of the datagram",                                 udp_payload),
 ];
 
 fn prepare(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
@@ -129,6 +131,20 @@ fn length_value<'a>(env: &Env<'a>, bytes: &'a [u8], args: &Args) -> Option<Value
 
 fn payload<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     range(env, either(env, args), args)
+}
+
+/// The datagram; `None` if the client uses another transport.
+fn datagram<'a>(env: &'a Env<'a>) -> Option<&'a [u8]> {
+    let is_datagram = env.session?.frontend.mode == state::Mode::Udp;
+    is_datagram.then_some(env.request_bytes)
+}
+
+fn udp_len<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    datagram(env).map(|bytes| Value::Int(bytes.len() as i64))
+}
+
+fn udp_payload<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    datagram(env).map(Value::bin)
 }
 
 fn payload_lv<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

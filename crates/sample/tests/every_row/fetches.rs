@@ -266,6 +266,8 @@ pub(crate) const USUAL: &[(&str, &str)] = &[
     ("req_len", "sint:12"),
     ("req.payload(0,4)", "bin:name"),
     ("req.payload_lv(1,1)", "none"),
+    ("udp.len", "none"),
+    ("udp.payload", "none"),
     ("capture.req.hdr(0)", "str:agent {x|y}"),
     ("capture.res.hdr(0)", "none"),
     ("capture.req.method", "str:GET"),

@@ -1,0 +1,213 @@
+//! Datagrams between clients and servers.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+
+use net::connected;
+use net::proxy_protocol;
+use net::udp::{Received, Transmit};
+use plan::server::{Observe, SendProxy};
+use runtime::timer::now_ms;
+use rustix::io::Errno;
+use sample::{Cause, Phase};
+use state::process::ProcessCounters;
+use state::server::Trouble;
+use udplb::{Progress, SessionId, SessionKey, UdpSession};
+
+use super::flow::UdpFlow;
+use super::routes;
+use super::shard::{Shard, ShardPlace};
+use crate::routing::attempt;
+
+/// From this number of datagrams of a server on, the kernel joins them.
+const MANY: u64 = 16;
+
+impl Shard {
+    /// Forwards datagrams that a client has sent.
+    pub(super) fn receive_from_client(&self, received: Received<'_>) {
+        let place = self.place();
+        let segment = received.segment_size.max(1);
+        let key = SessionKey { source: received.source, destination: received.destination };
+        let mut rest: &[u8] = received.bytes;
+        // A session that ends because its server refuses datagrams is replaced once.
+        let mut may_begin_again = true;
+        while !rest.is_empty() {
+            let first = &rest[..segment.min(rest.len())];
+            if first.len() > place.payload_size {
+                place.frontend.state.frontend.mine().traffic.request_errors.add(1);
+                rest = &rest[first.len()..];
+                continue;
+            }
+            let found = self.table.borrow().find(&key);
+            let begun = found.is_none();
+            let Some(id) = found.or_else(|| self.begin(&place, key, first)) else {
+                rest = &rest[first.len()..];
+                continue;
+            };
+            let taken = self.to_server(&place, id, rest, segment, begun);
+            match taken {
+                Ok(length) => rest = &rest[length..],
+                Err(error) if is_passing(&error) => rest = &rest[first.len()..],
+                Err(_) => {
+                    self.fail(id);
+                    if !std::mem::take(&mut may_begin_again) {
+                        rest = &rest[first.len()..];
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends as many of the client's datagrams as belong to the session; returns their length.
+    fn to_server(
+        &self,
+        place: &Rc<ShardPlace>,
+        id: SessionId,
+        bytes: &[u8],
+        segment: usize,
+        is_first: bool,
+    ) -> io::Result<usize> {
+        let mut table = self.table.borrow_mut();
+        let Some(session) = table.get_mut(id) else { return Ok(segment.min(bytes.len())) };
+        let header = if is_first { self.header(session) } else { Vec::new() };
+        let room = usize::try_from(session.room(&place.limits)).unwrap_or(usize::MAX).max(1);
+        let part = if header.is_empty() {
+            let most = room.saturating_mul(segment);
+            &bytes[..most.min(bytes.len())]
+        } else {
+            &bytes[..segment.min(bytes.len())]
+        };
+        let socket = session.data.socket.as_fd();
+        if header.is_empty() {
+            connected::send(socket, part, segment)?;
+        } else {
+            let joined = [&header, part].concat();
+            connected::send(socket, &joined, joined.len())?;
+        }
+        let datagrams = part.len().div_ceil(segment) as u64;
+        count(place, session, part.len() as u64, 0);
+        let progress = table.request(id, (datagrams, part.len() as u64), now_ms(), &place.limits);
+        drop(table);
+        if progress == Progress::Complete {
+            self.end(id, Cause::None, Phase::None);
+        }
+        Ok(part.len())
+    }
+
+    /// The PROXY header that precedes the first datagram of a session; empty for none.
+    fn header(&self, session: &UdpSession<UdpFlow>) -> Vec<u8> {
+        let mut header = Vec::new();
+        // Other versions and options are refused when the configuration is read.
+        if session.data.server.send_proxy != SendProxy::None {
+            let ends = (session.key.source, self.local(session.key.destination));
+            proxy_protocol::write_v2_datagram(ends, [], &mut header);
+        }
+        header
+    }
+
+    /// Forwards datagrams that a server has sent.
+    pub(super) fn receive_from_server(&self, id: SessionId, room: &mut [u8]) {
+        let place = self.place();
+        let mut table = self.table.borrow_mut();
+        let Some(session) = table.get_mut(id) else { return };
+        let received = connected::receive(session.data.socket.as_fd(), room);
+        let (length, segment) = match received {
+            Ok(received) => received,
+            Err(error) if is_passing(&error) => return,
+            Err(_) => {
+                drop(table);
+                return self.fail(id);
+            }
+        };
+        let bytes = &room[..length];
+        if segment > place.payload_size {
+            place.frontend.state.frontend.mine().traffic.denied_responses.add(1);
+            return;
+        }
+        let datagrams = length.div_ceil(segment.max(1)).max(1) as u64;
+        let transmit = Transmit {
+            destination: session.key.source,
+            source: session.key.destination,
+            ecn: 0,
+            segment_size: (datagrams > 1).then_some(segment),
+            bytes,
+        };
+        // Before it is sent: the client may answer to another worker at once.
+        if let Some(part) = place.quic_id
+            && session.responses < routes::BEGINNING
+            && let Some(id) = part.of_server(bytes)
+        {
+            routes::learn(place.frontend.state.id, id, session.data.server.held.shared());
+        }
+        // If the socket's buffer is full, datagrams are lost, as on any other queue.
+        let _ = self.socket.try_send(&transmit);
+        if session.responses == 0 {
+            attempt::observe(&session.data.server, Ok(()));
+        }
+        if session.responses >= MANY && !session.data.is_joined {
+            session.data.is_joined = true;
+            connected::join(session.data.socket.as_fd());
+        }
+        count(&place, session, 0, length as u64);
+        let progress = table.response(id, (datagrams, length as u64), now_ms(), &place.limits);
+        drop(table);
+        if progress == Progress::Complete {
+            self.end(id, Cause::None, Phase::None);
+        }
+    }
+
+    /// Ends a session because its server refuses datagrams. The client's next one begins another session.
+    fn fail(&self, id: SessionId) {
+        let phase = {
+            let table = self.table.borrow();
+            let Some(session) = table.get(id) else { return };
+            let server = &session.data.server;
+            let is_unreached = session.responses == 0;
+            let of_backend = session.data.backend.as_ref().map(|backend| backend.state.backend.mine());
+            for counters in [Some(server.state.counters.mine()), of_backend].into_iter().flatten() {
+                if is_unreached {
+                    counters.connection_errors.add(1);
+                } else {
+                    counters.response_errors.add(1);
+                }
+            }
+            if server.observe == Observe::Layer4 {
+                attempt::observe(server, Err(Trouble::Connection));
+            }
+            if is_unreached { Phase::Connect } else { Phase::Data }
+        };
+        self.end(id, Cause::Server, phase);
+    }
+}
+
+/// Whether an error concerns a single datagram, and not the server.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::InvalidInput
+    ) || matches!(Errno::from_io_error(error), Some(Errno::MSGSIZE | Errno::NOBUFS | Errno::PERM))
+}
+
+/// Counts bytes that were forwarded.
+fn count(place: &ShardPlace, session: &UdpSession<UdpFlow>, bytes_in: u64, bytes_out: u64) {
+    let flow = &session.data;
+    let of_backend = flow.backend.as_ref().map(|backend| &backend.state.backend.mine().traffic);
+    let of_listener = place.bind().listener.mine().map(|own| &own.traffic);
+    let of_frontend = Some(&place.frontend.state.frontend.mine().traffic);
+    let of_server = Some(&flow.server.state.counters.mine().traffic);
+    for traffic in [of_frontend, of_listener, of_backend, of_server].into_iter().flatten() {
+        traffic.bytes_in.add(bytes_in);
+        traffic.bytes_out.add(bytes_out);
+    }
+    let entry = &flow.entry;
+    entry.bytes_in.set(entry.bytes_in.get() + bytes_in);
+    entry.bytes_out.set(entry.bytes_out.get() + bytes_out);
+    let now = now_ms();
+    entry.active_ms.set(now);
+    if bytes_out > 0 {
+        let process = place.worker.shared.process.counters.mine();
+        process.bytes_out.add(bytes_out);
+        process.bytes_out_rate.tick_by(now, ProcessCounters::rate_units(bytes_out));
+    }
+}

@@ -1,0 +1,7 @@
+//! UDP load balancing: sessions, rules, checks, logs, and reloads.
+
+mod checks;
+mod configuration;
+mod reloads;
+mod rules;
+mod sessions;

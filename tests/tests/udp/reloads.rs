@@ -1,0 +1,103 @@
+//! Sessions outlive reloads.
+
+use std::process::Command;
+
+use weir_tests::datagrams::{DatagramClient, DatagramServer, start};
+use weir_tests::reloading::reload;
+use weir_tests::{Weir, ask, eventually, free_port, program, statistics};
+
+fn configuration(port: u16, servers: &[(&str, &DatagramServer)], more: &str) -> String {
+    let servers: String = servers
+        .iter()
+        .map(|(name, server)| format!("  server {name} 127.0.0.1:{}\n", server.port()))
+        .collect();
+    format!(
+        "global\n  stats socket runtime level admin expose-fd listeners\n  nbthread 2\n\
+         udp-lb u\n  dgram-bind 127.0.0.1:{port} shards by-thread\n  balance roundrobin\n  timeout session 1h\n{more}{servers}"
+    )
+}
+
+/// Clients with the answer that each of them gets.
+fn clients(port: u16, count: usize) -> Vec<(DatagramClient, String)> {
+    (0..count)
+        .map(|_| {
+            let client = DatagramClient::connect(port);
+            let answer = client.ask("x");
+            (client, answer)
+        })
+        .collect()
+}
+
+/// A server that answers with its name and the port of the session's socket.
+fn server(name: &'static str) -> DatagramServer {
+    DatagramServer::start(move |_, from| vec![format!("{name} {}", from.port()).into()])
+}
+
+#[test]
+fn a_reload_in_place_keeps_sessions_and_their_sockets() {
+    let (a, b) = (server("a"), server("b"));
+    let port = free_port();
+    let weir = start(&configuration(port, &[("a", &a), ("b", &b)], ""), port);
+    let clients = clients(port, 20);
+    for round in 0..20 {
+        let lines = format!("  maxconn {}\n", 100 + round);
+        let servers: &[(&str, &DatagramServer)] =
+            if round % 2 == 0 { &[("b", &b), ("a", &a)] } else { &[("a", &a), ("b", &b)] };
+        reload(&weir, &configuration(port, servers, &lines));
+        for (client, answer) in &clients {
+            assert_eq!(client.ask("x"), *answer, "round {round}");
+        }
+    }
+    assert_eq!(weir.stat("u,FRONTEND", "scur"), "20");
+    assert_eq!(weir.stat("u,FRONTEND", "stot"), "20");
+    // A server that is removed keeps its sessions, and gets no others.
+    reload(&weir, &configuration(port, &[("a", &a)], ""));
+    for (client, answer) in &clients {
+        assert_eq!(client.ask("x"), *answer);
+    }
+    assert!(DatagramClient::connect(port).ask("x").starts_with("a "));
+    // A shorter timeout applies to them too.
+    reload(&weir, &configuration(port, &[("a", &a)], "").replace("session 1h", "session 100ms"));
+    assert!(eventually(|| weir.stat("u,FRONTEND", "scur") == "0"));
+    assert!(eventually(|| weir.ask("show info").contains("CurrConns: 0\n")));
+}
+
+#[test]
+fn a_section_that_is_removed_closes_its_socket() {
+    let a = server("a");
+    let (port, other) = (free_port(), free_port());
+    let weir = start(&configuration(port, &[("a", &a)], ""), port);
+    let clients = clients(port, 2);
+    reload(&weir, &configuration(other, &[("a", &a)], ""));
+    assert!(DatagramClient::connect(other).ask("x").starts_with("a "));
+    assert!(eventually(|| std::net::UdpSocket::bind(("127.0.0.1", port)).is_ok()));
+    drop(clients);
+    assert!(eventually(|| weir.stat("u,FRONTEND", "scur") == "1"));
+}
+
+#[test]
+fn a_process_that_replaces_another_continues_its_sessions() {
+    let (a, b) = (server("a"), server("b"));
+    let port = free_port();
+    let text = configuration(port, &[("a", &a), ("b", &b)], "");
+    let mut old = start(&text, port);
+    let clients = clients(port, 40);
+    // All processes have the socket of the first one.
+    let socket = old.directory().join("runtime");
+    let path = socket.to_str().expect("a path").to_owned();
+    let mut all = Vec::new();
+    for round in 0..3 {
+        let pid = old.pid().to_string();
+        let new = Weir::start_by(Command::new(program()), &text, &["-x", &path, "-sf", &pid], &[]);
+        assert_eq!(old.await_end(), Some(0), "{}", old.messages());
+        all.push(std::mem::replace(&mut old, new));
+        for (client, answer) in &clients {
+            assert_eq!(client.ask("x"), *answer, "round {round}");
+        }
+        assert!(eventually(|| statistics(&socket).get("u,FRONTEND", "scur") == Some("40")));
+        assert_eq!(statistics(&socket).get("u,FRONTEND", "stot"), Some("0"), "no session is new");
+    }
+    let (client, _) = &clients[0];
+    let shown = ask(&socket, "show sess");
+    assert!(shown.contains(&format!("proto=udpv4 src=127.0.0.1:{}", client.port())), "{shown}");
+}
