@@ -120,12 +120,15 @@ impl PeersSections {
         let names: Vec<&str> = peers.peers.iter().map(|peer| &*peer.name).collect();
         let shared = peers.tables.iter().map(|own| (&own.table, &*own.name));
         let (tables, definitions) = Stick::new(shared, &names, peers.local, now_ms());
+        let is_sum = peers.tables.iter().any(|own| own.table.aggregate().is_some());
+        let features = if is_sum { peers::features::RETURNS_PARTS } else { 0 };
         let section = PeersSection {
             local: bytes(&peers.peers[peers.local].name),
             peers: peers.peers.iter().map(|peer| bytes(&peer.name)).collect(),
             ids: tables.names(names[peers.local]).map(|name| bytes(&name)).collect(),
             tables: definitions.into(),
             at_once: self.at_once,
+            features,
         };
         let settings = SectionSettings {
             section: Arc::new(section),

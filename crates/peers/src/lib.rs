@@ -28,7 +28,9 @@ pub use group::{
 pub use handshake::HandshakeStatus;
 pub use message::Breach;
 pub use row::{EntryValue, PeerEntry, Rate};
-pub use session::{HEARTBEAT, Over, PeerSession, PeersSection, SessionCounts, SessionEvent, TIMEOUT};
+pub use session::{
+    HEARTBEAT, Over, PeerSession, PeersSection, SessionCounts, SessionEvent, TIMEOUT, features,
+};
 pub use shard::of as shard_of;
 pub use stick::Stick;
 pub use tables::{EntryOrigin, Tables};

@@ -33,6 +33,18 @@ pub struct Rate {
     pub previous: u32,
 }
 
+impl Rate {
+    /// Returns the events in this period and the previous one, of which each lasts `period` milliseconds.
+    pub(crate) fn events(&self, period: u32) -> u64 {
+        let (current, previous) = (u64::from(self.current), u64::from(self.previous));
+        match self.age / period.max(1) {
+            0 => current + previous,
+            1 => current,
+            _ => 0,
+        }
+    }
+}
+
 /// An entry in the form exchanged with peers.
 #[derive(Debug, Clone, Copy)]
 pub struct PeerEntry<'a> {

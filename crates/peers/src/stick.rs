@@ -64,6 +64,27 @@ impl StickValues {
             None => table::TableValue::Absent,
         }
     }
+
+    /// Returns the later of these values and those that another peer has sent for the same counts. A peer that was not connected
+    /// has earlier ones.
+    fn with(&self, table: &Table, received: &[EntryValue], now: u64) -> Vec<EntryValue> {
+        let since = u32::try_from(now.saturating_sub(self.at)).unwrap_or(u32::MAX);
+        let columns = table.columns().flat_map(|column| (0..column.count).map(move |_| column));
+        let pairs = self.values.iter().zip(received).zip(columns);
+        pairs
+            .map(|((own, other), column)| match (own, other) {
+                (EntryValue::Number(own), EntryValue::Number(other)) if column.data.is_summed() => {
+                    EntryValue::Number(*own.max(other))
+                }
+                (EntryValue::Rate(own), EntryValue::Rate(other)) => {
+                    let own = Rate { age: own.age.saturating_add(since), ..*own };
+                    let is_later = own.events(column.period_ms) > other.events(column.period_ms);
+                    EntryValue::Rate(if is_later { own } else { *other })
+                }
+                _ => other.clone(),
+            })
+            .collect()
+    }
 }
 
 /// Returns the definition of a table, with its `name` among peers.
@@ -202,7 +223,10 @@ impl Stick {
         let known = |at| known.map_or(table::TableValue::Absent, |known| known.value(at, now));
         if self.tables[table].table.learn_own_part((row.key, row.expire), now, received, known) {
             let of_origin = if is_predecessor { &mut self.before } else { &mut self.recalled };
-            remember(&mut of_origin[table], &self.tables[table].table, row, now);
+            let known = of_origin[table].get(row.key).filter(|_| !is_predecessor);
+            let values = known.map(|known| known.with(&self.tables[table].table, row.values, now));
+            let row = PeerEntry { values: values.as_deref().unwrap_or(row.values), ..*row };
+            remember(&mut of_origin[table], &self.tables[table].table, &row, now);
         }
     }
 }
@@ -350,6 +374,10 @@ impl Tables for Stick {
                 recalled.extend(known);
             }
         }
+    }
+
+    fn is_part_of(&self, table: usize, peer: usize) -> bool {
+        matches!(self.tables[table].role, TableRole::Part { peer: member, .. } if member == peer)
     }
 
     fn is_synchronized(&mut self) {

@@ -56,6 +56,12 @@ pub trait Tables {
     /// Called when [`EntryOrigin::Predecessor`] has ended, so that the memory for its last values can be freed.
     fn forget_predecessor(&mut self) {}
 
+    /// Whether a table has the counts of a peer, which an earlier process of it has made. A new process of the peer gets them back
+    /// before it sends its own.
+    fn is_part_of(&self, _table: usize, _peer: usize) -> bool {
+        false
+    }
+
     /// Called when the entries of the other peers have arrived. Until then, tables that are sums hold back the part of this process,
     /// because it would replace the part of an earlier process at the peers.
     fn is_synchronized(&mut self) {}

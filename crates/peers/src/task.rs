@@ -136,8 +136,10 @@ impl<T: Tables + 'static> SectionMailbox<T> {
                 GroupCommand::Done => self.done.notify_one(),
             }
         }
-        if let Some(line) = work.group.asked().and_then(|link| work.lines.get(&link)) {
-            line.woken.notify_one();
+        while let Some(link) = work.group.asked() {
+            if let Some(line) = work.lines.get(&link) {
+                line.woken.notify_one();
+            }
         }
         self.ways.count(work.group.connections());
         self.changed.notify_one();

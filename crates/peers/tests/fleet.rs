@@ -140,6 +140,7 @@ impl World {
             ids: stick.names(&names[number]).map(|name| bytes(&name)).collect(),
             tables: definitions.into(),
             at_once: 50,
+            features: peers::features::RETURNS_PARTS,
         };
         let settings = SectionSettings {
             section: Arc::new(section),
@@ -442,6 +443,26 @@ fn restarted_members_continue_and_count_nothing_twice() {
             traffic(&mut world, 300, 40_001 + turn * 30_000, 42_000 + turn * 30_000);
         }
         world.run(135_000);
+        let sums = world.sums().unwrap_or_else(|wrong| panic!("seed {seed}: {wrong:?}"));
+        assert_eq!(sums, world.truth, "seed {seed}");
+    }
+}
+
+/// Whichever of the two restarted members connects to the other one first, the third one has the parts of both.
+#[test]
+fn members_that_restart_together_get_their_parts_from_a_third() {
+    for seed in 0..16 {
+        let count = 3 + seed as usize % 4;
+        let mut world = World::new(count, seed, 3_600_000, 40);
+        traffic(&mut world, 2_000, 2_000, 30_000);
+        let kept = world.random.usize(..count);
+        for node in (0..count).filter(|node| *node != kept) {
+            let at = 40_000 + world.random.u64(0..50);
+            world.plan(at, Event::Restart(node));
+        }
+        traffic(&mut world, 500, 40_100, 60_000);
+        traffic(&mut world, 300, 40_100, 42_000);
+        world.run(80_000);
         let sums = world.sums().unwrap_or_else(|wrong| panic!("seed {seed}: {wrong:?}"));
         assert_eq!(sums, world.truth, "seed {seed}");
     }

@@ -119,6 +119,7 @@ fn after_a_partial_resync_another_peer_is_asked() {
         asks[0]
     };
     let first = asked(&mut a);
+    assert_eq!(a.group.asked(), Some(first));
     a.hears(first, &[0, 2], 0);
     assert_eq!(a.says(first, 0), [0, 3]);
     assert_eq!(a.group.stage(), ResyncStage::Remote);

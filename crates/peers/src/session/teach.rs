@@ -4,7 +4,7 @@
 //! change that was sent before it. The peer acknowledges in order, so its acknowledgement of the entry covers that change.
 
 use crate::dictionary::Sent;
-use crate::message::{self, Control};
+use crate::message::{self, Control, Extension};
 use crate::row::{self, PeerEntry};
 use crate::session::PeersSection;
 use crate::shard;
@@ -37,6 +37,8 @@ enum Resync {
 pub(super) struct Sender {
     cursors: Vec<TeachCursor>,
     resync: Resync,
+    /// The position in the counts that the peer gets back, if it has requested them: a table, and a cursor within it.
+    parts: Option<(usize, u64)>,
     /// Whether the peer requested another resync during the current one.
     again: bool,
     /// The table that was defined last.
@@ -100,6 +102,7 @@ impl Sender {
         Sender {
             cursors: vec![TeachCursor::default(); tables],
             resync: Resync::None,
+            parts: None,
             again: false,
             defined: None,
             last: None,
@@ -154,6 +157,11 @@ impl Sender {
         }
     }
 
+    /// Sends the peer the counts that an earlier process of it has made.
+    pub(super) fn begin_parts(&mut self) {
+        self.parts = Some((0, 0));
+    }
+
     /// Called when the peer has confirmed the end of a resync. Returns whether there was one.
     pub(super) fn confirmed(&mut self) -> bool {
         let was_sent = self.resync == Resync::Sent;
@@ -186,8 +194,8 @@ impl Sender {
     ) -> u64 {
         let before = self.sent;
         let (most, limit) = (writer.left, writer.limit);
-        if matches!(self.resync, Resync::At(..)) {
-            // Half of each turn is reserved for the resync, however many changes there are.
+        if matches!(self.resync, Resync::At(..)) || self.parts.is_some() {
+            // Half of each turn is reserved for the other entries, however many changes there are.
             writer.left = most.div_ceil(2);
             writer.limit = writer.out.len() + limit.saturating_sub(writer.out.len()) / 2;
         }
@@ -195,6 +203,7 @@ impl Sender {
         self.all_changes(&mut writer, tables);
         writer.left += most - share;
         writer.limit = limit;
+        self.all_parts(&mut writer, tables);
         while let Resync::At(place, cursor) = self.resync
             && !writer.is_full()
         {
@@ -208,6 +217,25 @@ impl Sender {
             self.resync = next.map_or(Resync::At(place + 1, 0), |cursor| Resync::At(place, cursor));
         }
         self.sent - before
+    }
+
+    /// Sends the counts that an earlier process of the peer has made.
+    fn all_parts(&mut self, writer: &mut Writer<'_>, tables: &mut impl Tables) {
+        let Some(peer) = writer.peer else { return };
+        while let Some((place, cursor)) = self.parts
+            && !writer.is_full()
+        {
+            if place == writer.section.tables.len() {
+                message::extension(Extension::PartsFinished, writer.out);
+                self.parts = None;
+                return;
+            }
+            let before = writer.out.len();
+            let is_wanted = tables.is_part_of(place, peer);
+            let next = if is_wanted { self.everything(place, cursor, writer, tables) } else { None };
+            writer.note(place, before, tables);
+            self.parts = Some(next.map_or((place + 1, 0), |cursor| (place, cursor)));
+        }
     }
 
     /// Sends changes of all tables. Each turn starts at the table where the last one ended.

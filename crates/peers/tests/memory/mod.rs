@@ -178,5 +178,6 @@ pub(crate) fn section(local: &str, peers: &[&str], tables: Vec<Definition>) -> A
         tables: tables.into(),
         ids,
         at_once: 200,
+        features: 0,
     })
 }
