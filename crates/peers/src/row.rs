@@ -33,6 +33,16 @@ pub struct Rate {
     pub previous: u32,
 }
 
+impl EntryValue {
+    /// Returns the value `since` milliseconds later: the age of a rate.
+    pub(crate) fn older(&self, since: u32) -> EntryValue {
+        match self {
+            EntryValue::Rate(rate) => EntryValue::Rate(Rate { age: rate.age.saturating_add(since), ..*rate }),
+            other => other.clone(),
+        }
+    }
+}
+
 impl Rate {
     /// Returns the events in this period and the previous one, of which each lasts `period` milliseconds.
     pub(crate) fn events(&self, period: u32) -> u64 {

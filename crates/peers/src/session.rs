@@ -229,6 +229,11 @@ impl PeerSession {
         self.last_sent
     }
 
+    /// Whether a heartbeat must be sent.
+    pub(crate) fn is_beat_due(&self) -> bool {
+        self.beat
+    }
+
     /// Returns the message counts.
     pub fn counts(&self) -> SessionCounts {
         self.counts
@@ -416,9 +421,7 @@ impl PeerSession {
     ) -> Result<Option<usize>, Breach> {
         let Some((message, length)) = message::read(bytes)? else { return Ok(None) };
         self.heard = now;
-        if self.program == PeerProgram::Unknown {
-            self.program = PeerProgram::Other;
-        }
+        self.note_program(&message, now, tables);
         match message {
             Message::Extension(extension) => self.extension(extension)?,
             Message::Control(control) => self.control(control)?,
@@ -435,7 +438,10 @@ impl PeerSession {
                     }
                 }
             }
-            Message::Define(body) => self.learning.define(body, &self.section.tables)?,
+            Message::Define(body) => {
+                let peer = self.peer.map_or(&[][..], |peer| &self.section.peers[peer]);
+                self.learning.define(body, &self.section.tables, peer)?;
+            }
             Message::Switch(id) => self.learning.switch(id),
             Message::Ack { table, update } => {
                 if let (Some((table, delay)), Some(peer)) = (self.sender.ack(table, update, now), self.peer) {

@@ -379,7 +379,7 @@ fn two_processes_share_their_changes() {
     let progress = a.group.progress(1, 0);
     assert_eq!((progress.sent, progress.acknowledged, progress.remote_id), (500, 500, 1));
     assert_eq!((progress.learned, progress.confirmed), (500, 500));
-    assert_eq!(a.memory.latest(0), 500);
+    assert_eq!(a.memory.latest(0, None), 500);
 }
 
 #[test]

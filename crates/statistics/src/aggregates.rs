@@ -75,5 +75,5 @@ pub(crate) fn metrics(view: &ConfigView, wanted: impl Fn(&str) -> bool) -> Strin
 
 /// The states of the other members, by slot.
 fn states(table: &Table) -> impl Iterator<Item = MemberState> {
-    (0..).map_while(|slot| table.member(slot))
+    (0..table.own_number()).map_while(|slot| table.member(slot))
 }

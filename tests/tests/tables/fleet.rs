@@ -511,7 +511,7 @@ fn unusable_aggregates_are_refused() {
     let usual = "expire 10s store gpc0 peers P aggregate";
     assert!(verdict(usual, "").accepted(), "{:?}", verdict(usual, "").alerts());
     assert!(verdict(&format!("{usual} every 10s"), "").accepted());
-    let many: String = (2..65).map(|member| format!("  peer n{member} 127.0.0.1:3\n")).collect();
+    let many: String = (2..1025).map(|member| format!("  peer n{member} 127.0.0.1:3\n")).collect();
     for (table, section, message) in [
         (
             "expire 10s store gpc0 aggregate",
@@ -525,7 +525,7 @@ fn unusable_aggregates_are_refused() {
         ("expire 10s store gpc0 peers P aggregate recv-only", "", "cannot be combined with `recv-only`"),
         ("expire 10s store gpc0 peers P aggregate write-to other", "", "cannot be combined with `write-to`"),
         (usual, "  shards 2\n", "cannot be used in a peers section with `shards`"),
-        (usual, &many, "`aggregate` supports up to 64 members, and `peers P` has 65"),
+        (usual, &many, "`aggregate` supports up to 1024 members, and `peers P` has 1025"),
     ] {
         let verdict = verdict(table, section);
         let alerts = verdict.alerts().join("\n");

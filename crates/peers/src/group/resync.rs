@@ -185,16 +185,17 @@ impl Group {
                 self.request_resync(peer);
             }
         }
+        let is_due = tables.tick(now);
         if self.synchronized {
-            return false;
+            return is_due;
         }
         self.request_parts();
         if !self.has_learned() || !self.has_parts() {
-            return false;
+            return is_due;
         }
         self.returns.end();
         self.synchronized = true;
-        tables.is_synchronized();
+        tables.is_synchronized(now);
         true
     }
 

@@ -247,7 +247,7 @@ impl Sender {
                 self.first = place;
                 break;
             }
-            if !self.keeps_changes && self.cursors[place].sent < tables.latest(place) {
+            if !self.keeps_changes && self.cursors[place].sent < tables.latest(place, writer.peer) {
                 let before = writer.out.len();
                 self.changes(place, writer, tables);
                 writer.note(place, before, tables);
@@ -267,12 +267,13 @@ impl Sender {
 
     /// Sends changes of a table that were not sent.
     fn changes(&mut self, place: usize, writer: &mut Writer<'_>, tables: &mut impl Tables) {
-        let latest = tables.latest(place);
+        let latest = tables.latest(place, writer.peer);
         let after = self.cursors[place].sent;
-        tables.changed(place, after, writer.now, &mut |number, row| {
+        let timed = writer.timed && tables.is_timed(place, writer.peer);
+        tables.changed(place, after, writer.peer, writer.now, &mut |number, row| {
             self.cursors[place].sent = number;
             self.cursors[place].timed.get_or_insert((number, writer.now));
-            self.entry(place, number as u32, false, row, writer);
+            self.entry(place, number as u32, timed, row, writer);
             !writer.is_full()
         });
         if !writer.is_full() {
@@ -294,7 +295,7 @@ impl Sender {
             self.define(place, writer);
         }
         let number = self.cursors[place].sent as u32;
-        tables.walk(place, cursor, writer.now, &mut |row| {
+        tables.walk(place, cursor, writer.peer, writer.now, &mut |row| {
             self.entry(place, number, writer.timed, row, writer);
             !writer.is_full()
         })
@@ -305,7 +306,8 @@ impl Sender {
             return;
         }
         let mut body = Vec::new();
-        writer.section.tables[place].write(place as u64 + 1, &mut body);
+        let peer = writer.peer.map_or(&[][..], |peer| &writer.section.peers[peer]);
+        writer.section.tables[place].write(place as u64 + 1, peer, &mut body);
         message::define(&body, writer.out);
         self.defined = Some(place);
         self.last = None;
