@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::handshake::HandshakeStatus;
-use crate::session::{Over, PeerSession, PeersSection, SessionEvent, TIMEOUT};
+use crate::session::{Over, PeerSession, PeersSection, SessionEvent, TIMEOUT, features};
 use crate::tables::{EntryOrigin, Tables};
 
 use parting::Parting;
@@ -540,7 +540,10 @@ impl Group {
         self.peers[place].needs_resync = false;
         if Some(place) == self.local {
             if let Some(life) = self.resync.local_taught(everything, now) {
-                self.life = life;
+                // The predecessor does not send what it has as an owner, so the others repeat their parts and sums.
+                if self.settings.section.features & features::OWNERS == 0 {
+                    self.life = life;
+                }
                 self.returns.end();
             }
         } else if self.resync.taught(link, everything, now) && !everything {

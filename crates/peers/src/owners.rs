@@ -123,10 +123,14 @@ impl Owners {
             .then(|| std::mem::replace(&mut self.moved, vec![0; PLACES / 64]))
     }
 
-    /// Returns the share of the places of which a member is an owner, in thousandths, from a sample.
-    pub(crate) fn share(&mut self, member: usize) -> usize {
+    /// Returns the share of the places of which each member is an owner, in thousandths, from a sample.
+    pub(crate) fn shares(&mut self) -> Vec<u32> {
         const SAMPLE: usize = 1000;
-        (0..SAMPLE).filter(|place| self.pair(*place).contains(&Some(member))).count() * 1000 / SAMPLE
+        let mut shares = vec![0; self.members.len()];
+        for place in 0..SAMPLE {
+            self.pair(place).into_iter().flatten().for_each(|owner| shares[owner] += 1);
+        }
+        shares
     }
 }
 
@@ -188,6 +192,6 @@ mod tests {
     fn a_member_alone_has_all_keys() {
         let mut alone = Owners::new(["a", "b"].into_iter(), 1);
         assert_eq!(alone.pair(3), [Some(1), None]);
-        assert_eq!(alone.share(1), 1000);
+        assert_eq!(alone.shares(), [0, 1000]);
     }
 }

@@ -230,7 +230,7 @@ impl Stick {
             TableRole::Whole => return None,
             TableRole::Part { slot, peer: member } if member == peer => return Some(slot),
             TableRole::OwnerPart(at) | TableRole::PeerPart(at) | TableRole::OwnerSums(at) => {
-                return self.fleet.number(at, peer);
+                return self.fleet.number(at, peer).filter(|number| *number < own.table.own_number());
             }
             TableRole::Own | TableRole::Part { .. } => {}
         }
@@ -246,7 +246,7 @@ impl Stick {
 
     /// Returns the state of an aggregate table and a peer as text for `show peers`. Only the definition of this process's part has
     /// such a text.
-    pub fn note(&mut self, table: usize, peer: usize) -> String {
+    pub fn note(&self, table: usize, peer: usize) -> String {
         let own = &self.tables[table];
         let slot = self.slot(table, peer).filter(|_| own.role.is_own());
         let member = slot.and_then(|slot| own.table.member(slot));
@@ -260,7 +260,7 @@ impl Stick {
             u8::from(member.is_dropped)
         );
         if let TableRole::OwnerPart(at) = own.role {
-            let (share, keys) = self.fleet.shares(at, peer);
+            let (share, keys) = (member.owner_share, self.fleet.keys(at));
             let mode = if self.fleet.sends_sums_to(peer) { "owners" } else { "direct" };
             // Writing to a string cannot fail.
             let _ = write!(

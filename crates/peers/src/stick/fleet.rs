@@ -126,9 +126,9 @@ impl FleetTables {
         self.tables[at].numbers.get(peer).copied()
     }
 
-    /// Returns the share of keys that a peer owns, in thousandths, and the number of keys that this process adds up.
-    pub(super) fn shares(&mut self, at: usize, peer: usize) -> (usize, usize) {
-        (self.owners.share(peer), self.tables[at].owned.len())
+    /// Returns the number of keys whose parts this process keeps.
+    pub(super) fn keys(&self, at: usize) -> usize {
+        self.tables[at].owned.len()
     }
 
     /// Whether there is something to send to a peer, since the last call.
@@ -326,6 +326,18 @@ impl FleetTables {
         self.due[peer] = true;
     }
 
+    fn note_shares(&mut self) {
+        if self.tables.is_empty() {
+            return;
+        }
+        let shares = self.owners.shares();
+        for own in &self.tables {
+            for (number, share) in own.numbers.iter().zip(&shares) {
+                own.table.note_share(*number, *share);
+            }
+        }
+    }
+
     fn begin_moves(&mut self, now: u64) {
         let Some(moved) = self.owners.take_moved() else { return };
         for own in &mut self.tables {
@@ -358,6 +370,7 @@ impl FleetTables {
         let is_check = now >= self.checked + CHECK;
         if is_check {
             self.checked = now;
+            self.note_shares();
         }
         let mut is_released = false;
         for own in &mut self.tables {

@@ -58,6 +58,8 @@ struct PartSlot {
     dropped: AtomicBool,
     /// How long the last measured change took to the member and its acknowledgement back, in milliseconds.
     delay: AtomicU32,
+    /// The share of the keys of which the member is an owner, in thousandths.
+    share: AtomicU32,
     /// The bytes of messages to the member and of those with its parts.
     sent: AtomicU64,
     received: AtomicU64,
@@ -72,6 +74,8 @@ pub struct MemberState {
     pub is_dropped: bool,
     /// How long the last measured change took to the member and its acknowledgement back, in milliseconds; 0 before the first.
     pub delay_ms: u32,
+    /// The share of the keys of which the member is an owner, in thousandths; 0 if keys have no owners.
+    pub owner_share: u32,
     /// The bytes of messages with this process's part that were sent to the member.
     pub sent: u64,
     /// The bytes of messages with the member's part that were received.
@@ -85,6 +89,7 @@ impl Parts {
             gone: AtomicU32::new(0),
             dropped: AtomicBool::new(false),
             delay: AtomicU32::new(0),
+            share: AtomicU32::new(0),
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
         };
@@ -354,6 +359,13 @@ impl Table {
         }
     }
 
+    /// Records the share of the keys of which a member is an owner, in thousandths.
+    pub fn note_share(&self, slot: usize, share: u32) {
+        if let Some(own) = self.parts.as_ref().and_then(|parts| parts.members.get(slot)) {
+            own.share.store(share, Relaxed);
+        }
+    }
+
     /// Counts bytes of messages that were sent to a member and received about it. Called on the worker of the section only.
     pub fn note_traffic(&self, slot: usize, sent: u64, received: u64) {
         if let Some(own) = self.parts.as_ref().and_then(|parts| parts.members.get(slot)) {
@@ -369,6 +381,7 @@ impl Table {
             is_present: own.gone.load(Relaxed) == 0,
             is_dropped: own.dropped.load(Relaxed),
             delay_ms: own.delay.load(Relaxed),
+            owner_share: own.share.load(Relaxed),
             sent: own.sent.load(Relaxed),
             received: own.received.load(Relaxed),
         })
