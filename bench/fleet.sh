@@ -4,7 +4,7 @@
 # fleet, and whether all processes show the same sums after one was killed. Called with the path of weir.
 set -euo pipefail
 export WEIR=$(realpath "$1")
-export MEMBERS=${MEMBERS:-50} RATE=${RATE:-120} KEYS=${KEYS:-10000} EVERY=${EVERY:-20ms} LENGTH=${LENGTH:-10}
+export MEMBERS=${MEMBERS:-50} RATE=${RATE:-120} KEYS=${KEYS:-1000} EVERY=${EVERY:-20ms} LENGTH=${LENGTH:-10}
 ulimit -n "$(ulimit -Hn)" 2>/dev/null || true
 exec /usr/bin/python3 - <<'EOF'
 import http.client, os, socket, subprocess, sys, tempfile, threading, time

@@ -64,7 +64,7 @@ impl FleetLimit {
         }
         let Some(entry) = self.entry.as_ref().map(Tracked::view) else { return };
         let own = self.server.serving();
-        // The others drop an entry that nobody uses.
+        // The others drop an entry that is not used.
         let is_old = now.saturating_sub(self.published_at) > u64::from(self.table.settings.expire_ms) / 4;
         if self.published != Some(own) || (is_old && own > 0) {
             entry.set(DataType::ConnCur, 0, own.into(), now);

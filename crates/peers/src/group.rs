@@ -540,7 +540,7 @@ impl Group {
         self.peers[place].needs_resync = false;
         if Some(place) == self.local {
             if let Some(life) = self.resync.local_taught(everything, now) {
-                // The predecessor does not send what it has as an owner, so the others repeat their parts and sums.
+                // The predecessor does not send the parts it has as an owner, so the others repeat them.
                 if self.settings.section.features & features::OWNERS == 0 {
                     self.life = life;
                 }

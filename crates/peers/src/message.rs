@@ -67,7 +67,7 @@ pub enum Message<'a> {
     Unknown,
 }
 
-/// Messages that only Weir sends. They have a class of their own, which other programs ignore.
+/// Messages that only Weir sends. They have a separate class, which other programs ignore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extension {
     /// Requests the counts that an earlier process of the sender has made ([`Tables::is_part_of`](crate::Tables::is_part_of)).

@@ -27,7 +27,7 @@ pub(crate) struct Owners {
     members: Vec<(u64, bool)>,
     /// Computed when they are first needed.
     keepers: HashMap<usize, [u16; KEEPERS]>,
-    /// The places whose owners have changed, as bits.
+    /// The places that have other owners now, as bits.
     moved: Vec<u64>,
     has_moved: bool,
 }
@@ -117,7 +117,7 @@ impl Owners {
         }
     }
 
-    /// Returns the places that have other owners since the last call, as bits; `None` if there are none.
+    /// Returns the places that have other owners since the last call, as bits; `None` without such places.
     pub(crate) fn take_moved(&mut self) -> Option<Vec<u64>> {
         std::mem::replace(&mut self.has_moved, false)
             .then(|| std::mem::replace(&mut self.moved, vec![0; PLACES / 64]))

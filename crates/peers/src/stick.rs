@@ -205,7 +205,7 @@ impl Stick {
         self.tables.len()
     }
 
-    /// Whether there is a table whose changes go to all peers.
+    /// Whether a table sends its changes to all peers.
     fn has_whole(&self) -> bool {
         self.tables.iter().any(|own| matches!(own.role, TableRole::Whole | TableRole::Own))
     }

@@ -281,7 +281,7 @@ impl Sums {
         debug_assert!(table.aggregate().is_some());
     }
 
-    /// Drops records whose entries no longer exist, out of the next `count`.
+    /// Drops records without an entry in the table, out of the next `count`.
     pub(crate) fn sweep(&mut self, table: &Table, count: usize, now: u64) {
         for _ in 0..count.min(self.records.len()) {
             self.swept = (self.swept + 1) % self.records.len();

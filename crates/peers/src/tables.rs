@@ -26,7 +26,7 @@ pub enum EntryOrigin {
 /// A table numbers local changes (not received ones). Each change gives the entry the next number, so an entry has one number, that
 /// of its last change. A peer that knows all changes up to a number therefore knows all entries with lower numbers.
 pub trait Tables {
-    /// Returns the number of the last change that a peer needs, if one is given; 0 if there was none.
+    /// Returns the number of the last change that a peer needs, if one is given; 0 without changes.
     fn latest(&self, table: usize, peer: Option<usize>) -> u64;
 
     /// Calls `take` with the entries for a peer that are numbered above `after` and their numbers, in ascending order, until it returns false; the last

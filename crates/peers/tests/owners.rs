@@ -193,7 +193,7 @@ impl World {
         }
     }
 
-    /// Sends what is due.
+    /// Sends the due messages.
     fn flush(&mut self, node: usize) {
         for peer in 0..self.nodes.len() {
             let own = &mut self.nodes[node];

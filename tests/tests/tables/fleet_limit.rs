@@ -112,7 +112,7 @@ impl Member {
         ask(&self.socket, "show table limits key s1").contains(&format!("conn_cur={count}\n"))
     }
 
-    /// Sends requests, each on a thread of its own.
+    /// Sends requests, each on another thread.
     fn send(&self, count: usize) -> Vec<std::thread::JoinHandle<u16>> {
         let port = self.port;
         (0..count)

@@ -48,7 +48,7 @@ fn ten_processes_agree_while_members_are_killed() {
     for key in &keys {
         fleet.all_show(&all, key, "http_req_cnt", 60);
     }
-    // Ten requests of each key came to one of them.
+    // One of them has counted ten requests of each key.
     for (at, key) in keys.iter().enumerate() {
         assert_eq!(fleet.count(killed[at % 2], key), (61, 11), "{key}");
     }

@@ -163,7 +163,7 @@ impl PartsWait {
         self.until
     }
 
-    /// Ends the wait if it is over. It begins when there is no predecessor, or the predecessor did not send everything.
+    /// Ends the wait if it is over. It begins without a predecessor, or if the predecessor did not send everything.
     pub(super) fn tick(&mut self, is_local: bool, now: u64) {
         if is_local || !self.is_waiting {
             return;

@@ -1,4 +1,4 @@
-//! What a session knows about the peer's program: the features that Weir sends, and the messages that need them.
+//! The peer's program: the features that Weir sends, and the messages that need them.
 
 use super::{CONTROLS, PeerSession, SessionEvent};
 use crate::message::{Breach, Extension, Message};
@@ -13,7 +13,7 @@ pub mod features {
     pub const OWNERS: u64 = 2;
 }
 
-/// What is known about the program that the peer runs.
+/// The program that the peer runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PeerProgram {
     /// No message has arrived.
@@ -30,7 +30,7 @@ impl PeerSession {
         self.asks_parts = true;
     }
 
-    /// Returns what is known about the peer's program.
+    /// Returns the peer's program.
     pub(crate) fn program(&self) -> PeerProgram {
         self.program
     }

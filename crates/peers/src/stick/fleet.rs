@@ -45,7 +45,7 @@ pub(super) struct FleetTables {
     owners: Owners,
     local: usize,
     modes: Vec<MemberMode>,
-    /// Members that are gone, and when they are no longer owners.
+    /// Members that are gone, and until when they remain owners.
     leaving: Vec<(usize, u64)>,
     /// The members for which there is something to send.
     due: Vec<bool>,
@@ -74,7 +74,7 @@ struct FleetTable {
     /// The interval of sending in each direction.
     every: u64,
     generations: Vec<u32>,
-    /// The places whose owners have changed, the position in the table, and when to continue.
+    /// The places that have other owners now, the position in the table, and when to continue.
     moves: Option<(Vec<u64>, u64, u64)>,
     key: Vec<u8>,
     values: Vec<EntryValue>,
@@ -126,7 +126,7 @@ impl FleetTables {
         self.tables[at].numbers.get(peer).copied()
     }
 
-    /// Returns the number of keys whose parts this process keeps.
+    /// Returns the number of keys for which this process keeps the parts.
     pub(super) fn keys(&self, at: usize) -> usize {
         self.tables[at].owned.len()
     }
@@ -314,7 +314,7 @@ impl FleetTables {
         let mode = if has_owners { MemberMode::Owner } else { MemberMode::Direct };
         let before = std::mem::replace(&mut self.modes[peer], mode);
         if before != MemberMode::Unknown && before != mode {
-            // What it has sent in the other mode no longer counts.
+            // The parts or sums that it has sent in the other mode no longer count.
             for own in &self.tables {
                 own.table.drop_member(own.numbers[peer]);
             }
@@ -450,7 +450,7 @@ impl FleetTable {
         self.direct.sweep(&self.table, 256, now);
     }
 
-    /// Marks entries as changed whose keys have other owners, so that these get the part of this process.
+    /// Marks the entries of keys with other owners as changed, so that these get the part of this process.
     fn go_on_moving(&mut self, now: u64) {
         let Some((places, cursor, at)) = self.moves.take_if(|moves| now >= moves.2) else { return };
         let (mut left, key, name) = (MOVES, &mut self.key, &self.name);

@@ -35,7 +35,7 @@ pub(super) fn sender(word: u32) -> Option<usize> {
 }
 
 impl TableEntry<'_> {
-    /// Returns the slot for a sum from a member: its own, or one with a sum of a member that is no owner. `None` if the member is no
+    /// Returns the slot for a sum from a member: its own, or one with a sum of a former owner. `None` if the member is no
     /// owner and has no slot.
     fn slot_for(&self, parts: &Parts, member: usize, owners: [Option<usize>; OWNERS]) -> Option<usize> {
         let of = |slot: usize| {

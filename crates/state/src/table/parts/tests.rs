@@ -271,10 +271,10 @@ fn the_larger_sum_of_two_owners_counts() {
     assert_eq!(requests(&table), 10);
     learn(1, [1, 2], 5);
     assert_eq!(requests(&table), 8);
-    // A member that is no owner gets no slot of one that is.
+    // Only an owner may replace the sum of another member.
     learn(3, [1, 2], 100);
     assert_eq!(requests(&table), 8);
-    // A new owner replaces the one that is no longer an owner.
+    // A new owner replaces the former one.
     learn(3, [1, 3], 20);
     assert_eq!(requests(&table), 20);
     learn(3, [1, 3], 3);
