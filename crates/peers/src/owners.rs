@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use twox_hash::XxHash64;
 
 /// The members that send the sums of a place.
-pub(crate) type Pair = [Option<usize>; 2];
+pub(crate) type OwnerPair = [Option<usize>; 2];
 
 /// The number of members that have the parts of a place.
 const KEEPERS: usize = 3;
@@ -88,7 +88,7 @@ impl Owners {
     }
 
     /// Returns the owners of a place.
-    pub(crate) fn pair(&mut self, place: usize) -> Pair {
+    pub(crate) fn pair(&mut self, place: usize) -> OwnerPair {
         let [first, second, _] = self.keepers(place);
         [first, second]
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use state::table::{self, Table};
 
 use super::{TableRole, append_values, to_table_value};
-use crate::owners::{self, Owners, Pair};
+use crate::owners::{self, OwnerPair, Owners};
 use crate::row::{EntryValue, PeerEntry};
 use crate::sums::Sums;
 
@@ -396,7 +396,7 @@ impl FleetTables {
 }
 
 impl FleetTable {
-    fn numbers_of(&self, pair: Pair) -> Pair {
+    fn numbers_of(&self, pair: OwnerPair) -> OwnerPair {
         pair.map(|owner| owner.map(|peer| self.numbers[peer]))
     }
 
