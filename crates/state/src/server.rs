@@ -388,13 +388,6 @@ impl Server {
         !self.admin().in_maintenance() && self.operational() != Operational::Stopped
     }
 
-    /// Returns how many requests this process may have, of a limit that holds for several processes; `None` if this server's limit
-    /// does not.
-    pub fn fleet_room(&self) -> Option<u32> {
-        (self.minconn == FLEET_LIMIT)
-            .then(|| self.maxconn.load(Relaxed).saturating_sub(self.elsewhere.load(Relaxed)))
-    }
-
     /// Sets the connection limit, 0 for none.
     pub fn set_maxconn(&self, limit: u32) {
         if self.maxconn.swap(limit, Relaxed) == 0 && limit > 0 && self.counts_apart.load(Relaxed) {

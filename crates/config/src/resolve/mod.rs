@@ -18,7 +18,6 @@ mod discovered;
 mod discovery;
 mod fcgi;
 mod filters;
-mod fleet_limit;
 mod formats;
 mod global;
 mod guids;
@@ -144,7 +143,6 @@ pub(crate) struct ResolveContext<'a> {
     pub(crate) tracks: HashMap<String, String>,
     /// Servers that can be the target of reverse connections (`bind rhttp@`), as `backend/server`.
     pub(crate) reversible: HashSet<String>,
-    /// The tables of limits that hold for several processes (by number), with the names of their servers.
     pub(crate) fleet_limits: HashSet<(u32, String)>,
     /// Addresses of servers from a state file.
     pub(crate) last: saved_addresses::LastAddresses,

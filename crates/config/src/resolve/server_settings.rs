@@ -27,10 +27,9 @@ use crate::resolve::advice;
 use crate::resolve::check::{Sources, check_kind};
 use crate::resolve::rules::scope;
 use crate::resolve::servers::MadeServer;
+use crate::resolve::tables::fleet_limit;
 use crate::resolve::track::Tracked;
-use crate::resolve::{
-    PendingProxy, ResolveContext, carry_over, fleet_limit, qmux, quic, server_modes, tls_server, track,
-};
+use crate::resolve::{PendingProxy, ResolveContext, carry_over, qmux, quic, server_modes, tls_server, track};
 
 /// Resolves the servers of a proxy, in order. Also returns the check for servers added at run time, unless that is a plain connect
 /// check.

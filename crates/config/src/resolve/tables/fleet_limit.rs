@@ -12,7 +12,7 @@ use crate::draft::server::ServerDraft;
 use crate::resolve::ResolveContext;
 
 /// Returns the table with the requests of all members, which has an entry for each server with its name.
-pub(super) fn table(
+pub(in crate::resolve) fn table(
     word: &Word,
     draft: &ServerDraft<'_>,
     server: &Server,
@@ -64,7 +64,7 @@ pub(super) fn table(
 }
 
 /// Checks that the table has only one server with this name, and that the server exists from the start.
-pub(super) fn check_server(
+pub(in crate::resolve) fn check_server(
     server: &ServerSettings,
     draft: &ServerDraft<'_>,
     is_discovered: bool,
