@@ -144,6 +144,7 @@ impl Generation {
             tasks.ends.extend(crate::certificates::watch(&self.shared));
             tasks.ends.extend(crate::durations::watch(&self.shared));
             let notify = common.notifier.notify(common.messages);
+            tasks.ends.extend(crate::fleet_limits::keep(&self.shared));
             tasks.ends.extend(crate::outliers::watch(&self.shared, notify));
             tasks.ends.extend(crate::history::sample(&self.shared.plan, &common.runtime.statistics));
         }

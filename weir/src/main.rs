@@ -18,6 +18,7 @@ mod dump;
 mod durations;
 mod emails;
 mod explain_command;
+mod fleet_limits;
 mod generation;
 mod hand_over;
 mod haterm;

@@ -17,6 +17,7 @@ use plan::{Plan, Proxy, ServerSettings};
 use proxy::serve::log::ring_feed::{Buffers, connect_to};
 use state::Process;
 use state::server::ServerAddress;
+use state::table::Aggregate;
 use tokio::sync::oneshot;
 
 /// A section.
@@ -101,7 +102,10 @@ impl PeersSections {
             for shared in &peers.tables {
                 let name = name.clone();
                 let part = desk.with(|_, tables| tables.own_part(&shared.table));
-                let pace = part.zip(shared.table.aggregate().map(|aggregate| u64::from(aggregate.every_ms)));
+                // With owners, a count goes to an owner and from there to the others.
+                let ways = |aggregate: &Aggregate| if aggregate.has_owners() { 2 } else { 1 };
+                let every = |aggregate: &Aggregate| u64::from(aggregate.every_ms).div_ceil(ways(aggregate));
+                let pace = part.zip(shared.table.aggregate().map(every));
                 shared.table.wakes(Box::new(move || {
                     let name = name.clone();
                     runtime::worker::post(own, move || match (self::desk(&name), pace) {
@@ -126,6 +130,7 @@ impl PeersSections {
             ids: tables.names(names[peers.local]).map(|name| bytes(&name)).collect(),
             tables: definitions.into(),
             at_once: self.at_once,
+            features: tables.features(),
         };
         let settings = SectionSettings {
             section: Arc::new(section),
@@ -154,7 +159,7 @@ impl PeersSections {
             .map(|peer| peer.server.as_ref().map_or_else(|| "-".to_owned(), address))
             .collect();
         let latest: Vec<u64> =
-            desk.with(|_, tables| (0..tables.count()).map(|table| tables.latest(table)).collect());
+            desk.with(|_, tables| (0..tables.count()).map(|table| tables.latest(table, None)).collect());
         let notes: Vec<Vec<String>> = desk.with(|_, tables| {
             let of_peer = |peer| (0..tables.count()).map(|table| tables.note(table, peer)).collect();
             (0..peers.peers.len()).map(of_peer).collect()

@@ -131,12 +131,16 @@ impl Loads {
         let served = self.served[server].load(Relaxed);
         let limit = state.maxconn.load(Relaxed);
         match self.by {
-            By::Room => u32::from(limit > 0 && (served >= limit || !state.queue.is_empty())),
+            By::Room => {
+                let is_full = || served.saturating_add(state.elsewhere.load(Relaxed)) >= limit;
+                u32::from(limit > 0 && (is_full() || !state.queue.is_empty()))
+            }
             By::Load => {
                 let mut requests = served;
                 if limit > 0 {
                     // Only in this case may a request wait for the server.
                     requests += state.queue.len();
+                    requests = requests.saturating_add(state.elsewhere.load(Relaxed));
                     if requests >= limit.saturating_add(state.maxqueue) {
                         return FULL;
                     }

@@ -57,7 +57,13 @@ fn describe(server: &ServerSettings, report: &mut Explanation<'_>) {
     };
     let backup = if state.backup { ", backup" } else { "" };
     let (serving, limit) = (state.serving(), state.maxconn.load(Relaxed));
-    let limit = if limit > 0 { format!(" of {limit}") } else { String::new() };
+    let limit = match (limit, state.fleet_room()) {
+        (0, _) => String::new(),
+        (limit, None) => format!(" of {limit}"),
+        (limit, Some(_)) => {
+            format!(" and {} at other members of the fleet, of {limit}", state.elsewhere.load(Relaxed))
+        }
+    };
     let text = format!(
         "{}  {shown}, weight {}, {serving}{limit} requests{backup}{}",
         state.name,

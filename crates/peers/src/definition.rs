@@ -131,6 +131,8 @@ pub struct Definition {
     pub expire: u32,
     /// The columns, in the order of the types.
     pub columns: Box<[DataColumn]>,
+    /// Whether the name of the peer follows that of the table, after `@`.
+    pub of_peer: bool,
 }
 
 /// A peer's announcement of one of its tables.
@@ -154,7 +156,7 @@ impl Definition {
     ) -> Definition {
         columns.sort_by_key(|column| column.kind);
         columns.dedup_by_key(|column| column.kind);
-        Definition { name: name.into(), key, key_length, expire, columns: columns.into() }
+        Definition { name: name.into(), key, key_length, expire, columns: columns.into(), of_peer: false }
     }
 
     /// Returns the number of values in an entry.
@@ -172,11 +174,22 @@ impl Definition {
         self.key_length as u64 + u64::from(self.key == KeyKind::String)
     }
 
-    /// Appends the content of the definition message.
-    pub(crate) fn write(&self, id: u64, out: &mut Vec<u8>) {
+    /// Whether this is the name of the table in a session with a peer.
+    pub(crate) fn has_name(&self, name: &[u8], peer: &[u8]) -> bool {
+        if !self.of_peer {
+            return *self.name == *name;
+        }
+        let rest = name.strip_prefix(&*self.name).and_then(|rest| rest.strip_prefix(b"@"));
+        rest == Some(peer)
+    }
+
+    /// Appends the content of the definition message in a session with a peer.
+    pub(crate) fn write(&self, id: u64, peer: &[u8], out: &mut Vec<u8>) {
         varint::write(out, id);
-        varint::write(out, self.name.len() as u64);
+        let member = if self.of_peer { [&b"@"[..], peer] } else { [&b""[..]; 2] };
+        varint::write(out, (self.name.len() + member[0].len() + member[1].len()) as u64);
         out.extend_from_slice(&self.name);
+        member.iter().for_each(|part| out.extend_from_slice(part));
         varint::write(out, self.key as u64);
         varint::write(out, self.wire_key_length());
         varint::write(out, self.bits());
@@ -217,6 +230,7 @@ impl Definition {
             key_length: told.saturating_sub(usize::from(kind == KeyKind::String)),
             expire: u32::try_from(expire).unwrap_or(u32::MAX),
             columns: read_columns(bits, &mut body)?,
+            of_peer: false,
         };
         Some(Announced { id, key, definition })
     }

@@ -14,12 +14,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::handshake::HandshakeStatus;
-use crate::session::{Over, PeerSession, PeersSection, SessionEvent, TIMEOUT};
+use crate::session::{Over, PeerSession, PeersSection, SessionEvent, TIMEOUT, features};
 use crate::tables::{EntryOrigin, Tables};
 
 use parting::Parting;
-use resync::Resync;
 pub use resync::ResyncStage;
+use resync::{PartsWait, Resync};
 pub use show::ShowContext;
 pub use view::{PeerView, SyncProgress};
 
@@ -85,6 +85,9 @@ struct PeerState {
     partial: bool,
     /// Whether the tables need all entries of the peer again.
     needs_resync: bool,
+    /// Whether this process has requested its own counts from the peer in the current session, and whether it has got them.
+    is_asked: bool,
+    has_returned: bool,
     /// The minor version in the greeting: 2.1, or 2.0 if the peer supports nothing newer.
     minor: u8,
     /// How the peer's last attempt or session ended.
@@ -120,8 +123,8 @@ pub struct Group {
     lines: BTreeMap<LinkId, PeerConnection>,
     next_link: LinkId,
     resync: Resync,
-    /// The connection on which to request a resync, since the last call that returned one.
-    asked: Option<LinkId>,
+    /// The connections with requests to send.
+    asked: Vec<LinkId>,
     /// The number shown in greetings: that of this process, or of the process from which it got everything.
     life: u32,
     /// How often to try to reach the successor, in a process that ends.
@@ -135,6 +138,8 @@ pub struct Group {
     presence: VecDeque<(usize, bool)>,
     /// Whether the tables know that the entries of the other peers have arrived.
     synchronized: bool,
+    /// How long to wait for the counts of an earlier process from peers.
+    returns: PartsWait,
     random: fastrand::Rng,
 }
 
@@ -172,6 +177,8 @@ impl Group {
                 met: false,
                 partial: false,
                 needs_resync: false,
+                is_asked: false,
+                has_returned: false,
                 minor: 1,
                 last: None,
                 established: None,
@@ -189,7 +196,7 @@ impl Group {
             lines: BTreeMap::new(),
             next_link: 1,
             resync: Resync::new(settings.successor && local.is_some(), now),
-            asked: None,
+            asked: Vec::new(),
             life: settings.process,
             stopping: None,
             parting: Parting::default(),
@@ -198,6 +205,7 @@ impl Group {
             commands: VecDeque::new(),
             presence: VecDeque::new(),
             synchronized: false,
+            returns: PartsWait::new(settings.section.features),
             random: fastrand::Rng::with_seed(settings.seed),
             settings,
         };
@@ -212,7 +220,7 @@ impl Group {
 
     /// Returns a connection that has output although nothing was received. Call [`output`](Self::output) for it.
     pub fn asked(&mut self) -> Option<LinkId> {
-        self.asked.take()
+        self.asked.pop()
     }
 
     /// Returns the progress of this process's resync.
@@ -310,7 +318,12 @@ impl Group {
         });
         let idle =
             (0..self.peers.len()).filter(|peer| self.is_wanted(*peer)).map(|peer| self.peers[peer].retry);
-        lines.chain(idle).chain(self.resync.next()).chain(self.parting.next()).min()
+        lines
+            .chain(idle)
+            .chain(self.resync.next())
+            .chain(self.parting.next())
+            .chain(self.returns.next())
+            .min()
     }
 
     /// Processes the passing of time.
@@ -333,6 +346,7 @@ impl Group {
             }
         }
         self.resync.tick(now);
+        self.returns.tick(self.resync.is_local(), now);
         if self.parting.is_late(now) {
             self.part_for_good();
         }
@@ -448,6 +462,7 @@ impl Group {
                     self.stopping = Some(0);
                     self.parting.taught(now);
                 }
+                (SessionEvent::PartsReturned, Some(peer)) => self.peers[peer].has_returned = true,
                 (SessionEvent::Over(over), _) => self.over(link, over, now),
                 _ => {}
             }
@@ -476,6 +491,7 @@ impl Group {
             peer.dialing = None;
         }
         peer.established = Some(now);
+        peer.is_asked = false;
         peer.sessions += 1;
         peer.last = None;
         self.presence.push_back((place, true));
@@ -515,7 +531,7 @@ impl Group {
         {
             session.request_resync();
             self.resync.assigned(link);
-            self.asked = Some(link);
+            self.asked.push(link);
         }
     }
 
@@ -524,7 +540,11 @@ impl Group {
         self.peers[place].needs_resync = false;
         if Some(place) == self.local {
             if let Some(life) = self.resync.local_taught(everything, now) {
-                self.life = life;
+                // The predecessor does not send the parts it has as an owner, so the others repeat them.
+                if self.settings.section.features & features::OWNERS == 0 {
+                    self.life = life;
+                }
+                self.returns.end();
             }
         } else if self.resync.taught(link, everything, now) && !everything {
             self.peers[place].partial = true;

@@ -13,10 +13,12 @@ mod group;
 mod handshake;
 pub mod integer;
 pub mod message;
+mod owners;
 mod row;
 mod session;
 mod shard;
 mod stick;
+mod sums;
 mod tables;
 mod task;
 mod transport;
@@ -28,7 +30,9 @@ pub use group::{
 pub use handshake::HandshakeStatus;
 pub use message::Breach;
 pub use row::{EntryValue, PeerEntry, Rate};
-pub use session::{HEARTBEAT, Over, PeerSession, PeersSection, SessionCounts, SessionEvent, TIMEOUT};
+pub use session::{
+    HEARTBEAT, Over, PeerSession, PeersSection, SessionCounts, SessionEvent, TIMEOUT, features,
+};
 pub use shard::of as shard_of;
 pub use stick::Stick;
 pub use tables::{EntryOrigin, Tables};

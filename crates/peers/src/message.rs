@@ -61,13 +61,31 @@ pub enum Message<'a> {
         /// The number of the last entry.
         update: u32,
     },
+    /// A message of Weir.
+    Extension(Extension),
     /// A message that is unknown in this version.
     Unknown,
+}
+
+/// Messages that only Weir sends. They have a separate class, which other programs ignore.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extension {
+    /// Requests the counts that an earlier process of the sender has made ([`Tables::is_part_of`](crate::Tables::is_part_of)).
+    PartsRequest,
+    /// The requested counts are complete.
+    PartsFinished,
+    /// The first message of a session: the features of the sender, as bits.
+    Features(u64),
 }
 
 const CONTROL: u8 = 0;
 const ERROR: u8 = 1;
 const TABLES: u8 = 10;
+const WEIR: u8 = 87;
+
+const PARTS_REQUEST: u8 = 0;
+const PARTS_FINISHED: u8 = 1;
+const FEATURES: u8 = 128;
 
 const UPDATE: u8 = 128;
 const UPDATE_INCREMENTAL: u8 = 129;
@@ -105,15 +123,21 @@ fn short(class: u8, kind: u8) -> Message<'static> {
         (CONTROL, 4) => Message::Control(Control::Heartbeat),
         (ERROR, 0) => Message::ProtocolError,
         (ERROR, 1) => Message::SizeError,
+        (WEIR, PARTS_REQUEST) => Message::Extension(Extension::PartsRequest),
+        (WEIR, PARTS_FINISHED) => Message::Extension(Extension::PartsFinished),
         _ => Message::Unknown,
     }
 }
 
 fn long(class: u8, kind: u8, body: &[u8]) -> Result<Message<'_>, Breach> {
+    let mut fields = MessageReader::new(body);
+    if class == WEIR && kind == FEATURES {
+        let bits = fields.number().ok_or(Breach::Protocol("truncated features"))?;
+        return Ok(Message::Extension(Extension::Features(bits)));
+    }
     if class != TABLES {
         return Ok(Message::Unknown);
     }
-    let mut fields = MessageReader::new(body);
     Ok(match kind {
         UPDATE => Message::Update { incremental: false, timed: false, body },
         UPDATE_INCREMENTAL => Message::Update { incremental: true, timed: false, body },
@@ -140,9 +164,18 @@ pub fn error(breach: Breach, out: &mut Vec<u8>) {
     out.extend_from_slice(&[ERROR, u8::from(breach == Breach::Size)]);
 }
 
+/// Appends a message of Weir.
+pub(crate) fn extension(extension: Extension, out: &mut Vec<u8>) {
+    match extension {
+        Extension::PartsRequest => out.extend_from_slice(&[WEIR, PARTS_REQUEST]),
+        Extension::PartsFinished => out.extend_from_slice(&[WEIR, PARTS_FINISHED]),
+        Extension::Features(bits) => framed(WEIR, FEATURES, out, |out| varint::write(out, bits)),
+    }
+}
+
 /// Appends the definition of a table with this content.
 pub(crate) fn define(body: &[u8], out: &mut Vec<u8>) {
-    framed(DEFINE, out, |out| out.extend_from_slice(body));
+    framed(TABLES, DEFINE, out, |out| out.extend_from_slice(body));
 }
 
 /// Appends an entry; `write` appends its content.
@@ -153,20 +186,20 @@ pub(crate) fn update(incremental: bool, timed: bool, out: &mut Vec<u8>, write: i
         (false, true) => UPDATE_TIMED,
         (true, true) => UPDATE_INCREMENTAL_TIMED,
     };
-    framed(kind, out, write);
+    framed(TABLES, kind, out, write);
 }
 
 /// Appends an acknowledgement of the peer's entries.
 pub fn ack(table: u64, update: u32, out: &mut Vec<u8>) {
-    framed(ACK, out, |out| {
+    framed(TABLES, ACK, out, |out| {
         varint::write(out, table);
         out.extend_from_slice(&update.to_be_bytes());
     });
 }
 
-/// Appends a table message. The length of nearly all messages takes one byte, which is reserved before `write` appends the content.
-fn framed(kind: u8, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
-    out.extend_from_slice(&[TABLES, kind, 0]);
+/// Appends a message with content. The length of nearly all messages takes one byte, which is reserved before `write` appends the content.
+fn framed(class: u8, kind: u8, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    out.extend_from_slice(&[class, kind, 0]);
     let start = out.len();
     write(out);
     let length = (out.len() - start) as u64;
@@ -185,13 +218,16 @@ mod tests {
 
     #[test]
     fn messages_are_distinguished_by_class_and_type() {
-        let cases: [(&[u8], Message<'_>); 10] = [
+        let cases: [(&[u8], Message<'_>); 13] = [
             (&[0, 0], Message::Control(Control::ResyncRequest)),
             (&[0, 4], Message::Control(Control::Heartbeat)),
             (&[1, 0], Message::ProtocolError),
             (&[1, 1], Message::SizeError),
             (&[0, 9], Message::Unknown),
             (&[255, 200, 1, 7], Message::Unknown),
+            (&[87, 0], Message::Extension(Extension::PartsRequest)),
+            (&[87, 1], Message::Extension(Extension::PartsFinished)),
+            (&[87, 128, 1, 3], Message::Extension(Extension::Features(3))),
             (&[10, 131, 1, 9], Message::Switch(9)),
             (&[10, 132, 5, 3, 0, 0, 1, 2], Message::Ack { table: 3, update: 258 }),
             (&[10, 134, 2, 8, 9], Message::Update { incremental: true, timed: true, body: &[8, 9] }),

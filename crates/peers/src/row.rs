@@ -33,6 +33,28 @@ pub struct Rate {
     pub previous: u32,
 }
 
+impl EntryValue {
+    /// Returns the value `since` milliseconds later: the age of a rate.
+    pub(crate) fn older(&self, since: u32) -> EntryValue {
+        match self {
+            EntryValue::Rate(rate) => EntryValue::Rate(Rate { age: rate.age.saturating_add(since), ..*rate }),
+            other => other.clone(),
+        }
+    }
+}
+
+impl Rate {
+    /// Returns the events in this period and the previous one, of which each lasts `period` milliseconds.
+    pub(crate) fn events(&self, period: u32) -> u64 {
+        let (current, previous) = (u64::from(self.current), u64::from(self.previous));
+        match self.age / period.max(1) {
+            0 => current + previous,
+            1 => current,
+            _ => 0,
+        }
+    }
+}
+
 /// An entry in the form exchanged with peers.
 #[derive(Debug, Clone, Copy)]
 pub struct PeerEntry<'a> {

@@ -5,16 +5,19 @@
 //! `teach` sends them. Called by `group`.
 
 mod learn;
+mod program;
 mod teach;
 
 use std::sync::Arc;
 
 use crate::definition::Definition;
 use crate::handshake::{self, HandshakeStatus, PeerHello};
-use crate::message::{self, Breach, Control, Message};
+use crate::message::{self, Breach, Control, Extension, Message};
 use crate::tables::{EntryOrigin, Tables};
 
 use learn::Learning;
+pub(crate) use program::PeerProgram;
+pub use program::features;
 use teach::{Sender, Writer};
 
 /// A heartbeat is sent after this many milliseconds without sending a message.
@@ -39,6 +42,8 @@ pub struct PeersSection {
     pub ids: Box<[Box<[u8]>]>,
     /// How many entries are sent at once (`tune.peers.max-updates-at-once`).
     pub at_once: usize,
+    /// The features of this process that are sent to peers; 0 if it sends none ([`features`]).
+    pub features: u64,
 }
 
 /// An event of a session.
@@ -61,6 +66,8 @@ pub enum SessionEvent {
     ResyncPartial,
     /// The peer confirmed the end of the resync.
     ResyncConfirmed,
+    /// The peer has sent all counts that an earlier process with the name of this one has made.
+    PartsReturned,
     /// The session is over.
     Over(Over),
 }
@@ -138,6 +145,10 @@ pub struct PeerSession {
     sender: Sender,
     /// Pending output: a resync request, the confirmation of one, or an error.
     ask: bool,
+    /// Pending output: the features of this process, and a request for its counts.
+    greets: bool,
+    asks_parts: bool,
+    program: PeerProgram,
     confirm: bool,
     events: Vec<SessionEvent>,
     counts: SessionCounts,
@@ -185,6 +196,9 @@ impl PeerSession {
             learning: Learning::new(&section.tables),
             sender: Sender::new(section.tables.len()),
             ask: false,
+            greets: section.features != 0,
+            asks_parts: false,
+            program: PeerProgram::Unknown,
             confirm: false,
             events: Vec::new(),
             counts: SessionCounts::default(),
@@ -213,6 +227,11 @@ impl PeerSession {
     /// Returns when something was last sent.
     pub(crate) fn last_sent_at(&self) -> u64 {
         self.last_sent
+    }
+
+    /// Whether a heartbeat must be sent.
+    pub(crate) fn is_beat_due(&self) -> bool {
+        self.beat
     }
 
     /// Returns the message counts.
@@ -402,7 +421,9 @@ impl PeerSession {
     ) -> Result<Option<usize>, Breach> {
         let Some((message, length)) = message::read(bytes)? else { return Ok(None) };
         self.heard = now;
+        self.note_program(&message, now, tables);
         match message {
+            Message::Extension(extension) => self.extension(extension)?,
             Message::Control(control) => self.control(control)?,
             Message::ProtocolError | Message::SizeError => {
                 self.end(Over::Accused);
@@ -417,7 +438,10 @@ impl PeerSession {
                     }
                 }
             }
-            Message::Define(body) => self.learning.define(body, &self.section.tables)?,
+            Message::Define(body) => {
+                let peer = self.peer.map_or(&[][..], |peer| &self.section.peers[peer]);
+                self.learning.define(body, &self.section.tables, peer)?;
+            }
             Message::Switch(id) => self.learning.switch(id),
             Message::Ack { table, update } => {
                 if let (Some((table, delay)), Some(peer)) = (self.sender.ack(table, update, now), self.peer) {
@@ -508,6 +532,12 @@ impl PeerSession {
         tables: &mut impl Tables,
     ) {
         let before = out.len();
+        if std::mem::take(&mut self.greets) {
+            message::extension(Extension::Features(self.section.features), out);
+        }
+        if std::mem::take(&mut self.asks_parts) {
+            message::extension(Extension::PartsRequest, out);
+        }
         if std::mem::take(&mut self.ask) {
             message::control(Control::ResyncRequest, out);
         }

@@ -1,11 +1,16 @@
 //! The stick tables of a `peers` section, converted for the group: rows of entries, in both directions. The plan defines the tables
 //! and their names.
 
+mod fleet;
+
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
+use fleet::FleetTables;
 use state::table::{self, DataType, EntryValues, KeyType, Table};
 
+use crate::session::features;
 use crate::{DataColumn, DataKind, Definition, EntryOrigin, EntryValue, KeyKind, PeerEntry, Rate, Tables};
 
 /// The tables of a section, in the order of their definitions.
@@ -19,6 +24,8 @@ pub struct Stick {
     recalled: Vec<HashMap<Box<[u8]>, StickValues>>,
     /// Whether the entries of the other peers have arrived.
     is_synchronized: bool,
+    /// The tables with owners of keys.
+    fleet: FleetTables,
     /// Memory for the entry being sent.
     key: Vec<u8>,
     values: Vec<EntryValue>,
@@ -32,7 +39,21 @@ enum TableRole {
     /// The counts of this process, in a table that adds up the parts of all members.
     Own,
     /// The counts of another member in such a table.
-    Part { slot: usize, peer: usize },
+    Part {
+        slot: usize,
+        peer: usize,
+    },
+    /// With owners: the counts of this process, those of the peer of the session, and sums.
+    OwnerPart(usize),
+    PeerPart(usize),
+    OwnerSums(usize),
+}
+
+impl TableRole {
+    /// Whether the definition has the counts of this process.
+    fn is_own(self) -> bool {
+        matches!(self, TableRole::Own | TableRole::OwnerPart(_))
+    }
 }
 
 /// A definition's table.
@@ -63,6 +84,27 @@ impl StickValues {
             Some(value) => to_table_value(value),
             None => table::TableValue::Absent,
         }
+    }
+
+    /// Returns the later of these values and those that another peer has sent for the same counts. A peer that was not connected
+    /// has earlier ones.
+    fn with(&self, table: &Table, received: &[EntryValue], now: u64) -> Vec<EntryValue> {
+        let since = u32::try_from(now.saturating_sub(self.at)).unwrap_or(u32::MAX);
+        let columns = table.columns().flat_map(|column| (0..column.count).map(move |_| column));
+        let pairs = self.values.iter().zip(received).zip(columns);
+        pairs
+            .map(|((own, other), column)| match (own, other) {
+                (EntryValue::Number(own), EntryValue::Number(other)) if column.data.is_summed() => {
+                    EntryValue::Number(*own.max(other))
+                }
+                (EntryValue::Rate(own), EntryValue::Rate(other)) => {
+                    let own = Rate { age: own.age.saturating_add(since), ..*own };
+                    let is_later = own.events(column.period_ms) > other.events(column.period_ms);
+                    EntryValue::Rate(if is_later { own } else { *other })
+                }
+                _ => other.clone(),
+            })
+            .collect()
     }
 }
 
@@ -99,8 +141,10 @@ impl Stick {
         now: u64,
     ) -> (Stick, Vec<Definition>) {
         let (mut all, mut definitions) = (Vec::new(), Vec::new());
+        let mut fleet = FleetTables::new(peers, local);
         let mut add = |table: &Arc<Table>, name: &str, role| {
-            definitions.push(definition(table, name));
+            let of_peer = matches!(role, TableRole::PeerPart(_));
+            definitions.push(Definition { of_peer, ..definition(table, name) });
             all.push(StickTable { table: table.clone(), role, released: 0 });
         };
         for (table, name) in tables {
@@ -108,6 +152,16 @@ impl Stick {
                 add(table, name, TableRole::Whole);
                 continue;
             };
+            if aggregate.has_owners() {
+                (0..aggregate.members.len()).for_each(|member| {
+                    table.note_presence(member, false, now);
+                });
+                let at = fleet.add(table, name, peers);
+                add(table, &format!("{name}@{}", peers[local]), TableRole::OwnerPart(at));
+                add(table, name, TableRole::PeerPart(at));
+                add(table, &format!("{name}@"), TableRole::OwnerSums(at));
+                continue;
+            }
             add(table, &format!("{name}@{}", peers[local]), TableRole::Own);
             for (slot, member) in aggregate.members.iter().enumerate() {
                 if let Some(peer) = peers.iter().position(|peer| **peer == **member) {
@@ -121,6 +175,7 @@ impl Stick {
             recalled: all.iter().map(|_| HashMap::new()).collect(),
             is_synchronized: false,
             tables: all,
+            fleet,
             key: Vec::new(),
             values: Vec::new(),
         };
@@ -134,7 +189,9 @@ impl Stick {
             let name = own.table.name();
             match own.role {
                 TableRole::Whole => name.to_owned(),
-                TableRole::Own => format!("{name}@{local}"),
+                TableRole::Own | TableRole::OwnerPart(_) => format!("{name}@{local}"),
+                TableRole::PeerPart(_) => format!("{name}@<peer>"),
+                TableRole::OwnerSums(_) => format!("{name}@"),
                 TableRole::Part { slot, .. } => {
                     let members = own.table.aggregate().map_or(&[][..], |aggregate| &aggregate.members);
                     format!("{name}@{}", members.get(slot).map_or("", |member| member))
@@ -148,9 +205,22 @@ impl Stick {
         self.tables.len()
     }
 
+    /// Whether a table sends its changes to all peers.
+    fn has_whole(&self) -> bool {
+        self.tables.iter().any(|own| matches!(own.role, TableRole::Whole | TableRole::Own))
+    }
+
+    /// Returns the features of this process that peers need to know for these tables.
+    pub fn features(&self) -> u64 {
+        let has = |of: fn(TableRole) -> bool| self.tables.iter().any(|own| of(own.role));
+        let has_owners = has(|role| matches!(role, TableRole::OwnerPart(_)));
+        let returns = if has(TableRole::is_own) { features::RETURNS_PARTS } else { 0 };
+        returns | if has_owners { features::OWNERS } else { 0 }
+    }
+
     /// Returns the definition with the part of this process in a table that adds up the parts of all members.
     pub fn own_part(&self, table: &Arc<Table>) -> Option<usize> {
-        self.tables.iter().position(|own| own.role == TableRole::Own && Arc::ptr_eq(&own.table, table))
+        self.tables.iter().position(|own| own.role.is_own() && Arc::ptr_eq(&own.table, table))
     }
 
     /// Returns the slot of a peer's parts in an aggregate table.
@@ -159,6 +229,9 @@ impl Stick {
         match own.role {
             TableRole::Whole => return None,
             TableRole::Part { slot, peer: member } if member == peer => return Some(slot),
+            TableRole::OwnerPart(at) | TableRole::PeerPart(at) | TableRole::OwnerSums(at) => {
+                return self.fleet.number(at, peer).filter(|number| *number < own.table.own_number());
+            }
             TableRole::Own | TableRole::Part { .. } => {}
         }
         self.tables.iter().find_map(|part| match part.role {
@@ -175,17 +248,29 @@ impl Stick {
     /// such a text.
     pub fn note(&self, table: usize, peer: usize) -> String {
         let own = &self.tables[table];
-        let slot = self.slot(table, peer).filter(|_| own.role == TableRole::Own);
+        let slot = self.slot(table, peer).filter(|_| own.role.is_own());
         let member = slot.and_then(|slot| own.table.member(slot));
         let (Some(member), Some(aggregate)) = (member, own.table.aggregate()) else { return String::new() };
-        format!(
+        let mut text = format!(
             "aggregate every={}ms lag={}ms bytes_sent={} bytes_received={} dropped={}",
             aggregate.every_ms,
             member.delay_ms,
             member.sent,
             member.received,
             u8::from(member.is_dropped)
-        )
+        );
+        if let TableRole::OwnerPart(at) = own.role {
+            let (share, keys) = (member.owner_share, self.fleet.keys(at));
+            let mode = if self.fleet.sends_sums_to(peer) { "owners" } else { "direct" };
+            // Writing to a string cannot fail.
+            let _ = write!(
+                text,
+                " mode={mode} owner_share={}.{}% keys_owned_here={keys}",
+                share / 10,
+                share % 10
+            );
+        }
+        text
     }
 
     /// Applies an entry of this process's part from a predecessor or from a peer.
@@ -202,7 +287,10 @@ impl Stick {
         let known = |at| known.map_or(table::TableValue::Absent, |known| known.value(at, now));
         if self.tables[table].table.learn_own_part((row.key, row.expire), now, received, known) {
             let of_origin = if is_predecessor { &mut self.before } else { &mut self.recalled };
-            remember(&mut of_origin[table], &self.tables[table].table, row, now);
+            let known = of_origin[table].get(row.key).filter(|_| !is_predecessor);
+            let values = known.map(|known| known.with(&self.tables[table].table, row.values, now));
+            let row = PeerEntry { values: values.as_deref().unwrap_or(row.values), ..*row };
+            remember(&mut of_origin[table], &self.tables[table].table, &row, now);
         }
     }
 }
@@ -226,6 +314,12 @@ fn row<R>(
 ) -> R {
     key.clear();
     entry.key(key);
+    append_values(entry, role, now, values);
+    take(&PeerEntry { key, expire: Some(entry.expires_in(now)), values })
+}
+
+/// Replaces the content of `values` with the values of an entry.
+fn append_values(entry: &EntryValues<'_>, role: TableRole, now: u64, values: &mut Vec<EntryValue>) {
     values.clear();
     let mut add = |value: table::TableValue<'_>| {
         values.push(match value {
@@ -242,10 +336,9 @@ fn row<R>(
         });
     };
     match role {
-        TableRole::Whole | TableRole::Own => entry.values(now).for_each(&mut add),
         TableRole::Part { slot, .. } => entry.part_values(slot, now).for_each(&mut add),
+        _ => entry.values(now).for_each(&mut add),
     }
-    take(&PeerEntry { key, expire: Some(entry.expires_in(now)), values })
 }
 
 /// Converts a peer's value.
@@ -261,12 +354,14 @@ fn to_table_value(value: &EntryValue) -> table::TableValue<'_> {
 }
 
 impl Tables for Stick {
-    fn latest(&self, table: usize) -> u64 {
+    fn latest(&self, table: usize, peer: Option<usize>) -> u64 {
         let own = &self.tables[table];
         match own.role {
             TableRole::Whole => own.table.last_change(),
             TableRole::Own => own.released,
-            TableRole::Part { .. } => 0,
+            TableRole::Part { .. } | TableRole::PeerPart(_) => 0,
+            TableRole::OwnerPart(at) => self.fleet.latest_part(at, peer, own.released),
+            TableRole::OwnerSums(at) => self.fleet.latest_sum(at, peer),
         }
     }
 
@@ -274,15 +369,27 @@ impl Tables for Stick {
         &mut self,
         table: usize,
         after: u64,
+        peer: Option<usize>,
         now: u64,
         take: &mut dyn FnMut(u64, &PeerEntry<'_>) -> bool,
     ) {
-        let Stick { tables, key, values, .. } = self;
+        let Stick { tables, fleet, key, values, .. } = self;
         let own = &tables[table];
-        if !matches!(own.role, TableRole::Part { .. }) {
-            own.table.changes(after, now, |number, entry| {
+        match own.role {
+            TableRole::Part { .. } | TableRole::PeerPart(_) => {}
+            TableRole::OwnerSums(at) => fleet.changed_sums(at, after, peer, now, take),
+            TableRole::Whole | TableRole::Own => own.table.changes(after, now, |number, entry| {
                 row(entry, own.role, now, (key, values), |row| take(number, row))
-            });
+            }),
+            TableRole::OwnerPart(at) => own.table.changes(after, now, |number, entry| {
+                if number > own.released {
+                    return false;
+                }
+                key.clear();
+                entry.key(key);
+                !fleet.is_for(at, key, peer)
+                    || row(entry, own.role, now, (&mut *key, &mut *values), |row| take(number, row))
+            }),
         }
     }
 
@@ -290,20 +397,29 @@ impl Tables for Stick {
         &mut self,
         table: usize,
         cursor: u64,
+        peer: Option<usize>,
         now: u64,
         take: &mut dyn FnMut(&PeerEntry<'_>) -> bool,
     ) -> Option<u64> {
-        let Stick { tables, key, values, is_synchronized, .. } = self;
+        let Stick { tables, fleet, key, values, is_synchronized, .. } = self;
         let own = &tables[table];
-        if own.role == TableRole::Own && !*is_synchronized {
+        if own.role.is_own() && !*is_synchronized {
             // A peer would send it back, as the part of an earlier process. It is sent as changes later.
             return None;
         }
-        let mut take =
+        let mut take_entry =
             |entry: &EntryValues<'_>| row(entry, own.role, now, (&mut *key, &mut *values), &mut *take);
         let next = match own.role {
-            TableRole::Whole | TableRole::Own => own.table.walk(cursor.into(), now, &mut take),
-            TableRole::Part { slot, .. } => own.table.walk_parts(slot, cursor.into(), now, &mut take),
+            TableRole::Whole | TableRole::Own => own.table.walk(cursor.into(), now, &mut take_entry),
+            TableRole::Part { slot, .. } => own.table.walk_parts(slot, cursor.into(), now, &mut take_entry),
+            TableRole::OwnerSums(at) => return fleet.walk_sums(at, cursor, peer, now, take),
+            TableRole::PeerPart(at) => return fleet.walk_parts(at, cursor, peer, now, take),
+            TableRole::OwnerPart(at) => own.table.walk(cursor.into(), now, |entry| {
+                key.clear();
+                entry.key(key);
+                !fleet.is_for(at, key, peer)
+                    || row(entry, own.role, now, (&mut *key, &mut *values), &mut *take)
+            }),
         };
         next.map(u64::from)
     }
@@ -313,7 +429,19 @@ impl Tables for Stick {
         let told_now = |at: usize| row.values.get(at).map_or(table::TableValue::Absent, to_table_value);
         match self.tables[table].role {
             TableRole::Whole => {}
-            TableRole::Own => return self.recall(table, row, origin, now),
+            TableRole::Own | TableRole::OwnerPart(_) => return self.recall(table, row, origin, now),
+            TableRole::PeerPart(at) => {
+                if let EntryOrigin::Remote { peer, resync } = origin {
+                    self.fleet.learn_part(at, (peer, resync), row, now);
+                }
+                return;
+            }
+            TableRole::OwnerSums(at) => {
+                if let EntryOrigin::Remote { peer, .. } = origin {
+                    self.fleet.learn_sum(at, peer, row, now);
+                }
+                return;
+            }
             TableRole::Part { .. } if origin == EntryOrigin::Successor => return,
             TableRole::Part { slot, peer: member } => {
                 let (is_own, is_change) = match origin {
@@ -352,20 +480,32 @@ impl Tables for Stick {
         }
     }
 
-    fn is_synchronized(&mut self) {
-        if !std::mem::replace(&mut self.is_synchronized, true) {
-            self.recalled.iter_mut().for_each(|known| *known = HashMap::new());
-            self.release(None);
+    fn is_part_of(&self, table: usize, peer: usize) -> bool {
+        match self.tables[table].role {
+            TableRole::Part { peer: member, .. } => member == peer,
+            role => matches!(role, TableRole::PeerPart(_)),
         }
     }
 
-    fn release(&mut self, table: Option<usize>) {
+    fn is_synchronized(&mut self, now: u64) {
+        if !std::mem::replace(&mut self.is_synchronized, true) {
+            self.recalled.iter_mut().for_each(|known| *known = HashMap::new());
+            self.release(None, now);
+        }
+    }
+
+    fn release(&mut self, table: Option<usize>, now: u64) {
         if !self.is_synchronized {
             return;
         }
         for (place, own) in self.tables.iter_mut().enumerate() {
-            if own.role == TableRole::Own && table.is_none_or(|table| table == place) {
+            if own.role.is_own() && table.is_none_or(|table| table == place) {
                 own.released = own.table.last_change();
+            }
+            if let TableRole::OwnerPart(at) = own.role
+                && table.is_none_or(|table| table == place)
+            {
+                self.fleet.route(at, own.released, now);
             }
         }
     }
@@ -391,42 +531,38 @@ impl Tables for Stick {
             {
                 is_wanted |= own.table.note_presence(slot, is_present, now);
             }
+            if let TableRole::OwnerPart(at) = own.role
+                && let Some(number) = self.fleet.number(at, peer).filter(|at| *at < own.table.own_number())
+            {
+                is_wanted |= own.table.note_presence(number, is_present, now);
+            }
         }
+        self.fleet.note_presence(peer, is_present, now);
         is_wanted
+    }
+
+    fn note_program(&mut self, peer: usize, bits: u64, now: u64) {
+        self.fleet.note_program(peer, bits & features::OWNERS != 0, now);
+    }
+
+    fn is_timed(&self, table: usize, peer: Option<usize>) -> bool {
+        let is_of_owners =
+            matches!(self.tables[table].role, TableRole::OwnerPart(_) | TableRole::OwnerSums(_));
+        is_of_owners && peer.is_some_and(|peer| self.fleet.sends_sums_to(peer))
+    }
+
+    fn next(&self) -> Option<u64> {
+        self.fleet.next()
+    }
+
+    fn tick(&mut self, now: u64) -> bool {
+        self.fleet.tick(now)
+    }
+
+    fn take_due(&mut self, peer: usize) -> bool {
+        self.has_whole() || self.fleet.take_due(peer)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use state::table::{Aggregate, Column, ServerKey, TableSettings};
-
-    #[test]
-    fn values_of_evicted_entries_are_forgotten() {
-        let table = Table::new(TableSettings {
-            name: "t".into(),
-            kind: KeyType::Int,
-            key_length: 4,
-            size: 10,
-            expire_ms: 10_000,
-            nopurge: false,
-            recv_only: false,
-            server_key: ServerKey::Name,
-            bytes_factor: 1,
-            columns: vec![Column::new(DataType::Gpc0, 1, 0)],
-            peers: Some("p".into()),
-            aggregate: Some(Aggregate { every_ms: 20, members: ["b".into()].into() }),
-        });
-        let (mut stick, _) = Stick::new([(&table, "t")], &["a", "b"], 0, 1);
-        for origin in [EntryOrigin::Predecessor, EntryOrigin::Remote { peer: 1, resync: true }] {
-            for key in 0..1_000_u32 {
-                let (key, values) = (key.to_be_bytes(), [EntryValue::Number(1)]);
-                stick.learn(0, &PeerEntry { key: &key, expire: None, values: &values }, origin, 1);
-            }
-        }
-        assert_eq!(table.used(), 10);
-        for known in [&stick.before[0], &stick.recalled[0]] {
-            assert!((10..=20).contains(&known.len()), "{}", known.len());
-        }
-    }
-}
+mod tests;

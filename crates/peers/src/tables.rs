@@ -26,26 +26,28 @@ pub enum EntryOrigin {
 /// A table numbers local changes (not received ones). Each change gives the entry the next number, so an entry has one number, that
 /// of its last change. A peer that knows all changes up to a number therefore knows all entries with lower numbers.
 pub trait Tables {
-    /// Returns the number of the last change; 0 if there was none.
-    fn latest(&self, table: usize) -> u64;
+    /// Returns the number of the last change that a peer needs, if one is given; 0 without changes.
+    fn latest(&self, table: usize, peer: Option<usize>) -> u64;
 
-    /// Calls `take` with the entries numbered above `after` and their numbers, in ascending order, until it returns false; the last
+    /// Calls `take` with the entries for a peer that are numbered above `after` and their numbers, in ascending order, until it returns false; the last
     /// entry is considered taken. Removed entries are skipped.
     fn changed(
         &mut self,
         table: usize,
         after: u64,
+        peer: Option<usize>,
         now: u64,
         take: &mut dyn FnMut(u64, &PeerEntry<'_>) -> bool,
     );
 
-    /// Calls `take` with all entries, starting at `cursor`, until it returns false; the last entry is considered taken. The first
+    /// Calls `take` with all entries for a peer, starting at `cursor`, until it returns false; the last entry is considered taken. The first
     /// cursor is 0. Returns the next cursor, or `None` at the end. Only entries that are added or removed during the walk may be
     /// missed.
     fn walk(
         &mut self,
         table: usize,
         cursor: u64,
+        peer: Option<usize>,
         now: u64,
         take: &mut dyn FnMut(&PeerEntry<'_>) -> bool,
     ) -> Option<u64>;
@@ -56,13 +58,43 @@ pub trait Tables {
     /// Called when [`EntryOrigin::Predecessor`] has ended, so that the memory for its last values can be freed.
     fn forget_predecessor(&mut self) {}
 
+    /// Whether a table has the counts of a peer, which an earlier process of it has made. A new process of the peer gets them back
+    /// before it sends its own.
+    fn is_part_of(&self, _table: usize, _peer: usize) -> bool {
+        false
+    }
+
     /// Called when the entries of the other peers have arrived. Until then, tables that are sums hold back the part of this process,
     /// because it would replace the part of an earlier process at the peers.
-    fn is_synchronized(&mut self) {}
+    fn is_synchronized(&mut self, _now: u64) {}
 
     /// Makes the changes of a table visible to [`latest`](Self::latest), or those of all tables. Only tables that send their changes
     /// at intervals need this.
-    fn release(&mut self, _table: Option<usize>) {}
+    fn release(&mut self, _table: Option<usize>, _now: u64) {}
+
+    /// Whether changes are sent to a peer with the remaining lifetime of the entry.
+    fn is_timed(&self, _table: usize, _peer: Option<usize>) -> bool {
+        false
+    }
+
+    /// Called when a session's first message has arrived: the features of the peer's program ([`features`](crate::features)), 0 for
+    /// other programs.
+    fn note_program(&mut self, _peer: usize, _features: u64, _now: u64) {}
+
+    /// Returns when to call [`tick`](Self::tick).
+    fn next(&self) -> Option<u64> {
+        None
+    }
+
+    /// Processes the passing of time. Returns whether there is something to send.
+    fn tick(&mut self, _now: u64) -> bool {
+        false
+    }
+
+    /// Whether there may be something to send to a peer, since the last call.
+    fn take_due(&mut self, _peer: usize) -> bool {
+        true
+    }
 
     /// Called when a peer has acknowledged a change of a table, with the milliseconds since the change was sent.
     fn note_delay(&mut self, _table: usize, _peer: usize, _delay: u64) {}

@@ -50,6 +50,21 @@ struct SectionWork<T> {
     lines: HashMap<LinkId, Rc<ConnectionChannel>>,
 }
 
+impl<T: Tables> SectionWork<T> {
+    /// Wakes the connections that may have something to send.
+    fn wake(&mut self) {
+        let mut due = HashMap::new();
+        for (link, line) in &self.lines {
+            let (peer, is_beat_due) = self.group.to_wake(*link);
+            let is_due = is_beat_due
+                || peer.is_none_or(|peer| *due.entry(peer).or_insert_with(|| self.tables.take_due(peer)));
+            if is_due {
+                line.woken.notify_one();
+            }
+        }
+    }
+}
+
 impl<T: Tables + 'static> SectionMailbox<T> {
     /// Starts a section on the calling worker.
     pub fn begin(group: Group, tables: T, ways: impl Ways) -> Rc<Self> {
@@ -73,7 +88,7 @@ impl<T: Tables + 'static> SectionMailbox<T> {
 
     /// Called when tables have changed: sends the changes to peers.
     pub fn wake(&self) {
-        self.work.borrow().lines.values().for_each(|line| line.woken.notify_one());
+        self.work.borrow_mut().wake();
     }
 
     /// Called when a table has changed that sends its changes at most every `every` milliseconds: sends them to peers then.
@@ -90,7 +105,7 @@ impl<T: Tables + 'static> SectionMailbox<T> {
         tokio::task::spawn_local(async move {
             timer::sleep(Duration::from_millis((last + every).saturating_sub(now))).await;
             desk.paces.borrow_mut().insert(table, (now_ms(), false));
-            desk.work.borrow_mut().tables.release(Some(table));
+            desk.turn(|_, tables| tables.release(Some(table), now_ms()));
             desk.wake();
         });
     }
@@ -105,7 +120,7 @@ impl<T: Tables + 'static> SectionMailbox<T> {
     /// Called when the process ends and will make no more changes: sends the last of them to its successor.
     pub fn drained(self: &Rc<Self>) {
         self.turn(|group, tables| {
-            tables.release(None);
+            tables.release(None, now_ms());
             group.drained(now_ms(), tables);
         });
         self.wake();
@@ -118,9 +133,7 @@ impl<T: Tables + 'static> SectionMailbox<T> {
         if work.group.forgets_predecessor() {
             work.tables.forget_predecessor();
         }
-        if work.group.settle(now_ms(), &mut work.tables) {
-            work.lines.values().for_each(|line| line.woken.notify_one());
-        }
+        let is_due = work.group.settle(now_ms(), &mut work.tables);
         while let Some(command) = work.group.command() {
             match command {
                 GroupCommand::Connect { peer, link } => {
@@ -136,8 +149,13 @@ impl<T: Tables + 'static> SectionMailbox<T> {
                 GroupCommand::Done => self.done.notify_one(),
             }
         }
-        if let Some(line) = work.group.asked().and_then(|link| work.lines.get(&link)) {
-            line.woken.notify_one();
+        while let Some(link) = work.group.asked() {
+            if let Some(line) = work.lines.get(&link) {
+                line.woken.notify_one();
+            }
+        }
+        if is_due {
+            work.wake();
         }
         self.ways.count(work.group.connections());
         self.changed.notify_one();
@@ -148,7 +166,10 @@ impl<T: Tables + 'static> SectionMailbox<T> {
     async fn watch(self: Rc<Self>) {
         let timer = Timer::new();
         loop {
-            let next = self.work.borrow().group.next();
+            let next = {
+                let work = self.work.borrow();
+                work.group.next().into_iter().chain(work.tables.next()).min()
+            };
             // Work that waits for a connection's own task must not cause a busy loop.
             timer.set(next.map_or(NEVER, |next| next.max(now_ms() + 1)));
             tokio::select! {

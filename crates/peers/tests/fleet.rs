@@ -140,6 +140,7 @@ impl World {
             ids: stick.names(&names[number]).map(|name| bytes(&name)).collect(),
             tables: definitions.into(),
             at_once: 50,
+            features: stick.features(),
         };
         let settings = SectionSettings {
             section: Arc::new(section),
@@ -206,7 +207,8 @@ impl World {
         let links: Vec<LinkId> = self.nodes[node].links.keys().copied().collect();
         links.into_iter().for_each(|link| self.speak(node, link));
         let skew = self.nodes[node].skew;
-        let due = self.nodes[node].group.next().unwrap_or(u64::MAX).saturating_sub(skew);
+        let next = self.nodes[node].group.next().into_iter().chain(self.nodes[node].stick.next()).min();
+        let due = next.unwrap_or(u64::MAX).saturating_sub(skew);
         let due = due.clamp(self.now + 1, self.now + 500);
         if self.nodes[node].timer <= self.now || due < self.nodes[node].timer {
             self.nodes[node].timer = due;
@@ -299,8 +301,9 @@ impl World {
                 }
             }
             Event::Release(node) => {
+                let now = self.now + self.nodes[node].skew;
                 self.nodes[node].is_due = false;
-                self.nodes[node].stick.release(None);
+                self.nodes[node].stick.release(None, now);
                 self.attend(node);
             }
             Event::Count(node, key) => self.count(node, key),
@@ -335,7 +338,9 @@ impl World {
         }
         *self.truth.entry(key).or_default() += 1;
         if !std::mem::replace(&mut self.nodes[node].is_due, true) {
-            self.plan(self.now + EVERY, Event::Release(node));
+            let has_owners = self.nodes[node].table.aggregate().is_some_and(|own| own.has_owners());
+            let every = if has_owners { EVERY / 2 } else { EVERY };
+            self.plan(self.now + every, Event::Release(node));
         }
     }
 
@@ -370,6 +375,11 @@ impl World {
     }
 }
 
+/// The smallest number of nodes and the seed of each run: with parts that are sent to all, and with owners.
+fn seeds(count: u64) -> impl Iterator<Item = (usize, u64)> {
+    (0..count).map(|seed| (3, seed)).chain((0..3).map(|seed| (9, seed)))
+}
+
 /// Plans requests for 20 keys at random nodes.
 fn traffic(world: &mut World, count: u64, from: u64, until: u64) {
     for _ in 0..count {
@@ -382,8 +392,8 @@ fn traffic(world: &mut World, count: u64, from: u64, until: u64) {
 
 #[test]
 fn sums_are_exact_after_losses_and_partitions() {
-    for seed in 0..8 {
-        let count = 3 + seed as usize % 6;
+    for (first, seed) in seeds(8) {
+        let count = first + seed as usize % 6;
         let mut world = World::new(count, seed, 3_600_000, 40);
         // The first requests arrive before the members are connected.
         traffic(&mut world, 5_000, 1_001, 80_000);
@@ -396,15 +406,15 @@ fn sums_are_exact_after_losses_and_partitions() {
             world.plan(until, Event::Partition(vec![false; count]));
         }
         world.run(82_000);
-        let sums = world.sums().unwrap_or_else(|wrong| panic!("seed {seed}: {wrong:?}"));
-        assert_eq!(sums, world.truth, "seed {seed}");
+        let sums = world.sums().unwrap_or_else(|wrong| panic!("{count} nodes, seed {seed}: {wrong:?}"));
+        assert_eq!(sums, world.truth, "{count} nodes, seed {seed}");
     }
 }
 
 #[test]
 fn parts_dropped_in_a_partition_come_back() {
-    for seed in 0..8 {
-        let count = 3 + seed as usize % 4;
+    for (first, seed) in seeds(8) {
+        let count = first + seed as usize % 4;
         let mut world = World::new(count, seed, 6_000, 40);
         // Each key is used within the lifetime on both sides, so that only the parts of separated nodes are dropped. The last node's
         // part does not change during the partition.
@@ -423,15 +433,15 @@ fn parts_dropped_in_a_partition_come_back() {
         assert!(alone == own && own > 0, "seed {seed}: {alone} {own}");
         world.plan(40_001, Event::Partition(vec![false; count]));
         world.run(83_000);
-        let sums = world.sums().unwrap_or_else(|wrong| panic!("seed {seed}: {wrong:?}"));
-        assert_eq!(sums, world.truth, "seed {seed}");
+        let sums = world.sums().unwrap_or_else(|wrong| panic!("{count} nodes, seed {seed}: {wrong:?}"));
+        assert_eq!(sums, world.truth, "{count} nodes, seed {seed}");
     }
 }
 
 #[test]
 fn restarted_members_continue_and_count_nothing_twice() {
-    for seed in 0..8 {
-        let count = 3 + seed as usize % 4;
+    for (first, seed) in seeds(8) {
+        let count = first + seed as usize % 4;
         let mut world = World::new(count, seed, 3_600_000, 10);
         traffic(&mut world, 3_000, 2_000, 30_000);
         for turn in 0..3 {
@@ -442,8 +452,30 @@ fn restarted_members_continue_and_count_nothing_twice() {
             traffic(&mut world, 300, 40_001 + turn * 30_000, 42_000 + turn * 30_000);
         }
         world.run(135_000);
-        let sums = world.sums().unwrap_or_else(|wrong| panic!("seed {seed}: {wrong:?}"));
-        assert_eq!(sums, world.truth, "seed {seed}");
+        let sums = world.sums().unwrap_or_else(|wrong| panic!("{count} nodes, seed {seed}: {wrong:?}"));
+        assert_eq!(sums, world.truth, "{count} nodes, seed {seed}");
+    }
+}
+
+/// Whichever of the two restarted members connects to the other one first, the third one has the parts of both.
+#[test]
+fn members_that_restart_together_get_their_parts_from_a_third() {
+    for (first, seed) in seeds(16) {
+        let count = first + seed as usize % 4;
+        let mut world = World::new(count, seed, 3_600_000, 40);
+        traffic(&mut world, 2_000, 2_000, 30_000);
+        // With owners, three members have a part.
+        let kept = world.random.usize(..count);
+        let restarted = (0..count).filter(|node| *node != kept).take(if count > 8 { 2 } else { count });
+        for node in restarted {
+            let at = 40_000 + world.random.u64(0..50);
+            world.plan(at, Event::Restart(node));
+        }
+        traffic(&mut world, 500, 40_100, 60_000);
+        traffic(&mut world, 300, 40_100, 42_000);
+        world.run(80_000);
+        let sums = world.sums().unwrap_or_else(|wrong| panic!("{count} nodes, seed {seed}: {wrong:?}"));
+        assert_eq!(sums, world.truth, "{count} nodes, seed {seed}");
     }
 }
 

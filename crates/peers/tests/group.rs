@@ -119,6 +119,7 @@ fn after_a_partial_resync_another_peer_is_asked() {
         asks[0]
     };
     let first = asked(&mut a);
+    assert_eq!(a.group.asked(), Some(first));
     a.hears(first, &[0, 2], 0);
     assert_eq!(a.says(first, 0), [0, 3]);
     assert_eq!(a.group.stage(), ResyncStage::Remote);
@@ -378,7 +379,7 @@ fn two_processes_share_their_changes() {
     let progress = a.group.progress(1, 0);
     assert_eq!((progress.sent, progress.acknowledged, progress.remote_id), (500, 500, 1));
     assert_eq!((progress.learned, progress.confirmed), (500, 500));
-    assert_eq!(a.memory.latest(0), 500);
+    assert_eq!(a.memory.latest(0, None), 500);
 }
 
 #[test]

@@ -125,7 +125,7 @@ fn changes_reach_the_other_side_and_are_acknowledged() {
     assert_eq!(pair.tables[0].contents(), pair.tables[1].contents());
     for side in 0..2 {
         for table in 0..2 {
-            let latest = peers::Tables::latest(&pair.tables[side], table);
+            let latest = peers::Tables::latest(&pair.tables[side], table, None);
             assert_eq!(pair.ends[side].taught(table), (latest, latest), "{side} {table}");
         }
     }

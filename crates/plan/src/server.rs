@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use balance::HashKey;
 use sample::format::Format;
+use state::table::Table;
 
 use crate::check::{AgentSettings, CheckSettings, Connect};
 use crate::discovery::DiscoveredInstance;
@@ -92,6 +93,8 @@ pub struct ServerSettings {
     pub hash_key: HashKey,
     /// `guid`.
     pub guid: Option<Box<str>>,
+    /// `maxconn … fleet`: the table with the requests that all members of its `peers` section have at the server.
+    pub fleet: Option<Arc<Table>>,
     /// `strict-maxconn`.
     pub strict_maxconn: bool,
     /// `shard`: the shard of keys that a peer gets; 0 for all keys.

@@ -255,6 +255,11 @@ impl std::ops::Deref for CurrentPicker<'_> {
 }
 
 impl PreparedProxy {
+    /// Called when requests of other processes at the server `index` have begun or ended (`maxconn … fleet`).
+    pub fn note_load(&self, index: usize) {
+        self.picker().parted(index);
+    }
+
     /// Returns the current balancer of the proxy's servers.
     #[inline]
     pub(crate) fn picker(&self) -> CurrentPicker<'_> {

@@ -130,6 +130,8 @@ pub struct Server {
     pub maxconn: AtomicU32,
     /// The lower limit under low load (`minconn`).
     pub minconn: u32,
+    /// With a limit that holds for several processes ([`FLEET_LIMIT`]): the number of requests that the others are known to have.
+    pub elsewhere: AtomicU32,
     /// Queue limit (`maxqueue`), 0 for none.
     pub maxqueue: u32,
     /// The current address for connections. Written through [`Server::set_address`].
@@ -230,6 +232,10 @@ pub struct Server {
     pub history: OptionalHistory<OF_SERVER>,
 }
 
+/// The value of [`ServerSeed::minconn`] for a server with a `maxconn` that holds for several processes (`fleet`). Such a server cannot
+/// have a `minconn`, so only requests to servers with either check for it.
+pub const FLEET_LIMIT: u32 = u32::MAX;
+
 /// The configuration from which a server is created.
 #[derive(Debug, Clone)]
 pub struct ServerSeed {
@@ -243,7 +249,7 @@ pub struct ServerSeed {
     pub backup: bool,
     /// `maxconn`.
     pub maxconn: u32,
-    /// `minconn`.
+    /// `minconn`, or [`FLEET_LIMIT`].
     pub minconn: u32,
     /// `maxqueue`.
     pub maxqueue: u32,
@@ -275,6 +281,7 @@ impl Server {
             backup: seed.backup,
             maxconn: AtomicU32::new(seed.maxconn),
             minconn: seed.minconn,
+            elsewhere: AtomicU32::new(0),
             maxqueue: seed.maxqueue,
             unspecified: AtomicBool::new(seed.address.is_unspecified()),
             address: ArcSwap::from_pointee(seed.address),

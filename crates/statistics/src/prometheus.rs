@@ -125,6 +125,7 @@ pub fn respond(statistics: &Arc<Statistics>, request: &MetricsRequest<'_>) -> Pa
         + &mirrors::metrics(&view, is_wanted)
         + &disks::metrics(&view, is_wanted)
         + &aggregates::metrics(&view, |name| wanted.scope(query::TABLES) && wanted.named(name))
+        + &aggregates::of_servers(&view, is_wanted)
         + &telemetry::metrics(&view, is_wanted)
         + &discovery::metrics(&view, is_wanted);
     let is_measured = |object: &str, name: &str| !wanted.no_histograms && is_wanted(object, name);

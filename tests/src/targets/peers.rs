@@ -15,7 +15,7 @@ type Entry = (usize, Vec<u8>, Option<u32>, Vec<EntryValue>);
 struct Learned(Vec<Entry>);
 
 impl Tables for Learned {
-    fn latest(&self, table: usize) -> u64 {
+    fn latest(&self, table: usize, _: Option<usize>) -> u64 {
         u64::from(table == 0)
     }
 
@@ -23,6 +23,7 @@ impl Tables for Learned {
         &mut self,
         table: usize,
         after: u64,
+        _: Option<usize>,
         _: u64,
         take: &mut dyn FnMut(u64, &PeerEntry<'_>) -> bool,
     ) {
@@ -35,6 +36,7 @@ impl Tables for Learned {
         &mut self,
         table: usize,
         _: u64,
+        _: Option<usize>,
         _: u64,
         take: &mut dyn FnMut(&PeerEntry<'_>) -> bool,
     ) -> Option<u64> {
@@ -62,7 +64,14 @@ fn section() -> Arc<PeersSection> {
     .into();
     let ids = tables.iter().map(|table| table.name.clone()).collect();
     let peers = [&b"A"[..], b"B"].map(Into::into).into();
-    Arc::new(PeersSection { local: (*b"A").into(), peers, tables, ids, at_once: 50 })
+    Arc::new(PeersSection {
+        local: (*b"A").into(),
+        peers,
+        tables,
+        ids,
+        at_once: 50,
+        features: peers::features::RETURNS_PARTS,
+    })
 }
 
 /// Checks that learned entries and events do not depend on how the input is split, and that memory and output are bounded. The

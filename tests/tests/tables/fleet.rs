@@ -104,7 +104,7 @@ impl Drop for Relay {
 }
 
 /// The settings of a fleet that are the same for all members.
-struct Fleet {
+pub(crate) struct Fleet {
     directory: Scratch,
     /// The ports for peers and for clients, by member.
     peers: Vec<u16>,
@@ -132,7 +132,16 @@ impl Fleet {
         }
     }
 
-    fn socket(&self, place: usize) -> PathBuf {
+    /// Creates a fleet with direct connections.
+    pub(crate) fn without_relays(members: usize, table: &str) -> Fleet {
+        let mut fleet = Fleet::new(0, table, 0);
+        let ports = || (0..members).map(|_| free_port()).collect::<Vec<u16>>();
+        (fleet.peers, fleet.clients) = (ports(), ports());
+        fleet.relays = (0..members).map(|_| (0..members).map(|_| None).collect()).collect();
+        fleet
+    }
+
+    pub(crate) fn socket(&self, place: usize) -> PathBuf {
         self.directory.join(format!("n{place}"))
     }
 
@@ -169,7 +178,7 @@ impl Fleet {
         )
     }
 
-    fn start(&self, place: usize) -> Weir {
+    pub(crate) fn start(&self, place: usize) -> Weir {
         self.start_with(place, &[])
     }
 
@@ -187,7 +196,7 @@ impl Fleet {
     }
 
     /// Waits until every member has a session with every other one.
-    fn all_connected(&self) {
+    pub(crate) fn all_connected(&self) {
         for place in 0..self.peers.len() {
             let others = self.peers.len() - 1;
             let mut shown = String::new();
@@ -200,7 +209,7 @@ impl Fleet {
     }
 
     /// Sends a GET to a member. Returns the count of the entry with that path, and the member's own part.
-    fn count(&self, place: usize, path: &str) -> (u64, u64) {
+    pub(crate) fn count(&self, place: usize, path: &str) -> (u64, u64) {
         let response = get(self.clients[place], path).expect("it answers");
         assert_eq!(response.status, 200);
         let text = response.text();
@@ -216,7 +225,7 @@ impl Fleet {
     }
 
     /// Waits until these members show this value.
-    fn all_show(&self, places: &[usize], key: &str, data: &str, wanted: u64) {
+    pub(crate) fn all_show(&self, places: &[usize], key: &str, data: &str, wanted: u64) {
         for place in places {
             let mut seen = 0;
             let same = eventually(|| {
@@ -511,7 +520,7 @@ fn unusable_aggregates_are_refused() {
     let usual = "expire 10s store gpc0 peers P aggregate";
     assert!(verdict(usual, "").accepted(), "{:?}", verdict(usual, "").alerts());
     assert!(verdict(&format!("{usual} every 10s"), "").accepted());
-    let many: String = (2..65).map(|member| format!("  peer n{member} 127.0.0.1:3\n")).collect();
+    let many: String = (2..1025).map(|member| format!("  peer n{member} 127.0.0.1:3\n")).collect();
     for (table, section, message) in [
         (
             "expire 10s store gpc0 aggregate",
@@ -525,7 +534,7 @@ fn unusable_aggregates_are_refused() {
         ("expire 10s store gpc0 peers P aggregate recv-only", "", "cannot be combined with `recv-only`"),
         ("expire 10s store gpc0 peers P aggregate write-to other", "", "cannot be combined with `write-to`"),
         (usual, "  shards 2\n", "cannot be used in a peers section with `shards`"),
-        (usual, &many, "`aggregate` supports up to 64 members, and `peers P` has 65"),
+        (usual, &many, "`aggregate` supports up to 1024 members, and `peers P` has 1025"),
     ] {
         let verdict = verdict(table, section);
         let alerts = verdict.alerts().join("\n");

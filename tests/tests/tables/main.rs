@@ -1,6 +1,8 @@
 //! Stick tables, and the peers protocol.
 
 mod fleet;
+mod fleet_limit;
+mod owners;
 mod peers;
 mod stick_tables;
 mod sticky;

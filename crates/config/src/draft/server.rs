@@ -64,6 +64,8 @@ pub struct ServerDraft<'a> {
     pub non_stick: bool,
     pub disabled: bool,
     pub maxconn: u32,
+    /// `maxconn … fleet`: the table with the requests of all members.
+    pub fleet: Option<&'a Word>,
     pub minconn: u32,
     pub maxqueue: u32,
     pub weight: u32,
@@ -162,6 +164,7 @@ impl Default for ServerDraft<'_> {
             non_stick: false,
             disabled: false,
             maxconn: 0,
+            fleet: None,
             minconn: 0,
             maxqueue: 0,
             weight: 1,

@@ -144,6 +144,7 @@ pub(crate) struct ResolveContext<'a> {
     pub(crate) tracks: HashMap<String, String>,
     /// Servers that can be the target of reverse connections (`bind rhttp@`), as `backend/server`.
     pub(crate) reversible: HashSet<String>,
+    pub(crate) fleet_limits: HashSet<(u32, String)>,
     /// Addresses of servers from a state file.
     pub(crate) last: saved_addresses::LastAddresses,
     /// Addresses of server names already looked up.
@@ -231,6 +232,7 @@ pub(crate) fn resolve(
         refused: HashSet::new(),
         tracks: HashMap::new(),
         reversible: HashSet::new(),
+        fleet_limits: HashSet::new(),
         last: saved_addresses::LastAddresses::default(),
         hosts: HashMap::new(),
         tls: TlsDefaults::default(),

@@ -15,6 +15,7 @@ use sample::Place;
 use sample::expression::Expression;
 use sample::format::{Format, FormatFor};
 use state::server::{Secured, ServerAddress};
+use state::table::Table;
 use state::{Mode, Ring};
 use syntax::Word;
 
@@ -26,6 +27,7 @@ use crate::resolve::advice;
 use crate::resolve::check::{Sources, check_kind};
 use crate::resolve::rules::scope;
 use crate::resolve::servers::MadeServer;
+use crate::resolve::tables::fleet_limit;
 use crate::resolve::track::Tracked;
 use crate::resolve::{PendingProxy, ResolveContext, carry_over, qmux, quic, server_modes, tls_server, track};
 
@@ -59,6 +61,7 @@ pub(crate) fn server_settings<'a>(
         let parts = ServerParts { log, check, tls, quic, named };
         let own = Arc::new(assemble(index, &server, proxy, parts));
         feed(&own, &server.draft, proxy, context);
+        fleet_limit::check_server(&own, &server.draft, server.discovered.is_some(), context);
         settings.push(own);
     }
     let check = &proxy.settings.check;
@@ -93,6 +96,7 @@ struct Named {
     pool_conn_name: Option<Expression>,
     proxy_v2_tlvs: Vec<(u8, Format)>,
     track: Option<Tracked>,
+    fleet: Option<Arc<Table>>,
 }
 
 fn assemble(
@@ -143,6 +147,7 @@ fn assemble(
         tos: draft.tos,
         hash_key: draft.hash_key,
         guid: draft.guid.map(|word| word.as_str().into()),
+        fleet: named.fleet,
         strict_maxconn: draft.strict_maxconn,
         shard: draft.shard,
         resolution: named.resolution,
@@ -392,7 +397,9 @@ impl<'a> Line<'_, 'a> {
             Some(word) => track::follow(self.state, word, draft, statement, proxy, context)?,
             None => None,
         };
-        Ok(Named { resolution, pool_conn_name, proxy_v2_tlvs, track })
+        let fleet =
+            draft.fleet.map(|word| fleet_limit::table(word, draft, self.state, context)).transpose()?;
+        Ok(Named { resolution, pool_conn_name, proxy_v2_tlvs, track, fleet })
     }
 
     fn no_agent_port(&self) -> Diagnostic {

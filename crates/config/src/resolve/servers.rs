@@ -277,7 +277,11 @@ fn make_server<'a>(
         backup: draft.backup,
         // If `minconn` is not below `maxconn`, or is given alone, it is a fixed limit.
         maxconn: draft.maxconn.max(draft.minconn),
-        minconn: if draft.minconn < draft.maxconn { draft.minconn } else { 0 },
+        minconn: match draft.fleet {
+            Some(_) => state::server::FLEET_LIMIT,
+            None if draft.minconn < draft.maxconn => draft.minconn,
+            None => 0,
+        },
         maxqueue: draft.maxqueue,
         address,
         weight: draft.weight,

@@ -16,6 +16,7 @@ use crate::resolve::{PendingProxy, ResolveContext, carry_over};
 use crate::tables::environment::LOCAL_PEER;
 
 mod aggregate;
+pub(super) mod fleet_limit;
 
 /// A parsed line: the table's settings, and the names it refers to.
 struct TableLine<'a> {

@@ -39,7 +39,7 @@ pub static TABLE: &[ServerKeyword] = &[
     row("log-bufsize",        "<size>",        "size of the ring for a server of a log backend",            log_bufsize),
     row("log-proto",          "{ legacy | octet-count }", "framing of log messages",                        log_proto),
     row("max-reuse",          "<count>",       "maximum number of times a connection is reused",            |d, a| number(&mut d.max_reuse, a, -1, i64::from(i32::MAX))),
-    row("maxconn",            "<count>",       "maximum number of concurrent requests",                     |d, a| number(&mut d.maxconn, a, 0, u32::MAX)),
+    row("maxconn",            "<count> [fleet <table>]", "maximum number of concurrent requests, of this process or of all members of the table's peers section", |d, a| { number(&mut d.maxconn, a, 0, u32::MAX)?; d.fleet = if a.take("fleet") { Some(a.value()?) } else { None }; Ok(()) }),
     row("maxqueue",           "<count>",       "maximum number of queued requests",                         |d, a| number(&mut d.maxqueue, a, 0, u32::MAX)),
     row("minconn",            "<count>",       "maximum number of concurrent requests under low load",      |d, a| number(&mut d.minconn, a, 0, u32::MAX)),
     row("namespace",          "<name>",        "network namespace for connections to it",                   namespace).partial("`*`, for the namespace from the PROXY header, is not supported yet"),

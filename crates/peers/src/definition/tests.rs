@@ -67,7 +67,7 @@ fn definitions_are_written_as_haproxy_writes_them() {
     for (id, definition, wire) in cases {
         let wire = hex(&wire.replace(' ', ""));
         let mut out = Vec::new();
-        definition.write(id, &mut out);
+        definition.write(id, b"", &mut out);
         let announced = Definition::read(&wire).unwrap();
         assert_eq!((announced.id, &announced.definition), (id, &definition));
         assert_eq!(out, wire, "{definition:?}");
@@ -108,7 +108,7 @@ proptest! {
     #[test]
     fn every_definition_round_trips(id: u64, definition in any_definition(), rest: [u8; 3]) {
         let mut out = Vec::new();
-        definition.write(id, &mut out);
+        definition.write(id, b"", &mut out);
         let length = out.len();
         out.extend_from_slice(&rest);
         let announced = Definition::read(&out).unwrap();

@@ -65,7 +65,8 @@ impl Group {
         let link = self.local.and_then(|local| self.peers[local].link);
         let knows_all = match link.and_then(|link| self.lines.get(&link)) {
             Some(PeerConnection::Up(session)) => {
-                let mut tables = (0..self.settings.section.tables.len()).map(|at| (at, tables.latest(at)));
+                let mut tables =
+                    (0..self.settings.section.tables.len()).map(|at| (at, tables.latest(at, self.local)));
                 tables.all(|(at, latest)| session.taught(at).0 >= latest)
             }
             _ => true,

@@ -2,6 +2,7 @@
 //! then from one peer after the other until one reports that it knows everything. It waits at most five seconds for each to begin.
 
 use super::{Group, LinkId, PeerConnection};
+use crate::session::{PeerProgram, features};
 use crate::tables::Tables;
 
 /// How long to wait for a peer that could send the entries, in milliseconds.
@@ -137,6 +138,42 @@ impl Resync {
     }
 }
 
+/// How long a process waits for the counts that peers have of an earlier process of the same member.
+#[derive(Debug)]
+pub(super) struct PartsWait {
+    is_waiting: bool,
+    until: Option<u64>,
+}
+
+impl PartsWait {
+    pub(super) fn new(own_features: u64) -> PartsWait {
+        PartsWait { is_waiting: own_features & features::RETURNS_PARTS != 0, until: None }
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        self.is_waiting
+    }
+
+    pub(super) fn end(&mut self) {
+        self.is_waiting = false;
+        self.until = None;
+    }
+
+    pub(super) fn next(&self) -> Option<u64> {
+        self.until
+    }
+
+    /// Ends the wait if it is over. It begins without a predecessor, or if the predecessor did not send everything.
+    pub(super) fn tick(&mut self, is_local: bool, now: u64) {
+        if is_local || !self.is_waiting {
+            return;
+        }
+        if now >= *self.until.get_or_insert(now + WAIT) {
+            self.end();
+        }
+    }
+}
+
 impl Group {
     /// Informs the tables about sessions that were established or have ended, and about the arrival of the other peers' entries.
     /// Called after each call that may have caused that. Returns whether the tables have new output for all connections.
@@ -148,12 +185,60 @@ impl Group {
                 self.request_resync(peer);
             }
         }
-        if self.synchronized || !self.has_learned() {
-            return false;
+        let is_due = tables.tick(now);
+        if self.synchronized {
+            return is_due;
         }
+        self.request_parts();
+        if !self.has_learned() || !self.has_parts() {
+            return is_due;
+        }
+        self.returns.end();
         self.synchronized = true;
-        tables.is_synchronized();
+        tables.is_synchronized(now);
         true
+    }
+
+    /// Requests the counts of an earlier process from each peer that returns them.
+    fn request_parts(&mut self) {
+        if !self.returns.is_waiting() || self.stopping.is_some() {
+            return;
+        }
+        for place in 0..self.peers.len() {
+            if Some(place) == self.local || self.peers[place].is_asked {
+                continue;
+            }
+            let link = self.peers[place].link;
+            if let Some(link) = link
+                && let Some(PeerConnection::Up(session)) = self.lines.get_mut(&link)
+                && matches!(session.program(), PeerProgram::Weir(bits) if bits & features::RETURNS_PARTS != 0)
+            {
+                session.request_parts();
+                self.peers[place].is_asked = true;
+                self.asked.push(link);
+            }
+        }
+    }
+
+    /// Whether every peer has returned the counts of an earlier process of this member, or cannot: it is not reachable, or runs
+    /// another program. A peer that was restarted itself has lost them.
+    fn has_parts(&self) -> bool {
+        if !self.returns.is_waiting() || self.stopping.is_some() {
+            return true;
+        }
+        let others = (0..self.peers.len()).filter(|place| Some(*place) != self.local);
+        others.map(|place| &self.peers[place]).all(|peer| {
+            let session = match peer.link.and_then(|link| self.lines.get(&link)) {
+                Some(PeerConnection::Up(session)) => session,
+                _ => return peer.has_returned || peer.unreached > 0,
+            };
+            peer.has_returned
+                || match session.program() {
+                    PeerProgram::Unknown => false,
+                    PeerProgram::Other => true,
+                    PeerProgram::Weir(bits) => bits & features::RETURNS_PARTS == 0,
+                }
+        })
     }
 
     /// Requests all entries from a peer with a session.
@@ -163,7 +248,7 @@ impl Group {
             && let Some(PeerConnection::Up(session)) = self.lines.get_mut(&link)
         {
             session.request_resync();
-            self.asked = Some(link);
+            self.asked.push(link);
         }
     }
 

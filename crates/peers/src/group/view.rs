@@ -1,6 +1,6 @@
 //! The visible state of a section (`show peers`).
 
-use super::{Group, PeerConnection, ResyncStage};
+use super::{Group, LinkId, PeerConnection, ResyncStage};
 use crate::session::{Over, SessionCounts};
 
 /// The state of a peer.
@@ -72,6 +72,14 @@ impl Group {
             timeouts: peer.timeouts,
             counts: session.map(|session| session.counts()).unwrap_or_default(),
         })
+    }
+
+    /// Returns the peer of a connection with a session, and whether a heartbeat is due.
+    pub(crate) fn to_wake(&self, link: LinkId) -> (Option<usize>, bool) {
+        match self.lines.get(&link) {
+            Some(PeerConnection::Up(session)) if session.is_open() => (session.peer(), session.is_beat_due()),
+            _ => (None, true),
+        }
     }
 
     /// Returns a peer's progress with a table.

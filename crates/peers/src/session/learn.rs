@@ -71,12 +71,12 @@ impl Learning {
 
     /// Handles a table definition. If the table is unknown, or differs from the local one, this is not an error: its entries are
     /// skipped.
-    pub(super) fn define(&mut self, body: &[u8], tables: &[Definition]) -> Result<(), Breach> {
+    pub(super) fn define(&mut self, body: &[u8], tables: &[Definition], peer: &[u8]) -> Result<(), Breach> {
         let announced = Definition::read(body).ok_or(Breach::Protocol("unknown table"))?;
         self.announced = true;
         let id = announced.id;
         let name = &announced.definition.name;
-        let Some(place) = tables.iter().position(|table| table.name == *name) else {
+        let Some(place) = tables.iter().position(|table| table.has_name(name, peer)) else {
             self.forget(id);
             return Ok(());
         };

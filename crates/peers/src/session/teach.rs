@@ -4,7 +4,7 @@
 //! change that was sent before it. The peer acknowledges in order, so its acknowledgement of the entry covers that change.
 
 use crate::dictionary::Sent;
-use crate::message::{self, Control};
+use crate::message::{self, Control, Extension};
 use crate::row::{self, PeerEntry};
 use crate::session::PeersSection;
 use crate::shard;
@@ -37,6 +37,8 @@ enum Resync {
 pub(super) struct Sender {
     cursors: Vec<TeachCursor>,
     resync: Resync,
+    /// The position in the counts that the peer gets back, if it has requested them: a table, and a cursor within it.
+    parts: Option<(usize, u64)>,
     /// Whether the peer requested another resync during the current one.
     again: bool,
     /// The table that was defined last.
@@ -100,6 +102,7 @@ impl Sender {
         Sender {
             cursors: vec![TeachCursor::default(); tables],
             resync: Resync::None,
+            parts: None,
             again: false,
             defined: None,
             last: None,
@@ -154,6 +157,11 @@ impl Sender {
         }
     }
 
+    /// Sends the peer the counts that an earlier process of it has made.
+    pub(super) fn begin_parts(&mut self) {
+        self.parts = Some((0, 0));
+    }
+
     /// Called when the peer has confirmed the end of a resync. Returns whether there was one.
     pub(super) fn confirmed(&mut self) -> bool {
         let was_sent = self.resync == Resync::Sent;
@@ -186,8 +194,8 @@ impl Sender {
     ) -> u64 {
         let before = self.sent;
         let (most, limit) = (writer.left, writer.limit);
-        if matches!(self.resync, Resync::At(..)) {
-            // Half of each turn is reserved for the resync, however many changes there are.
+        if matches!(self.resync, Resync::At(..)) || self.parts.is_some() {
+            // Half of each turn is reserved for the other entries, however many changes there are.
             writer.left = most.div_ceil(2);
             writer.limit = writer.out.len() + limit.saturating_sub(writer.out.len()) / 2;
         }
@@ -195,6 +203,7 @@ impl Sender {
         self.all_changes(&mut writer, tables);
         writer.left += most - share;
         writer.limit = limit;
+        self.all_parts(&mut writer, tables);
         while let Resync::At(place, cursor) = self.resync
             && !writer.is_full()
         {
@@ -210,6 +219,25 @@ impl Sender {
         self.sent - before
     }
 
+    /// Sends the counts that an earlier process of the peer has made.
+    fn all_parts(&mut self, writer: &mut Writer<'_>, tables: &mut impl Tables) {
+        let Some(peer) = writer.peer else { return };
+        while let Some((place, cursor)) = self.parts
+            && !writer.is_full()
+        {
+            if place == writer.section.tables.len() {
+                message::extension(Extension::PartsFinished, writer.out);
+                self.parts = None;
+                return;
+            }
+            let before = writer.out.len();
+            let is_wanted = tables.is_part_of(place, peer);
+            let next = if is_wanted { self.everything(place, cursor, writer, tables) } else { None };
+            writer.note(place, before, tables);
+            self.parts = Some(next.map_or((place + 1, 0), |cursor| (place, cursor)));
+        }
+    }
+
     /// Sends changes of all tables. Each turn starts at the table where the last one ended.
     fn all_changes(&mut self, writer: &mut Writer<'_>, tables: &mut impl Tables) {
         let count = self.cursors.len();
@@ -219,7 +247,7 @@ impl Sender {
                 self.first = place;
                 break;
             }
-            if !self.keeps_changes && self.cursors[place].sent < tables.latest(place) {
+            if !self.keeps_changes && self.cursors[place].sent < tables.latest(place, writer.peer) {
                 let before = writer.out.len();
                 self.changes(place, writer, tables);
                 writer.note(place, before, tables);
@@ -239,12 +267,13 @@ impl Sender {
 
     /// Sends changes of a table that were not sent.
     fn changes(&mut self, place: usize, writer: &mut Writer<'_>, tables: &mut impl Tables) {
-        let latest = tables.latest(place);
+        let latest = tables.latest(place, writer.peer);
         let after = self.cursors[place].sent;
-        tables.changed(place, after, writer.now, &mut |number, row| {
+        let timed = writer.timed && tables.is_timed(place, writer.peer);
+        tables.changed(place, after, writer.peer, writer.now, &mut |number, row| {
             self.cursors[place].sent = number;
             self.cursors[place].timed.get_or_insert((number, writer.now));
-            self.entry(place, number as u32, false, row, writer);
+            self.entry(place, number as u32, timed, row, writer);
             !writer.is_full()
         });
         if !writer.is_full() {
@@ -266,7 +295,7 @@ impl Sender {
             self.define(place, writer);
         }
         let number = self.cursors[place].sent as u32;
-        tables.walk(place, cursor, writer.now, &mut |row| {
+        tables.walk(place, cursor, writer.peer, writer.now, &mut |row| {
             self.entry(place, number, writer.timed, row, writer);
             !writer.is_full()
         })
@@ -277,7 +306,8 @@ impl Sender {
             return;
         }
         let mut body = Vec::new();
-        writer.section.tables[place].write(place as u64 + 1, &mut body);
+        let peer = writer.peer.map_or(&[][..], |peer| &writer.section.peers[peer]);
+        writer.section.tables[place].write(place as u64 + 1, peer, &mut body);
         message::define(&body, writer.out);
         self.defined = Some(place);
         self.last = None;

@@ -97,7 +97,7 @@ fn left(entry: &Entry, now: u64) -> Option<u32> {
 }
 
 impl Tables for Memory {
-    fn latest(&self, table: usize) -> u64 {
+    fn latest(&self, table: usize, _: Option<usize>) -> u64 {
         self.tables[table].latest
     }
 
@@ -105,6 +105,7 @@ impl Tables for Memory {
         &mut self,
         table: usize,
         after: u64,
+        _: Option<usize>,
         now: u64,
         take: &mut dyn FnMut(u64, &PeerEntry<'_>) -> bool,
     ) {
@@ -122,6 +123,7 @@ impl Tables for Memory {
         &mut self,
         table: usize,
         cursor: u64,
+        _: Option<usize>,
         now: u64,
         take: &mut dyn FnMut(&PeerEntry<'_>) -> bool,
     ) -> Option<u64> {
@@ -178,5 +180,6 @@ pub(crate) fn section(local: &str, peers: &[&str], tables: Vec<Definition>) -> A
         tables: tables.into(),
         ids,
         at_once: 200,
+        features: 0,
     })
 }

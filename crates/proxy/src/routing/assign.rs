@@ -77,9 +77,12 @@ impl Drop for Lease {
     }
 }
 
+/// The limit of a server that may serve no request, because other processes have all of them (`maxconn … fleet`).
+const NO_ROOM: u32 = u32::MAX;
+
 /// Returns how many requests a server may serve at this time: `maxconn`, reduced towards `minconn` while the backend is not busy
-/// (`fullconn`), and while the server has just come up (`slowstart`). 0 for no limit.
-pub(crate) fn limit(backend: &Proxy, server: &state::Server) -> u32 {
+/// (`fullconn`), and while the server has just come up (`slowstart`). 0 for no limit, [`NO_ROOM`] for none at all.
+fn limit(backend: &Proxy, server: &state::Server) -> u32 {
     let most = server.maxconn.load(Relaxed);
     if most == 0 {
         return 0;
@@ -87,11 +90,26 @@ pub(crate) fn limit(backend: &Proxy, server: &state::Server) -> u32 {
     let limit = if server.minconn == 0 { most } else { dynamic_limit(backend, server, most) };
     match server.ramp() {
         100.. => limit,
+        _ if limit == NO_ROOM => limit,
         percent => (u64::from(limit) * u64::from(percent) / 100).max(1) as u32,
     }
 }
 
+/// Returns how many requests a server with a limit may serve at this time.
+fn room(backend: &Proxy, server: &state::Server) -> u32 {
+    let limit = limit(backend, server);
+    if limit == NO_ROOM { 0 } else { limit }
+}
+
+/// Like [`limit`], for callers that do not queue; `None` if the server may serve no request.
+pub(crate) fn limit_without_queue(backend: &Proxy, server: &state::Server) -> Option<u32> {
+    Some(limit(backend, server)).filter(|limit| *limit != NO_ROOM)
+}
+
 fn dynamic_limit(backend: &Proxy, server: &state::Server, most: u32) -> u32 {
+    if let Some(room) = server.fleet_room() {
+        return if room == 0 { NO_ROOM } else { room };
+    }
     let full = u64::from(backend.state.fullconn.load(Relaxed).max(1));
     let busy = state::counters::current(&backend.state.backend, |shard| shard.traffic.sessions.get());
     if busy >= full {
@@ -194,7 +212,7 @@ fn try_assign(
 /// The balancer's choice.
 #[inline(always)]
 pub(crate) fn pick(backend: &LocalProxy, wish: Wish) -> Option<Rc<LocalServer>> {
-    let picked = backend.prepared().picker().pick(wish, |server| limit(backend, server));
+    let picked = backend.prepared().picker().pick(wish, |server| room(backend, server));
     match picked {
         Some(at) => backend.server(at),
         None => pick_again(backend, wish),
@@ -204,7 +222,7 @@ pub(crate) fn pick(backend: &LocalProxy, wish: Wish) -> Option<Rc<LocalServer>> 
 /// Repeats a choice that found no server: the servers of the balancer may have been replaced by others in the meantime.
 #[cold]
 fn pick_again(backend: &LocalProxy, wish: Wish) -> Option<Rc<LocalServer>> {
-    let at = backend.prepared().picker().pick(wish, |server| limit(backend, server))?;
+    let at = backend.prepared().picker().pick(wish, |server| room(backend, server))?;
     backend.server(at)
 }
 
@@ -231,7 +249,7 @@ fn preferred(client: &Client, backend: &LocalProxy, avoid: Option<usize>) -> Opt
     }
     let state = &server.state;
     let limit = limit(backend, state);
-    let has_room = limit == 0 || state.serves_fewer(limit);
+    let has_room = limit == 0 || (limit != NO_ROOM && state.serves_fewer(limit));
     // `max-keep-alive-queue`: the longest queue for which the server is still preferred to another one.
     let most = i64::from(backend.max_keep_alive_queue);
     let short = most < 0 || has_room || i64::from(state.queue.len()) < most;
@@ -242,7 +260,7 @@ fn preferred(client: &Client, backend: &LocalProxy, avoid: Option<usize>) -> Opt
 #[inline]
 fn enter(backend: &Rc<LocalProxy>, server: &Rc<LocalServer>, now: u64) -> Option<Lease> {
     let limit = limit(backend, &server.state);
-    if limit > 0 && !server.state.queue.is_empty() {
+    if limit > 0 && (limit == NO_ROOM || !server.state.queue.is_empty()) {
         return None;
     }
     server.state.try_enter(limit).map(|tally| lease(backend, server, tally, now))
@@ -423,6 +441,9 @@ impl<'a> QueueWait<'a> {
 
 fn take_place(backend: &Rc<LocalProxy>, server: &Rc<LocalServer>) -> Option<Lease> {
     let limit = limit(backend, &server.state);
+    if limit == NO_ROOM {
+        return None;
+    }
     server.state.try_enter(limit).map(|tally| lease(backend, server, tally, now_us()))
 }
 

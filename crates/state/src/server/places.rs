@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use runtime::shared::Shared;
 
-use super::{Server, Tally};
+use super::{FLEET_LIMIT, Server, Tally};
 use crate::counters::{ServerCounters, current};
 
 impl Server {
@@ -16,6 +16,13 @@ impl Server {
     #[inline]
     pub fn open(&self) -> &AtomicU32 {
         &self.served.0.open
+    }
+
+    /// Returns how many requests this process may have, of a limit that holds for several processes; `None` if this server's limit
+    /// does not.
+    pub fn fleet_room(&self) -> Option<u32> {
+        (self.minconn == FLEET_LIMIT)
+            .then(|| self.maxconn.load(Relaxed).saturating_sub(self.elsewhere.load(Relaxed)))
     }
 
     /// Returns the number of requests being served.

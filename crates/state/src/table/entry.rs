@@ -102,6 +102,11 @@ impl<'t> EntryValues<'t> {
         self.row.put(head::TOUCHED, self.table.touched_at(left_ms, now_ms));
     }
 
+    /// Marks the entry as changed, so that peers get it again, without restarting its lifetime.
+    pub fn mark_changed(&self) {
+        self.note_update();
+    }
+
     /// Marks the entry as changed, for peers.
     #[inline]
     pub(super) fn note_update(&self) {

@@ -15,6 +15,7 @@ mod operator;
 mod parts;
 mod rate;
 mod shard;
+mod sums;
 mod updates;
 mod written;
 
@@ -30,7 +31,8 @@ use crate::journal::{EventTopic, RepeatedEvent};
 pub use entry::{EntryValues, TableEntry, Tracked};
 pub use layout::{Column, DataType, KeyType, MOST_ELEMENTS, TYPES, ValueForm};
 pub use operator::Operator;
-pub use parts::{Aggregate, MemberState};
+pub use parts::{Aggregate, MESH, MemberState};
+pub use sums::{MOST_MEMBERS, OWNERS};
 pub use updates::{TableValue, Waker};
 
 use dictionary::Dictionary;
@@ -154,7 +156,7 @@ const LONGEST_KEY: usize = 256;
 impl Table {
     /// Creates an empty table.
     pub fn new(settings: TableSettings) -> Arc<Self> {
-        let slots = settings.aggregate.as_ref().map_or(0, |aggregate| aggregate.members.len());
+        let slots = settings.aggregate.as_ref().map_or(0, Parts::slots);
         let layout = Layout::new(settings.kind, settings.key_length, &settings.columns, slots);
         let shards = (settings.size / SHARD_SIZE).clamp(1, MOST_SHARDS).next_power_of_two();
         // Keys are distributed roughly evenly, so a shard has room for more than its share.
@@ -173,7 +175,7 @@ impl Table {
             swept: AtomicU32::new(0),
             dictionary: Dictionary::default(),
             updates: settings.peers.is_some().then(Updates::default),
-            parts: settings.aggregate.is_some().then(|| Parts::new(slots)),
+            parts: settings.aggregate.as_ref().map(Parts::new),
             full: RepeatedEvent::new(),
             settings,
         })

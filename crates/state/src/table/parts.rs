@@ -6,13 +6,15 @@
 //!
 //! A slot has a generation, which is also written into each entry that has a part in the slot. Parts of earlier generations do not
 //! count, so all parts of a member are dropped at once. Only the task of the `peers` section writes parts; anything may read them.
+//!
+//! In groups of more than [`MESH`] members, entries have other slots (`sums`).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::entry::EntryValues;
 use super::layout::{Column, DataType, ValueForm};
 use super::updates::TableValue;
-use super::{Table, TableCursor, TableEntry, rate};
+use super::{Table, TableCursor, TableEntry, rate, sums};
 
 /// The settings of a table that adds up the parts of several members.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,9 +25,27 @@ pub struct Aggregate {
     pub members: Box<[Box<str>]>,
 }
 
+/// The maximum number of members that send their parts to all others, including this process. In a larger group, each key has
+/// owners, which add them up.
+pub const MESH: usize = 8;
+
+impl Aggregate {
+    /// Whether each key has owners, which add up the parts of all members.
+    pub fn has_owners(&self) -> bool {
+        self.members.len() >= MESH
+    }
+}
+
 /// The state of the slots of a table.
 #[derive(Debug)]
-pub(super) struct Parts(Box<[PartSlot]>);
+pub(super) struct Parts {
+    /// By the number of the member. With owners, the last one is this process.
+    members: Box<[PartSlot]>,
+    /// The number of slots of an entry.
+    slots: usize,
+    /// Whether each key has owners.
+    pub(super) has_owners: bool,
+}
 
 #[derive(Debug)]
 struct PartSlot {
@@ -38,6 +58,8 @@ struct PartSlot {
     dropped: AtomicBool,
     /// How long the last measured change took to the member and its acknowledgement back, in milliseconds.
     delay: AtomicU32,
+    /// The share of the keys of which the member is an owner, in thousandths.
+    share: AtomicU32,
     /// The bytes of messages to the member and of those with its parts.
     sent: AtomicU64,
     received: AtomicU64,
@@ -52,6 +74,8 @@ pub struct MemberState {
     pub is_dropped: bool,
     /// How long the last measured change took to the member and its acknowledgement back, in milliseconds; 0 before the first.
     pub delay_ms: u32,
+    /// The share of the keys of which the member is an owner, in thousandths; 0 if keys have no owners.
+    pub owner_share: u32,
     /// The bytes of messages with this process's part that were sent to the member.
     pub sent: u64,
     /// The bytes of messages with the member's part that were received.
@@ -59,25 +83,36 @@ pub struct MemberState {
 }
 
 impl Parts {
-    pub(super) fn new(slots: usize) -> Self {
+    pub(super) fn new(aggregate: &Aggregate) -> Self {
         let slot = || PartSlot {
             generation: AtomicU32::new(1),
             gone: AtomicU32::new(0),
             dropped: AtomicBool::new(false),
             delay: AtomicU32::new(0),
+            share: AtomicU32::new(0),
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
         };
-        Self((0..slots).map(|_| slot()).collect())
+        let (members, has_owners) = (aggregate.members.len(), aggregate.has_owners());
+        Self {
+            members: (0..members + usize::from(has_owners)).map(|_| slot()).collect(),
+            slots: Self::slots(aggregate),
+            has_owners,
+        }
     }
 
-    fn generation(&self, slot: usize) -> u32 {
-        self.0[slot].generation.load(Relaxed)
+    /// Returns the number of slots of an entry.
+    pub(super) fn slots(aggregate: &Aggregate) -> usize {
+        if aggregate.has_owners() { sums::SLOTS } else { aggregate.members.len() }
     }
 
-    fn drop_all(&self, slot: usize) {
+    pub(super) fn generation(&self, slot: usize) -> u32 {
+        self.members[slot].generation.load(Relaxed)
+    }
+
+    pub(super) fn drop_all(&self, slot: usize) {
         let next = self.generation(slot).wrapping_add(1).max(1);
-        self.0[slot].generation.store(next, Relaxed);
+        self.members[slot].generation.store(next, Relaxed);
     }
 }
 
@@ -98,26 +133,40 @@ impl EntryValues<'_> {
         }
     }
 
+    /// Whether this process has counted anything, or set a value.
+    pub fn is_counted(&self) -> bool {
+        let (words, longs) = self.table.layout.own_values();
+        self.row.words[words].iter().any(|word| word.load(Relaxed) != 0)
+            || self.row.longs[longs].iter().any(|long| long.load(Relaxed) != 0)
+    }
+
     fn sum(&self, parts: &Parts, column: &Column, element: usize, now_ms: u64) -> u64 {
         if !column.data.is_summed() {
             return 0;
         }
-        let slots = (0..parts.0.len()).filter(|slot| self.has_part_in(parts, *slot));
+        if parts.has_owners {
+            return self.sum_of_owners(parts, column, element, now_ms);
+        }
+        let slots = (0..parts.slots).filter(|slot| self.has_part_in(parts, *slot));
         slots.map(|slot| self.read_part(slot, column, element, now_ms)).fold(0, u64::saturating_add)
     }
 
-    /// Whether a member has a part of this entry.
-    fn has_part_in(&self, parts: &Parts, slot: usize) -> bool {
-        self.row.word(self.table.layout.part_word(slot)) == parts.generation(slot)
+    /// Whether there is a part in a slot of this entry.
+    pub(super) fn has_part_in(&self, parts: &Parts, slot: usize) -> bool {
+        let word = self.row.word(self.table.layout.part_word(slot));
+        if !parts.has_owners {
+            return word == parts.generation(slot);
+        }
+        sums::sender(word).is_some_and(|member| word == sums::stamp(member, parts.generation(member)))
     }
 
     /// Returns a value of a member's part; `None` if the member has no part of this entry.
     pub fn part(&self, slot: usize, column: &Column, element: usize, now_ms: u64) -> Option<u64> {
-        let parts = self.table.parts.as_ref().filter(|parts| slot < parts.0.len())?;
+        let parts = self.table.parts.as_ref().filter(|parts| slot < parts.slots)?;
         self.has_part_in(parts, slot).then(|| self.read_part(slot, column, element, now_ms))
     }
 
-    fn read_part(&self, slot: usize, column: &Column, element: usize, now_ms: u64) -> u64 {
+    pub(super) fn read_part(&self, slot: usize, column: &Column, element: usize, now_ms: u64) -> u64 {
         let (word, long) = self.table.layout.place_in_part(slot, column, element);
         self.read_at(word, long, column, now_ms)
     }
@@ -178,7 +227,7 @@ impl Table {
         now_ms: u64,
         received: impl Fn(usize) -> TableValue<'v>,
     ) -> bool {
-        let Some(parts) = self.parts.as_ref().filter(|parts| slot < parts.0.len()) else { return true };
+        let Some(parts) = self.parts.as_ref().filter(|parts| slot < parts.slots) else { return true };
         let left = expire_ms.unwrap_or(self.settings.expire_ms);
         let Some((entry, own)) = self.fetch(key, now_ms, self.touched_at(left, now_ms)) else { return false };
         entry.expire_in(own.map_or(left, |own| own.max(left)), now_ms);
@@ -186,20 +235,33 @@ impl Table {
         if is_known && !is_own {
             return true;
         }
+        self.put_all(&entry, slot, (is_known, is_change), now_ms, received);
+        entry.row.put(self.layout.part_word(slot), parts.generation(slot));
+        true
+    }
+
+    /// Stores the values of a part. `is_known` is whether they replace others of the same sender, and `is_change` whether a member
+    /// has just changed the entry.
+    pub(super) fn put_all<'v>(
+        &self,
+        entry: &TableEntry<'_>,
+        slot: usize,
+        (is_known, is_change): (bool, bool),
+        now_ms: u64,
+        received: impl Fn(usize) -> TableValue<'v>,
+    ) {
         let mut first = 0;
         for column in self.columns() {
             let place = first;
             first += column.count as usize;
             for element in 0..column.count as usize {
                 let value = received(place + element);
-                let changed = self.put_part(&entry, slot, (column, element), is_known, value, now_ms);
+                let changed = self.put_part(entry, slot, (column, element), is_known, value, now_ms);
                 if !column.data.is_summed() && changed {
-                    Self::apply_last(&entry, (column, element), is_known || is_change, value, now_ms);
+                    Self::apply_last(entry, (column, element), is_known || is_change, value, now_ms);
                 }
             }
         }
-        entry.row.put(self.layout.part_word(slot), parts.generation(slot));
-        true
     }
 
     /// Stores a value of a part, zero if it is absent. Returns whether it differs from the previous one.
@@ -282,9 +344,7 @@ impl Table {
         let Some(parts) = &self.parts else { return false };
         let (words, longs) = self.layout.own_values();
         let (words, longs) = (&entry.row.words[words], &entry.row.longs[longs]);
-        let is_counted = words.iter().any(|word| word.load(Relaxed) != 0)
-            || longs.iter().any(|long| long.load(Relaxed) != 0);
-        if !is_counted && !(0..parts.0.len()).any(|slot| entry.has_part_in(parts, slot)) {
+        if !entry.is_counted() && !(0..parts.slots).any(|slot| entry.has_part_in(parts, slot)) {
             return false;
         }
         words.iter().for_each(|word| word.store(0, Relaxed));
@@ -294,14 +354,21 @@ impl Table {
 
     /// Records how long a change took to a member and its acknowledgement back.
     pub fn note_delay(&self, slot: usize, delay_ms: u32) {
-        if let Some(own) = self.parts.as_ref().and_then(|parts| parts.0.get(slot)) {
+        if let Some(own) = self.parts.as_ref().and_then(|parts| parts.members.get(slot)) {
             own.delay.store(delay_ms, Relaxed);
+        }
+    }
+
+    /// Records the share of the keys of which a member is an owner, in thousandths.
+    pub fn note_share(&self, slot: usize, share: u32) {
+        if let Some(own) = self.parts.as_ref().and_then(|parts| parts.members.get(slot)) {
+            own.share.store(share, Relaxed);
         }
     }
 
     /// Counts bytes of messages that were sent to a member and received about it. Called on the worker of the section only.
     pub fn note_traffic(&self, slot: usize, sent: u64, received: u64) {
-        if let Some(own) = self.parts.as_ref().and_then(|parts| parts.0.get(slot)) {
+        if let Some(own) = self.parts.as_ref().and_then(|parts| parts.members.get(slot)) {
             own.sent.store(own.sent.load(Relaxed) + sent, Relaxed);
             own.received.store(own.received.load(Relaxed) + received, Relaxed);
         }
@@ -309,11 +376,12 @@ impl Table {
 
     /// Returns the state of a member's parts; `None` in a table that is not an aggregate.
     pub fn member(&self, slot: usize) -> Option<MemberState> {
-        let own = self.parts.as_ref()?.0.get(slot)?;
+        let own = self.parts.as_ref()?.members.get(slot)?;
         Some(MemberState {
             is_present: own.gone.load(Relaxed) == 0,
             is_dropped: own.dropped.load(Relaxed),
             delay_ms: own.delay.load(Relaxed),
+            owner_share: own.share.load(Relaxed),
             sent: own.sent.load(Relaxed),
             received: own.received.load(Relaxed),
         })
@@ -335,7 +403,7 @@ impl Table {
     /// Records that the connection to a member was established or has ended. Returns whether all parts of the member were dropped
     /// in between, so that they must be requested again.
     pub fn note_presence(&self, slot: usize, is_present: bool, now_ms: u64) -> bool {
-        let Some(own) = self.parts.as_ref().and_then(|parts| parts.0.get(slot)) else { return false };
+        let Some(own) = self.parts.as_ref().and_then(|parts| parts.members.get(slot)) else { return false };
         if !is_present {
             own.gone.store(now_ms as u32 | 1, Relaxed);
             return false;
@@ -348,7 +416,7 @@ impl Table {
     /// Drops the parts of members that have been gone for the lifetime of an entry.
     pub(super) fn drop_gone(&self, now_ms: u64) {
         let Some(parts) = &self.parts else { return };
-        for (slot, own) in parts.0.iter().enumerate() {
+        for (slot, own) in parts.members.iter().enumerate() {
             let gone = own.gone.load(Relaxed);
             let since = (now_ms as u32).wrapping_sub(gone) as i32;
             if gone != 0 && since >= self.settings.expire_ms as i32 {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
-use state::table::{Aggregate, Column, Table};
+use state::table::{Aggregate, Column, MOST_MEMBERS, Table};
 use syntax::Word;
 
 use super::{TableLine, milliseconds};
@@ -17,9 +17,6 @@ const EVERY_MS: u32 = 20;
 
 /// The limits of `every`, in milliseconds.
 const EVERY: std::ops::RangeInclusive<u32> = 1..=10_000;
-
-/// The maximum number of members, including this process. Each sends its part to all others, and an entry has a slot for each.
-const MOST_MEMBERS: usize = 64;
 
 /// The parsed argument.
 #[derive(Debug)]
@@ -96,7 +93,7 @@ pub(super) fn settings(
         return Err(wrong(&format!(
             "`aggregate` supports up to {MOST_MEMBERS} members, and `peers {name}` has {count}"
         ))
-        .help("use a peers section with fewer members"));
+        .help("divide the members into several peers sections"));
     }
     let members = members.into_iter().map(Box::from).collect();
     Ok(Some(Aggregate { every_ms: *every_ms, members }))

@@ -238,15 +238,15 @@ fn choose(place: &ShardPlace, session: &Session, datagram: &[u8]) -> Option<Chos
     };
     let chosen = by_rule(backend, &env).or_else(|| by_connection(place, datagram));
     if let Some(server) = chosen
-        && let Some(tally) =
-            enter(backend, &server, assign::limit(backend, &server.state), session.accepted_us)
+        && let Some(limit) = assign::limit_without_queue(backend, &server.state)
+        && let Some(tally) = enter(backend, &server, limit, session.accepted_us)
     {
         return Some(ChosenServer { backend: backend.clone(), server, tally });
     }
     let hash = backend.balance.algorithm.hashes().then(|| backend.balance.key_hash(&env)).flatten();
     let wish = Wish { hash, avoid: None, now_us: session.accepted_us };
     let server = assign::pick(backend, wish)?;
-    let limit = assign::limit(backend, &server.state);
+    let limit = assign::limit_without_queue(backend, &server.state)?;
     let tally = enter(backend, &server, limit, session.accepted_us)?;
     server.state.counters.mine().chosen.add(1);
     backend.state.backend.mine().chosen.add(1);

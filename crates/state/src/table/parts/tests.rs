@@ -240,3 +240,86 @@ fn walk_visits_the_entries_of_one_member() {
     }
     assert_eq!(seen, 25);
 }
+
+/// A sum in the order of the columns of [`with_owners`].
+fn sum(requests: u64) -> [TableValue<'static>; 2] {
+    [TableValue::Number(0), TableValue::Number(requests)]
+}
+
+/// Returns a table of a group with owners. The other members have the numbers 0 to 8, and this process has 9.
+fn with_owners() -> std::sync::Arc<Table> {
+    let names: Vec<String> = (0..9).map(|member| format!("n{member}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    table(&names, vec![Column::new(DataType::Gpt0, 1, 0), Column::new(DataType::HttpReqCnt, 1, 0)])
+}
+
+fn requests(table: &Table) -> u64 {
+    let entry = table.find(b"k", 1_000).expect("it was learned");
+    entry.get(DataType::HttpReqCnt, 0, 1_000).expect("it is stored")
+}
+
+#[test]
+fn the_larger_sum_of_two_owners_counts() {
+    let table = with_owners();
+    assert_eq!(table.own_number(), 9);
+    let learn = |member, owners: [usize; 2], requests| {
+        let values = sum(requests);
+        assert!(table.learn_sum((member, owners.map(Some)), (b"k", None), 1_000, |at| values[at]));
+    };
+    learn(1, [1, 2], 10);
+    learn(2, [1, 2], 8);
+    assert_eq!(requests(&table), 10);
+    learn(1, [1, 2], 5);
+    assert_eq!(requests(&table), 8);
+    // Only an owner may replace the sum of another member.
+    learn(3, [1, 2], 100);
+    assert_eq!(requests(&table), 8);
+    // A new owner replaces the former one.
+    learn(3, [1, 3], 20);
+    assert_eq!(requests(&table), 20);
+    learn(3, [1, 3], 3);
+    assert_eq!(requests(&table), 5);
+    let values = sum(7);
+    assert!(table.learn_direct(true, (b"k", None), 1_000, |at| values[at]));
+    let own = table.get(b"k", 1_000).expect("it is there");
+    own.add(DataType::HttpReqCnt, 0, 1, 1_000);
+    drop(own);
+    assert_eq!(requests(&table), 5 + 7 + 1);
+    table.drop_member(1);
+    assert_eq!(requests(&table), 3 + 7 + 1);
+}
+
+#[test]
+fn sums_of_a_member_that_is_gone_are_dropped() {
+    let table = with_owners();
+    let values = sum(10);
+    for (member, requests) in [(1, 10), (9, 4)] {
+        let values = sum(requests);
+        table.learn_sum((member, [Some(1), Some(9)]), (b"k", None), 1_000, |at| values[at]);
+    }
+    table.note_presence(1, false, 2_000);
+    let own = table.get(b"k", 9_000).expect("it is there");
+    own.touch(9_000);
+    drop(own);
+    let shown = |now| {
+        table.drop_gone(now);
+        let entry = table.find(b"k", now).expect("it was used");
+        entry.get(DataType::HttpReqCnt, 0, now).expect("it is stored")
+    };
+    assert_eq!((shown(11_000), shown(12_100)), (10, 4));
+    // It sends its sums again when it is back.
+    assert!(table.note_presence(1, true, 12_200));
+    table.learn_sum((1, [Some(1), Some(9)]), (b"k", None), 12_200, |at| values[at]);
+    assert_eq!(shown(12_300), 10);
+}
+
+#[test]
+fn a_large_group_needs_no_more_memory_for_an_entry() {
+    let of = |count: usize| {
+        let names: Vec<String> = (0..count).map(|member| format!("n{member}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        table(&names, columns()).entry_bytes()
+    };
+    assert!(of(3) < of(7));
+    assert_eq!((of(8), of(8)), (of(3), of(1_000)));
+}

@@ -1,0 +1,475 @@
+//! Aggregate tables of groups in which each key has owners (`owners`): which parts go to which member, and the sums that this
+//! process sends as an owner.
+//!
+//! Such a table has three definitions. Under `table@member`, a member sends its part to the owners of each key, and to members that
+//! do not know owners. Under `table@`, an owner sends the sums to all members that know owners. A message about a key goes at most
+//! once per half of the interval, so a count reaches all members within the interval and two latencies.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use state::table::{self, Table};
+
+use super::{TableRole, append_values, to_table_value};
+use crate::owners::{self, OwnerPair, Owners};
+use crate::row::{EntryValue, PeerEntry};
+use crate::sums::Sums;
+
+/// How long a member that is gone remains an owner, in milliseconds. The other owner has the same sums.
+const GRACE: u64 = 2_000;
+
+/// How many entries are checked at once after owners have changed, and how long to wait before the next, in milliseconds.
+const MOVES: usize = 2_000;
+const MOVE_PAUSE: u64 = 10;
+
+/// How often the parts of members that are gone are dropped, in milliseconds.
+const CHECK: u64 = 1_000;
+
+/// The bit that distinguishes the positions of parts that were received directly.
+const OF_DIRECT: u64 = 1 << 40;
+
+/// How a member exchanges counts with this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum MemberMode {
+    Unknown,
+    /// It sends its part of each key, and gets that of this process.
+    Direct,
+    /// It sends its part of each key to the owners, and sends sums of the keys that it owns.
+    Owner,
+}
+
+/// The members, and the tables that they share.
+#[derive(Debug)]
+pub(super) struct FleetTables {
+    owners: Owners,
+    local: usize,
+    modes: Vec<MemberMode>,
+    /// Members that are gone, and until when they remain owners.
+    leaving: Vec<(usize, u64)>,
+    /// The members for which there is something to send.
+    due: Vec<bool>,
+    checked: u64,
+    tables: Vec<FleetTable>,
+}
+
+/// A table with owners.
+#[derive(Debug)]
+struct FleetTable {
+    table: Arc<Table>,
+    name: Box<[u8]>,
+    /// The number of each peer among the members of the table.
+    numbers: Vec<usize>,
+    /// The last change of this process that concerns each peer.
+    concerns: Vec<u64>,
+    routed: u64,
+    /// The parts of keys that this process owns, and those that were received directly.
+    owned: Sums,
+    direct: Sums,
+    /// The last numbers of `owned` that may be sent, and of both that were added to the table.
+    released: u64,
+    applied: [u64; 2],
+    released_at: u64,
+    release_due: Option<u64>,
+    /// The interval of sending in each direction.
+    every: u64,
+    generations: Vec<u32>,
+    /// The places that have other owners now, the position in the table, and when to continue.
+    moves: Option<(Vec<u64>, u64, u64)>,
+    key: Vec<u8>,
+    values: Vec<EntryValue>,
+}
+
+impl FleetTables {
+    pub(super) fn new(names: &[&str], local: usize) -> FleetTables {
+        FleetTables {
+            owners: Owners::new(names.iter().copied(), local),
+            local,
+            modes: vec![MemberMode::Unknown; names.len()],
+            leaving: Vec::new(),
+            due: vec![true; names.len()],
+            checked: 0,
+            tables: Vec::new(),
+        }
+    }
+
+    /// Adds a table with this name among the peers.
+    pub(super) fn add(&mut self, table: &Arc<Table>, name: &str, peers: &[&str]) -> usize {
+        let members = table.aggregate().map_or(&[][..], |aggregate| &aggregate.members);
+        let known: HashMap<&str, usize> =
+            members.iter().enumerate().map(|(number, member)| (&**member, number)).collect();
+        let number = |peer: &&str| known.get(*peer).copied().unwrap_or_else(|| table.own_number());
+        let every = table.aggregate().map_or(1, |aggregate| u64::from(aggregate.every_ms).div_ceil(2));
+        self.tables.push(FleetTable {
+            table: table.clone(),
+            name: name.as_bytes().into(),
+            numbers: peers.iter().map(number).collect(),
+            concerns: vec![0; peers.len()],
+            routed: 0,
+            owned: Sums::default(),
+            direct: Sums::default(),
+            released: 0,
+            applied: [0; 2],
+            released_at: 0,
+            release_due: None,
+            every,
+            generations: (0..=members.len()).map(|member| table.generation(member)).collect(),
+            moves: None,
+            key: Vec::new(),
+            values: Vec::new(),
+        });
+        self.tables.len() - 1
+    }
+
+    /// Returns the number of a peer among the members of a table.
+    pub(super) fn number(&self, at: usize, peer: usize) -> Option<usize> {
+        self.tables[at].numbers.get(peer).copied()
+    }
+
+    /// Returns the number of keys for which this process keeps the parts.
+    pub(super) fn keys(&self, at: usize) -> usize {
+        self.tables[at].owned.len()
+    }
+
+    /// Whether there is something to send to a peer, since the last call.
+    pub(super) fn take_due(&mut self, peer: usize) -> bool {
+        self.due.get_mut(peer).is_none_or(std::mem::take)
+    }
+
+    pub(super) fn sends_sums_to(&self, peer: usize) -> bool {
+        self.modes.get(peer) == Some(&MemberMode::Owner)
+    }
+
+    /// Returns the number of the last change of this process's part that a peer needs; `released` is the last that may be sent.
+    pub(super) fn latest_part(&self, at: usize, peer: Option<usize>, released: u64) -> u64 {
+        let Some(peer) = peer.filter(|peer| *peer != self.local) else { return released };
+        match self.modes[peer] {
+            MemberMode::Unknown => 0,
+            MemberMode::Direct => released,
+            MemberMode::Owner => self.tables[at].concerns[peer].min(released),
+        }
+    }
+
+    /// Whether a peer gets this process's part of a key.
+    pub(super) fn is_for(&mut self, at: usize, key: &[u8], peer: Option<usize>) -> bool {
+        let Some(peer) = peer.filter(|peer| *peer != self.local) else { return true };
+        match self.modes[peer] {
+            MemberMode::Unknown => false,
+            MemberMode::Direct => true,
+            MemberMode::Owner => {
+                self.owners.keepers(owners::place(&self.tables[at].name, key)).contains(&Some(peer))
+            }
+        }
+    }
+
+    pub(super) fn latest_sum(&self, at: usize, peer: Option<usize>) -> u64 {
+        if peer.is_some_and(|peer| self.sends_sums_to(peer)) { self.tables[at].released } else { 0 }
+    }
+
+    /// Calls `take` with the sums that changed after `after`, without the part of a peer.
+    pub(super) fn changed_sums(
+        &mut self,
+        at: usize,
+        after: u64,
+        peer: Option<usize>,
+        now: u64,
+        take: &mut dyn FnMut(u64, &PeerEntry<'_>) -> bool,
+    ) {
+        let Some(peer) = peer.filter(|peer| self.sends_sums_to(*peer)) else { return };
+        let FleetTables { owners, local, tables, .. } = self;
+        let FleetTable { table, numbers, owned, released, .. } = &mut tables[at];
+        let is_owner = |place| owners.pair(place).contains(&Some(*local));
+        owned.changed(table, (after, *released), numbers[peer], (is_owner, now), |number, _, key, values| {
+            take(number, &PeerEntry { key, expire: left(table, key, now), values })
+        });
+    }
+
+    /// Calls `take` with all sums, like [`Tables::walk`](crate::Tables::walk).
+    pub(super) fn walk_sums(
+        &mut self,
+        at: usize,
+        cursor: u64,
+        peer: Option<usize>,
+        now: u64,
+        take: &mut dyn FnMut(&PeerEntry<'_>) -> bool,
+    ) -> Option<u64> {
+        let peer = peer.filter(|peer| self.sends_sums_to(*peer))?;
+        let FleetTable { table, numbers, owned, .. } = &mut self.tables[at];
+        let next = owned.walk(table, numbers[peer], cursor as usize, now, |key, values| {
+            take(&PeerEntry { key, expire: left(table, key, now), values })
+        });
+        next.map(|next| next as u64)
+    }
+
+    /// Calls `take` with the parts of a peer that it has sent.
+    pub(super) fn walk_parts(
+        &self,
+        at: usize,
+        cursor: u64,
+        peer: Option<usize>,
+        now: u64,
+        take: &mut dyn FnMut(&PeerEntry<'_>) -> bool,
+    ) -> Option<u64> {
+        let peer = peer.filter(|peer| *peer != self.local)?;
+        let FleetTable { table, numbers, owned, direct, .. } = &self.tables[at];
+        let mut take = |key: &[u8], values: &[EntryValue]| {
+            take(&PeerEntry { key, expire: left(table, key, now), values })
+        };
+        let member = numbers[peer];
+        if cursor & OF_DIRECT == 0 {
+            return match owned.walk_parts(member, cursor as usize, now, &mut take) {
+                Some(next) => Some(next as u64),
+                None => Some(OF_DIRECT),
+            };
+        }
+        let next = direct.walk_parts(member, (cursor & !OF_DIRECT) as usize, now, &mut take);
+        next.map(|next| next as u64 | OF_DIRECT)
+    }
+
+    /// Stores a peer's part of a key.
+    pub(super) fn learn_part(
+        &mut self,
+        at: usize,
+        (peer, resync): (usize, bool),
+        row: &PeerEntry<'_>,
+        now: u64,
+    ) {
+        let mode = self.modes[peer];
+        let own = &mut self.tables[at];
+        if !own.table.keep(row.key, row.expire, now) {
+            return;
+        }
+        let member = own.numbers[peer];
+        let sender = (member, own.table.generation(member));
+        match mode {
+            MemberMode::Unknown => {}
+            MemberMode::Owner => {
+                own.owned.put(&own.table, sender, (&own.name, row.key), row.values, now);
+                own.schedule(now);
+            }
+            MemberMode::Direct => {
+                let has_changed = own.direct.put(&own.table, sender, (&own.name, row.key), row.values, now);
+                own.apply_direct(has_changed && !resync, now);
+            }
+        }
+    }
+
+    /// Stores a sum from an owner.
+    pub(super) fn learn_sum(&mut self, at: usize, peer: usize, row: &PeerEntry<'_>, now: u64) {
+        let own = &self.tables[at];
+        let pair = self.owners.pair(owners::place(&own.name, row.key));
+        let owners = own.numbers_of(pair);
+        let received = |at: usize| row.values.get(at).map_or(table::TableValue::Absent, to_table_value);
+        own.table.learn_sum((own.numbers[peer], owners), (row.key, row.expire), now, received);
+    }
+
+    /// Determines which peers need the changes of this process up to number `released`.
+    pub(super) fn route(&mut self, at: usize, released: u64, now: u64) {
+        let FleetTables { owners, local, due, modes, tables, .. } = self;
+        let own = &mut tables[at];
+        let (after, table) = (std::mem::replace(&mut own.routed, released), own.table.clone());
+        let member = own.numbers[*local];
+        let generation = table.generation(member);
+        let mut has_own = false;
+        table.changes(after, now, |number, entry| {
+            if number > released {
+                return false;
+            }
+            own.key.clear();
+            entry.key(&mut own.key);
+            for owner in owners.keepers(owners::place(&own.name, &own.key)).into_iter().flatten() {
+                if owner == *local {
+                    append_values(entry, TableRole::Own, now, &mut own.values);
+                    own.owned.put(&table, (member, generation), (&own.name, &own.key), &own.values, now);
+                    has_own = true;
+                } else {
+                    own.concerns[owner] = number;
+                    due[owner] = true;
+                }
+            }
+            true
+        });
+        for (peer, mode) in modes.iter().enumerate() {
+            due[peer] |= *mode == MemberMode::Direct || peer == *local;
+        }
+        if has_own {
+            own.schedule(now);
+        }
+    }
+
+    /// Records that a session with a peer was established or has ended.
+    pub(super) fn note_presence(&mut self, peer: usize, is_present: bool, now: u64) {
+        self.leaving.retain(|(other, _)| *other != peer);
+        if !is_present && self.owners.is_present(peer) && peer != self.local {
+            self.leaving.push((peer, now + GRACE));
+        }
+        self.due[peer] = true;
+    }
+
+    /// Records how a peer with a session exchanges counts.
+    pub(super) fn note_program(&mut self, peer: usize, has_owners: bool, now: u64) {
+        if peer == self.local {
+            return;
+        }
+        let mode = if has_owners { MemberMode::Owner } else { MemberMode::Direct };
+        let before = std::mem::replace(&mut self.modes[peer], mode);
+        if before != MemberMode::Unknown && before != mode {
+            // The parts or sums that it has sent in the other mode no longer count.
+            for own in &self.tables {
+                own.table.drop_member(own.numbers[peer]);
+            }
+            self.checked = 0;
+        }
+        self.leaving.retain(|(other, _)| *other != peer);
+        self.owners.set_present(peer, has_owners);
+        self.begin_moves(now);
+        self.due[peer] = true;
+    }
+
+    fn note_shares(&mut self) {
+        if self.tables.is_empty() {
+            return;
+        }
+        let shares = self.owners.shares();
+        for own in &self.tables {
+            for (number, share) in own.numbers.iter().zip(&shares) {
+                own.table.note_share(*number, *share);
+            }
+        }
+    }
+
+    fn begin_moves(&mut self, now: u64) {
+        let Some(moved) = self.owners.take_moved() else { return };
+        for own in &mut self.tables {
+            let mut places = moved.clone();
+            if let Some((before, ..)) = &own.moves {
+                places.iter_mut().zip(before).for_each(|(place, before)| *place |= before);
+            }
+            own.moves = Some((places, 0, now));
+        }
+    }
+
+    /// Returns when to call [`tick`](Self::tick).
+    pub(super) fn next(&self) -> Option<u64> {
+        let tables = self.tables.iter();
+        let of_tables = tables.flat_map(|own| [own.release_due, own.moves.as_ref().map(|moves| moves.2)]);
+        let leaving = self.leaving.iter().map(|(_, at)| *at);
+        let check = (!self.tables.is_empty()).then_some(self.checked + CHECK);
+        of_tables.flatten().chain(leaving).chain(check).min()
+    }
+
+    /// Processes the passing of time. Returns whether there is something to send.
+    pub(super) fn tick(&mut self, now: u64) -> bool {
+        let gone: Vec<usize> =
+            self.leaving.iter().filter(|(_, at)| now >= *at).map(|(peer, _)| *peer).collect();
+        self.leaving.retain(|(_, at)| now < *at);
+        for peer in gone {
+            self.owners.set_present(peer, false);
+        }
+        self.begin_moves(now);
+        let is_check = now >= self.checked + CHECK;
+        if is_check {
+            self.checked = now;
+            self.note_shares();
+        }
+        let mut is_released = false;
+        for own in &mut self.tables {
+            if is_check {
+                own.drop_gone(now);
+            }
+            own.go_on_moving(now);
+            if own.release_due.is_some_and(|due| now >= due) {
+                own.release_due = None;
+                own.released_at = now;
+                own.apply_owned(&mut self.owners, self.local, now);
+                own.released = own.owned.last();
+                is_released = true;
+            }
+        }
+        if is_released {
+            for (peer, mode) in self.modes.iter().enumerate() {
+                self.due[peer] |= *mode == MemberMode::Owner;
+            }
+        }
+        is_released
+    }
+}
+
+impl FleetTable {
+    fn numbers_of(&self, pair: OwnerPair) -> OwnerPair {
+        pair.map(|owner| owner.map(|peer| self.numbers[peer]))
+    }
+
+    fn schedule(&mut self, now: u64) {
+        self.release_due.get_or_insert((self.released_at + self.every).max(now));
+    }
+
+    /// Adds the sums of the keys that this process owns to its table.
+    fn apply_owned(&mut self, owners: &mut Owners, local: usize, now: u64) {
+        let member = self.numbers[local];
+        let (after, until) = (self.applied[0], self.owned.last());
+        self.applied[0] = until;
+        let mut owned = std::mem::take(&mut self.owned);
+        let owners = RefCell::new(owners);
+        let is_owner = |place| owners.borrow_mut().pair(place).contains(&Some(local));
+        owned.changed(&self.table, (after, until), member, (is_owner, now), |_, place, key, values| {
+            let pair = self.numbers_of(owners.borrow_mut().pair(place));
+            let received = |at: usize| values.get(at).map_or(table::TableValue::Absent, to_table_value);
+            // The lifetime was extended when the part arrived.
+            self.table.learn_sum((member, pair), (key, Some(0)), now, received);
+            true
+        });
+        self.owned = owned;
+    }
+
+    /// Adds the sums of the parts that were received directly to the table.
+    fn apply_direct(&mut self, is_change: bool, now: u64) {
+        let (after, until) = (self.applied[1], self.direct.last());
+        self.applied[1] = until;
+        let table = &self.table;
+        self.direct.changed(table, (after, until), usize::MAX, (|_| true, now), |_, _, key, values| {
+            let received = |at: usize| values.get(at).map_or(table::TableValue::Absent, to_table_value);
+            table.learn_direct(is_change, (key, Some(0)), now, received);
+            true
+        });
+    }
+
+    /// Drops the parts of members that have been gone for the lifetime of an entry.
+    fn drop_gone(&mut self, now: u64) {
+        let table = &self.table;
+        let generations: Vec<u32> =
+            (0..self.generations.len()).map(|member| table.generation(member)).collect();
+        if generations != self.generations {
+            self.generations = generations;
+            self.owned.drop_gone(table, &self.generations);
+            self.direct.drop_gone(table, &self.generations);
+            self.schedule(now);
+            self.apply_direct(false, now);
+        }
+        self.owned.sweep(&self.table, 256, now);
+        self.direct.sweep(&self.table, 256, now);
+    }
+
+    /// Marks the entries of keys with other owners as changed, so that these get the part of this process.
+    fn go_on_moving(&mut self, now: u64) {
+        let Some((places, cursor, at)) = self.moves.take_if(|moves| now >= moves.2) else { return };
+        let (mut left, key, name) = (MOVES, &mut self.key, &self.name);
+        debug_assert!(at <= now);
+        let next = self.table.walk(cursor.into(), now, |entry| {
+            key.clear();
+            entry.key(key);
+            let place = owners::place(name, key);
+            if places[place / 64] >> (place % 64) & 1 == 1 && entry.is_counted() {
+                entry.mark_changed();
+            }
+            left -= 1;
+            left > 0
+        });
+        self.moves = next.map(|next| (places, next.into(), now + MOVE_PAUSE));
+    }
+}
+
+/// Returns the remaining lifetime of an entry.
+fn left(table: &Table, key: &[u8], now: u64) -> Option<u32> {
+    table.find(key, now).map(|entry| entry.expires_in(now))
+}

@@ -1,0 +1,507 @@
+//! The parts of the keys that a member owns, or that it got directly, and their sums.
+//!
+//! A sum is sent to each member without the member's own part. So the total is computed once, and the part of the receiver is
+//! subtracted. Rates have periods that begin at different times, so a total has the sums of the counts, and the weighted sums of
+//! the ages: one rate with the average age fades like all of them until the first of their periods ends.
+
+use std::collections::{HashMap, VecDeque};
+
+use state::table::Table;
+
+use crate::owners;
+use crate::row::{EntryValue, Rate};
+
+/// The maximum number of outdated numbers in the log in addition to those that are in use.
+const FORGOTTEN: usize = 1024;
+
+/// The parts of the members of one table, by key.
+#[derive(Debug, Default)]
+pub(crate) struct Sums {
+    index: HashMap<Box<[u8]>, u32>,
+    records: Vec<Option<SumRecord>>,
+    free: Vec<u32>,
+    /// Ascending numbers of changes, and the records that have or had them.
+    log: VecDeque<(u64, u32)>,
+    last: u64,
+    stamps: u64,
+    swept: usize,
+}
+
+#[derive(Debug)]
+struct SumRecord {
+    key: Box<[u8]>,
+    /// The place of the key, which determines its owners.
+    place: usize,
+    parts: Vec<MemberPart>,
+    /// The number of the last change.
+    number: u64,
+    /// Whether there were ever parts of two members.
+    is_shared: bool,
+    total: Option<Total>,
+}
+
+#[derive(Debug)]
+struct MemberPart {
+    member: u16,
+    /// The generation of the member's parts when it was received.
+    generation: u32,
+    /// When it was received, in milliseconds.
+    at: u64,
+    /// The order in which members have changed values that cannot be added; 0 if this one never has.
+    stamp: u64,
+    values: Box<[EntryValue]>,
+}
+
+#[derive(Debug)]
+struct Total {
+    at: u64,
+    values: Box<[TotalValue]>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum TotalValue {
+    Count(u64),
+    Rate(RateTotal),
+    /// A value that cannot be added.
+    Last,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct RateTotal {
+    current: u64,
+    previous: u64,
+    /// The ages, weighted by the counts.
+    current_age: u128,
+    previous_age: u128,
+}
+
+impl RateTotal {
+    fn of(rate: Rate, since: u64, period: u32) -> RateTotal {
+        let age = rate.age.saturating_add(u32::try_from(since).unwrap_or(u32::MAX));
+        let (age, current, previous) = match age.checked_sub(period) {
+            None => (age, rate.current, rate.previous),
+            Some(age) if age < period => (age, 0, rate.current),
+            Some(_) => (0, 0, 0),
+        };
+        let (current, previous) = (u64::from(current), u64::from(previous));
+        RateTotal {
+            current,
+            previous,
+            current_age: u128::from(current) * u128::from(age),
+            previous_age: u128::from(previous) * u128::from(age),
+        }
+    }
+
+    fn add(&mut self, other: RateTotal) {
+        self.current += other.current;
+        self.previous += other.previous;
+        self.current_age += other.current_age;
+        self.previous_age += other.previous_age;
+    }
+
+    fn without(self, other: RateTotal) -> RateTotal {
+        RateTotal {
+            current: self.current - other.current,
+            previous: self.previous - other.previous,
+            current_age: self.current_age - other.current_age,
+            previous_age: self.previous_age - other.previous_age,
+        }
+    }
+
+    fn rate(self, since: u64) -> Rate {
+        let (weighted, count) = if self.previous > 0 {
+            (self.previous_age, self.previous)
+        } else {
+            (self.current_age, self.current)
+        };
+        let Some(age) = weighted.checked_div(u128::from(count)) else {
+            return Rate { age: u32::MAX, ..Rate::default() };
+        };
+        let small = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+        let age = u64::try_from(age).unwrap_or(u64::MAX).saturating_add(since);
+        Rate { age: small(age), current: small(self.current), previous: small(self.previous) }
+    }
+}
+
+/// The period of each rate, and whether the other values can be added, element by element.
+fn elements(table: &Table) -> impl Iterator<Item = (u32, bool)> {
+    table
+        .columns()
+        .flat_map(|column| (0..column.count).map(move |_| (column.period_ms, column.data.is_summed())))
+}
+
+fn is_tag_set(value: &EntryValue) -> bool {
+    !matches!(value, EntryValue::Absent | EntryValue::Number(0) | EntryValue::Name(None))
+}
+
+impl SumRecord {
+    /// Returns the sum of the parts of all members except one.
+    fn without(&mut self, member: usize, table: &Table, now: u64) -> Vec<EntryValue> {
+        let total = match self.total.take() {
+            Some(total) if total.at == now => total,
+            _ => Total::of(&self.parts, table, now),
+        };
+        let own = self.parts.iter().find(|part| usize::from(part.member) == member);
+        let last = self.parts.iter().filter(|part| usize::from(part.member) != member && part.stamp > 0);
+        let last = last.max_by_key(|part| part.stamp);
+        let values =
+            total.values.iter().zip(elements(table)).enumerate().map(|(at, (value, (period, _)))| {
+                let own = own.and_then(|own| Some((own.values.get(at)?, now.saturating_sub(own.at))));
+                match (*value, own) {
+                    (TotalValue::Count(total), Some((EntryValue::Number(own), _))) => {
+                        EntryValue::Number(total.saturating_sub(*own))
+                    }
+                    (TotalValue::Count(total), _) => EntryValue::Number(total),
+                    (TotalValue::Rate(total), Some((EntryValue::Rate(own), since))) => {
+                        EntryValue::Rate(total.without(RateTotal::of(*own, since, period)).rate(0))
+                    }
+                    (TotalValue::Rate(total), _) => EntryValue::Rate(total.rate(0)),
+                    (TotalValue::Last, _) => {
+                        let value = last.and_then(|last| last.values.get(at));
+                        value.cloned().unwrap_or(EntryValue::Absent)
+                    }
+                }
+            });
+        let values = values.collect();
+        self.total = Some(total);
+        values
+    }
+}
+
+impl Total {
+    fn of(parts: &[MemberPart], table: &Table, now: u64) -> Total {
+        let values = elements(table).enumerate().map(|(at, (period, is_summed))| {
+            let values = parts.iter().filter_map(|part| Some((part.values.get(at)?, part.at)));
+            if !is_summed {
+                return TotalValue::Last;
+            }
+            if period == 0 {
+                let numbers =
+                    values.map(|(value, _)| if let EntryValue::Number(own) = value { *own } else { 0 });
+                return TotalValue::Count(numbers.fold(0, u64::saturating_add));
+            }
+            let mut total = RateTotal::default();
+            for (value, at) in values {
+                if let EntryValue::Rate(rate) = value {
+                    total.add(RateTotal::of(*rate, now.saturating_sub(at), period));
+                }
+            }
+            TotalValue::Rate(total)
+        });
+        Total { at: now, values: values.collect() }
+    }
+}
+
+impl Sums {
+    /// Returns the number of keys.
+    pub(crate) fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Returns the number of the last change.
+    pub(crate) fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Stores a member's part of a key. Returns whether the member has changed a value that cannot be added.
+    pub(crate) fn put(
+        &mut self,
+        table: &Table,
+        (member, generation): (usize, u32),
+        (name, key): (&[u8], &[u8]),
+        values: &[EntryValue],
+        now: u64,
+    ) -> bool {
+        self.sweep(table, 2, now);
+        let at = match self.index.get(key) {
+            Some(at) => *at,
+            None => self.add(name, key),
+        };
+        let Some(record) = &mut self.records[at as usize] else { return false };
+        let known = record.parts.iter_mut().find(|part| usize::from(part.member) == member);
+        let tags = || values.iter().zip(elements(table)).enumerate().filter(|(_, (_, (_, summed)))| !*summed);
+        let has_changed = match &known {
+            Some(part) => tags().any(|(at, (value, _))| part.values.get(at) != Some(value)),
+            None => tags().any(|(_, (value, _))| is_tag_set(value)),
+        };
+        self.stamps += u64::from(has_changed);
+        match known {
+            Some(part) => {
+                part.values.clone_from_slice(values);
+                (part.at, part.generation) = (now, generation);
+                if has_changed {
+                    part.stamp = self.stamps;
+                }
+            }
+            None => record.parts.push(MemberPart {
+                member: member as u16,
+                generation,
+                at: now,
+                stamp: if has_changed { self.stamps } else { 0 },
+                values: values.into(),
+            }),
+        }
+        record.is_shared |= record.parts.len() > 1;
+        self.note(at, table);
+        has_changed
+    }
+
+    fn add(&mut self, name: &[u8], key: &[u8]) -> u32 {
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.records.push(None);
+            (self.records.len() - 1) as u32
+        });
+        let record = SumRecord {
+            key: key.into(),
+            place: owners::place(name, key),
+            parts: Vec::new(),
+            number: 0,
+            is_shared: false,
+            total: None,
+        };
+        self.records[at as usize] = Some(record);
+        self.index.insert(key.into(), at);
+        at
+    }
+
+    /// Gives a record the next number.
+    fn note(&mut self, at: u32, table: &Table) {
+        self.last += 1;
+        if let Some(record) = &mut self.records[at as usize] {
+            record.number = self.last;
+            record.total = None;
+        }
+        self.log.push_back((self.last, at));
+        if self.log.len() > 2 * self.index.len() + FORGOTTEN {
+            let records = &self.records;
+            self.log.retain(|(number, at)| {
+                records[*at as usize].as_ref().is_some_and(|record| record.number == *number)
+            });
+        }
+        debug_assert!(table.aggregate().is_some());
+    }
+
+    /// Drops records without an entry in the table, out of the next `count`.
+    pub(crate) fn sweep(&mut self, table: &Table, count: usize, now: u64) {
+        for _ in 0..count.min(self.records.len()) {
+            self.swept = (self.swept + 1) % self.records.len();
+            let gone = self.records[self.swept].take_if(|record| table.find(&record.key, now).is_none());
+            if let Some(record) = gone {
+                self.index.remove(&record.key);
+                self.free.push(self.swept as u32);
+            }
+        }
+    }
+
+    /// Drops the parts of earlier generations.
+    pub(crate) fn drop_gone(&mut self, table: &Table, generations: &[u32]) {
+        for at in 0..self.records.len() {
+            let Some(record) = &mut self.records[at] else { continue };
+            let before = record.parts.len();
+            record.parts.retain(|part| generations.get(usize::from(part.member)) == Some(&part.generation));
+            if record.parts.len() != before {
+                self.note(at as u32, table);
+            }
+        }
+    }
+
+    /// Calls `take` with the keys that changed after number `after`, up to number `until`, and the sums without the part of
+    /// `member`, until it returns false. Keys that only that member has, and those in places that are not `wanted`, are skipped.
+    pub(crate) fn changed(
+        &mut self,
+        table: &Table,
+        (after, until): (u64, u64),
+        member: usize,
+        (mut wanted, now): (impl FnMut(usize) -> bool, u64),
+        mut take: impl FnMut(u64, usize, &[u8], &[EntryValue]) -> bool,
+    ) {
+        let first = self.log.partition_point(|(number, _)| *number <= after);
+        for (number, at) in self.log.range(first..) {
+            if *number > until {
+                return;
+            }
+            let Some(record) = self.records[*at as usize].as_mut().filter(|record| record.number == *number)
+            else {
+                continue;
+            };
+            let is_alone =
+                !record.is_shared && record.parts.iter().all(|part| usize::from(part.member) == member);
+            if is_alone || !wanted(record.place) {
+                continue;
+            }
+            let values = record.without(member, table, now);
+            if !take(*number, record.place, &record.key, &values) {
+                return;
+            }
+        }
+    }
+
+    /// Calls `take` with the keys from the position `from` on, and the values of `member`'s part, until it returns false. Returns
+    /// the next position; `None` at the end.
+    pub(crate) fn walk_parts(
+        &self,
+        member: usize,
+        from: usize,
+        now: u64,
+        mut take: impl FnMut(&[u8], &[EntryValue]) -> bool,
+    ) -> Option<usize> {
+        for (at, record) in self.records.iter().enumerate().skip(from) {
+            let Some(record) = record else { continue };
+            let Some(part) = record.parts.iter().find(|part| usize::from(part.member) == member) else {
+                continue;
+            };
+            let since = u32::try_from(now.saturating_sub(part.at)).unwrap_or(u32::MAX);
+            let values: Vec<EntryValue> = part.values.iter().map(|value| value.older(since)).collect();
+            if !take(&record.key, &values) {
+                return Some(at + 1);
+            }
+        }
+        None
+    }
+
+    /// Like [`walk_parts`](Self::walk_parts), with the sums without the part of `member`.
+    pub(crate) fn walk(
+        &mut self,
+        table: &Table,
+        member: usize,
+        from: usize,
+        now: u64,
+        mut take: impl FnMut(&[u8], &[EntryValue]) -> bool,
+    ) -> Option<usize> {
+        for at in from..self.records.len() {
+            let Some(record) = &mut self.records[at] else { continue };
+            let values = record.without(member, table, now);
+            if !take(&record.key, &values) {
+                return Some(at + 1);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use state::table::{Aggregate, Column, DataType, KeyType, ServerKey, TableSettings};
+    use std::sync::Arc;
+
+    const PERIOD: u32 = 10_000;
+
+    fn table() -> Arc<Table> {
+        Table::new(TableSettings {
+            name: "t".into(),
+            kind: KeyType::Int,
+            key_length: 4,
+            size: 10,
+            expire_ms: 600_000,
+            nopurge: false,
+            recv_only: false,
+            server_key: ServerKey::Name,
+            bytes_factor: 1,
+            columns: vec![
+                Column::new(DataType::Gpt0, 1, 0),
+                Column::new(DataType::HttpReqCnt, 1, 0),
+                Column::new(DataType::HttpReqRate, 1, PERIOD),
+            ],
+            peers: Some("p".into()),
+            aggregate: Some(Aggregate {
+                every_ms: 20,
+                members: (0..20).map(|member| format!("n{member}").into()).collect(),
+            }),
+        })
+    }
+
+    fn part(tag: u64, count: u64, rate: Rate) -> [EntryValue; 3] {
+        [EntryValue::Number(tag), EntryValue::Number(count), EntryValue::Rate(rate)]
+    }
+
+    /// The events that a rate shows.
+    fn value(rate: &Rate, since: u32) -> f64 {
+        let age = rate.age + since;
+        let (age, current, previous) = match age / PERIOD {
+            0 => (age, rate.current, rate.previous),
+            1 => (age - PERIOD, 0, rate.current),
+            _ => (0, 0, 0),
+        };
+        f64::from(current) + f64::from(previous) * f64::from(PERIOD - age) / f64::from(PERIOD)
+    }
+
+    fn put(sums: &mut Sums, table: &Table, member: usize, values: &[EntryValue], now: u64) {
+        assert!(table.keep(&[0, 0, 0, 1], None, now));
+        sums.put(table, (member, 1), (b"t", &[0, 0, 0, 1]), values, now);
+    }
+
+    /// Returns the sum for a member.
+    fn sum(sums: &mut Sums, table: &Table, member: usize, now: u64) -> Option<Vec<EntryValue>> {
+        let (mut found, last) = (None, sums.last());
+        sums.changed(table, (0, last), member, (|_| true, now), |_, _, _, values| {
+            found = Some(values.to_vec());
+            true
+        });
+        found
+    }
+
+    #[test]
+    fn a_receiver_gets_the_sum_without_its_own_part() {
+        let (table, mut sums) = (table(), Sums::default());
+        let mut random = fastrand::Rng::with_seed(3);
+        let rates: Vec<Rate> = (0..20)
+            .map(|_| Rate {
+                age: random.u32(0..PERIOD),
+                current: random.u32(0..1000),
+                previous: random.u32(0..1000),
+            })
+            .collect();
+        put(&mut sums, &table, 0, &part(0, 0, rates[0]), 1_000);
+        assert_eq!(sum(&mut sums, &table, 0, 1_000), None, "only this member has the key");
+        for (member, rate) in rates.iter().enumerate() {
+            put(&mut sums, &table, member, &part(0, member as u64, *rate), 1_000);
+        }
+        for now in [1_000, 3_500, 7_000] {
+            for member in [0, 7, 19] {
+                let values = sum(&mut sums, &table, member, now).expect("others have the key");
+                assert_eq!(values[1], EntryValue::Number(190 - member as u64));
+                let EntryValue::Rate(rate) = values[2] else { panic!("a rate") };
+                let others = rates.iter().enumerate().filter(|(other, _)| *other != member);
+                let wanted: f64 = others.map(|(_, rate)| value(rate, now as u32 - 1_000)).sum();
+                assert!((value(&rate, 0) - wanted).abs() < 2.0, "{} {wanted}", value(&rate, 0));
+            }
+        }
+        assert_eq!(sum(&mut sums, &table, 19, 30_000).map(|values| values[2].clone()), {
+            Some(EntryValue::Rate(Rate { age: u32::MAX, current: 0, previous: 0 }))
+        });
+    }
+
+    #[test]
+    fn a_tag_is_that_of_the_last_other_member_that_changed_it() {
+        let (table, mut sums) = (table(), Sums::default());
+        let none = Rate::default();
+        for (member, tag) in [(0, 5), (1, 6), (0, 5), (2, 0)] {
+            put(&mut sums, &table, member, &part(tag, 1, none), 1_000);
+        }
+        let tag = |sums: &mut Sums, member| sum(sums, &table, member, 1_000).map(|values| values[0].clone());
+        assert_eq!(tag(&mut sums, 2), Some(EntryValue::Number(6)));
+        assert_eq!(tag(&mut sums, 1), Some(EntryValue::Number(5)), "its own tag is not sent back");
+        put(&mut sums, &table, 0, &part(7, 1, none), 1_000);
+        assert_eq!(tag(&mut sums, 2), Some(EntryValue::Number(7)));
+    }
+
+    #[test]
+    fn records_are_dropped_with_their_entries() {
+        let (table, mut sums) = (table(), Sums::default());
+        for key in 0..1_000_u32 {
+            let key = key.to_be_bytes();
+            assert!(table.keep(&key, None, 1_000));
+            sums.put(&table, (1, 1), (b"t", &key), &part(0, 1, Rate::default()), 1_000);
+        }
+        assert!(sums.len() <= 20, "{} records of a table with 10 entries", sums.len());
+        assert!(sums.log.len() <= 2 * sums.len() + FORGOTTEN + 1, "{}", sums.log.len());
+        sums.drop_gone(&table, &[1, 2]);
+        let mut parts = 0;
+        sums.walk_parts(1, 0, 1_000, |_, _| {
+            parts += 1;
+            true
+        });
+        assert_eq!(parts, 0);
+    }
+}
