@@ -66,7 +66,7 @@ pub(crate) fn proxy(
     };
     ProxyView {
         policies: Default::default(),
-        servers: servers.into_iter().map(|server| (server.id, view(server))).collect::<HashMap<_, _>>(),
+        servers: servers.into_iter().map(view).collect(),
         state,
         algorithm: "roundrobin",
         dynamic_weights: true,
