@@ -4,7 +4,6 @@
 
 pub(crate) mod farm;
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
