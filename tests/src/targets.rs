@@ -5,6 +5,7 @@
 mod answers;
 mod cache;
 mod control;
+mod discovery;
 mod expressions;
 mod fcgi;
 mod h2;
@@ -31,6 +32,7 @@ use sample::{Env, Transaction};
 pub use self::answers::{acme_answers, agent_line, check_answer, check_protocols, dns_answer, mail_replies};
 pub use self::cache::{cache_file, cache_key, cache_vary};
 pub use self::control::{command_line, state_rows, statistics_page, stats_rows};
+pub use self::discovery::discovery_documents;
 pub use self::fcgi::fcgi_records;
 pub use self::h2::{h2_request, h2_response, hpack};
 pub use self::h2_connection::h2_connection;
@@ -89,6 +91,7 @@ pub const TARGETS: &[Target] = &[
     ("dns_answer", dns_answer),
     ("mail_replies", mail_replies),
     ("acme_answers", acme_answers),
+    ("discovery_documents", discovery_documents),
     ("check_answer", check_answer),
     ("check_protocols", check_protocols),
     ("agent_line", agent_line),

@@ -155,7 +155,8 @@ fn prepare(
         let lists = match (resumed, args.take_over.as_deref()) {
             (Some(state), _) => master::lists(state),
             (None, Some(path)) => hand_over::lists(path).unwrap_or_default(),
-            (None, None) => Vec::new(),
+            (None, None) if args.finish.is_empty() && args.terminate.is_empty() => Vec::new(),
+            (None, None) => hand_over::lists_at(&plan.global.stats_sockets),
         };
         discovered::restore(plan, &lists);
     }
@@ -299,6 +300,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     if let Some(launch) = launch {
         launch.succeed();
     }
+    memory::return_soon();
     let ending =
         signals::wait(signals, &process_in_use, &common.exposed, &reloader, &peers, to_master, messages);
     let shared = process_in_use.shared();

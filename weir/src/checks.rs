@@ -50,7 +50,7 @@ impl Notifier {
             let Some(bound) = notifier.0.load_full() else { return };
             let Some(shared) = bound.shared.upgrade() else { return };
             log(&shared, proxy, level, text);
-            let alert = planned(&shared, proxy).and_then(|plan| plan.email_alert.as_ref());
+            let alert = planned(&shared, proxy).and_then(|plan| plan.email_alert.as_deref());
             if let Some(alert) = alert {
                 bound.emails.send(alert, level, text);
             }

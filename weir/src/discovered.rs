@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use discovery::reconcile::{KnownServer, LineDemand, ServerNames, server_number, steps};
+use discovery::reconcile::{KnownServer, LineDemand, ServerNames, ServerNumbers, steps};
 use discovery::{Discoverer, DiscoveryCallbacks, SweptServers};
 use plan::discovered::DiscoveredServers;
 use plan::discovery::{DiscoveredInstance, InstancePhase};
@@ -17,6 +17,7 @@ use state::transition::{self, NOTICE};
 use state::{Admin, Server, events};
 
 use crate::checks::Notifier;
+use crate::memory;
 use crate::messages::MessageFormat;
 use crate::servers::RuntimeServers;
 
@@ -101,14 +102,16 @@ fn demand(line: &DiscoveredServers) -> LineDemand<'_> {
 /// The names and numbers that the servers of a backend have.
 struct Taken {
     names: ServerNames,
-    numbers: HashSet<u32>,
+    numbers: ServerNumbers,
 }
 
 impl Taken {
     fn of(states: &[Arc<Server>]) -> Self {
         let mut names = ServerNames::default();
         names.extend(states.iter().map(|server| server.name.to_string().into()));
-        Self { names, numbers: states.iter().map(|server| server.id).collect() }
+        let mut numbers = ServerNumbers::default();
+        numbers.extend(states.iter().map(|server| server.id));
+        Self { names, numbers }
     }
 }
 
@@ -134,14 +137,14 @@ fn make(
         Some(former) => (former.name.to_string().into(), former.id),
         None => {
             let place = (instance.address, instance.port);
-            (taken.names.choose(&instance.id), server_number(&instance.id, place, &taken.numbers))
+            (taken.names.choose(&instance.id), taken.numbers.choose(&instance.id, place))
         }
     };
     let mut seed = prototype.seed_alike(number, &name, address, is_backup);
     if let Some(weight) = instance.weight {
         seed.weight = weight;
     }
-    taken.numbers.insert(number);
+    taken.numbers.take(number);
     let state = match former.filter(|former| former.may_become(&seed)) {
         Some(former) => {
             former.renew(seed, base::clock::now_ms());
@@ -293,6 +296,7 @@ impl RuntimeServers {
                 "discovery {section}: {added} servers of backend {} are added and {left} leave, {count} are listed.",
                 proxy.state.name
             ));
+            memory::return_soon();
         }
         if steps.excess as u64 > excess {
             report.backend(&format!(

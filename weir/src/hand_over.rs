@@ -46,6 +46,15 @@ pub(crate) fn lists(path: &Path) -> io::Result<Vec<u8>> {
     lists_over(&UnixStream::connect(path)?)
 }
 
+/// Requests them at the addresses of the runtime sockets, which the process that is replaced usually has too. Empty if none answers.
+pub(crate) fn lists_at(sockets: &[Bind]) -> Vec<u8> {
+    let list = |socket: &Bind| match &socket.address {
+        BindAddress::Unix(path) => lists(path).ok().filter(|lists| !lists.is_empty()),
+        _ => None,
+    };
+    sockets.iter().find_map(list).unwrap_or_default()
+}
+
 /// Requests them over an existing connection. Another program answers with a message.
 pub(crate) fn lists_over(mut stream: &UnixStream) -> io::Result<Vec<u8>> {
     stream.set_read_timeout(Some(SILENCE))?;

@@ -28,6 +28,9 @@ const RESERVE: u64 = 8 << 20;
 const RESERVE_BY_CPU: u64 = 2 << 20;
 const MOST_RESERVE: u64 = 64 << 20;
 
+/// The time after which free memory is returned.
+const SETTLED: Duration = Duration::from_secs(1);
+
 /// The interval of checking whether memory is short, or no longer short.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -51,6 +54,17 @@ pub(crate) fn limit(megabytes: Option<u64>) -> Result<u64, String> {
     setrlimit(Resource::Data, limit)
         .map(|()| bytes)
         .map_err(|error| format!("[haproxy.main()] Cannot limit memory to {bytes} bytes: {error}."))
+}
+
+/// Returns free memory to the system once the workers have settled: reading a configuration or a long list takes more memory than
+/// it leaves.
+pub(crate) fn return_soon() {
+    let task = || {
+        std::thread::sleep(SETTLED);
+        process::return_memory();
+    };
+    // Without a thread, the memory is used by later allocations.
+    let _ = std::thread::Builder::new().name("weir/return".to_owned()).spawn(task);
 }
 
 /// Returns the lowest limit in force, in bytes.

@@ -151,8 +151,8 @@ fn unmet(plan: &Plan) -> Option<String> {
     for proxy in plan.proxies.iter() {
         let name = &proxy.state.name;
         let any = |test: fn(&SourceAddress) -> bool| {
-            proxy.source.as_ref().is_some_and(test)
-                || proxy.servers.iter().any(|server| server.source.as_ref().is_some_and(test))
+            proxy.source.as_deref().is_some_and(test)
+                || proxy.servers.iter().any(|server| server.source.as_deref().is_some_and(test))
         };
         let needs = [
             ("usesrc", any(|source| source.transparent != UseSource::No)),

@@ -25,7 +25,7 @@ use crate::hand_over::Exposed;
 use crate::listeners;
 use crate::process_context::Common;
 use crate::sockets::{Inherited, ListeningSocket, SocketOwner};
-use crate::{changes, check, checks, config_dump, sharing, traces, view};
+use crate::{changes, check, checks, config_dump, memory, sharing, traces, view};
 
 /// Reloads the configuration.
 pub(crate) struct Reloader {
@@ -233,11 +233,15 @@ impl Reloader {
 
 impl control::Reloader for Reloader {
     fn reload(&self, shown: DifferenceFormat) -> Result<String, String> {
-        self.renew(shown)
+        let outcome = self.renew(shown);
+        memory::return_soon();
+        outcome
     }
 
     fn difference(&self, text: Option<&str>, shown: DifferenceFormat) -> Result<String, String> {
-        Ok(differences::show(&self.read(text, shown)?.differences, shown))
+        let text = differences::show(&self.read(text, shown)?.differences, shown);
+        memory::return_soon();
+        Ok(text)
     }
 
     fn configuration(&self) -> String {

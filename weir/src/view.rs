@@ -1,6 +1,5 @@
 //! Converts the plan to the types of the runtime socket and the statistics page.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -18,15 +17,13 @@ use crate::system::ProcessLimits;
 pub(crate) fn of(plan: &Plan, limits: &ProcessLimits) -> ConfigView {
     let global = &plan.global;
     let own_name = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let mut proxies = Vec::with_capacity(plan.proxies.len());
+    let shown = plan.proxies.iter().filter(|proxy| !proxy.disabled && !proxy.is_hidden());
+    proxies.extend(shown.map(proxy_view));
     ConfigView {
         node: global.node.as_deref().map_or_else(own_name, str::to_owned),
         description: global.description.as_deref().map(str::to_owned),
-        proxies: plan
-            .proxies
-            .iter()
-            .filter(|proxy| !proxy.disabled && !proxy.is_hidden())
-            .map(proxy_view)
-            .collect(),
+        proxies,
         disabled_backends: plan
             .proxies
             .iter()
@@ -87,10 +84,12 @@ fn policies(proxy: &Proxy) -> PoliciesView {
     }
 }
 
-/// Returns the servers of a backend that were not removed, by id.
-pub(crate) fn servers(proxy: &Proxy) -> HashMap<u32, ServerView> {
+/// Returns the servers of a backend that were not removed, in the order of their ids.
+pub(crate) fn servers(proxy: &Proxy) -> Box<[ServerView]> {
     let here = proxy.servers.iter().filter(|server| !server.state.removed.load(Relaxed));
-    here.map(|server| (server.state.id, server_view(&server))).collect()
+    let mut views: Vec<ServerView> = here.map(|server| server_view(&server)).collect();
+    views.sort_by_key(|view| view.state.id);
+    views.into()
 }
 
 fn server_view(server: &ServerSettings) -> ServerView {

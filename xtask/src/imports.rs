@@ -57,7 +57,7 @@ const CRATES: &[Crate] = &[
     ("control",    "crates/control", &["base", "cache", "http", "runtime", "sample", "state", "statistics", "tls"]),
     ("weir",       "weir",           &["acme", "balance", "base", "cache", "httpclient", "compress", "config", "control", "diag", "discovery", "disk", "explain", "health", "http", "load", "lua", "mail", "net", "ocsp", "peers", "plan", "process", "proxy", "resolvers", "rules", "runtime", "sample", "state", "statistics", "syntax", "telemetry", "tls"]),
     ("xtask",      "xtask",          &["base", "config", "control", "rules", "sample", "statistics"]),
-    ("weir-tests", "tests",          &["acme", "cache", "httpclient", "config", "control", "diag", "fcgi", "fields", "h2", "h3", "health", "http", "mail", "net", "peers", "plan", "qmux", "quic", "resolvers", "rules", "runtime", "sample", "scratch", "spop", "state", "statistics", "tls"]),
+    ("weir-tests", "tests",          &["acme", "cache", "httpclient", "config", "control", "diag", "discovery", "fcgi", "fields", "h2", "h3", "health", "http", "mail", "net", "peers", "plan", "qmux", "quic", "resolvers", "rules", "runtime", "sample", "scratch", "spop", "state", "statistics", "tls"]),
 ];
 
 /// The crates that may disable the `unsafe` check for one of their files, and these files.

@@ -71,7 +71,7 @@ pub fn resolve(plan: &Plan, asked: AddServer<'_>) -> Result<ServerSettings, Stri
         .ok_or_else(|| "the line defines no server.".to_owned())?;
     lend(&mut server, proxy, asked.words);
     server.added = Some(line(&asked).into());
-    server.track = asked.track;
+    Arc::make_mut(&mut server.options).track = asked.track;
     Ok(server)
 }
 
@@ -178,7 +178,8 @@ fn line(asked: &AddServer<'_>) -> String {
 
 /// Applies the backend's settings to the server, as to configured servers.
 fn lend(server: &mut ServerSettings, proxy: &Proxy, words: &[String]) {
-    if let Some(check) = &mut server.check {
+    let options = Arc::make_mut(&mut server.options);
+    if let Some(check) = options.check.as_mut().map(Arc::make_mut) {
         // Unless a `healthcheck` section sets the kind.
         if let Some(kind) = &proxy.lent.check_kind
             && matches!(&*check.kind, CheckKind::Script(script) if script.family == Family::Connect)
@@ -191,17 +192,17 @@ fn lend(server: &mut ServerSettings, proxy: &Proxy, words: &[String]) {
         // For a server added at run time this must be given explicitly.
         check.send_proxy = words.iter().any(|word| word == "check-send-proxy");
     }
-    if let Some(agent) = &mut server.agent {
+    if let Some(agent) = &mut options.agent {
         agent.timeout = proxy.timeouts.check;
         agent.connect_timeout = proxy.timeouts.connect;
     }
     // For a server added at run time `check-ssl` must be given explicitly.
     let has_check = words.iter().any(|word| word == "check-ssl");
-    if let Some(tls) = server.tls.as_mut().and_then(Arc::get_mut).filter(|_| !has_check) {
+    if let Some(tls) = options.tls.as_mut().and_then(Arc::get_mut).filter(|_| !has_check) {
         tls.check = None;
     }
-    if server.source.is_none() {
-        server.source = proxy.source.clone();
+    if options.source.is_none() {
+        options.source = proxy.source.clone();
     }
     server.state.checked.store(false, Relaxed);
     server.state.agent_checked.store(false, Relaxed);

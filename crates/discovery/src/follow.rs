@@ -1,6 +1,6 @@
 //! Keeps one list current: the conversation with each kind of source, and the back-off after failures.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
@@ -17,8 +17,9 @@ use tokio::sync::Notify;
 use crate::callbacks::DiscoveryCallbacks;
 use crate::decode::etcd::{KeyEvent, KeyStore};
 use crate::decode::kubernetes::{SliceStore, WatchEvent};
-use crate::decode::{Decoded, LARGEST_DOCUMENT, consul, containers, nomad, targets};
+use crate::decode::{Decoded, DocumentError, LARGEST_DOCUMENT, consul, containers, nomad, targets};
 use crate::fetch::{self, Ended, plain};
+use crate::names::{self, HostNames, Lookup};
 
 /// The syslog levels of messages.
 const WARNING: u8 = 4;
@@ -40,6 +41,9 @@ const BLOCKS: Duration = Duration::from_secs(60);
 /// The longest silence of a stream. After it, the list is obtained again, because the connection may be dead.
 const SILENCE: Duration = Duration::from_secs(75);
 
+/// The most invalid keys of an answer that are reported one by one.
+const REPORTED_APART: usize = 8;
+
 /// How long a watch of Kubernetes lasts. Within this time, bookmarks arrive about once a minute.
 const WATCH: Duration = Duration::from_secs(240);
 
@@ -49,7 +53,7 @@ pub fn read_now(section: &DiscoverySection) -> Option<Vec<Instance>> {
     let SourcePlace::File(path) = &section.place else { return None };
     let size = std::fs::metadata(path).ok()?.len();
     let bytes = (size <= LARGEST_DOCUMENT as u64).then(|| base::file::read(path).ok())??;
-    targets::decode(&bytes).ok()
+    Some(names::resolve_now(&targets::decode(&bytes).ok()?))
 }
 
 /// Keeps one list current.
@@ -58,6 +62,13 @@ pub(crate) struct Follower {
     feed: Arc<Feed>,
     callbacks: DiscoveryCallbacks,
     leaving: Rc<Notify>,
+    /// Whether a failure was reported, and its end was not.
+    is_failure_reported: Cell<bool>,
+    /// Whether the current turn has lasted long enough to report the end of a failure.
+    has_lasted: Cell<bool>,
+    /// The last list as the source sent it, if it has host names.
+    named: RefCell<Vec<Instance>>,
+    hosts: RefCell<HostNames>,
 }
 
 /// State between two turns of a source.
@@ -79,17 +90,77 @@ impl Follower {
         callbacks: &DiscoveryCallbacks,
         leaving: &Rc<Notify>,
     ) -> Self {
-        Self { section, feed, callbacks: callbacks.clone(), leaving: leaving.clone() }
+        let (callbacks, leaving) = (callbacks.clone(), leaving.clone());
+        // The feed may have had another task.
+        let is_failure_reported = Cell::new(feed.state().0 == FeedState::Failed);
+        let has_lasted = Cell::new(false);
+        let (named, hosts) = (RefCell::default(), RefCell::default());
+        Self { section, feed, callbacks, leaving, is_failure_reported, has_lasted, named, hosts }
     }
 
     /// Runs until the task is aborted.
     pub(crate) async fn run(self) {
+        tokio::select! {
+            () = self.take_turns() => {}
+            () = self.follow_names() => {}
+        }
+    }
+
+    /// Looks up the host names of the list again and again.
+    async fn follow_names(&self) {
+        loop {
+            timer::sleep(names::AGAIN).await;
+            let all = names::names(&self.named.borrow());
+            if all.is_empty() {
+                continue;
+            }
+            let found = names::look_up(all.into_iter().collect()).await;
+            self.note(found);
+            let list = self.hosts.borrow_mut().applied(&self.named.borrow());
+            // The source may have sent another list in the meantime.
+            if !self.named.borrow().is_empty() {
+                self.apply(self.feed.replaced(list, now_ms()));
+            }
+        }
+    }
+
+    /// Returns the instances of a list with their addresses. Names that are new are looked up.
+    async fn resolved(&self, list: Vec<Instance>) -> Vec<Instance> {
+        if list.iter().all(|own| own.host.is_none()) {
+            self.named.take();
+            return list;
+        }
+        let unknown = self.hosts.borrow().unknown(&list);
+        let found = names::look_up(unknown).await;
+        self.note(found);
+        let resolved = self.hosts.borrow_mut().applied(&list);
+        self.named.replace(list);
+        resolved
+    }
+
+    /// Records lookups of host names, and reports those that have failed.
+    fn note(&self, found: Vec<(Box<str>, Lookup)>) {
+        let reports = self.hosts.borrow_mut().note(found);
+        self.feed.errors.add(reports.len() as u64);
+        let title = self.title();
+        for report in reports.iter().take(REPORTED_APART) {
+            (self.callbacks.notify)(WARNING, &format!("{title}: {report}."));
+        }
+        let further = reports.len().saturating_sub(REPORTED_APART);
+        if further > 0 {
+            let text = format!("{title}: {further} other host names cannot be resolved.");
+            (self.callbacks.notify)(WARNING, &text);
+        }
+    }
+
+    /// Reads the list in turns, with delays after failures.
+    async fn take_turns(&self) {
         let mut failures = 0;
         let mut kept = Kept::default();
         loop {
             let section = self.section.borrow().clone();
             let begun = now_ms();
-            let outcome = self.turn(&section, &mut kept).await;
+            let outcome = self.lasting(longest_delay(failures), self.turn(&section, &mut kept)).await;
             let least = match (section.kind, &outcome) {
                 (SourceKind::Targets, _) => section.refresh,
                 // A turn that did not fail ended because it was long enough, or because the source ended it.
@@ -97,12 +168,14 @@ impl Follower {
                 (_, Err(_)) => Duration::ZERO,
             };
             match outcome {
-                Ok(()) => failures = 0,
+                Ok(()) => {
+                    failures = 0;
+                    self.has_lasted.set(true);
+                    self.recovered();
+                }
                 Err(error) => {
-                    // A source that answered in this turn has not failed for long, unless it always fails soon after.
-                    let has_lasted = now_ms() - begun >= longest_delay(failures).as_millis() as u64;
-                    let is_first = self.feed.state().0 == FeedState::Current && has_lasted;
-                    failures = if is_first { 1 } else { failures.saturating_add(1) };
+                    let lasted = Duration::from_millis(now_ms() - begun);
+                    failures = failures_after(failures, self.feed.state().0, lasted);
                     kept.slices = None;
                     self.failed(&section, &error);
                 }
@@ -111,10 +184,23 @@ impl Follower {
         }
     }
 
+    /// Waits for the end of a turn. A source that fails soon after each answer is not reported as answering again: the end of a
+    /// failure is only reported `after` the start of a turn that has not failed, or at its end.
+    async fn lasting<T>(&self, after: Duration, turn: impl Future<Output = T>) -> T {
+        self.has_lasted.set(false);
+        tokio::pin!(turn);
+        if let Ok(outcome) = timer::timeout(after, &mut turn).await {
+            return outcome;
+        }
+        self.has_lasted.set(true);
+        self.recovered();
+        turn.await
+    }
+
     /// Reads the list, and follows its changes as long as the source reports them.
     async fn turn(&self, section: &DiscoverySection, kept: &mut Kept) -> Result<(), String> {
         match (section.kind, &section.place) {
-            (SourceKind::Targets, SourcePlace::File(path)) => self.read(path, &mut kept.file),
+            (SourceKind::Targets, SourcePlace::File(path)) => self.read(path, &mut kept.file).await,
             (SourceKind::Targets, _) => self.poll(section).await,
             (SourceKind::Kubernetes, _) => self.kubernetes(section, &mut kept.slices).await,
             (SourceKind::Consul, _) => {
@@ -136,7 +222,7 @@ impl Follower {
     }
 
     /// Reads a file, if it is not the one that was read before.
-    fn read(&self, path: &Path, seen: &mut Option<FileVersion>) -> Result<(), String> {
+    async fn read(&self, path: &Path, seen: &mut Option<FileVersion>) -> Result<(), String> {
         let version = FileVersion::of(path).map_err(|error| plain(&error))?;
         if *seen == Some(version) && self.feed.state().0 == FeedState::Current {
             self.feed.confirmed(now_ms());
@@ -146,7 +232,7 @@ impl Follower {
             return Err(format!("the file has more than {LARGEST_DOCUMENT} bytes"));
         }
         let bytes = base::file::read(path).map_err(|error| plain(&error))?;
-        self.answered(targets::decode(&bytes).map_err(|error| error.to_string())?);
+        self.answered(targets::decode(&bytes).map_err(|error| error.to_string())?).await;
         *seen = Some(version);
         Ok(())
     }
@@ -155,7 +241,7 @@ impl Follower {
     async fn poll(&self, section: &DiscoverySection) -> Result<(), String> {
         let settings = fetch::settings(section, ANSWER).await?;
         let response = fetch::send(&settings, &fetch::get(section, "")?).await?;
-        self.answered(targets::decode(&response.body).map_err(|error| error.to_string())?);
+        self.answered(targets::decode(&response.body).map_err(|error| error.to_string())?).await;
         Ok(())
     }
 
@@ -175,7 +261,7 @@ impl Follower {
             let settings = fetch::settings(section, ANSWER + wait).await?;
             let query = format!("{path}index={index}&wait={}s", wait.as_secs());
             let response = fetch::send(&settings, &fetch::get(section, &query)?).await?;
-            self.listed(decode(&response.body).map_err(|error| error.to_string())?);
+            self.listed(decode(&response.body).map_err(|error| error.to_string())?).await;
             let next = response.header(header).and_then(|text| text.parse::<u64>().ok());
             let next = next.ok_or_else(|| format!("the answer has no valid header `{header}`"))?;
             self.followed();
@@ -203,7 +289,7 @@ impl Follower {
                 let response = fetch::send(&settings, &fetch::get(section, &path)?).await?;
                 let mut store = SliceStore::default();
                 store.replace(&response.body).map_err(|error| error.to_string())?;
-                self.listed(store.instances().map_err(|error| error.to_string())?);
+                self.listed(store.instances().map_err(|error| error.to_string())?).await;
                 store
             }
         };
@@ -238,7 +324,7 @@ impl Follower {
                 }
             }
             match has_changed {
-                true => self.answered(store.instances().map_err(|error| error.to_string())?),
+                true => self.answered(store.instances().map_err(|error| error.to_string())?).await,
                 false => self.feed.confirmed(now_ms()),
             }
         }
@@ -253,8 +339,8 @@ impl Follower {
         };
         let response = fetch::send(&settings, &post("/v3/kv/range", store.range_request())?).await?;
         let invalid = store.replace(&response.body).map_err(|error| error.to_string())?;
-        self.listed(store.instances().map_err(|error| error.to_string())?);
-        invalid.iter().for_each(|error| self.invalid(section, error));
+        self.listed(store.instances().map_err(|error| error.to_string())?).await;
+        self.invalid(section, &invalid);
         let settings = fetch::settings(section, SILENCE).await?;
         let stream = fetch::stream(&settings, &post("/v3/watch", store.watch_request())?).await;
         let mut stream = stream.map_err(|error| error.text)?;
@@ -276,10 +362,10 @@ impl Follower {
                 }
             }
             match has_changed {
-                true => self.answered(store.instances().map_err(|error| error.to_string())?),
+                true => self.answered(store.instances().map_err(|error| error.to_string())?).await,
                 false => self.feed.confirmed(now_ms()),
             }
-            all_invalid.iter().for_each(|error| self.invalid(section, error));
+            self.invalid(section, &all_invalid);
         }
     }
 
@@ -297,7 +383,7 @@ impl Follower {
             let begun = now_ms();
             let settings = fetch::settings(section, ANSWER).await?;
             let response = fetch::send(&settings, &fetch::get(section, "/containers/json")?).await?;
-            self.listed(containers::decode(&response.body).map_err(|error| error.to_string())?);
+            self.listed(containers::decode(&response.body).map_err(|error| error.to_string())?).await;
             if !matches!(stream, Some(Err(_))) {
                 self.followed();
             }
@@ -323,21 +409,24 @@ impl Follower {
     }
 
     /// Applies a list that is current.
-    fn answered(&self, list: Vec<Instance>) {
-        let count = list.len();
-        let (before, has_changed) = (self.feed.state().0, self.feed.answered(list, now_ms()));
-        if before == FeedState::Failed {
-            self.recovered(count);
-        }
+    async fn answered(&self, list: Vec<Instance>) {
+        let list = self.resolved(list).await;
+        self.current(list);
+    }
+
+    fn current(&self, list: Vec<Instance>) {
+        let has_changed = self.feed.answered(list, now_ms());
+        self.recovered();
         self.apply(has_changed);
     }
 
     /// Applies a list before its changes are followed. If following them has failed before, the failure lasts until
     /// [`followed`](Self::followed).
-    fn listed(&self, list: Vec<Instance>) {
+    async fn listed(&self, list: Vec<Instance>) {
+        let list = self.resolved(list).await;
         match self.feed.state().0 {
             FeedState::Failed => self.apply(self.feed.listed(list, now_ms())),
-            FeedState::Waiting | FeedState::Current => self.answered(list),
+            FeedState::Waiting | FeedState::Current => self.current(list),
         }
     }
 
@@ -345,11 +434,17 @@ impl Follower {
     fn followed(&self) {
         if self.feed.state().0 == FeedState::Failed {
             self.feed.confirmed(now_ms());
-            self.recovered(self.feed.list().map_or(0, |list| list.len()));
+            self.recovered();
         }
     }
 
-    fn recovered(&self, count: usize) {
+    /// Reports the end of a failure that was reported, once it is likely to last.
+    fn recovered(&self) {
+        let is_current = self.feed.state().0 == FeedState::Current;
+        if !is_current || !self.has_lasted.get() || !self.is_failure_reported.replace(false) {
+            return;
+        }
+        let count = self.feed.list().map_or(0, |list| list.len());
         let text = format!("{}: the source answers again, with {count} instances.", self.title());
         (self.callbacks.notify)(NOTICE, &text);
     }
@@ -361,15 +456,24 @@ impl Follower {
         }
     }
 
-    /// Reports a part of the list that is invalid, while the rest is applied.
-    fn invalid(&self, section: &DiscoverySection, error: &dyn std::fmt::Display) {
-        self.feed.errors.add(1);
-        let text = format!("{}: {}: {error}; it is ignored.", self.title(), section.place);
-        (self.callbacks.notify)(WARNING, &text);
+    /// Reports the parts of a list that are invalid, while the rest is applied.
+    fn invalid(&self, section: &DiscoverySection, errors: &[DocumentError]) {
+        self.feed.errors.add(errors.len() as u64);
+        let title = self.title();
+        for error in errors.iter().take(REPORTED_APART) {
+            let text = format!("{title}: {}: {error}; it is ignored.", section.place);
+            (self.callbacks.notify)(WARNING, &text);
+        }
+        let further = errors.len().saturating_sub(REPORTED_APART);
+        if further > 0 {
+            let text = format!("{title}: {}: {further} other keys are invalid and ignored.", section.place);
+            (self.callbacks.notify)(WARNING, &text);
+        }
     }
 
     fn failed(&self, section: &DiscoverySection, error: &str) {
-        if self.feed.failed(error) {
+        self.feed.failed(error);
+        if !self.is_failure_reported.replace(true) {
             let kept = match self.feed.list() {
                 Some(list) => format!("the last list ({} instances) is kept", list.len()),
                 None => "there is no list yet".to_owned(),
@@ -406,6 +510,13 @@ impl FileVersion {
     }
 }
 
+/// The number of consecutive failures after a turn that has failed. If the source answered in the turn (`state`), the earlier failures
+/// do not count, unless it failed so soon after that it may always do so.
+fn failures_after(failures: u32, state: FeedState, lasted: Duration) -> u32 {
+    let is_first = state == FeedState::Current && lasted >= longest_delay(failures);
+    if is_first { 1 } else { failures.saturating_add(1) }
+}
+
 /// The longest delay after consecutive failures.
 fn longest_delay(failures: u32) -> Duration {
     match failures.checked_sub(1) {
@@ -423,6 +534,25 @@ fn delay(failures: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn delays_grow_although_a_source_answers_before_it_fails() {
+        let mut failures = 0;
+        for expected in 1..10 {
+            failures = failures_after(failures, FeedState::Current, Duration::from_millis(10));
+            assert_eq!(failures, expected);
+        }
+        assert_eq!(
+            failures_after(failures, FeedState::Failed, Duration::from_secs(60)),
+            10,
+            "it did not answer"
+        );
+        assert_eq!(
+            failures_after(failures, FeedState::Current, Duration::from_secs(60)),
+            1,
+            "it served for long"
+        );
+    }
 
     #[test]
     fn delays_grow_up_to_a_limit() {

@@ -12,6 +12,7 @@ pub mod decode;
 mod engine;
 mod fetch;
 mod follow;
+mod names;
 pub mod reconcile;
 
 pub use callbacks::{DiscoveryCallbacks, ListChanged, NotifyDiscovery, SweptServers};

@@ -135,21 +135,58 @@ impl Extend<Box<str>> for ServerNames {
     }
 }
 
-/// Returns the numeric ID of the server of an instance, which is different from all of `taken`.
-///
-/// It is derived from the instance, so that consistent hashing places it identically in every process, and an entry of a stick table
-/// never leads to another instance that has the number by chance.
-pub fn server_number(id: &str, address: (IpAddr, u16), taken: &HashSet<u32>) -> u32 {
-    let key = format!("{id} {} {}", address.0, address.1);
-    let hash = base::hash::xxh64(key.as_bytes(), 0) as u32;
-    // From 2^20 on, which leaves room for the servers of the configuration, up to the largest ID.
-    const FIRST: u32 = 1 << 20;
-    let range = i32::MAX as u32 - FIRST;
-    let mut number = FIRST + hash % range;
-    while taken.contains(&number) {
-        number = if number == i32::MAX as u32 { FIRST } else { number + 1 };
+/// The first ID of discovered servers, which leaves room for the servers of the configuration.
+const FIRST_NUMBER: u32 = 1 << 20;
+
+/// The largest ID.
+const LAST_NUMBER: u32 = i32::MAX as u32;
+
+/// The numeric IDs that the servers of a backend have.
+#[derive(Debug, Default)]
+pub struct ServerNumbers {
+    /// For each ID that is taken, a later one; all between them are taken.
+    later: HashMap<u32, u32>,
+}
+
+impl ServerNumbers {
+    /// Chooses and takes the ID of the server of an instance, which is different from all others.
+    ///
+    /// It is derived from the instance, so that consistent hashing places it identically in every process, and an entry of a stick
+    /// table never leads to another instance that has the number by chance. The time hardly depends on how many instances want the
+    /// same number.
+    pub fn choose(&mut self, id: &str, address: (IpAddr, u16)) -> u32 {
+        let key = format!("{id} {} {}", address.0, address.1);
+        let hash = base::hash::xxh64(key.as_bytes(), 0) as u32;
+        let number = self.free_from(FIRST_NUMBER + hash % (LAST_NUMBER - FIRST_NUMBER));
+        self.take(number);
+        number
     }
-    number
+
+    /// Takes an ID.
+    pub fn take(&mut self, number: u32) {
+        let next = if number == LAST_NUMBER { FIRST_NUMBER } else { number + 1 };
+        self.later.entry(number).or_insert(next);
+    }
+
+    /// Returns the first free ID from `from` on, and shortens the way to it.
+    fn free_from(&mut self, from: u32) -> u32 {
+        let (mut free, mut before) = (from, None);
+        while let Some(next) = self.later.get(&free).copied() {
+            // Each ID on the way then skips the next one.
+            if let Some(before) = before {
+                self.later.insert(before, next);
+            }
+            before = Some(free);
+            free = next;
+        }
+        free
+    }
+}
+
+impl Extend<u32> for ServerNumbers {
+    fn extend<T: IntoIterator<Item = u32>>(&mut self, numbers: T) {
+        numbers.into_iter().for_each(|number| self.take(number));
+    }
 }
 
 #[cfg(test)]
@@ -256,9 +293,32 @@ mod tests {
     #[test]
     fn numbers_depend_on_the_instance_alone_unless_they_collide() {
         let at = (IpAddr::from([10, 0, 0, 1]), 80);
-        let first = server_number("a", at, &HashSet::new());
-        assert_eq!(first, server_number("a", at, &HashSet::from([1, 2])));
-        assert_ne!(first, server_number("a", (at.0, 81), &HashSet::new()));
-        assert_eq!(server_number("a", at, &HashSet::from([first])), first + 1);
+        let chosen = |taken: &[u32], id: &str, address| {
+            let mut numbers = ServerNumbers::default();
+            numbers.extend(taken.iter().copied());
+            numbers.choose(id, address)
+        };
+        let first = chosen(&[], "a", at);
+        assert_eq!(first, chosen(&[1, 2], "a", at));
+        assert_ne!(first, chosen(&[], "a", (at.0, 81)));
+        assert_eq!(chosen(&[first], "a", at), first + 1);
+        assert_eq!(chosen(&[first + 1, first + 2, first], "a", at), first + 3);
+    }
+
+    #[test]
+    fn the_last_number_is_followed_by_the_first() {
+        let mut numbers = ServerNumbers::default();
+        numbers.extend([LAST_NUMBER, FIRST_NUMBER, LAST_NUMBER - 1]);
+        assert_eq!(numbers.free_from(LAST_NUMBER - 1), FIRST_NUMBER + 1);
+    }
+
+    #[test]
+    fn many_instances_that_want_the_same_number_cost_no_more_than_others() {
+        let at = (IpAddr::from([10, 0, 0, 1]), 80);
+        let mut numbers = ServerNumbers::default();
+        let first = numbers.choose("a", at);
+        // Trying all numbers for each of them would take 2 * 10^10 lookups.
+        let last = (0..200_000).map(|_| numbers.choose("a", at)).last();
+        assert_eq!(last, Some(first + 200_000));
     }
 }

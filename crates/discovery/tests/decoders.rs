@@ -64,7 +64,8 @@ fn is_bounded(instance: &Instance) -> bool {
     let fits = |text: &str| text.len() <= LONGEST_NAME && !text.chars().any(char::is_control);
     fits(&instance.id)
         && instance.port > 0
-        && !instance.address.is_unspecified()
+        && instance.address.is_unspecified() == instance.host.is_some()
+        && instance.host.as_deref().is_none_or(fits)
         && instance.weight.is_none_or(|weight| weight <= 256)
         && instance.zone.as_deref().is_none_or(fits)
         && instance.labels.len() <= MOST_LABELS

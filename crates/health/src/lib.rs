@@ -182,7 +182,7 @@ impl Checks {
         };
         let subjects: Vec<Subject> = peers()
             .filter_map(|peer| {
-                let settings = Arc::new(peer.own().check.clone()?);
+                let settings = peer.own().check.clone()?;
                 Some(Subject { peer, settings })
             })
             .collect();
@@ -244,7 +244,7 @@ impl Checks {
         rise::prepare(&peer, &self.context);
         on_marked::prepare(&peer);
         if let Some(settings) = peer.own().check.clone() {
-            let subject = Subject { peer: peer.clone(), settings: Arc::new(settings) };
+            let subject = Subject { peer: peer.clone(), settings };
             watch::prepare(&subject);
             task::begin(&self.context, server.index, task::CheckTask::check(subject, Duration::ZERO));
         }

@@ -12,11 +12,15 @@ const FIRST: usize = 16;
 /// Maximum number of chunks: enough for a million items.
 const CHUNKS: usize = 17;
 
+/// The chunks that exist.
+type Chunks<T> = [OnceLock<Box<[OnceLock<T>]>>; CHUNKS];
+
 /// Items by index.
 #[derive(Debug)]
 pub struct Grown<T> {
     fixed: Vec<T>,
-    added: [OnceLock<Box<[OnceLock<T>]>>; CHUNKS],
+    /// Created with the first added item.
+    added: OnceLock<Box<Chunks<T>>>,
     /// The number of added items. Written under the lock when an item is added.
     count: AtomicUsize,
     adding: Mutex<()>,
@@ -30,8 +34,7 @@ impl<T> Default for Grown<T> {
 
 impl<T> From<Vec<T>> for Grown<T> {
     fn from(fixed: Vec<T>) -> Self {
-        let added = [const { OnceLock::new() }; CHUNKS];
-        Self { fixed, added, count: AtomicUsize::new(0), adding: Mutex::default() }
+        Self { fixed, added: OnceLock::new(), count: AtomicUsize::new(0), adding: Mutex::default() }
     }
 }
 
@@ -56,7 +59,7 @@ impl<T> Grown<T> {
     #[cold]
     fn get_added(&self, at: usize) -> Option<&T> {
         let (chunk, offset) = place(at);
-        self.added.get(chunk)?.get()?.get(offset)?.get()
+        self.added.get()?.get(chunk)?.get()?.get(offset)?.get()
     }
 
     /// Returns all items, in order of their indexes.
@@ -75,8 +78,8 @@ impl<T> Grown<T> {
         let _adding = self.adding.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let at = self.count.load(Acquire);
         let (chunk, offset) = place(at);
-        let slots =
-            self.added.get(chunk)?.get_or_init(|| (0..FIRST << chunk).map(|_| OnceLock::new()).collect());
+        let chunks = self.added.get_or_init(|| Box::new([const { OnceLock::new() }; CHUNKS]));
+        let slots = chunks.get(chunk)?.get_or_init(|| (0..FIRST << chunk).map(|_| OnceLock::new()).collect());
         let added = slots.get(offset)?.get_or_init(|| make(self.fixed.len() + at));
         self.count.store(at + 1, Release);
         Some(added)

@@ -42,7 +42,7 @@ pub fn target(address: &ServerAddress) -> Option<Target> {
 
 /// Returns the socket options for a connection to this server.
 pub fn to_server<'a>(server: &'a ServerSettings, buffers: Buffers, target: &Target) -> Dial<'a> {
-    let source = server.source.as_ref();
+    let source = server.source.as_deref();
     Dial {
         source: source.and_then(|source| own_address(source, target)),
         source_ports: source.and_then(|source| source.ports).filter(|(first, last)| first != last),

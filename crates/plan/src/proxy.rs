@@ -85,7 +85,7 @@ pub struct Proxy {
     /// `trace-to`: the collector of traces of this frontend's requests.
     pub trace_to: Option<Arc<TelemetrySection>>,
     /// The settings for emails about the proxy's servers.
-    pub email_alert: Option<EmailAlert>,
+    pub email_alert: Option<Box<EmailAlert>>,
     /// The log format: from `log-format`, `option httplog|tcplog|httpslog`, or the default.
     pub log_format: Option<Format>,
     /// `error-log-format`.
@@ -134,11 +134,11 @@ pub struct Proxy {
     /// `errorfile`, `errorloc*`, `errorfiles`, `http-error`, by status.
     pub errors: Vec<(u16, Arc<Reply>)>,
     /// `option forwardfor`.
-    pub forward_for: Option<ForwardFor>,
+    pub forward_for: Option<Box<ForwardFor>>,
     /// `option originalto`.
-    pub original_to: Option<ForwardFor>,
+    pub original_to: Option<Box<ForwardFor>>,
     /// `option forwarded`.
-    pub forwarded: Option<Forwarded>,
+    pub forwarded: Option<Box<Forwarded>>,
 
     /// `balance`, `hash-type`, `hash-balance-factor`.
     pub balance: balance::BalanceSettings,
@@ -171,7 +171,7 @@ pub struct Proxy {
     /// `ignore-persist`.
     pub ignore_persist: Vec<Condition>,
     /// `cookie`.
-    pub cookie: Option<Cookie>,
+    pub cookie: Option<Box<Cookie>>,
     /// `retries`.
     pub retries: u32,
     /// `option redispatch`: 0 for never, n for every n-th retry, -n for the n-th retry from the end.
@@ -185,7 +185,7 @@ pub struct Proxy {
     /// `max-keep-alive-queue`: −1 for no limit.
     pub max_keep_alive_queue: i32,
     /// `source` of the backend. It is also copied into servers without their own `source`.
-    pub source: Option<SourceAddress>,
+    pub source: Option<Arc<SourceAddress>>,
     /// `http-send-name-header`.
     pub send_name_header: Option<Box<str>>,
     /// `load-server-state-from-file`: where the server states of an earlier process are stored.

@@ -1,6 +1,7 @@
 //! A `server` line, resolved (configuration manual, chapter 5.2): how to reach the server, and the data that is sent to it.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,13 +15,33 @@ use crate::log::LogServer;
 use crate::quic::{QmuxUse, QuicServer};
 use crate::resolvers::Resolution;
 
-/// The settings of one server. Settings that change at run time are in [`state::Server`].
+/// One server. Settings that change at run time are in [`state::Server`].
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
     /// The server's current state.
     pub state: Arc<state::Server>,
     /// The index of the server in the backend.
     pub index: usize,
+    /// The settings, which the servers of a `servers from` line share.
+    pub options: Arc<ServerOptions>,
+    /// The instance, if the server was discovered.
+    pub discovered: Option<Arc<DiscoveredInstance>>,
+    /// The configuration line, if the server was added at run time. Used to write a configuration.
+    pub added: Option<Box<str>>,
+}
+
+impl Deref for ServerSettings {
+    type Target = ServerOptions;
+
+    #[inline]
+    fn deref(&self) -> &ServerOptions {
+        &self.options
+    }
+}
+
+/// The settings of a server that other servers may have too.
+#[derive(Debug, Clone)]
+pub struct ServerOptions {
     /// `cookie`: the value that identifies this server.
     pub cookie: Option<Box<str>>,
     /// `non-stick`: requests to this server are not stored in stick tables.
@@ -44,7 +65,7 @@ pub struct ServerSettings {
     /// The PROXY header to send first.
     pub send_proxy: SendProxy,
     /// `source` of the server or its backend.
-    pub source: Option<SourceAddress>,
+    pub source: Option<Arc<SourceAddress>>,
     /// `namespace`: a name, or `*` for that of the client.
     pub namespace: Option<Box<str>>,
     /// `tcp-ut`.
@@ -76,7 +97,7 @@ pub struct ServerSettings {
     /// `socks4`.
     pub socks4: Option<SocketAddr>,
     /// `check` and related options.
-    pub check: Option<CheckSettings>,
+    pub check: Option<Arc<CheckSettings>>,
     /// `agent-check` and related options.
     pub agent: Option<AgentSettings>,
     /// `track`: the backend and the server that this one follows.
@@ -105,10 +126,6 @@ pub struct ServerSettings {
     pub log: Option<LogServer>,
     /// `ssl`, `check-ssl` and related options.
     pub tls: Option<Arc<ServerTls>>,
-    /// The instance, if the server was discovered.
-    pub discovered: Option<Arc<DiscoveredInstance>>,
-    /// The configuration line, if the server was added at run time. Used to write a configuration.
-    pub added: Option<Box<str>>,
     /// A hash of the settings on which the server's connections depend. Connections with a different value belong to a different
     /// server.
     pub print: u64,

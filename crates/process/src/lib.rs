@@ -8,5 +8,6 @@ mod sys;
 
 pub use sys::{
     Allocator, Forked, daemonize, descriptor_limit, drop_privileges, enter_user_namespace, fork,
-    hold_signals, next_signal, raise_descriptor_limit, reserve_memory, take_inherited, thread_cpu_time,
+    hold_signals, next_signal, raise_descriptor_limit, reserve_memory, return_memory, take_inherited,
+    thread_cpu_time,
 };

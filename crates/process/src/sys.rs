@@ -256,6 +256,20 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
+// Part of mimalloc's C interface, which the crate binds only together with much else.
+unsafe extern "C" {
+    fn mi_collect(force: bool);
+}
+
+/// Returns free memory to the system. mimalloc does this by itself only while a thread allocates, so after a configuration was
+/// read, it would keep the memory that reading it took.
+pub fn return_memory() {
+    // In a thread that has allocated nothing, the function does nothing.
+    drop(std::hint::black_box(Box::new(0_u8)));
+    // SAFETY: any thread may call the function at any time. It touches only memory that is free.
+    unsafe { mi_collect(true) }
+}
+
 /// The address of the reserve, which is null after its release, and its length in bytes.
 static RESERVE: AtomicPtr<libc::c_void> = AtomicPtr::new(std::ptr::null_mut());
 static RESERVED: AtomicUsize = AtomicUsize::new(0);

@@ -123,14 +123,29 @@ pub(crate) struct Multiplexing {
     pub(crate) h3_back: Arc<h3::Config>,
 }
 
-impl Multiplexing {
-    fn new(tune: &plan::global::Tune, proxy: &Proxy) -> Self {
-        let (all, options) = (&tune.h2, &proxy.options);
-        Self {
-            front: Arc::new(tune.multiplexing(&all.front, options.accept_unsafe_request, !all.no_websocket)),
-            back: Arc::new(tune.multiplexing(&all.back, options.accept_unsafe_response, false)),
-            h3: Arc::new(tune.http3(options.accept_unsafe_request, !all.no_websocket)),
-            h3_back: Arc::new(tune.http3_to_servers(options.accept_unsafe_response)),
+/// The settings without and with `option accept-unsafe-violations-in-http-request` or `-response`, which proxies share.
+struct MultiplexingVariants([Multiplexing; 2]);
+
+impl MultiplexingVariants {
+    fn new(tune: &plan::global::Tune) -> Self {
+        let all = &tune.h2;
+        Self([false, true].map(|is_relaxed| Multiplexing {
+            front: Arc::new(tune.multiplexing(&all.front, is_relaxed, !all.no_websocket)),
+            back: Arc::new(tune.multiplexing(&all.back, is_relaxed, false)),
+            h3: Arc::new(tune.http3(is_relaxed, !all.no_websocket)),
+            h3_back: Arc::new(tune.http3_to_servers(is_relaxed)),
+        }))
+    }
+
+    /// Returns the settings of a proxy.
+    fn of(&self, proxy: &Proxy) -> Multiplexing {
+        let of_requests = &self.0[usize::from(proxy.options.accept_unsafe_request)];
+        let of_responses = &self.0[usize::from(proxy.options.accept_unsafe_response)];
+        Multiplexing {
+            front: of_requests.front.clone(),
+            back: of_responses.back.clone(),
+            h3: of_requests.h3.clone(),
+            h3_back: of_responses.h3_back.clone(),
         }
     }
 }
@@ -155,7 +170,9 @@ pub struct Shared {
 impl Shared {
     /// Prepares a plan.
     pub fn new(plan: Arc<Plan>, process: Arc<Process>, services: Services) -> Self {
-        let prepared: Vec<_> = plan.proxies.iter().map(|proxy| PreparedProxy::new(&plan, proxy)).collect();
+        let variants = MultiplexingVariants::new(&plan.global.tune);
+        let prepared: Vec<_> =
+            plan.proxies.iter().map(|proxy| PreparedProxy::new(&plan, proxy, &variants)).collect();
         let generation = PLANS.fetch_add(1, Relaxed);
         Self { generation, plan, process, proxies: prepared.into(), services }
     }
@@ -166,14 +183,14 @@ impl Shared {
         let added = self.plan.proxies.add(|index| Arc::new(Proxy { index, ..backend }))?;
         self.proxies.add(|index| {
             debug_assert_eq!(index, added.index, "both lists grow together");
-            PreparedProxy::new(&self.plan, added)
+            PreparedProxy::new(&self.plan, added, &MultiplexingVariants::new(&self.plan.global.tune))
         })?;
         Some(added)
     }
 }
 
 impl PreparedProxy {
-    fn new(plan: &Plan, proxy: &Arc<Proxy>) -> Self {
+    fn new(plan: &Plan, proxy: &Arc<Proxy>, variants: &MultiplexingVariants) -> Self {
         let tune = &plan.global.tune;
         let options = |relaxed: bool| ParseOptions {
             max_fields: tune.max_headers.saturating_sub(1),
@@ -202,7 +219,7 @@ impl PreparedProxy {
                 ..options(proxy.options.accept_unsafe_request)
             },
             response_options: options(proxy.options.accept_unsafe_response),
-            h2: Multiplexing::new(&plan.global.tune, proxy),
+            h2: variants.of(proxy),
             logs: !proxy.loggers.is_empty(),
             by_cookie,
             sees_questions: sees_streams(proxy).into(),
@@ -222,7 +239,7 @@ fn sees_streams(proxy: &Proxy) -> bool {
         let by_name = |tls: &ServerTls| matches!(tls.name, ServerName::Expression(_));
         server.send_proxy != SendProxy::None
             || server.pool_conn_name.is_some()
-            || server.source.as_ref().is_some_and(by_source)
+            || server.source.as_deref().is_some_and(by_source)
             || server.tls.as_deref().is_some_and(by_name)
     };
     !proxy.tcp_request.is_empty()

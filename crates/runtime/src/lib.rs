@@ -28,4 +28,4 @@ pub use boxed::{Boxed, Boxes};
 pub use buffer::Buffer;
 pub use count::{Count, Gauge, Latest, Rate};
 pub use local::Local;
-pub use shard::{Sharded, current_worker};
+pub use shard::{LazySharded, Sharded, current_worker};

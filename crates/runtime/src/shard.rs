@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use once_cell::race::OnceBox;
+
 thread_local! {
     static WORKER: Cell<usize> = const { Cell::new(0) };
     static GROUP: Cell<usize> = const { Cell::new(0) };
@@ -111,5 +113,86 @@ impl<T> Sharded<T> {
     /// The copies of the workers, plus the values of other processes if known. Statistics show their sum.
     pub fn with_others(&self) -> impl Iterator<Item = &T> + Clone {
         self.all().chain(self.others.get().map(Box::as_ref))
+    }
+}
+
+/// One `T` per worker, like [`Sharded`], but a copy is created when its worker first uses it.
+///
+/// For objects of which a configuration may have many, such as servers: most workers use few of them. Without any copy, nothing is
+/// allocated.
+#[derive(Debug)]
+pub struct LazySharded<T> {
+    shards: OnceLock<Box<[OnceBox<Padded<T>>]>>,
+    others: OnceBox<T>,
+}
+
+impl<T> Default for LazySharded<T> {
+    fn default() -> Self {
+        Self { shards: OnceLock::new(), others: OnceBox::new() }
+    }
+}
+
+impl<T: Default> LazySharded<T> {
+    /// The copy with the values of other processes, created if necessary. Only the thread that reads the values from those
+    /// processes may write it.
+    pub fn keep_others(&self) -> &T {
+        self.others.get_or_init(Box::default)
+    }
+
+    /// The calling worker's own copy, created if necessary.
+    #[inline]
+    pub fn mine(&self) -> &T {
+        let index = current_worker();
+        match self.of_worker(index) {
+            Some(own) => own,
+            None => self.create(index),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn create(&self, index: usize) -> &T {
+        let shards = self.shards.get_or_init(|| (0..workers()).map(|_| OnceBox::new()).collect());
+        debug_assert!(index < shards.len(), "used before the number of workers was known");
+        // A thread that is not a worker uses the first copy. An index past the end cannot occur after startup.
+        let shard = shards.get(index).unwrap_or(&shards[0]);
+        &shard.get_or_init(|| Box::new(Padded(T::default()))).0
+    }
+}
+
+impl<T> LazySharded<T> {
+    /// The copy of a worker; `None` before the worker first uses it.
+    #[inline]
+    pub fn of_worker(&self, index: usize) -> Option<&T> {
+        Some(&self.shards.get()?.get(index)?.get()?.0)
+    }
+
+    /// The copies that exist, in the order of the workers.
+    pub fn all(&self) -> impl Iterator<Item = &T> + Clone {
+        let shards = self.shards.get().into_iter().flat_map(|shards| shards.iter());
+        shards.filter_map(|shard| shard.get()).map(|padded| &padded.0)
+    }
+
+    /// The copies of the workers, plus the values of other processes if known. Statistics show their sum.
+    pub fn with_others(&self) -> impl Iterator<Item = &T> + Clone {
+        self.all().chain(self.others.get())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::count::Count;
+
+    #[test]
+    fn copies_exist_from_their_first_use_on() {
+        let shards: LazySharded<Count> = LazySharded::default();
+        assert_eq!((shards.all().count(), shards.of_worker(0).is_none()), (0, true));
+        shards.keep_others().put(5);
+        assert_eq!((shards.all().count(), shards.with_others().map(Count::get).sum::<u64>()), (0, 5));
+        shards.mine().add(2);
+        shards.mine().add(1);
+        assert_eq!(shards.all().map(Count::get).collect::<Vec<_>>(), [3]);
+        assert_eq!(shards.of_worker(0).map(Count::get), Some(3));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use runtime::{Count, Gauge, Latest, Rate, Sharded};
+use runtime::{Count, Gauge, Latest, LazySharded, Rate};
 
 use crate::quic_counters::QuicShard;
 
@@ -440,7 +440,7 @@ impl Clear for BackendCounters {
 }
 
 /// Resets the counters of all workers.
-pub(crate) fn clear_shards<T: Clear>(shards: &Sharded<T>, all: bool) {
+pub(crate) fn clear_shards<T: Clear>(shards: &LazySharded<T>, all: bool) {
     shards.all().for_each(|shard| shard.clear(all));
 }
 
@@ -474,17 +474,17 @@ impl SlidingSum {
 }
 
 /// Sums one counter over all workers.
-pub fn total<T>(shards: &Sharded<T>, of: impl Fn(&T) -> u64) -> u64 {
+pub fn total<T>(shards: &LazySharded<T>, of: impl Fn(&T) -> u64) -> u64 {
     shards.all().map(of).sum()
 }
 
 /// Like [`total`], but includes other processes that share their counters. This is the value to show.
-pub fn total_of_all<T>(shards: &Sharded<T>, of: impl Fn(&T) -> u64) -> u64 {
+pub fn total_of_all<T>(shards: &LazySharded<T>, of: impl Fn(&T) -> u64) -> u64 {
     shards.with_others().map(of).sum()
 }
 
 /// Sums a signed value over all workers. The sum may be negative for a moment because of concurrent updates.
-pub fn current<T>(shards: &Sharded<T>, of: impl Fn(&T) -> i64) -> u64 {
+pub fn current<T>(shards: &LazySharded<T>, of: impl Fn(&T) -> i64) -> u64 {
     shards.all().map(of).sum::<i64>().max(0) as u64
 }
 

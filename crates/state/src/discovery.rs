@@ -10,13 +10,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use arc_swap::ArcSwapOption;
 use runtime::Count;
 
+/// Names and values. Instances that a source describes together share them.
+pub type InstanceLabels = Arc<[(Box<str>, Box<str>)]>;
+
 /// An instance of a service, as its source describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instance {
     /// The name by which the source identifies the instance, such as the name of a pod.
     pub id: Box<str>,
-    /// The address.
+    /// The address. Unspecified for a host name that is not resolved yet.
     pub address: IpAddr,
+    /// The host name, if the source has one instead of an address.
+    pub host: Option<Box<str>>,
     /// The port.
     pub port: u16,
     /// The weight, 0 to 256, if the source has one.
@@ -24,7 +29,7 @@ pub struct Instance {
     /// The zone, if the source names one.
     pub zone: Option<Box<str>>,
     /// Names and values that lines may select by; a name may occur several times.
-    pub labels: Box<[(Box<str>, Box<str>)]>,
+    pub labels: InstanceLabels,
     /// Whether the instance may get new requests.
     pub is_ready: bool,
     /// Whether the instance is about to end and should get no new clients.
@@ -37,10 +42,11 @@ impl Instance {
         Self {
             id: id.into(),
             address,
+            host: None,
             port,
             weight: None,
             zone: None,
-            labels: Box::default(),
+            labels: InstanceLabels::default(),
             is_ready: true,
             is_draining: false,
         }
@@ -128,6 +134,12 @@ impl Feed {
     /// is different from the last one.
     pub fn listed(&self, list: Vec<Instance>, now_ms: u64) -> bool {
         self.answered_at.store(now_ms.max(1), Relaxed);
+        self.replaced(list, now_ms)
+    }
+
+    /// Replaces the list although the source sent nothing: host names have other addresses. Returns whether the list is different
+    /// from the last one.
+    pub fn replaced(&self, list: Vec<Instance>, now_ms: u64) -> bool {
         if self.list.load().as_deref().is_some_and(|own| *own == list) {
             return false;
         }

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use runtime::shared::{Shared as _, note_write};
-use runtime::{Count, Sharded};
+use runtime::{Count, LazySharded};
 
 use crate::counters::{self, BackendCounters, Clear};
 use crate::histogram::{Histogram, Spread};
@@ -55,7 +55,7 @@ impl Clear for ExtraCounters {
 #[derive(Debug, Default)]
 pub struct ExtraAttempts {
     /// The workers' counters.
-    pub counters: Sharded<ExtraCounters>,
+    pub counters: LazySharded<ExtraCounters>,
     /// The number of current extra attempts. Updated when one begins and when its request ends.
     pub in_flight: AtomicU32,
     /// The extra attempts that started within the last second.
@@ -80,7 +80,7 @@ pub struct BackendLoad {
 
 impl BackendLoad {
     /// Returns the load of a backend with these counters at `now_ms`.
-    pub fn of(counters: &Sharded<BackendCounters>, now_ms: u64) -> Self {
+    pub fn of(counters: &LazySharded<BackendCounters>, now_ms: u64) -> Self {
         Self {
             live: counters::current(counters, |own| own.traffic.sessions.get()),
             recent: counters::total(counters, |own| own.traffic.session_rate.per_second(now_ms).into()),

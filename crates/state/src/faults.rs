@@ -4,7 +4,7 @@
 use std::array;
 use std::sync::OnceLock;
 
-use runtime::{Count, Sharded};
+use runtime::{Count, LazySharded};
 
 /// A row of the table: name, meaning, remedy.
 type FaultRow = (&'static str, &'static str, &'static str);
@@ -188,7 +188,7 @@ impl Default for FaultCounts {
 
 /// The number of abnormal ends of a proxy's streams by cause, since its first one.
 #[derive(Debug, Default)]
-pub struct Faults(OnceLock<Box<Sharded<FaultCounts>>>);
+pub struct Faults(OnceLock<Box<LazySharded<FaultCounts>>>);
 
 impl Faults {
     /// Counts an end. Only workers may call this.

@@ -4,11 +4,12 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 
 /// A server's health check state (`check_status`, `check_code`, `check_duration`, …).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Health {
     /// The counter for `rise` and `fall`: 0 to rise + fall - 1. The server is up if the value is at least `rise`.
     pub level: AtomicU32,
@@ -42,9 +43,35 @@ pub struct Health {
     trouble: AtomicU8,
     /// The pending demand from the traffic; see [`Health::demand`].
     demand: AtomicU8,
-    waiting: std::sync::Mutex<Option<std::task::Waker>>,
+    waiting: Mutex<Option<std::task::Waker>>,
     /// The last result as shown in the statistics (`L4OK`, `L7STS` …), and its explanation.
     pub last: ArcSwap<CheckResult>,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        /// Shared by all servers before their first check.
+        static NO_RESULT: LazyLock<Arc<CheckResult>> = LazyLock::new(Arc::default);
+        Self {
+            level: AtomicU32::new(0),
+            rise: AtomicU32::new(0),
+            fall: AtomicU32::new(0),
+            failed: AtomicU32::new(0),
+            observes: AtomicBool::new(false),
+            observed: AtomicU32::new(0),
+            running: AtomicBool::new(false),
+            configured: AtomicBool::new(false),
+            address: ArcSwapOption::empty(),
+            port: AtomicU32::new(0),
+            send: ArcSwapOption::empty(),
+            errors: AtomicU32::new(0),
+            initial: AtomicU32::new(0),
+            trouble: AtomicU8::new(0),
+            demand: AtomicU8::new(0),
+            waiting: Mutex::new(None),
+            last: ArcSwap::new(NO_RESULT.clone()),
+        }
+    }
 }
 
 /// A demand of real traffic to a server's checks (`on-error`).

@@ -5,8 +5,9 @@
 //! less than 400 bytes. Nothing of it outlives the process.
 
 use std::array;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering::Relaxed};
+
+use once_cell::race::OnceBox;
 
 use crate::durations::BUCKETS;
 
@@ -174,7 +175,7 @@ impl ResponseTimes {
 }
 
 /// A history that is created when the first sample is taken, so that it costs nothing while sampling is off.
-pub type OptionalHistory<const N: usize> = OnceLock<Box<History<N>>>;
+pub type OptionalHistory<const N: usize> = OnceBox<History<N>>;
 
 /// The bits of a sample that are the mantissa. The others are the exponent, so values are exact to 1 in 2,048.
 const MANTISSA_BITS: u32 = 12;

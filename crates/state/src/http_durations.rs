@@ -2,9 +2,10 @@
 //! are exported (`metrics-interval`). [`Durations`](crate::Durations) has no such attributes.
 
 use std::array;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use runtime::Sharded;
+use once_cell::race::OnceBox;
+use runtime::LazySharded;
 
 /// The inclusive upper ends of the buckets, in µs, as the conventions advise. The last bucket has no upper end.
 pub const HTTP_BOUNDS_US: [u64; 14] = [
@@ -51,7 +52,7 @@ type WorkerSeries = Vec<(HttpAttributes, HttpHistogram)>;
 
 /// The times of an object's requests by attributes.
 #[derive(Debug, Default)]
-pub struct HttpDurations(OnceLock<Box<Sharded<Mutex<WorkerSeries>>>>);
+pub struct HttpDurations(OnceBox<LazySharded<Mutex<WorkerSeries>>>);
 
 impl HttpDurations {
     /// Counts a request that took `us`. Only workers may call this.

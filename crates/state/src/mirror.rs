@@ -2,7 +2,7 @@
 //!
 //! Request tasks write the counters, but only if a rule names the backend. The runtime socket reads them.
 
-use runtime::{Count, Sharded};
+use runtime::{Count, LazySharded};
 
 use crate::counters::{self, Clear};
 
@@ -34,7 +34,7 @@ impl Clear for MirrorCounters {
 #[derive(Debug, Default)]
 pub struct Mirror {
     /// The workers' counters.
-    pub counters: Sharded<MirrorCounters>,
+    pub counters: LazySharded<MirrorCounters>,
 }
 
 impl Mirror {

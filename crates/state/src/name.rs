@@ -12,7 +12,7 @@ static GIVEN: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
 
 /// A name that dereferences to `str` and may be replaced while others read it.
 pub struct ServerName {
-    first: Box<str>,
+    first: Arc<str>,
     given: ArcSwapOption<&'static str>,
 }
 
@@ -35,8 +35,8 @@ impl ServerName {
     }
 }
 
-impl From<Box<str>> for ServerName {
-    fn from(first: Box<str>) -> Self {
+impl From<Arc<str>> for ServerName {
+    fn from(first: Arc<str>) -> Self {
         Self { first, given: ArcSwapOption::empty() }
     }
 }
@@ -71,13 +71,13 @@ mod tests {
 
     #[test]
     fn a_name_changes_while_it_is_read() {
-        let name = ServerName::from(Box::<str>::from("one"));
+        let name = ServerName::from(Arc::<str>::from("one"));
         let read: &str = &name;
         name.set("two");
         assert_eq!((read, &*name), ("one", "two"));
         name.set("one");
         assert_eq!(format!("{name} {name:?} {name:>5}"), "one \"one\"   one");
-        let other = ServerName::from(Box::<str>::from("x"));
+        let other = ServerName::from(Arc::<str>::from("x"));
         name.set("two");
         other.set("two");
         assert!(std::ptr::eq::<str>(&*name, &*other), "a name is kept once");

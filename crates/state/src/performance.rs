@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
 use runtime::shared::Shared as _;
-use runtime::{Count, Sharded};
+use runtime::{Count, LazySharded};
 
 use crate::counters::{Clear, clear_shards};
 use crate::histogram::{Histogram, Spread};
@@ -119,7 +119,7 @@ pub struct EjectionRecord {
 /// A server's performance.
 #[derive(Debug)]
 pub struct Performance {
-    outcomes: Sharded<Outcomes>,
+    outcomes: LazySharded<Outcomes>,
     /// Consecutive failed attempts. Any worker writes it on a failure, and on the first success after a failure.
     failed_in_a_row: AtomicU32,
     /// The effective share of the server's weight, in percent. Written by the task that judges servers.
@@ -131,7 +131,7 @@ pub struct Performance {
 impl Default for Performance {
     fn default() -> Self {
         Self {
-            outcomes: Sharded::default(),
+            outcomes: LazySharded::default(),
             failed_in_a_row: AtomicU32::new(0),
             trust: AtomicU32::new(100),
             record: Mutex::default(),

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Re
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use runtime::Sharded;
+use once_cell::race::OnceBox;
+use runtime::LazySharded;
 use runtime::shard::Padded;
 use runtime::shared::{Shared as _, note_write};
 
@@ -89,9 +90,9 @@ pub struct Proxy {
     /// Whether the proxy is a backend.
     pub is_backend: bool,
     /// Counters of the frontend's side.
-    pub frontend: Sharded<FrontendCounters>,
+    pub frontend: LazySharded<FrontendCounters>,
     /// Counters of the backend's side.
-    pub backend: Sharded<BackendCounters>,
+    pub backend: LazySharded<BackendCounters>,
     /// The abnormal ends of its streams.
     pub faults: Faults,
     /// The frontend's `maxconn` was reached.
@@ -231,8 +232,8 @@ impl Proxy {
             mode: seed.mode,
             is_frontend: seed.is_frontend,
             is_backend: seed.is_backend,
-            frontend: Sharded::default(),
-            backend: Sharded::default(),
+            frontend: LazySharded::default(),
+            backend: LazySharded::default(),
             faults: Faults::default(),
             connections_full: RepeatedEvent::new(),
             durations: ProxyDurations::default(),
@@ -255,8 +256,8 @@ impl Proxy {
             dynamic_key: ArcSwapOption::empty(),
             extra: OnceLock::new(),
             mirror: OnceLock::new(),
-            frontend_history: OnceLock::new(),
-            backend_history: OnceLock::new(),
+            frontend_history: OnceBox::new(),
+            backend_history: OnceBox::new(),
             response_times: OnceLock::new(),
             timeouts: Default::default(),
             retries: AtomicU32::new(3),
@@ -395,7 +396,7 @@ pub struct Listener {
     /// Current connections.
     pub connections: AtomicU32,
     /// Counters, if enabled by `option socket-stats`; see [`count`](Self::count).
-    pub counters: OnceLock<Sharded<ListenerCounters>>,
+    pub counters: OnceLock<LazySharded<ListenerCounters>>,
     /// Tasks waiting until accepting is allowed again.
     waiting: Mutex<Vec<std::task::Waker>>,
     /// How often the waiting tasks were woken. Written while the lock of `waiting` is held.
@@ -438,13 +439,13 @@ impl Listener {
 
     /// Enables the listener's counters (`option socket-stats`). Called while the configuration is read.
     pub fn count(&self) {
-        self.counters.get_or_init(Sharded::default);
+        self.counters.get_or_init(LazySharded::default);
     }
 
     /// Returns the calling worker's counters, if enabled.
     #[inline]
     pub fn mine(&self) -> Option<&ListenerCounters> {
-        self.counters.get().map(Sharded::mine)
+        self.counters.get().map(LazySharded::mine)
     }
 
     /// Registers the accepting task, which [`wake`](Self::wake) then wakes. Returns a number for

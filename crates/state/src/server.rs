@@ -20,7 +20,8 @@ use std::sync::atomic::{
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use runtime::{Sharded, timer};
+use once_cell::race::OnceBox;
+use runtime::{LazySharded, timer};
 
 use crate::LastSession;
 pub use crate::address::{Doubt, ServerAddress};
@@ -123,7 +124,7 @@ pub struct Server {
     /// The name of the server.
     pub name: ServerName,
     /// The name of the server's backend.
-    pub proxy: Box<str>,
+    pub proxy: Arc<str>,
     /// Whether the server is only used if no other server is up (`backup`).
     pub backup: bool,
     /// The connection limit (`maxconn`), 0 for none. Written through [`Server::set_maxconn`].
@@ -145,7 +146,7 @@ pub struct Server {
     /// The host name from which the address was resolved, if any. Written through [`Server::set_fqdn`].
     pub fqdn: ArcSwapOption<Box<str>>,
     /// The name of the SRV records for name, port and weight. Set once, by the configuration.
-    pub srv_record: OnceLock<Box<str>>,
+    pub srv_record: OnceBox<Box<str>>,
     /// `guid`. Set once, by the configuration.
     pub guid: OnceLock<Box<str>>,
     /// Whether the server's connections are distinguished by a name in requests (`pool-conn-name`, `sni`). Set by the
@@ -198,7 +199,7 @@ pub struct Server {
     /// The server that this one tracks. Written by `tracking`.
     pub(crate) tracked: ArcSwapOption<Server>,
     /// Counters.
-    pub counters: Sharded<ServerCounters>,
+    pub counters: LazySharded<ServerCounters>,
     /// The times of requests.
     pub durations: Durations,
     /// The times of HTTP requests by their attributes.
@@ -227,7 +228,7 @@ pub struct Server {
     /// How often the weight started to rise (`slowstart`).
     pub(crate) rises: AtomicU32,
     /// The server's performance, if its backend ejects outliers.
-    performance: OnceLock<Box<Performance>>,
+    performance: OnceBox<Performance>,
     /// The last minutes, if they are sampled. Written by the sampler.
     pub history: OptionalHistory<OF_SERVER>,
 }
@@ -242,9 +243,9 @@ pub struct ServerSeed {
     /// `id`.
     pub id: u32,
     /// The name of the server.
-    pub name: Box<str>,
+    pub name: Arc<str>,
     /// The name of the server's backend.
-    pub proxy: Box<str>,
+    pub proxy: Arc<str>,
     /// `backup`.
     pub backup: bool,
     /// `maxconn`.
@@ -288,7 +289,7 @@ impl Server {
             moves: AtomicU32::new(0),
             secured: AtomicU8::new(Secured::Never as u8),
             fqdn: ArcSwapOption::empty(),
-            srv_record: OnceLock::new(),
+            srv_record: OnceBox::new(),
             guid: OnceLock::new(),
             resolved: AtomicBool::new(false),
             doubt: ArcSwapOption::empty(),
@@ -316,7 +317,7 @@ impl Server {
             referenced: AtomicBool::new(false),
             queue: Queue::default(),
             tracked: ArcSwapOption::empty(),
-            counters: Sharded::default(),
+            counters: LazySharded::default(),
             durations: Durations::default(),
             durations_by_attributes: HttpDurations::default(),
             served_max: AtomicU32::new(0),
@@ -330,15 +331,15 @@ impl Server {
             downs: AtomicU32::new(0),
             down_ms: AtomicU64::new(0),
             rises: AtomicU32::new(0),
-            performance: OnceLock::new(),
-            history: OnceLock::new(),
+            performance: OnceBox::new(),
+            history: OnceBox::new(),
         })
     }
 
     /// Returns the server's performance, once it is [measured](Self::measure).
     #[inline]
     pub fn performance(&self) -> Option<&Performance> {
-        self.performance.get().map(Box::as_ref)
+        self.performance.get()
     }
 
     /// Starts measuring the server's performance. Called by a balancer that ejects outliers.

@@ -1,6 +1,5 @@
 //! The part of the configuration that statistics and runtime commands read. A reload replaces it as a whole.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,14 +44,15 @@ pub struct ProxyView {
     pub listeners: bool,
     /// `outlier-ejection`, `retry-budget` and `hedge`.
     pub policies: PoliciesView,
-    /// Servers of the configuration, by id.
-    pub servers: HashMap<u32, ServerView>,
+    /// Servers of the configuration, in the order of their ids.
+    pub servers: Box<[ServerView]>,
 }
 
 impl ProxyView {
     /// The configuration of a server; `None` for one added at run time.
     pub fn server(&self, id: u32) -> Option<&ServerView> {
-        self.servers.get(&id)
+        let at = self.servers.binary_search_by_key(&id, |server| server.state.id).ok()?;
+        self.servers.get(at)
     }
 }
 

@@ -87,7 +87,7 @@ fn described_instance(instance: &Instance) -> String {
         (false, true) => " ready",
         (false, false) => " not-ready",
     });
-    for (name, value) in &instance.labels {
+    for (name, value) in &*instance.labels {
         let _ = write!(text, " {name}={value}");
     }
     text
@@ -112,7 +112,7 @@ pub fn json(view: &ConfigView) -> String {
 fn instance(own: &Instance) -> Value {
     json!({
         "id": own.id, "address": own.socket().to_string(), "weight": own.weight, "zone": own.zone,
-        "ready": own.is_ready, "draining": own.is_draining, "labels": own.labels,
+        "ready": own.is_ready, "draining": own.is_draining, "labels": *own.labels,
     })
 }
 

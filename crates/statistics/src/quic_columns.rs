@@ -1,13 +1,13 @@
 //! The columns of QUIC and of HTTP/3 frames.
 
-use runtime::Sharded;
+use runtime::LazySharded;
 use state::counters;
 use state::quic_counters::{Http3Counters, QuicCounters, QuicShard};
 
 use crate::column::{C, ObjectRow};
 
 /// Fills the columns of a frontend or backend. `of` returns the counters of a worker, if there are any.
-pub(crate) fn put<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> Option<&QuicShard>) {
+pub(crate) fn put<T>(row: &mut ObjectRow, shards: &LazySharded<T>, of: impl Fn(&T) -> Option<&QuicShard>) {
     let mut from = C::h3_data as usize;
     let mut put = |totals: &[u64]| {
         for total in totals {

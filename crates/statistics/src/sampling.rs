@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::now_ms;
-use runtime::Sharded;
+use runtime::LazySharded;
 use state::counters::{self, AverageTimes, BackendCounters};
 use state::durations::MeasuredTime;
 use state::history::{OptionalHistory, Readings};
@@ -143,7 +143,7 @@ pub(crate) fn queue_is_full(server: &Server) -> bool {
 }
 
 /// The average response time, or of TCP the average time to connect, in units of 10 µs.
-pub(crate) fn response_time(shards: &Sharded<BackendCounters>, http: bool) -> u64 {
+pub(crate) fn response_time(shards: &LazySharded<BackendCounters>, http: bool) -> u64 {
     let own = if http { 2 } else { 1 };
     let busy = |times: &AverageTimes| Some(times.averages()).filter(|all| all.iter().any(|time| *time > 0));
     let (count, sum) = shards

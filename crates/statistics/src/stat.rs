@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::now_ms;
-use runtime::{Count, Gauge, Sharded};
+use runtime::{Count, Gauge, LazySharded};
 use state::counters::{self, BackendCounters, Cached, Compressed, Multiplexed, Traffic, Unrelayed};
 use state::proxy::Admission;
 use state::server::{Operational, ServerAddress};
@@ -103,12 +103,12 @@ fn contains_ignoring_case(name: &str, part: &str) -> bool {
     name.as_bytes().windows(part.len()).any(|window| window.eq_ignore_ascii_case(part.as_bytes()))
 }
 
-fn sum<T>(shards: &Sharded<T>, of: impl Fn(&T) -> u64) -> u64 {
+fn sum<T>(shards: &LazySharded<T>, of: impl Fn(&T) -> u64) -> u64 {
     counters::total_of_all(shards, of)
 }
 
 /// The counters common to all kinds of objects.
-fn traffic<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic) {
+fn traffic<T>(row: &mut ObjectRow, shards: &LazySharded<T>, of: impl Fn(&T) -> &Traffic) {
     let total = |field: fn(&Traffic) -> u64| sum(shards, |shard| field(of(shard)));
     row.put(C::stot, total(|t| t.sessions_total.get()));
     let (bytes_in, bytes_out) = (total(|t| t.bytes_in.get()), total(|t| t.bytes_out.get()));
@@ -124,7 +124,7 @@ fn traffic<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> &Traf
 }
 
 /// The bytes of a frontend or listener that servers received and sent.
-fn relayed<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> (&Traffic, &Unrelayed)) {
+fn relayed<T>(row: &mut ObjectRow, shards: &LazySharded<T>, of: impl Fn(&T) -> (&Traffic, &Unrelayed)) {
     let total = |field: fn((&Traffic, &Unrelayed)) -> [u64; 2]| {
         let [all, others] = [0, 1].map(|at| sum(shards, |shard| field(of(shard))[at]));
         all.saturating_sub(others)
@@ -133,7 +133,7 @@ fn relayed<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> (&Tra
     row.put(C::resbin, total(|(traffic, others)| [traffic.bytes_out.get(), others.bytes_out.get()]));
 }
 
-fn compression<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> &Compressed) {
+fn compression<T>(row: &mut ObjectRow, shards: &LazySharded<T>, of: impl Fn(&T) -> &Compressed) {
     let total = |field: fn(&Compressed) -> &Count| sum(shards, |shard| field(of(shard)).get());
     row.put(C::comp_in, total(|own| &own.taken));
     row.put(C::comp_out, total(|own| &own.given));
@@ -141,20 +141,20 @@ fn compression<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> &
     row.put(C::comp_rsp, total(|own| &own.responses));
 }
 
-fn cached<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> &Cached) {
+fn cached<T>(row: &mut ObjectRow, shards: &LazySharded<T>, of: impl Fn(&T) -> &Cached) {
     let total = |field: fn(&Cached) -> &Count| sum(shards, |shard| field(of(shard)).get());
     row.put(C::cache_lookups, total(|own| &own.lookups));
     row.put(C::cache_hits, total(|own| &own.hits));
     row.put(C::cache_hint_hits, total(|own| &own.hint_hits));
 }
 
-fn spliced<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic) {
+fn spliced<T>(row: &mut ObjectRow, shards: &LazySharded<T>, of: impl Fn(&T) -> &Traffic) {
     row.put(C::h1_spliced_bytes_in, sum(shards, |shard| of(shard).spliced_in.get()));
     row.put(C::h1_spliced_bytes_out, sum(shards, |shard| of(shard).spliced_out.get()));
 }
 
 /// The HTTP/2 columns of frontends and backends; returns the numbers of open and total connections, and of streams.
-fn multiplexed<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> &Multiplexed) -> [u64; 3] {
+fn multiplexed<T>(row: &mut ObjectRow, shards: &LazySharded<T>, of: impl Fn(&T) -> &Multiplexed) -> [u64; 3] {
     let total = |field: fn(&Multiplexed) -> &Count| sum(shards, |shard| field(of(shard)).get());
     row.put(C::h2_headers_rcvd, total(|h2| &h2.headers));
     row.put(C::h2_data_rcvd, total(|h2| &h2.data));
@@ -187,14 +187,14 @@ fn protocols(row: &mut ObjectRow, http: bool, counted: [u64; 3], others: [u64; 3
     row.put(C::h1_bytes_out, bytes.1);
 }
 
-fn responses<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic) {
+fn responses<T>(row: &mut ObjectRow, shards: &LazySharded<T>, of: impl Fn(&T) -> &Traffic) {
     const CLASSES: [C; 6] = [C::hrsp_1xx, C::hrsp_2xx, C::hrsp_3xx, C::hrsp_4xx, C::hrsp_5xx, C::hrsp_other];
     for (class, column) in CLASSES.into_iter().enumerate() {
         row.put(column, sum(shards, |shard| of(shard).responses.0[class].get()));
     }
 }
 
-fn rates<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic, now: u64) {
+fn rates<T>(row: &mut ObjectRow, shards: &LazySharded<T>, of: impl Fn(&T) -> &Traffic, now: u64) {
     let rate: u32 = shards.all().map(|shard| of(shard).session_rate.per_second(now)).sum();
     let max: u32 = shards.all().map(|shard| of(shard).session_rate.max()).sum();
     row.put(C::rate, rate);
@@ -296,7 +296,7 @@ pub(crate) fn frontend_row(view: &ProxyView, show: Show) -> ObjectRow {
 
 pub(crate) fn listener_row(view: &ProxyView, listener: &Listener, show: Show) -> ObjectRow {
     let mut row = ObjectRow::new(ObjectKind::Listener, &view.state, listener.id, listener.name.to_string());
-    let uncounted = Sharded::default();
+    let uncounted = LazySharded::default();
     let shards = listener.counters.get().unwrap_or(&uncounted);
     let current = listener.connections.load(Relaxed);
     row.put(C::scur, current);
@@ -331,7 +331,7 @@ fn protocol(address: &str) -> &'static str {
 }
 
 /// Columns common to backends and servers.
-fn backend_side(row: &mut ObjectRow, shards: &Sharded<BackendCounters>, http: bool, show: Show) {
+fn backend_side(row: &mut ObjectRow, shards: &LazySharded<BackendCounters>, http: bool, show: Show) {
     traffic(row, shards, |b| &b.traffic);
     row.put(C::econ, sum(shards, |b| b.connection_errors.get()));
     row.put(C::eresp, sum(shards, |b| b.response_errors.get()));
@@ -371,7 +371,7 @@ pub(crate) fn backend_is_up(proxy: &Proxy) -> bool {
 
 /// The maximum of concurrent sessions. Each worker has its own peak at a different time, so their sum is an upper bound of the true
 /// peak. The true peak does not exceed the connection `limits` either, of which 0 means none.
-fn peak<T>(shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic, current: u32, limits: [u32; 2]) -> u32 {
+fn peak<T>(shards: &LazySharded<T>, of: impl Fn(&T) -> &Traffic, current: u32, limits: [u32; 2]) -> u32 {
     let sum: i64 = shards.all().map(|shard| of(shard).sessions.max()).sum();
     let limit = limits.into_iter().filter(|limit| *limit > 0).min().unwrap_or(u32::MAX);
     u32::try_from(sum.max(0)).unwrap_or(u32::MAX).min(limit).max(current)
@@ -434,7 +434,12 @@ pub(crate) fn backend_row(view: &ProxyView, show: Show) -> ObjectRow {
 }
 
 /// The part of a backend's bytes, connections and streams that its servers have. The backend itself answered the rest.
-fn of_servers(row: &mut ObjectRow, servers: &[Arc<Server>], backend: &Sharded<BackendCounters>, http: bool) {
+fn of_servers(
+    row: &mut ObjectRow,
+    servers: &[Arc<Server>],
+    backend: &LazySharded<BackendCounters>,
+    http: bool,
+) {
     let total = |of: fn(&BackendCounters) -> u64| servers.iter().map(|s| sum(&s.counters, of)).sum::<u64>();
     let (sent, received) = (total(|s| s.traffic.bytes_in.get()), total(|s| s.traffic.bytes_out.get()));
     row.put(C::reqbout, sent);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use runtime::{Count, Sharded};
+use runtime::{Count, LazySharded};
 use state::counters::{BackendCounters, FrontendCounters, ListenerCounters, Traffic};
 
 use crate::config_view::ConfigView;
@@ -164,7 +164,7 @@ fn counter_name(column: &str) -> &str {
     }
 }
 
-fn shards<'c, T>(shards: &'c Sharded<T>, of: impl Fn(&'c T) -> Option<&'c Count>) -> Vec<&'c Count> {
+fn shards<'c, T>(shards: &'c LazySharded<T>, of: impl Fn(&'c T) -> Option<&'c Count>) -> Vec<&'c Count> {
     shards.with_others().filter_map(of).collect()
 }
 
@@ -179,6 +179,16 @@ impl CountedObject {
             }
             Self::Backend(proxy) => shards(&proxy.backend, |shard| of_backend(shard, column)),
             Self::Server(server) => shards(&server.counters, |shard| of_backend(shard, column)),
+        }
+    }
+
+    /// Creates the counters of the first worker. Called before the workers start.
+    fn create_counters(&self) {
+        match self {
+            Self::Frontend(proxy) => drop(proxy.frontend.mine()),
+            Self::Listener(listener) => drop(listener.counters.get().map(LazySharded::mine)),
+            Self::Backend(proxy) => drop(proxy.backend.mine()),
+            Self::Server(server) => drop(server.counters.mine()),
         }
     }
 
@@ -208,7 +218,13 @@ impl CountedObject {
         }
         if let Some(number) = self.single(column) {
             number.store(value as u32, Relaxed);
-        } else if let Some(count) = self.counts(column).first() {
+            return;
+        }
+        if value == 0 {
+            return;
+        }
+        self.create_counters();
+        if let Some(count) = self.counts(column).first() {
             count.add(value);
         }
     }

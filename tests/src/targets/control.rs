@@ -1,7 +1,6 @@
 //! Fuzz targets for external input of the runtime socket and the statistics page, and for files with states and counters of an
 //! earlier process.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,7 +75,7 @@ fn proxy(proxy: &Arc<plan::Proxy>) -> ProxyView {
         description: None,
         listeners: true,
         policies: Default::default(),
-        servers: proxy.servers.iter().map(|one| (one.state.id, server(&one))).collect::<HashMap<_, _>>(),
+        servers: proxy.servers.iter().map(|one| server(&one)).collect(),
     }
 }
 

@@ -112,8 +112,8 @@ fn unusable_documents_and_outages_keep_the_servers() {
         (200, document(&[origin.port()])[..20].to_owned(), "line 1, column 20: EOF while parsing a string"),
         (
             200,
-            "[{\"targets\": [\"a.test:80\"]}]".to_owned(),
-            "group 1, target 1: `a.test:80` is not an IP address with a port",
+            "[{\"targets\": [\"a b:80\"]}]".to_owned(),
+            "group 1, target 1: `a b:80` is not an IP address or host name with a port",
         ),
         (200, "{}".to_owned(), "the document is not a list of groups"),
     ] {
@@ -132,6 +132,19 @@ fn unusable_documents_and_outages_keep_the_servers() {
     await_servers(&weir, &[]);
     assert!(weir.says("discovery d: the source answers again, with 0 instances."));
     assert!(state().starts_with("d - current "), "{}", state());
+}
+
+#[test]
+fn host_names_are_resolved() {
+    let origin = Origin::text("one");
+    let port = free_port();
+    let weir = Weir::start(&configuration(port, "targets hosts.json refresh 100ms", ""), &[port]);
+    let target = format!("localhost:{}", origin.port());
+    write(&weir, &json!([{"targets": [target]}]).to_string());
+    assert!(eventually(|| servers(&weir) == [target.clone()]), "{}", weir.messages());
+    assert_eq!(text(port), Some((200, "one".to_owned())));
+    let state = weir.ask("show servers state b");
+    assert!(state.contains(&format!(" {target} 127.0.0.1 ")), "{state}");
 }
 
 #[test]
@@ -325,6 +338,16 @@ fn a_reload_in_place_keeps_the_servers() {
 
 #[test]
 fn a_new_process_starts_with_the_servers_of_the_former_one() {
+    start_a_successor(true);
+}
+
+#[test]
+fn a_new_process_without_sockets_of_the_former_one_asks_at_its_runtime_socket() {
+    start_a_successor(false);
+}
+
+/// Replaces a process while the source fails. With `takes_sockets`, `-x` names the runtime socket.
+fn start_a_successor(takes_sockets: bool) {
     let origin = Origin::text("one");
     let port = free_port();
     let directory = scratch("discovery");
@@ -340,7 +363,9 @@ fn a_new_process_starts_with_the_servers_of_the_former_one() {
     assert!(eventually(|| text(port) == Some((200, "one".to_owned()))));
     std::fs::remove_file(directory.join("hosts.json")).expect("the file exists");
     let pid = weir.pid().to_string();
-    let next = Weir::start_with(&text_now, &["-db", "-x", &socket, "-sf", &pid], &[port]);
+    let all = ["-db", "-x", &socket, "-sf", &pid];
+    let arguments = if takes_sockets { &all[..] } else { &["-db", "-sf", &pid] };
+    let next = Weir::start_with(&text_now, arguments, &[port]);
     assert_eq!(weir.await_end(), Some(0), "{}", weir.messages());
     assert!(next.says("the last list (1 instances) is kept"), "{}", next.messages());
     assert_eq!(text(port), Some((200, "one".to_owned())));

@@ -168,18 +168,24 @@ fn malformed_events_are_reported_and_the_list_is_read_again() {
     let source = StreamSource::start(SourceDialect::Kubernetes, slice_list(0, std::slice::from_ref(&first)));
     let (weir, _port) = start(&format!("kubernetes http://127.0.0.1:{}", source.port()), "service shop/web");
     await_servers(&weir, &["web-0 0"]);
-    for (line, error) in [
+    for (number, (line, error)) in [
         ("{\"type\": \"ADDED\"".to_owned(), "line 1, column 16: EOF while parsing an object"),
         (
             watch_event("ADDED", &json!({"metadata": {"name": "x"}, "endpoints": [{"addresses": ["a.b"]}]})),
             "slice `x`, endpoint 1: `a.b` is not an IP address",
         ),
         (watch_event("RENAMED", &first), "unknown type of event `RENAMED`"),
-    ] {
+    ]
+    .into_iter()
+    .enumerate()
+    {
         source.publish(slice_list(source.version() + 1, std::slice::from_ref(&first)), line);
         assert!(weir.says(format!(": {error}; the last list (1 instances) is kept.")), "{}", weir.messages());
         assert_eq!(servers(&weir), ["web-0 0"]);
         assert!(eventually(|| weir.ask("show discovery").contains("d shop/web current")));
+        // A failure before this report would belong to the same one.
+        let ends = || weir.messages().matches("the source answers again").count();
+        assert!(eventually(|| ends() == number + 1), "{}", weir.messages());
     }
 }
 
@@ -254,7 +260,7 @@ fn etcd_keys_are_read_and_watched() {
     let (weir, port) = start(&format!("etcd http://127.0.0.1:{}", source.port()), "prefix /web/");
     await_servers(&weir, &["a 0"]);
     assert_eq!(text(port).as_deref(), Some("one"));
-    assert!(weir.says("key `/web/bad`: `?` is not an IP address with a port; it is ignored."));
+    assert!(weir.says("key `/web/bad`: `?` is not an IP address or host name with a port; it is ignored."));
     source.publish(
         key_range(1, &[("/web/a", &first), ("/web/b", &second)]),
         key_event(1, "/web/b", Some(&second)),
@@ -271,7 +277,7 @@ fn etcd_keys_are_read_and_watched() {
     // A key that becomes invalid keeps its last value, also when all keys are read again.
     let (range, event) = (key_range(4, &[("/web/b", "?")]), key_event(4, "/web/b", Some("?")));
     source.publish(range, event);
-    assert!(weir.says("key `/web/b`: `?` is not an IP address with a port; it is ignored."));
+    assert!(weir.says("key `/web/b`: `?` is not an IP address or host name with a port; it is ignored."));
     let ranges = || source.heads().iter().filter(|head| head.contains("/v3/kv/range")).count();
     let before = ranges();
     source.cut();

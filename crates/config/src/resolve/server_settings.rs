@@ -9,7 +9,7 @@ use plan::log::LogServer;
 use plan::quic::QuicServer;
 use plan::resolvers::Resolution;
 use plan::ring::{RingPeer, RingServer};
-use plan::server::{SendProxy, ServerSettings, ServerTls};
+use plan::server::{SendProxy, ServerOptions, ServerSettings, ServerTls};
 use sample::Acls;
 use sample::Place;
 use sample::expression::Expression;
@@ -108,13 +108,11 @@ fn assemble(
     let MadeServer { draft, state, print, .. } = server;
     let ServerParts { log, check, tls, quic, named } = parts;
     let source = draft.source.as_ref().or(proxy.settings.source.as_ref());
-    ServerSettings {
-        index,
-        state: state.clone(),
+    let options = ServerOptions {
         cookie: draft.cookie.map(Into::into),
         redirect: draft.redirect.map(Into::into),
         send_proxy: draft.send_proxy.resolved(),
-        source: source.map(|source| source.as_ref().clone()),
+        source: source.map(|source| Arc::new(source.as_ref().clone())),
         namespace: draft.namespace.map(Into::into),
         tcp_ut: draft.tcp_ut,
         is_reverse: is_reverse(state),
@@ -138,7 +136,7 @@ fn assemble(
         proxy_v2_tlvs: named.proxy_v2_tlvs.into(),
         slow_start: draft.slow_start,
         socks4: draft.socks4,
-        check,
+        check: check.map(Arc::new),
         agent: agent_settings(draft, &proxy.settings),
         track: named.track,
         observe: draft.observe,
@@ -152,11 +150,11 @@ fn assemble(
         shard: draft.shard,
         resolution: named.resolution,
         tls: tls.map(Arc::new),
-        discovered: None,
-        added: None,
         print: *print,
         log,
-    }
+    };
+    let options = Arc::new(options);
+    ServerSettings { index, state: state.clone(), options, discovered: None, added: None }
 }
 
 fn is_reverse(state: &state::Server) -> bool {

@@ -272,7 +272,7 @@ fn make_server<'a>(
     let unresolved = address == ServerAddress::Unresolved;
     let seed = ServerSeed {
         id,
-        name,
+        name: name.into(),
         proxy: proxy.settings.name.into(),
         backup: draft.backup,
         // If `minconn` is not below `maxconn`, or is given alone, it is a fixed limit.
@@ -334,7 +334,7 @@ fn make_server<'a>(
     if let Destination::Ip { host: Host::Name { name, .. }, ports } = &place.place {
         match is_service(name) && draft.resolvers.is_some() {
             // A server that was carried over already has it.
-            true => drop(state.srv_record.set(name.as_str().into())),
+            true => drop(state.srv_record.set(Box::new(name.as_str().into()))),
             false => state.set_fqdn(Some(name)),
         }
         if !is_former {

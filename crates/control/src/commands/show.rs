@@ -273,8 +273,9 @@ pub(crate) fn servers_conn(call: &mut Call<'_>) -> CommandReply {
             idle - unproven,
             view.map_or(-1, |view| view.pool_max),
         );
-        for shard in server.counters.all() {
-            let _ = write!(out, " {}", shard.idle.get().max(0));
+        for worker in 0..shard::workers() {
+            let idle = server.counters.of_worker(worker).map_or(0, |own| own.idle.get());
+            let _ = write!(out, " {}", idle.max(0));
         }
         out.push('\n');
         out

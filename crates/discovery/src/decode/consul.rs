@@ -26,7 +26,7 @@ fn entry(entry: &Value) -> Decoded<Instance> {
     let id = of("/Service/ID").ok_or_else(|| DocumentError::new("", "there is no `Service.ID`"))?;
     let within = |error: DocumentError| error.within(format!("service `{}`", shortened(id)));
     let address = of("/Service/Address").or(of("/Node/Address"));
-    let (address, port) = socket_of(address, entry.pointer("/Service/Port")).map_err(within)?;
+    let place = socket_of(address, entry.pointer("/Service/Port")).map_err(within)?;
     let checks = array(entry.get("Checks"), "Checks").map_err(within)?;
     let status = |check: &Value| check.get("Status").and_then(Value::as_str).unwrap_or_default().to_owned();
     let is_maintenance = |check: &&Value| {
@@ -43,7 +43,8 @@ fn entry(entry: &Value) -> Decoded<Instance> {
     let zone = ["/Service/Locality/Zone", "/Node/Locality/Zone", "/Service/Meta/zone", "/Node/Meta/zone"];
     let zone = zone.iter().find_map(|pointer| of(pointer));
     let mut labels: Vec<(Box<str>, Box<str>)> = Vec::new();
-    for tag in array(entry.pointer("/Service/Tags"), "Service.Tags").map_err(within)? {
+    for tag in array(entry.pointer("/Service/Tags"), "Service.Tags").map_err(within)?.iter().take(MOST_LABELS)
+    {
         labels.push(("tag".into(), name(tag.as_str().unwrap_or_default(), "a tag").map_err(within)?.into()));
     }
     for (key, value) in entry.pointer("/Service/Meta").and_then(Value::as_object).into_iter().flatten() {
@@ -60,7 +61,7 @@ fn entry(entry: &Value) -> Decoded<Instance> {
         labels: labels.into(),
         is_ready: is_ready && !is_draining,
         is_draining,
-        ..Instance::new(name(id, "the ID").map_err(within)?, address, port)
+        ..place.instance(name(id, "the ID").map_err(within)?)
     })
 }
 
@@ -112,8 +113,8 @@ mod tests {
     fn errors_name_the_service() {
         for (entries, error) in [
             (
-                entry(r#", "Address": "a.test""#, ""),
-                "entry 1, service `web-1`: `a.test` is not an IP address",
+                entry(r#", "Address": "a b""#, ""),
+                "entry 1, service `web-1`: `a b` is not an IP address or a host name",
             ),
             (
                 entry("", "").replace("80", "0"),

@@ -2,12 +2,13 @@
 //!
 //! The labels `weir.port`, `weir.network`, `weir.weight` and `weir.zone` describe the instances.
 
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::Value;
-use state::discovery::Instance;
+use state::discovery::{Instance, InstanceLabels};
 
-use super::{Decoded, DocumentError, MOST_LABELS, array, json, list, name, shortened};
+use super::{Decoded, DocumentError, MOST_LABELS, add, array, json, list, name, shortened};
 
 /// Decodes an answer. A container is an instance for each of its TCP ports.
 ///
@@ -64,14 +65,16 @@ fn container(value: &Value, instances: &mut Vec<Instance>) -> Decoded<()> {
         }
     }
     labels.truncate(MOST_LABELS);
+    let labels = InstanceLabels::from(labels);
     for (address, port) in places(value, label("weir.network"), wanted_port).map_err(within)? {
-        instances.push(Instance {
+        let instance = Instance {
             weight,
             zone: zone.map(Into::into),
-            labels: labels.clone().into(),
+            labels: labels.clone(),
             is_ready: state != "paused" && state != "unhealthy" && !is_sick,
             ..Instance::new(id, address, port)
-        });
+        };
+        add(instances, instance).map_err(within)?;
     }
     Ok(())
 }
@@ -81,12 +84,13 @@ fn places(value: &Value, network: Option<&str>, wanted: Option<u16>) -> Decoded<
     let networks = value.pointer("/NetworkSettings/Networks").and_then(Value::as_object);
     let address_in = |network: &Value| {
         let of = |name: &str| network.get(name).and_then(Value::as_str)?.parse::<IpAddr>().ok();
+        let of = |name: &str| of(name).filter(|address| !address.is_unspecified());
         of("IPAddress").or(of("GlobalIPv6Address"))
     };
     let mut candidates =
         networks.into_iter().flatten().filter(|(name, _)| network.is_none_or(|own| *name == own));
     let own = candidates.find_map(|(_, network)| address_in(network));
-    let mut places = Vec::new();
+    let (mut places, mut seen) = (Vec::new(), HashSet::new());
     let number =
         |value: Option<&Value>| value.and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok());
     for port in array(value.get("Ports"), "Ports")? {
@@ -107,7 +111,7 @@ fn places(value: &Value, network: Option<&str>, wanted: Option<u16>) -> Decoded<
             }
             _ => continue,
         };
-        if !places.contains(&place) {
+        if seen.insert(place) {
             places.push(place);
         }
     }
@@ -172,6 +176,21 @@ mod tests {
                 "{container}"
             );
         }
+    }
+
+    #[test]
+    fn a_document_cannot_have_more_instances_than_a_list() {
+        let ports: Vec<String> = (1..=50_001).map(|port| format!(r#"{{"PrivatePort": {port}}}"#)).collect();
+        let container = |name: &str| {
+            let networks = r#"{"n": {"IPAddress": "10.0.0.1"}}"#;
+            format!(
+                r#"{{"Names": ["/{name}"], "NetworkSettings": {{"Networks": {networks}}}, "Ports": [{}]}}"#,
+                ports.join(", ")
+            )
+        };
+        assert_eq!(decoded(&container("a")).map(|list| list.len()), Ok(50_001));
+        let error = "container 2, `b`: the list has more than 100000 instances";
+        assert_eq!(decoded(&format!("{}, {}", container("a"), container("b"))), Err(error.to_owned()));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! The value of a key is an address with a port, or an object with `address` (or `Addr`, as etcd's gRPC naming writes it) and the
 //! other properties of an instance. Each key is a separate document: an invalid one does not affect the others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -21,6 +21,8 @@ pub struct KeyStore {
     prefix: Box<str>,
     keys: BTreeMap<Box<str>, Instance>,
     revision: u64,
+    /// The keys with invalid values, and the revisions of these.
+    invalid: HashMap<Box<str>, u64>,
 }
 
 /// The consequence of an answer of a watch.
@@ -34,13 +36,13 @@ pub enum KeyEvent {
     Expired,
 }
 
-/// The keys with invalid values. They keep their last valid value.
+/// Keys with invalid values, once for each value. They keep their last valid value.
 pub type InvalidKeys = Vec<DocumentError>;
 
 impl KeyStore {
     /// Creates a store without keys.
     pub fn new(prefix: &str) -> Self {
-        Self { prefix: prefix.into(), keys: BTreeMap::new(), revision: 0 }
+        Self { prefix: prefix.into(), keys: BTreeMap::new(), revision: 0, invalid: HashMap::new() }
     }
 
     /// The body of the request for all keys.
@@ -87,21 +89,25 @@ impl KeyStore {
         if pairs.len() > MOST_INSTANCES {
             return Err(DocumentError::new("", format!("there are more than {MOST_INSTANCES} keys")));
         }
-        let (mut keys, mut invalid) = (BTreeMap::new(), Vec::new());
+        let (mut keys, mut errors, mut invalid) = (BTreeMap::new(), Vec::new(), HashMap::new());
         for pair in pairs {
             let key = self.key(pair)?;
             match self.instance(&key, pair) {
                 Ok(instance) => drop(keys.insert(key, instance)),
                 Err(error) => {
-                    if let Some(last) = self.keys.remove(&key) {
-                        keys.insert(key, last);
+                    if let Some(last) = self.keys.get(&key) {
+                        keys.insert(key.clone(), last.clone());
                     }
-                    invalid.push(error);
+                    let version = version(pair);
+                    if self.invalid.get(&key) != Some(&version) {
+                        errors.push(error);
+                    }
+                    invalid.insert(key, version);
                 }
             }
         }
-        (self.keys, self.revision) = (keys, revision);
-        Ok(invalid)
+        (self.keys, self.revision, self.invalid) = (keys, revision, invalid);
+        Ok(errors)
     }
 
     /// Applies an answer of a watch, which is one line.
@@ -119,7 +125,7 @@ impl KeyStore {
         if is_cancelled || number(result.get("compact_revision")).is_some_and(|revision| revision > 0) {
             return Ok((KeyEvent::Expired, Vec::new()));
         }
-        let (mut outcome, mut invalid) = (KeyEvent::Unchanged, Vec::new());
+        let (mut outcome, mut errors) = (KeyEvent::Unchanged, Vec::new());
         for event in super::array(result.get("events"), "events")? {
             let pair = event.get("kv").unwrap_or(&Value::Null);
             let key = self.key(pair)?;
@@ -127,24 +133,31 @@ impl KeyStore {
             let is_deleted = event.get("type").and_then(Value::as_str) == Some("DELETE");
             if is_deleted {
                 self.keys.remove(&key);
+                self.invalid.remove(&key);
                 outcome = KeyEvent::Changed;
                 continue;
             }
             match self.instance(&key, pair) {
                 Ok(instance) if self.keys.len() < MOST_INSTANCES || self.keys.contains_key(&key) => {
+                    self.invalid.remove(&key);
                     self.keys.insert(key, instance);
                     outcome = KeyEvent::Changed;
                 }
                 Ok(_) => {
-                    invalid.push(DocumentError::new("", format!("there are more than {MOST_INSTANCES} keys")))
+                    errors.push(DocumentError::new("", format!("there are more than {MOST_INSTANCES} keys")))
                 }
-                Err(error) => invalid.push(error),
+                Err(error) => {
+                    if self.invalid.len() < MOST_INSTANCES || self.invalid.contains_key(&key) {
+                        self.invalid.insert(key, version(pair));
+                    }
+                    errors.push(error);
+                }
             }
         }
         if let Some(revision) = number(result.pointer("/header/revision")) {
             self.revision = self.revision.max(revision);
         }
-        Ok((outcome, invalid))
+        Ok((outcome, errors))
     }
 
     /// Returns the instances of all keys.
@@ -175,13 +188,12 @@ impl KeyStore {
 /// An instance in the value of a key.
 fn value_of(id: &str, text: &str) -> Decoded<Instance> {
     if !text.starts_with('{') {
-        let (address, port) = socket(text)?;
-        return Ok(Instance::new(id, address, port));
+        return Ok(socket(text)?.instance(id));
     }
     let value = json(text.as_bytes())?;
     let of = |names: [&str; 2]| names.iter().find_map(|name| value.get(*name).and_then(Value::as_str));
     let address = of(["address", "Addr"]);
-    let (address, port) = match (address, value.get("port")) {
+    let place = match (address, value.get("port")) {
         (Some(address), None) => socket(address)?,
         (address, port) => socket_of(address, port)?,
     };
@@ -212,12 +224,17 @@ fn value_of(id: &str, text: &str) -> Decoded<Instance> {
         labels: labels.into(),
         is_ready: flag("ready").unwrap_or(true),
         is_draining: flag("draining").unwrap_or(false),
-        ..Instance::new(id, address, port)
+        ..place.instance(id)
     })
 }
 
 fn decoded(value: Option<&Value>) -> Option<Vec<u8>> {
     STANDARD.decode(value?.as_str()?).ok()
+}
+
+/// The revision in which a key was last written.
+fn version(pair: &Value) -> u64 {
+    number(pair.get("mod_revision")).unwrap_or(0)
 }
 
 /// The gateway writes 64-bit numbers as strings.
@@ -246,7 +263,7 @@ mod tests {
         let range =
             format!(r#"{{"header": {{"revision": "12"}}, "kvs": [{a}, {b}, {}]}}"#, pair("/web/c", "?"));
         let invalid = store.replace(range.as_bytes()).expect("it is valid");
-        assert_eq!(invalid[0].to_string(), "key `/web/c`: `?` is not an IP address with a port");
+        assert_eq!(invalid[0].to_string(), "key `/web/c`: `?` is not an IP address or host name with a port");
         assert_eq!(shown(&store), ["a 10.0.0.1:80 false", "b 10.0.0.2:80 false"]);
         let request = String::from_utf8(store.watch_request()).expect("it is UTF-8");
         assert!(request.contains(r#""start_revision":"13""#), "{request}");
@@ -264,6 +281,28 @@ mod tests {
     }
 
     #[test]
+    fn an_invalid_value_is_reported_once() {
+        let mut store = KeyStore::new("/");
+        let written =
+            |revision: u32| pair("/a", "?").replace('}', &format!(r#", "mod_revision": "{revision}"}}"#));
+        let mut range = |pair: &str| {
+            let range = format!(r#"{{"header": {{"revision": "9"}}, "kvs": [{pair}]}}"#);
+            store.replace(range.as_bytes()).expect("it is valid").len()
+        };
+        let seen = [written(3), written(3), written(4), written(4)].map(|pair| range(&pair));
+        assert_eq!(seen, [1, 0, 1, 0]);
+        assert_eq!(
+            [range(&pair("/a", "10.0.0.1:80")), range(&written(4))],
+            [0, 1],
+            "it was valid in between"
+        );
+        let event = format!(r#"{{"result": {{"events": [{{"kv": {}}}]}}}}"#, written(5));
+        assert_eq!(store.apply(event.as_bytes()).map(|(_, errors)| errors.len()), Ok(1));
+        let range = format!(r#"{{"header": {{"revision": "9"}}, "kvs": [{}]}}"#, written(5));
+        assert_eq!(store.replace(range.as_bytes()), Ok(Vec::new()));
+    }
+
+    #[test]
     fn the_end_of_a_range_follows_its_prefix() {
         assert_eq!(KeyStore::new("/web/").end(), b"/web0");
         assert_eq!(KeyStore::new("").end(), [0]);
@@ -275,7 +314,7 @@ mod tests {
         let event = |value: &str| format!(r#"{{"result": {{"events": [{{"kv": {}}}]}}}}"#, pair("/a", value));
         store.apply(event("10.0.0.1:80").as_bytes()).expect("it is valid");
         for (value, error) in [
-            ("10.0.0.1", "key `/a`: `10.0.0.1` is not an IP address with a port"),
+            ("10.0.0.1", "key `/a`: `10.0.0.1` is not an IP address or host name with a port"),
             (r#"{"address": "10.0.0.1", "port": 0}"#, "key `/a`: the port is not between 1 and 65535"),
             (
                 r#"{"address": "10.0.0.1:80", "weight": 1000}"#,

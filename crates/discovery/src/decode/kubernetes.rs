@@ -7,7 +7,7 @@ use plan::discovery::PORT_LABEL;
 use serde_json::Value;
 use state::discovery::Instance;
 
-use super::{Decoded, DocumentError, MOST_INSTANCES, array, json, list, name, object, shortened};
+use super::{Decoded, DocumentError, MOST_INSTANCES, add, array, json, list, name, object, shortened};
 
 /// The slices of a service, which together are its instances.
 #[derive(Debug, Default)]
@@ -172,9 +172,9 @@ fn endpoint(value: &Value, ports: &[(u16, &str)], instances: &mut Vec<Instance>)
     // All addresses of an endpoint are equivalent.
     let Some(address) = array(value.get("addresses"), "addresses")?.first() else { return Ok(()) };
     let text = address.as_str().unwrap_or_default();
-    let address: IpAddr = text
-        .parse()
-        .map_err(|_| DocumentError::new("", format!("`{}` is not an IP address", shortened(text))))?;
+    let address = text.parse().ok().filter(|address: &IpAddr| !address.is_unspecified());
+    let address = address
+        .ok_or_else(|| DocumentError::new("", format!("`{}` is not an IP address", shortened(text))))?;
     let condition =
         |name: &str| value.get("conditions").and_then(|all| all.get(name)).and_then(Value::as_bool);
     let is_ready = condition("ready").unwrap_or(true);
@@ -189,13 +189,14 @@ fn endpoint(value: &Value, ports: &[(u16, &str)], instances: &mut Vec<Instance>)
             labels.push((PORT_LABEL.into(), (*port_name).into()));
         }
         labels.extend(node.map(|node| ("node".into(), node.into())));
-        instances.push(Instance {
+        let instance = Instance {
             zone: zone.map(Into::into),
             labels: labels.into(),
             is_ready: is_ready && !is_draining,
             is_draining,
             ..Instance::new(name(id, "the name of the endpoint")?, address, *port)
-        });
+        };
+        add(instances, instance)?;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ pub mod saved;
 pub mod targets;
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use serde_json::{Map, Value};
 use state::discovery::Instance;
@@ -114,26 +114,66 @@ pub(crate) fn name<'a>(text: &'a str, what: &str) -> Decoded<&'a str> {
     Ok(text)
 }
 
-/// An address with a port.
-pub(crate) fn socket(text: &str) -> Decoded<(IpAddr, u16)> {
-    let wrong = || DocumentError::new("", format!("`{}` is not an IP address with a port", shortened(text)));
-    let address: SocketAddr = text.parse().map_err(|_| wrong())?;
-    if address.port() == 0 || address.ip().is_unspecified() {
-        return Err(wrong());
-    }
-    Ok((address.ip(), address.port()))
+/// The place of an instance: an address or the name of a host, and a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct InstancePlace {
+    address: IpAddr,
+    host: Option<Box<str>>,
+    port: u16,
 }
 
-/// An address and a port that are separate.
-pub(crate) fn socket_of(address: Option<&str>, port: Option<&Value>) -> Decoded<(IpAddr, u16)> {
+impl InstancePlace {
+    /// Returns an instance at this place, without other properties.
+    pub(crate) fn instance(&self, id: &str) -> Instance {
+        Instance { host: self.host.clone(), ..Instance::new(id, self.address, self.port) }
+    }
+}
+
+/// An address or a host name.
+fn host_of(text: &str) -> Option<(IpAddr, Option<Box<str>>)> {
+    match text.parse::<IpAddr>() {
+        Ok(address) => (!address.is_unspecified()).then_some((address, None)),
+        Err(_) => is_host_name(text).then(|| (Ipv4Addr::UNSPECIFIED.into(), Some(text.into()))),
+    }
+}
+
+/// Whether a text is a host name. The last part has a letter, which a mistyped address does not have.
+fn is_host_name(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let is_label = |label: &str| !label.is_empty() && label.len() <= 63 && label.bytes().all(fits);
+    let labels = text.strip_suffix('.').unwrap_or(text).split('.');
+    text.len() <= LONGEST_NAME
+        && labels.clone().all(is_label)
+        && labels.last().is_some_and(|last| last.bytes().any(|byte| byte.is_ascii_alphabetic()))
+}
+
+/// An address or host name with a port.
+pub(crate) fn socket(text: &str) -> Decoded<InstancePlace> {
+    let wrong = || {
+        let shown = shortened(text);
+        DocumentError::new("", format!("`{shown}` is not an IP address or host name with a port"))
+    };
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        let is_usable = address.port() > 0 && !address.ip().is_unspecified();
+        let place = InstancePlace { address: address.ip(), host: None, port: address.port() };
+        return is_usable.then_some(place).ok_or_else(wrong);
+    }
+    let (host, port) = text.split_once(':').ok_or_else(wrong)?;
+    let port = port.parse().ok().filter(|number| *number > 0 && port.as_bytes()[0].is_ascii_digit());
+    let (address, host) = host_of(host).filter(|(_, host)| host.is_some()).ok_or_else(wrong)?;
+    Ok(InstancePlace { address, host, port: port.ok_or_else(wrong)? })
+}
+
+/// An address or host name and a port that are separate.
+pub(crate) fn socket_of(address: Option<&str>, port: Option<&Value>) -> Decoded<InstancePlace> {
     let text = address.ok_or_else(|| DocumentError::new("", "there is no address"))?;
-    let address: Option<IpAddr> = text.parse().ok();
-    let address = address.filter(|address| !address.is_unspecified());
-    let address = address
-        .ok_or_else(|| DocumentError::new("", format!("`{}` is not an IP address", shortened(text))))?;
+    let wrong =
+        || DocumentError::new("", format!("`{}` is not an IP address or a host name", shortened(text)));
+    let (address, host) = host_of(text).ok_or_else(wrong)?;
     let port =
         port.and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
-    Ok((address, port.ok_or_else(|| DocumentError::new("", "the port is not between 1 and 65535"))?))
+    let port = port.ok_or_else(|| DocumentError::new("", "the port is not between 1 and 65535"))?;
+    Ok(InstancePlace { address, host, port })
 }
 
 /// The beginning of a text, for messages.
@@ -141,15 +181,26 @@ pub(crate) fn shortened(text: &str) -> String {
     text.chars().filter(|own| !own.is_control()).take(60).collect()
 }
 
+/// Adds an instance to a list, unless the list is full. A document may describe many instances with few bytes.
+pub(crate) fn add(instances: &mut Vec<Instance>, instance: Instance) -> Decoded<()> {
+    if instances.len() >= MOST_INSTANCES {
+        return Err(DocumentError::new("", format!("the list has more than {MOST_INSTANCES} instances")));
+    }
+    instances.push(instance);
+    Ok(())
+}
+
 /// Checks the bounds of a list, and sorts it, so that the order of a source does not matter.
 pub(crate) fn list(mut instances: Vec<Instance>) -> Decoded<Vec<Instance>> {
     if instances.len() > MOST_INSTANCES {
         return Err(DocumentError::new("", format!("the list has more than {MOST_INSTANCES} instances")));
     }
-    instances
-        .sort_by(|one, other| (&one.id, one.address, one.port).cmp(&(&other.id, other.address, other.port)));
-    instances
-        .dedup_by(|one, other| (&one.id, one.address, one.port) == (&other.id, other.address, other.port));
+    fn key(own: &Instance) -> (&str, IpAddr, Option<&str>, u16) {
+        (&own.id, own.address, own.host.as_deref(), own.port)
+    }
+    instances.sort_by(|one, other| key(one).cmp(&key(other)));
+    instances.dedup_by(|one, other| key(one) == key(other));
+    instances.shrink_to_fit();
     Ok(instances)
 }
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use state::discovery::Instance;
 
-use super::{Decoded, DocumentError, array, json, list, name, shortened, socket_of};
+use super::{Decoded, DocumentError, MOST_LABELS, array, json, list, name, shortened, socket_of};
 
 /// Decodes an answer. The allocations are the instances.
 ///
@@ -25,9 +25,9 @@ fn entry(entry: &Value) -> Decoded<Instance> {
     let of = |name: &str| entry.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let id = of("AllocID").or(of("ID")).ok_or_else(|| DocumentError::new("", "there is no `AllocID`"))?;
     let within = |error: DocumentError| error.within(format!("allocation `{}`", shortened(id)));
-    let (address, port) = socket_of(of("Address"), entry.get("Port")).map_err(within)?;
+    let place = socket_of(of("Address"), entry.get("Port")).map_err(within)?;
     let mut labels: Vec<(Box<str>, Box<str>)> = Vec::new();
-    for tag in array(entry.get("Tags"), "Tags").map_err(within)? {
+    for tag in array(entry.get("Tags"), "Tags").map_err(within)?.iter().take(MOST_LABELS - 1) {
         labels.push(("tag".into(), name(tag.as_str().unwrap_or_default(), "a tag").map_err(within)?.into()));
     }
     labels.extend(of("JobID").and_then(|job| Some(("job".into(), name(job, "").ok()?.into()))));
@@ -35,7 +35,7 @@ fn entry(entry: &Value) -> Decoded<Instance> {
     Ok(Instance {
         zone: zone.map(Into::into),
         labels: labels.into(),
-        ..Instance::new(name(id, "the ID").map_err(within)?, address, port)
+        ..place.instance(name(id, "the ID").map_err(within)?)
     })
 }
 

@@ -39,7 +39,11 @@ pub fn decode(line: &[u8]) -> Decoded<SavedList> {
 
 fn instance(value: &Value) -> Decoded<Instance> {
     let of = |name: &str| value.get(name).and_then(Value::as_str);
-    let (address, port) = socket(of("address").unwrap_or_default())?;
+    let place = socket(of("address").unwrap_or_default())?;
+    // An earlier process resolved its names.
+    if place.host.is_some() {
+        return Err(DocumentError::new("", "an address is a host name"));
+    }
     let id = of("id").ok_or_else(|| DocumentError::new("", "there is no `id`"))?;
     let flag = |name: &str| value.get(name).and_then(Value::as_bool).unwrap_or(false);
     let mut labels: Vec<(Box<str>, Box<str>)> = Vec::new();
@@ -60,7 +64,7 @@ fn instance(value: &Value) -> Decoded<Instance> {
         labels: labels.into(),
         is_ready: flag("ready"),
         is_draining: flag("draining"),
-        ..Instance::new(name(id, "the ID")?, address, port)
+        ..place.instance(name(id, "the ID")?)
     })
 }
 

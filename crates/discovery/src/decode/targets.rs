@@ -3,9 +3,9 @@
 //! The labels `zone`, `weight`, `ready`, `draining` and `id` also describe the instances.
 
 use serde_json::Value;
-use state::discovery::Instance;
+use state::discovery::{Instance, InstanceLabels};
 
-use super::{Decoded, DocumentError, MOST_LABELS, array, json, list, name, object, shortened, socket};
+use super::{Decoded, DocumentError, MOST_LABELS, add, array, json, list, name, object, shortened, socket};
 
 /// Decodes a document.
 ///
@@ -46,23 +46,22 @@ fn group(group: &Value, instances: &mut Vec<Instance>) -> Decoded<()> {
     for (number, target) in targets.iter().enumerate() {
         let at = |error: DocumentError| error.within(format!("target {}", number + 1));
         let text = target.as_str().ok_or_else(|| at(DocumentError::new("", "the target is not a string")))?;
-        let (address, port) = socket(text).map_err(at)?;
-        instances.push(Instance {
+        let place = socket(text).map_err(at)?;
+        let instance = Instance {
             weight,
             zone: of("zone").filter(|zone| !zone.is_empty()).map(Into::into),
             labels: labels.clone(),
             is_ready,
             is_draining,
-            ..Instance::new(id.unwrap_or(text), address, port)
-        });
+            ..place.instance(id.unwrap_or(text))
+        };
+        add(instances, instance).map_err(at)?;
     }
     Ok(())
 }
 
-type Labels = Box<[(Box<str>, Box<str>)]>;
-
-fn labels(value: Option<&Value>) -> Decoded<Labels> {
-    let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(Box::default()) };
+fn labels(value: Option<&Value>) -> Decoded<InstanceLabels> {
+    let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(InstanceLabels::default()) };
     let members = value.as_object().ok_or_else(|| DocumentError::new("", "`labels` is not an object"))?;
     if members.len() > MOST_LABELS {
         return Err(DocumentError::new("", format!("the group has more than {MOST_LABELS} labels")));
@@ -106,6 +105,23 @@ mod tests {
     }
 
     #[test]
+    fn the_targets_of_a_group_share_its_labels() {
+        let labels: Vec<String> =
+            (0..64).map(|number| format!(r#""l{number}": "{}""#, "x".repeat(253))).collect();
+        let targets: Vec<String> = (0..100_000)
+            .map(|number| format!(r#""10.{}.{}.{}:80""#, number >> 16, number >> 8 & 255, number & 255))
+            .collect();
+        let group = |targets: &[String]| {
+            format!(r#"[{{"targets": [{}], "labels": {{{}}}}}]"#, targets.join(","), labels.join(","))
+        };
+        let list = decoded(&group(&targets)).expect("it is valid");
+        assert!(list.iter().all(|own| std::sync::Arc::ptr_eq(&own.labels, &list[0].labels)));
+        let more = [&targets[..], &targets[..1]].concat();
+        let error = "group 1, target 100001: the list has more than 100000 instances";
+        assert_eq!(decoded(&group(&more)), Err(error.to_owned()));
+    }
+
+    #[test]
     fn errors_have_a_place_and_a_cause() {
         for (text, error) in [
             ("", "line 1, column 0: EOF while parsing a value"),
@@ -113,13 +129,13 @@ mod tests {
             ("{}", "the document is not a list of groups"),
             ("[3]", "group 1: the group is not an object"),
             (
-                r#"[{}, {"targets": ["a.test:80"]}]"#,
-                "group 2, target 1: `a.test:80` is not an IP address with a port",
+                r#"[{}, {"targets": ["a.test"]}]"#,
+                "group 2, target 1: `a.test` is not an IP address or host name with a port",
             ),
             (r#"[{"targets": ["10.0.0.1:80", 5]}]"#, "group 1, target 2: the target is not a string"),
             (
                 r#"[{"targets": ["0.0.0.0:80"]}]"#,
-                "group 1, target 1: `0.0.0.0:80` is not an IP address with a port",
+                "group 1, target 1: `0.0.0.0:80` is not an IP address or host name with a port",
             ),
             (
                 r#"[{"labels": {"weight": "300"}}]"#,

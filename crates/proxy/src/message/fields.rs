@@ -30,9 +30,9 @@ pub(crate) fn of_request(client: &mut Client, x: &mut Exchange, backend: &Proxy)
     unique_id_header(client, x);
     let both = [&client.frontend, backend];
     let (source, destination) = (x.source(client).ip(), x.destination(client).ip());
-    forward_for(x, both.map(|proxy| proxy.forward_for.as_ref()), source);
-    forward_for(x, both.map(|proxy| proxy.original_to.as_ref()), destination);
-    if let Some(option) = both[1].forwarded.as_ref() {
+    forward_for(x, both.map(|proxy| proxy.forward_for.as_deref()), source);
+    forward_for(x, both.map(|proxy| proxy.original_to.as_deref()), destination);
+    if let Some(option) = both[1].forwarded.as_deref() {
         forwarded(client, x, option);
     }
     if client.side.is_early() && x.txn.request.get_known(KnownName::EarlyData).is_none() {

@@ -91,7 +91,7 @@ pub(super) fn find(backend: &Proxy, server: &Arc<ServerSettings>) -> Option<(Rc<
     };
     if server.state.port_offset().is_some()
         || server.state.is_unspecified()
-        || !server.source.as_ref().is_none_or(own_source)
+        || !server.source.as_deref().is_none_or(own_source)
     {
         return None;
     }

@@ -31,12 +31,17 @@ pub(crate) fn has_idle_elsewhere(worker: &Worker, settings: &ServerSettings, ask
     let own = worker.index;
     // The threshold applies to all connections of the server (manual, 5.2 `pool-low-conn`).
     let (mut all, mut elsewhere) = (0, 0);
-    for (index, shard) in settings.state.counters.all().enumerate() {
-        let idle = shard.idle.get();
+    for index in 0..runtime::shard::workers() {
+        let idle = idle_of(settings, index);
         all += idle;
         elsewhere += if index != own && worker.group.contains(&index) { idle } else { 0 };
     }
     allowed && elsewhere > 0 && all >= i64::from(settings.pool_low_conn)
+}
+
+/// The number of a worker's idle connections to a server.
+fn idle_of(server: &ServerSettings, worker: usize) -> i64 {
+    server.state.counters.of_worker(worker).map_or(0, |counters| counters.idle.get())
 }
 
 /// An idle connection on its way to another worker.
@@ -66,8 +71,7 @@ pub(crate) async fn take_over(
     shared: bool,
 ) -> Option<Upstream> {
     let own = worker.index;
-    let counts: Vec<i64> = settings.state.counters.all().map(|shard| shard.idle.get()).collect();
-    let may_have = |index: &usize| *index != own && (counts[*index] > 0 || settings.is_reverse);
+    let may_have = |index: &usize| *index != own && (idle_of(settings, *index) > 0 || settings.is_reverse);
     for other in worker.group.clone().filter(may_have) {
         let (send, receive) = tokio::sync::oneshot::channel();
         let (proxy, server, key_wanted) = (settings.backend, settings.index, Box::<[u8]>::from(key));

@@ -7,7 +7,7 @@ use std::array;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use runtime::Sharded;
+use runtime::LazySharded;
 
 use super::bounds::{BUCKETS, BucketedTimes, COUNTS};
 
@@ -29,7 +29,7 @@ pub type BucketExemplars = [Exemplar; BUCKETS];
 
 /// The exemplars of an object.
 #[derive(Debug, Default)]
-pub(super) struct Exemplars(Sharded<WorkerExemplars>);
+pub(super) struct Exemplars(LazySharded<WorkerExemplars>);
 
 #[derive(Debug)]
 struct WorkerExemplars {

@@ -13,9 +13,10 @@ mod exemplars;
 
 use std::array;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use runtime::{Count, Sharded};
+use once_cell::race::OnceBox;
+use runtime::{Count, LazySharded};
 
 use bounds::COUNTS;
 pub use bounds::{BOUNDS_US, BUCKETS, BucketedTimes, MeasuredTime, RequestTimes};
@@ -43,15 +44,15 @@ impl<const N: usize> Default for DurationCounts<N> {
 /// The times of an object's requests.
 #[derive(Debug, Default)]
 pub struct Durations {
-    classic: OnceLock<Box<Kept<COUNTS>>>,
+    classic: OnceBox<Kept<COUNTS>>,
     /// Exists instead of the classic counts.
-    native: OnceLock<Box<Kept<CELL_COUNTS>>>,
-    exemplars: OnceLock<Box<Exemplars>>,
+    native: OnceBox<Kept<CELL_COUNTS>>,
+    exemplars: OnceBox<Exemplars>,
 }
 
 #[derive(Debug, Default)]
 struct Kept<const N: usize> {
-    workers: Sharded<DurationCounts<N>>,
+    workers: LazySharded<DurationCounts<N>>,
     base: Mutex<Base<N>>,
 }
 

@@ -194,6 +194,8 @@ mod tests {
         let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         runtime::shard::set_workers(count);
         let server = server();
+        // The first use sets the number of copies.
+        let _ = server.counters.mine();
         runtime::shard::set_workers(1);
         server
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use runtime::Sharded;
+use runtime::LazySharded;
 use state::counters::{self, Traffic};
 use state::durations::{BUCKETS, DurationHistogram};
 use state::history::{History, INTERVAL_MS, Series};
@@ -224,7 +224,7 @@ pub(super) struct Load {
     pub(super) limit: u32,
 }
 
-fn live_rate<T>(shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic, now: u64) -> f64 {
+fn live_rate<T>(shards: &LazySharded<T>, of: impl Fn(&T) -> &Traffic, now: u64) -> f64 {
     shards.all().map(|shard| of(shard).session_rate.per_second(now)).sum::<u32>().into()
 }
 
@@ -238,7 +238,7 @@ fn smooth_rate<const N: usize>(history: Option<&History<N>>) -> Option<f64> {
 
 impl Load {
     pub(super) fn of_server(server: &Server, http: bool, now: u64, recent: bool) -> Self {
-        let history = server.history.get().map(Box::as_ref).filter(|_| recent);
+        let history = server.history.get().filter(|_| recent);
         let failed = history.map_or_else(
             || {
                 let total = |of: fn(&state::ServerCounters) -> u64| counters::total(&server.counters, of);
@@ -269,7 +269,7 @@ impl Load {
 
     pub(super) fn of_backend(proxy: &Proxy, now: u64, recent: bool) -> Self {
         let http = proxy.mode == Mode::Http;
-        let history = proxy.backend_history.get().map(Box::as_ref).filter(|_| recent);
+        let history = proxy.backend_history.get().filter(|_| recent);
         let failed = history.map_or_else(
             || {
                 let total = |of: fn(&state::BackendCounters) -> u64| counters::total(&proxy.backend, of);
@@ -295,7 +295,7 @@ impl Load {
     }
 
     pub(super) fn of_frontend(proxy: &Proxy, now: u64, recent: bool, maxconn: u32) -> Self {
-        let history = proxy.frontend_history.get().map(Box::as_ref).filter(|_| recent);
+        let history = proxy.frontend_history.get().filter(|_| recent);
         let total = |of: fn(&state::FrontendCounters) -> u64| counters::total(&proxy.frontend, of);
         let http = proxy.mode == Mode::Http;
         let failed = history.map_or_else(

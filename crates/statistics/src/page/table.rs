@@ -92,7 +92,7 @@ impl Page {
         out.push_str("</span>");
         let history =
             if line.is_backend { proxy.backend_history.get() } else { proxy.frontend_history.get() };
-        write_load(&line.load, history.map(Box::as_ref).filter(|_| self.recent), "span", out);
+        write_load(&line.load, history.filter(|_| self.recent), "span", out);
         let since = match line.is_backend {
             true => duration(self.now.saturating_sub(proxy.changed_at.load(Relaxed)) / 1000),
             false => String::new(),
@@ -334,7 +334,7 @@ impl Page {
                 let _ = write!(out, " <small>{check}{backup}</small>");
             }
             let load = Load::of_server(server, http, self.now, self.recent);
-            write_load(&load, server.history.get().map(Box::as_ref).filter(|_| self.recent), "td", out);
+            write_load(&load, server.history.get().filter(|_| self.recent), "td", out);
             let since = self.now.saturating_sub(server.changed_at.load(Relaxed)) / 1000;
             let _ = writeln!(out, "<td class=dim>{}", duration(since));
             if self.options.details_of(detail) {

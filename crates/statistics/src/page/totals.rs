@@ -65,7 +65,7 @@ pub(super) struct PageTotals {
 
 impl PageTotals {
     pub(super) fn add_backend(&mut self, proxy: &Proxy, load: &Load) {
-        self.backends.add(load, proxy.backend_history.get().map(Box::as_ref));
+        self.backends.add(load, proxy.backend_history.get());
         self.weighted += load.rate * load.response.map_or(0, |response| response.average) as f64;
         // TCP servers only have times to connect.
         let times = proxy.response_times.get().filter(|_| proxy.mode == state::Mode::Http);
@@ -83,7 +83,7 @@ impl PageTotals {
     }
 
     pub(super) fn add_frontend(&mut self, proxy: &Proxy, load: &Load) {
-        self.frontends.add(load, proxy.frontend_history.get().map(Box::as_ref));
+        self.frontends.add(load, proxy.frontend_history.get());
         self.failing += load.failed * load.rate;
         self.settle();
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use runtime::{Count, Sharded};
+use runtime::{Count, LazySharded};
 use state::counters::Totals;
 
 use super::layout::VALUES;
@@ -17,23 +17,24 @@ pub(super) fn add(sum: &mut Values, more: &Values) {
     sum.iter_mut().zip(more).for_each(|(sum, more)| *sum = sum.wrapping_add(*more));
 }
 
-fn sum<T: Totals>(shards: &Sharded<T>, values: &mut Values) -> usize {
-    let mut length = 0;
+fn sum<T: Totals + Default>(shards: &LazySharded<T>, values: &mut Values) -> usize {
+    let mut length = None;
     for shard in shards.all() {
         let totals = shard.totals();
         values.iter_mut().zip(&totals).for_each(|(value, count)| *value += count.get());
-        length = totals.len();
+        length = Some(totals.len());
     }
-    length
+    // The values that follow have the same place before the first use.
+    length.unwrap_or_else(|| T::default().totals().len())
 }
 
-fn put<T: Totals + Default>(shards: &Sharded<T>, values: &Values) -> usize {
+fn put<T: Totals + Default>(shards: &LazySharded<T>, values: &Values) -> usize {
     let totals = shards.keep_others().totals();
     totals.iter().zip(values).for_each(|(count, value)| count.put(*value));
     totals.len()
 }
 
-fn clear<T: Totals>(shards: &Sharded<T>) {
+fn clear<T: Totals>(shards: &LazySharded<T>) {
     shards.all().for_each(|shard| shard.totals().into_iter().for_each(Count::clear));
 }
 
@@ -120,7 +121,7 @@ impl CountedObject {
 
 #[cfg(test)]
 mod tests {
-    use runtime::Sharded;
+    use runtime::LazySharded;
     use state::counters::{BackendCounters, FrontendCounters, ListenerCounters, Totals};
 
     use super::*;
@@ -139,7 +140,7 @@ mod tests {
 
     #[test]
     fn foreign_counters_are_added_and_kept_separate() {
-        let shards: Sharded<BackendCounters> = Sharded::default();
+        let shards: LazySharded<BackendCounters> = LazySharded::default();
         shards.mine().traffic.bytes_in.add(5);
         let mut values = [0; VALUES];
         values[0] = 100;

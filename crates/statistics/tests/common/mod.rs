@@ -4,7 +4,6 @@
 
 pub(crate) mod farm;
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -66,7 +65,7 @@ pub(crate) fn proxy(
     };
     ProxyView {
         policies: Default::default(),
-        servers: servers.into_iter().map(|server| (server.id, view(server))).collect::<HashMap<_, _>>(),
+        servers: servers.into_iter().map(view).collect(),
         state,
         algorithm: "roundrobin",
         dynamic_weights: true,
