@@ -167,6 +167,12 @@ impl<T> LazySharded<T> {
         Some(&self.shards.get()?.get(index)?.get()?.0)
     }
 
+    /// Whether no worker, and no other process, has used its copy so far.
+    #[inline]
+    pub fn is_unused(&self) -> bool {
+        self.shards.get().is_none() && self.others.get().is_none()
+    }
+
     /// The copies that exist, in the order of the workers.
     pub fn all(&self) -> impl Iterator<Item = &T> + Clone {
         let shards = self.shards.get().into_iter().flat_map(|shards| shards.iter());
@@ -188,8 +194,10 @@ mod tests {
     fn copies_exist_from_their_first_use_on() {
         let shards: LazySharded<Count> = LazySharded::default();
         assert_eq!((shards.all().count(), shards.of_worker(0).is_none()), (0, true));
+        assert!(shards.is_unused());
         shards.keep_others().put(5);
         assert_eq!((shards.all().count(), shards.with_others().map(Count::get).sum::<u64>()), (0, 5));
+        assert!(!shards.is_unused());
         shards.mine().add(2);
         shards.mine().add(1);
         assert_eq!(shards.all().map(Count::get).collect::<Vec<_>>(), [3]);

@@ -106,6 +106,11 @@ impl<const N: usize> History<N> {
         self.held.store((self.held.load(Relaxed) + 1).min(SAMPLES as u32), Relaxed);
     }
 
+    /// Prepares the first sample, number `tick`, of an object that was not used before: everything happened in this interval.
+    pub fn begin_at_zero(&self, tick: u32) {
+        self.last.store(tick.wrapping_sub(1), Relaxed);
+    }
+
     /// Returns the samples of one series, the oldest first; fewer than [`SAMPLES`] for a young object. Empty for a series that the
     /// object does not have.
     pub fn samples(&self, series: Series) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator + '_ {
@@ -229,6 +234,14 @@ mod tests {
         assert_eq!(history.samples(Series::Requests).collect::<Vec<_>>(), [7, 0, 100]);
         assert_eq!(history.samples(Series::Failures).collect::<Vec<_>>(), [2, 0, 100]);
         assert_eq!((history.sum(Series::Requests, 2), history.samples(Series::Sessions).len()), (100, 0));
+    }
+
+    #[test]
+    fn an_object_that_was_not_used_before_begins_at_zero() {
+        let history = History::<OF_SERVER>::default();
+        history.begin_at_zero(5);
+        history.record(5, at(7, 2));
+        assert_eq!(history.samples(Series::Requests).collect::<Vec<_>>(), [7]);
     }
 
     #[test]

@@ -48,7 +48,8 @@ const WATCHED: u64 = 10_000;
 /// histories are recorded (`stats history`). Rounds must not overlap.
 pub fn round(statistics: &Arc<Statistics>, keeps_history: bool) -> impl Iterator<Item = ()> + use<> {
     let tick = statistics.rounds.fetch_add(1, Relaxed) + 1;
-    statistics.keeps_history.store(keeps_history, Relaxed);
+    let kept_before = statistics.keeps_history.swap(keeps_history, Relaxed) && tick > 1;
+    let time = SampleTime { tick, kept_before };
     let view = statistics.view();
     let proxies = view.proxies.len();
     let own = view.clone();
@@ -58,29 +59,58 @@ pub fn round(statistics: &Arc<Statistics>, keeps_history: bool) -> impl Iterator
         let turns = servers.len().div_ceil(SERVERS_A_PIECE).max(1);
         (0..turns).map(move |turn| {
             if turn == 0 {
-                record_proxy(&proxy, tick);
+                record_proxy(&proxy, time);
             }
             let http = proxy.mode == state::Mode::Http;
             for server in servers.iter().skip(turn * SERVERS_A_PIECE).take(SERVERS_A_PIECE) {
-                server.history.get_or_init(Box::default).record(tick, of_server(server, http));
+                let is_unused = server.counters.is_unused();
+                time.record(&server.history, is_unused, || of_server(server, http));
             }
         })
     });
     histories.chain(collect(statistics.clone(), view))
 }
 
-fn record_proxy(proxy: &Proxy, tick: u32) {
-    let record = |history: &OptionalHistory<{ state::history::OF_PROXY }>, readings| {
-        history.get_or_init(Box::default).record(tick, readings);
-    };
+/// One interval.
+#[derive(Clone, Copy)]
+struct SampleTime {
+    /// Its number.
+    tick: u32,
+    /// Whether histories were recorded in the interval before.
+    kept_before: bool,
+}
+
+impl SampleTime {
+    /// Adds a sample. Objects get a history with their first use: most objects of a large configuration are idle.
+    fn record<const N: usize>(
+        self,
+        history: &OptionalHistory<N>,
+        is_unused: bool,
+        readings: impl FnOnce() -> Readings,
+    ) {
+        match history.get() {
+            Some(history) => history.record(self.tick, readings()),
+            None if is_unused => {}
+            None => {
+                let history = history.get_or_init(Box::default);
+                if self.kept_before {
+                    history.begin_at_zero(self.tick);
+                }
+                history.record(self.tick, readings());
+            }
+        }
+    }
+}
+
+fn record_proxy(proxy: &Proxy, time: SampleTime) {
     if proxy.is_frontend {
-        record(&proxy.frontend_history, of_frontend(proxy));
+        time.record(&proxy.frontend_history, proxy.frontend.is_unused(), || of_frontend(proxy));
     }
     if proxy.is_backend {
-        record(&proxy.backend_history, of_backend(proxy));
+        time.record(&proxy.backend_history, proxy.backend.is_unused(), || of_backend(proxy));
         if let Some(times) = proxy.durations.backend.read() {
             let counts = &times[measured(proxy.mode) as usize].counts;
-            proxy.response_times.get_or_init(Box::default).record(tick, counts);
+            proxy.response_times.get_or_init(Box::default).record(time.tick, counts);
         }
     }
 }
