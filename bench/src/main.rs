@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod contention;
+mod datagrams;
 mod diff;
 mod exchanges;
 mod generator;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     match name.as_str() {
         "generator" => return ended(generator::run().map_err(|error| error.to_string())),
         "forwarder" => return ended(generator::forward(rest).map_err(|error| error.to_string())),
+        "datagrams" => return ended(datagrams::run(rest)),
         "contention" => {
             contention::run(rest);
             return ExitCode::SUCCESS;

@@ -72,5 +72,7 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         needs: &["cc", "pkg-config", "openssl", "openssl/ssl.h", "haproxy", "nginx"], steps: &[Script] },
     Benchmark { name: "trials", about: "reloads, dying servers, memory, floods, the runtime socket, compared with haproxy (NAME… chooses trials, scale=N)",
         needs: PROXY, steps: &[Module("quick", &[], trials::main)] },
+    Benchmark { name: "udp", about: "UDP load balancing, compared with nginx and Envoy (ENVOY= names its program)",
+        needs: &["cc", "pkg-config", "openssl", "openssl/ssl.h", "nginx"], steps: &[Script] },
     Benchmark { name: "variables", about: "many variables, many accesses", needs: PROXY, steps: &[Script] },
 ];

@@ -350,7 +350,8 @@ fn configured_disabled_outlives_the_maintenance() {
 fn dynamic_cookie_values_are_shown() {
     let runtime = runtime();
     let mut view = ConfigView::clone(&runtime.view());
-    view.proxies[1].servers.get_mut(&2).unwrap().cookie = None;
+    let second = view.proxies[1].servers.iter_mut().find(|server| server.state.id == 2);
+    second.unwrap().cookie = None;
     runtime.statistics.replace(view);
     be(&runtime).dynamic_cookies.store(true, Relaxed);
     assert_eq!(csv(&runtime, "be", "s2")["cookie"], "");

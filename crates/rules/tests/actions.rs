@@ -525,7 +525,7 @@ fn every_supported_action_has_an_accepted_example() {
         "set-headers-bin req.hdrs_bin", "set-log-level silent", "set-map(m) %[src] 1", "set-mark 1", "set-method GET", "set-nice 1", "set-path /", "set-pathq /",
         "set-priority-class int(1)", "set-priority-offset int(1)", "set-query a=1", "set-retries 1", "set-src src", "set-src-port int(1)", "set-status 200",
         "set-timeout server 1s", "set-tos 1", "set-uri /", "set-var(txn.x) src", "set-var-fmt(txn.x) %[src]", "silent-drop rst-ttl 3", "strict-mode off",
-        "switch-mode http", "tarpit", "unset-var(txn.x)", "use-service prometheus-exporter", "wait-for-body time 1s", "wait-for-handshake",
+        "switch-mode http", "drop", "tarpit", "unset-var(txn.x)", "use-service prometheus-exporter", "wait-for-body time 1s", "wait-for-handshake",
     ];
     // Actions that refer to a section or a filter are tested elsewhere.
     let elsewhere = [

@@ -35,7 +35,7 @@ fn fate(kind: &str, place: &str, name: &str) -> Option<Fate> {
                 .iter()
                 .find(|row| row.name == bare || row.prefix && bare.starts_with(row.name));
             let here = row.filter(|row| {
-                rules::Ruleset::ALL.iter().any(|set| set.name() == place && row.sets & *set as u8 != 0)
+                rules::Ruleset::ALL.iter().any(|set| set.name() == place && row.sets & *set as u16 != 0)
             });
             of(here.is_some(), false)
         }

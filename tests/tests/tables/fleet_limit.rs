@@ -130,15 +130,16 @@ fn a_limit_holds_for_two_processes() {
     let mut all = first.send(4);
     assert!(eventually(|| gate.counts().0 == 4), "{:?}", gate.counts());
     let table = || ask(&second.socket, "show table limits");
-    assert!(eventually(|| second.shows(4)), "{}\n{}", table(), ask(&second.socket, "show peers"));
+    // The server follows the table a moment later.
+    let metric = "weir_server_fleet_requests{proxy=\"app\",server=\"s1\"} 4\n";
+    let counts_four = || get(second.port, "/metrics").is_some_and(|metrics| metrics.text().contains(metric));
+    assert!(eventually(counts_four), "{}\n{}", table(), ask(&second.socket, "show peers"));
+    assert!(second.shows(4), "{}", table());
     all.extend(second.send(2));
     assert!(eventually(|| second.waiting() == "2"), "{}", second.waiting());
     assert_eq!(gate.counts(), (4, 4, 4));
     let explained = ask(&second.socket, "explain frontend f GET http://h/");
     assert!(explained.contains("0 and 4 at other members of the fleet, of 4 requests"), "{explained}");
-    let metric = "weir_server_fleet_requests{proxy=\"app\",server=\"s1\"} 4\n";
-    let metrics = get(second.port, "/metrics").expect("it answers").text().to_owned();
-    assert!(metrics.contains(metric), "{metrics}");
     // Each request that ends at the first process makes room at the second one.
     for done in 1..=2 {
         gate.allow(1);

@@ -29,7 +29,7 @@ fn messages_point_at_the_words_they_are_about() {
         (
             "backend b\n timeout client 3s\n",
             &[
-                "2:2 `timeout client` is ignored: backend `b` has no frontend side (allowed in: defaults, frontend, listen, log-forward)",
+                "2:2 `timeout client` is ignored: backend `b` has no frontend side (allowed in: defaults, frontend, listen, log-forward, udp-lb)",
             ],
         ),
         (

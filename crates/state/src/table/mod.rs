@@ -12,6 +12,7 @@ mod dictionary;
 mod entry;
 mod layout;
 mod operator;
+mod owner_slots;
 mod parts;
 mod rate;
 mod shard;
@@ -31,8 +32,8 @@ use crate::journal::{EventTopic, RepeatedEvent};
 pub use entry::{EntryValues, TableEntry, Tracked};
 pub use layout::{Column, DataType, KeyType, MOST_ELEMENTS, TYPES, ValueForm};
 pub use operator::Operator;
+pub use owner_slots::{MOST_MEMBERS, OWNERS};
 pub use parts::{Aggregate, MESH, MemberState};
-pub use sums::{MOST_MEMBERS, OWNERS};
 pub use updates::{TableValue, Waker};
 
 use dictionary::Dictionary;

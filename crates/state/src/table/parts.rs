@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use super::entry::EntryValues;
 use super::layout::{Column, DataType, ValueForm};
 use super::updates::TableValue;
-use super::{Table, TableCursor, TableEntry, rate, sums};
+use super::{Table, TableCursor, TableEntry, owner_slots, rate};
 
 /// The settings of a table that adds up the parts of several members.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,7 +103,7 @@ impl Parts {
 
     /// Returns the number of slots of an entry.
     pub(super) fn slots(aggregate: &Aggregate) -> usize {
-        if aggregate.has_owners() { sums::SLOTS } else { aggregate.members.len() }
+        if aggregate.has_owners() { owner_slots::SLOTS } else { aggregate.members.len() }
     }
 
     pub(super) fn generation(&self, slot: usize) -> u32 {
@@ -157,7 +157,8 @@ impl EntryValues<'_> {
         if !parts.has_owners {
             return word == parts.generation(slot);
         }
-        sums::sender(word).is_some_and(|member| word == sums::stamp(member, parts.generation(member)))
+        owner_slots::sender(word)
+            .is_some_and(|member| word == owner_slots::stamp(member, parts.generation(member)))
     }
 
     /// Returns a value of a member's part; `None` if the member has no part of this entry.

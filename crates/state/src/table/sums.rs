@@ -5,34 +5,10 @@
 //! one of them was restarted or is separated from some members; then the larger one counts.
 
 use super::layout::Column;
+use super::owner_slots::{DIRECT, OWNERS, sender, stamp};
 use super::parts::Parts;
 use super::updates::TableValue;
 use super::{Table, TableEntry};
-
-/// The slots of an entry: a sum from each owner, and one of the parts that were received directly.
-pub(super) const SLOTS: usize = 3;
-
-/// The slot of the parts that were received directly.
-const DIRECT: usize = 2;
-
-/// How many bits of a slot's first word are the number of the member that sent it. The rest is the generation of its sums.
-const MEMBER_BITS: u32 = 11;
-
-/// The number of owners of a key.
-pub const OWNERS: usize = 2;
-
-/// The maximum number of members with owners, including this process.
-pub const MOST_MEMBERS: usize = 1024;
-
-/// Returns the first word of a slot with a sum of a member.
-pub(super) fn stamp(member: usize, generation: u32) -> u32 {
-    generation << MEMBER_BITS | (member as u32 + 1)
-}
-
-/// Returns the member that sent a sum.
-pub(super) fn sender(word: u32) -> Option<usize> {
-    ((word & ((1 << MEMBER_BITS) - 1)) as usize).checked_sub(1)
-}
 
 impl TableEntry<'_> {
     /// Returns the slot for a sum from a member: its own, or one with a sum of a former owner. `None` if the member is no
