@@ -1,10 +1,11 @@
 //! Sessions: their servers, their ends, counters and log lines.
 
 use std::collections::BTreeSet;
+use std::sync::mpsc;
 
 use weir_tests::datagrams::{DatagramClient, DatagramServer, start};
 use weir_tests::logs::Collector;
-use weir_tests::{eventually, free_port};
+use weir_tests::{PATIENCE, eventually, free_port};
 
 fn section(port: u16, lines: &str, servers: &[(&str, u16)]) -> String {
     let servers: String =
@@ -42,6 +43,38 @@ fn a_client_keeps_its_server_and_servers_take_turns() {
     for client in &clients {
         assert!(sessions.contains(&format!("src=127.0.0.1:{}", client.port())), "{sessions}");
     }
+}
+
+#[test]
+fn datagrams_received_together_stay_separate_and_in_order() {
+    let (sender, received) = mpsc::channel();
+    let server = DatagramServer::start(move |datagram, from| {
+        let _ = sender.send((from.port(), datagram.to_vec()));
+        Vec::new()
+    });
+    let port = free_port();
+    let lines = "  timeout session 60s\n  proxy-requests 9\n";
+    let weir = start(&section(port, lines, &[("s", server.port())]), port);
+    let clients = [(); 2].map(|()| DatagramClient::connect(port));
+    let sizes = [1200, 1200, 1200, 7, 7, 1200, 500, 500, 499, 500, 500, 1400, 1200, 1, 1, 1, 2];
+    // The kernel keeps the datagrams until the program continues, which then receives many at once.
+    weir.signal("STOP");
+    let mut sent: Vec<Vec<u8>> = Vec::new();
+    for (number, size) in sizes.into_iter().chain(sizes).enumerate() {
+        let datagram = vec![number as u8; size];
+        clients[number / sizes.len()].0.send(&datagram).expect("it is sent");
+        sent.push(datagram);
+    }
+    weir.signal("CONT");
+    let mut all: Vec<(u16, Vec<u8>)> =
+        sent.iter().map(|_| received.recv_timeout(PATIENCE).expect("a datagram")).collect();
+    // The order among clients is not defined.
+    all.sort_by_key(|(_, datagram)| usize::from(datagram[0]) / sizes.len());
+    let (ports, all): (Vec<u16>, Vec<_>) = all.into_iter().unzip();
+    assert!(all == sent, "{:?}", all.iter().map(|one| (one[0], one.len())).collect::<Vec<_>>());
+    // Each session takes 9 datagrams.
+    let runs: Vec<usize> = ports.chunk_by(|a, b| a == b).map(<[u16]>::len).collect();
+    assert_eq!(runs, [9, 8, 9, 8]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use net::connected;
 use net::proxy_protocol;
-use net::udp::{Received, Transmit};
+use net::udp::{Batch, Received, Transmit};
 use plan::server::{Observe, SendProxy};
 use runtime::timer::now_ms;
 use rustix::io::Errno;
@@ -24,6 +24,34 @@ use crate::routing::attempt;
 const MANY: u64 = 16;
 
 impl Shard {
+    /// Forwards received datagrams. Consecutive ones of a client that have the same size are joined in `room`, so that one call sends
+    /// all of them to the server.
+    pub(super) fn receive_from_clients(&self, batch: &mut Batch, room: &mut [u8]) {
+        let mut all = batch.received().peekable();
+        while let Some(mut first) = all.next() {
+            let (source, destination, segment) = (first.source, first.destination, first.segment_size);
+            let (mut length, most) = (first.bytes.len(), room.len());
+            let joins = |next: &Received<'_>, length: usize| {
+                next.source == source
+                    && next.destination == destination
+                    && length.is_multiple_of(segment)
+                    && (next.segment_size == segment || next.bytes.len() < segment)
+                    && length + next.bytes.len() <= most
+            };
+            if segment == 0 || !all.peek().is_some_and(|next| joins(next, length)) {
+                self.receive_from_client(first);
+                continue;
+            }
+            room[..length].copy_from_slice(first.bytes);
+            while let Some(next) = all.next_if(|next| joins(next, length)) {
+                room[length..length + next.bytes.len()].copy_from_slice(next.bytes);
+                length += next.bytes.len();
+            }
+            first.bytes = &mut room[..length];
+            self.receive_from_client(first);
+        }
+    }
+
     /// Forwards datagrams that a client has sent.
     pub(super) fn receive_from_client(&self, received: Received<'_>) {
         let place = self.place();

@@ -237,7 +237,7 @@ impl Shard {
             return Poll::Pending;
         }
         let mut has_more = self.poll_servers(context, room, ready);
-        has_more |= self.poll_clients(context, batch);
+        has_more |= self.poll_clients(context, batch, room);
         self.end_expired();
         if has_more {
             return Poll::Ready(false);
@@ -254,15 +254,13 @@ impl Shard {
     }
 
     /// Receives from clients; returns whether more may be waiting.
-    fn poll_clients(&self, context: &mut Context<'_>, batch: &mut Batch) -> bool {
+    fn poll_clients(&self, context: &mut Context<'_>, batch: &mut Batch, room: &mut [u8]) -> bool {
         for _ in 0..TURNS {
             match self.socket.poll_recv(context, batch) {
                 Poll::Pending => return false,
                 // An error belongs to one datagram, such as the refusal of an answer.
                 Poll::Ready(Err(_)) => continue,
-                Poll::Ready(Ok(())) => {
-                    batch.received().for_each(|received| self.receive_from_client(received))
-                }
+                Poll::Ready(Ok(())) => self.receive_from_clients(batch, room),
             }
         }
         true
