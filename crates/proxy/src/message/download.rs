@@ -133,7 +133,7 @@ async fn feed_others(client: &mut Client, x: &mut Exchange, backend: &Proxy, ups
         match x.download.feeds_others(context) {
             None => return Poll::Ready(()),
             Some(false) => {
-                // At this point the slow side is the readers.
+                // From here on, the readers are the slow side.
                 client.timer.set_after(now_ms(), silent);
                 return Poll::Pending;
             }
@@ -158,7 +158,8 @@ async fn feed_others(client: &mut Client, x: &mut Exchange, backend: &Proxy, ups
     .await;
 }
 
-/// Sends a head that is not sent as text together with the body, once the received part of the body has been validated.
+/// Sends the head, after validating the received part of the body. Only for heads that are not sent as text together with the
+/// body.
 ///
 /// # Errors
 /// The body is malformed. Nothing was sent.
@@ -183,7 +184,7 @@ fn fit_out(client: &Client, x: &mut Exchange, backend: &Proxy) {
     x.download.pipe = splice_pipe(client, backend, &x.download, |o| o.splice_response || o.splice_auto);
 }
 
-/// A malformed body found before any of the response was sent makes it a bad response: the client gets an error page.
+/// A malformed body that is found before any of the response was sent counts as a bad response, so the client gets an error page.
 fn unsent(x: &mut Exchange, backend: &Proxy, upstream: &Upstream, fault: Fault) -> Fault {
     if fault != Fault::BadResponseBody || x.download.sent > 0 {
         return fault;
@@ -213,7 +214,7 @@ fn download_fault(client: &mut Client, x: &mut Exchange, error: &FlowError) -> F
             client.session.error.set(error);
             Fault::ClientAborted
         }
-        // A body that ends with the close counts as complete, unless the connection was reset.
+        // A body that ends with the close is complete, unless the connection was reset.
         FlowError::Read(error) => {
             x.txn.server_error = error;
             Fault::Truncated

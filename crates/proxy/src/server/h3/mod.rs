@@ -1,4 +1,4 @@
-//! HTTP/3 connections to servers, shared by the requests of many clients: finding one for a request, and starting a new one.
+//! HTTP/3 connections to servers, shared by requests from many clients: finds one for a request, and starts new ones.
 //!
 //! Each connection has a [`task`], which passes the data that its [`ServerTransport`] receives to the streams: QUIC datagrams
 //! ([`transport`]), or QMux records ([`qmux`]).
