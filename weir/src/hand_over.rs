@@ -65,7 +65,7 @@ pub(crate) fn lists_over(mut stream: &UnixStream) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns the socket with its address; `None` if it is neither a listening stream socket nor a UDP socket.
+/// Returns the socket with its address, or `None` if it is neither a listening stream socket nor a UDP socket.
 fn taken(passed: Passed<OwnedFd>, pid: Option<i32>) -> Option<InheritedSocket> {
     let Passed { socket, namespace, interface, note } = passed;
     let reference = SockRef::from(&socket);
@@ -256,7 +256,7 @@ impl Exposed {
         Ok(all)
     }
 
-    /// Returns the known processes that serve other QUIC sockets at the same addresses; `None` without such sockets.
+    /// Returns the known processes that serve other QUIC sockets at the same addresses, or `None` without such sockets.
     pub(crate) fn predecessors(&self) -> Option<Vec<i32>> {
         let all = self.lock();
         let places = || all.iter().filter_map(|one| one.quic);

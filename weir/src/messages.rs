@@ -63,7 +63,7 @@ pub(crate) struct MessageFormat {
     style: MessageStyle,
 }
 
-/// Maximum number of messages of one kind.
+/// The maximum number of messages of one kind.
 const MOST: usize = 200;
 
 impl MessageFormat {
@@ -196,7 +196,7 @@ fn introduction() -> String {
 /// Messages since the start, for `show startup-logs` and the answer to a reload.
 static LOG: Mutex<String> = Mutex::new(String::new());
 
-/// Maximum size of the log.
+/// The maximum size of the log.
 const KEPT: usize = 1 << 16;
 
 /// Returns the messages since the start.

@@ -71,7 +71,7 @@ mod tests {
         (loads[other] + 1 < loads[own]).then_some(other)
     };
 
-    /// Wakes every check once per interval, in a fixed order; counts moves.
+    /// Wakes every check once per interval, in a fixed order. Counts moves.
     struct Simulation {
         random: fastrand::Rng,
         /// The worker of each check; checks wake in the order of this list.

@@ -185,7 +185,7 @@ fn body(
     decide(expect, matched, "L7RSP", info)
 }
 
-/// Whether there is a header with a matching name and value; `None` if a format is empty.
+/// Whether there is a header with a matching name and value, or `None` if a format is empty.
 fn header(matcher: &HeaderMatcher, facts: &CheckEnv) -> Option<bool> {
     let name = ExpectedPattern::new(&matcher.name, facts)?;
     let value = match &matcher.value {

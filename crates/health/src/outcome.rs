@@ -29,7 +29,7 @@ pub struct CheckOutcome {
     pub duration: Duration,
 }
 
-/// Maximum length of a description.
+/// The maximum length of a description.
 const MAX_INFO: usize = 127;
 
 impl CheckOutcome {

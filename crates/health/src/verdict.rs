@@ -36,7 +36,7 @@ pub(crate) fn logs(peer: &CheckedServer) -> bool {
     peer.backend.options.log_health_checks
 }
 
-/// Stores a result for the statistics; returns the previous status.
+/// Stores a result for the statistics. Returns the previous status.
 pub(crate) fn keep(health: &Health, outcome: &CheckOutcome) -> &'static str {
     let result = CheckResult {
         status: outcome.status,
@@ -54,7 +54,7 @@ pub(crate) fn keep(health: &Health, outcome: &CheckOutcome) -> &'static str {
     before
 }
 
-/// Updates the level; returns whether it changed. A failure is counted (`chkfail`) only if the previous state is `known`. A level
+/// Updates the level. Returns whether it changed. A failure is counted (`chkfail`) only if the previous state is `known`. A level
 /// that falls below `rise` drops to 0; a level that reaches `rise` goes to the maximum.
 fn count(server: &Server, verdict: CheckVerdict, known: bool) -> bool {
     let health = &server.health;

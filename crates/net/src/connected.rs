@@ -19,7 +19,7 @@ const MOST_SEGMENTS: usize = 64;
 /// The maximum number of bytes that one call sends.
 const MOST_BYTES: usize = 65_000;
 
-/// Sends datagrams of `segment` bytes each, of which the last may be shorter; returns how many were sent.
+/// Sends datagrams of `segment` bytes each, of which the last may be shorter. Returns how many were sent.
 ///
 /// # Errors
 /// Those of sendmsg(2), if none was sent.
@@ -57,7 +57,7 @@ fn send_part(socket: BorrowedFd<'_>, part: &[u8], segment: usize) -> io::Result<
     }
 }
 
-/// Receives a datagram, or several that the kernel has joined; returns the length of all, and the size of each but the last.
+/// Receives a datagram, or several that the kernel has joined. Returns the length of all, and the size of each but the last.
 ///
 /// # Errors
 /// `WouldBlock` if none has arrived, and those of recvmsg(2), such as a refusal of an earlier datagram.

@@ -65,7 +65,7 @@ impl SocketPlace {
         usize::from(if own < self.count { own } else { value % self.count.max(1) })
     }
 
-    /// Returns the socket that gets this datagram, as a number below `count`; `None` if its connection ID has no index of this
+    /// Returns the socket that gets this datagram, as a number below `count`, or `None` if its connection ID has no index of this
     /// process. This is the choice that [`steer`] makes the kernel take.
     pub fn share_of_datagram(&self, datagram: &[u8]) -> Option<usize> {
         let is_long = datagram.first()? & LONG_HEADER != 0;

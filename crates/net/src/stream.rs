@@ -401,12 +401,12 @@ impl Stream {
         let _ = SockRef::from(self).set_mark(mark);
     }
 
-    /// The peer's address; `None` for sockets without one.
+    /// The peer's address, or `None` for sockets without one.
     pub fn peer(&self) -> Option<SocketAddr> {
         self.is_tcp().then(|| SockRef::from(self).peer_addr().ok()?.as_socket())?
     }
 
-    /// The local address; `None` for sockets without one.
+    /// The local address, or `None` for sockets without one.
     pub fn local(&self) -> Option<SocketAddr> {
         self.is_tcp().then(|| SockRef::from(self).local_addr().ok()?.as_socket())?
     }

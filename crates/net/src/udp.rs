@@ -172,11 +172,11 @@ pub struct UdpSocket {
 pub struct Transmit<'a> {
     /// The receiver.
     pub destination: SocketAddr,
-    /// The address to send from; `None` for the kernel's choice.
+    /// The address to send from, or `None` for the kernel's choice.
     pub source: Option<IpAddr>,
     /// The ECN bits of the IP header.
     pub ecn: u8,
-    /// The size of each datagram in `bytes`, except that the last may be shorter; `None` for a single datagram.
+    /// The size of each datagram in `bytes`, except that the last may be shorter, or `None` for a single datagram.
     pub segment_size: Option<usize>,
     /// The datagrams.
     pub bytes: &'a [u8],

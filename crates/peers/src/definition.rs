@@ -10,7 +10,7 @@ use crate::integer::MessageReader;
 /// Maximum array length (manual, section 11.1, `gpc(<nb>)`).
 pub const LONGEST_ARRAY: u64 = 100;
 
-/// Maximum length of a table name.
+/// The maximum length of a table name.
 const LONGEST_NAME: usize = 1024;
 
 /// The kind of a table's keys. The discriminants are the protocol's numbers.

@@ -235,7 +235,7 @@ impl Group {
         link
     }
 
-    /// Accepts a connection; returns `None` if there are too many without a greeting, in which case the caller closes it.
+    /// Accepts a connection. Returns `None` if there are too many without a greeting, in which case the caller closes it.
     pub fn accept(&mut self, now: u64) -> Option<LinkId> {
         let strangers = self
             .lines

@@ -5,7 +5,7 @@ use base::varint::{self, Flaw};
 
 use crate::integer::MessageReader;
 
-/// Maximum length of a message's content.
+/// The maximum length of a message's content.
 pub const LONGEST: usize = 16384;
 
 /// Why a session is aborted.
@@ -95,7 +95,7 @@ const ACK: u8 = 132;
 const UPDATE_TIMED: u8 = 133;
 const UPDATE_INCREMENTAL_TIMED: u8 = 134;
 
-/// Parses the first message in `bytes`, and returns its length; `None` while it is incomplete.
+/// Parses the first message in `bytes`, and returns its length, or `None` while it is incomplete.
 pub fn read(bytes: &[u8]) -> Result<Option<(Message<'_>, usize)>, Breach> {
     let [class, kind, rest @ ..] = bytes else { return Ok(None) };
     if *kind < 128 {

@@ -117,7 +117,7 @@ impl Owners {
         }
     }
 
-    /// Returns the places that have other owners since the last call, as bits; `None` without such places.
+    /// Returns the places that have other owners since the last call, as bits, or `None` without such places.
     pub(crate) fn take_moved(&mut self) -> Option<Vec<u64>> {
         std::mem::replace(&mut self.has_moved, false)
             .then(|| std::mem::replace(&mut self.moved, vec![0; PLACES / 64]))

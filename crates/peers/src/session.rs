@@ -261,7 +261,7 @@ impl PeerSession {
     }
 
     /// Sets the changes of each table that the peer has from earlier sessions, and its shard of keys together with the number of
-    /// shards; `None` for all keys.
+    /// shards, or `None` for all keys.
     pub fn resume(&mut self, known: &[u64], shard: Option<(u32, u32)>) {
         self.sender.resume(known, shard);
     }
@@ -358,7 +358,7 @@ impl PeerSession {
         self.input.len()
     }
 
-    /// Processes complete messages; returns their length.
+    /// Processes complete messages. Returns their length.
     fn take(&mut self, bytes: &[u8], now: u64, tables: &mut impl Tables) -> usize {
         let mut used = 0;
         loop {

@@ -337,7 +337,7 @@ impl Sums {
     }
 
     /// Calls `take` with the keys from the position `from` on, and the values of `member`'s part, until it returns false. Returns
-    /// the next position; `None` at the end.
+    /// the next position, or `None` at the end.
     pub(crate) fn walk_parts(
         &self,
         member: usize,

@@ -286,7 +286,7 @@ impl PreparedProxy {
         CurrentPicker::Renewed(self.renewed.load(), &self.picker)
     }
 
-    /// Advances outlier detection for the proxy's servers; returns the events since the last call ([`Picker::judge`]).
+    /// Advances outlier detection for the proxy's servers. Returns the events since the last call ([`Picker::judge`]).
     pub fn judge(&self, now_ms: u64) -> Vec<EjectionEvent> {
         self.picker().judge(now_ms)
     }

@@ -18,7 +18,7 @@ use crate::server::per_worker::{LocalProxy, LocalServer, Locals};
 use crate::server::pool::Pools;
 use crate::shared::{PreparedProxy, Shared};
 
-/// Closes the idle connections of all workers to a server of a plan; ready when they are closed.
+/// Closes the idle connections of all workers to a server of a plan. Ready when they are closed.
 pub async fn close_idle(generation: u64, backend: usize, server: usize) {
     for index in 0..runtime::shard::workers() {
         let (send, receive) = tokio::sync::oneshot::channel();

@@ -16,7 +16,7 @@ pub struct Stage<'a> {
     pub process: &'a Process,
     /// The client connection.
     pub session: &'a Session,
-    /// The request; `None` before a request exists.
+    /// The request, or `None` before a request exists.
     pub transaction: Option<&'a mut Transaction>,
     /// See [`Env::request_bytes`].
     pub request_bytes: &'a [u8],

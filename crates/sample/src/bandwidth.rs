@@ -29,11 +29,11 @@ pub struct BandwidthFilter {
     pub period_ms: u64,
     /// `min-size`: the minimum amount to send at a time, except at the end.
     pub min_size: u64,
-    /// The filter's position among the filters of its proxy in its direction; `None` if `filter-sequence` omits it.
+    /// The filter's position among the filters of its proxy in its direction, or `None` if `filter-sequence` omits it.
     pub place: Option<u16>,
     /// The proxy that declares the filter, by its number in the plan.
     pub proxy: usize,
-    /// The shared limit; `None` if each stream has its own.
+    /// The shared limit, or `None` if each stream has its own.
     pub shared: Option<Arc<SharedLimit>>,
 }
 

@@ -150,7 +150,7 @@ pub struct Checked {
     pub is_success: bool,
     /// Whether the server announces that it will stop soon.
     pub is_conditional: bool,
-    /// The duration of the check in ms; `None` if it was not measured.
+    /// The duration of the check in ms, or `None` if it was not measured.
     pub duration_ms: Option<u64>,
     /// The layer's code, if any.
     pub code: Option<i32>,

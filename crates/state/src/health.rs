@@ -127,12 +127,12 @@ impl Health {
         std::task::Poll::Pending
     }
 
-    /// Sets the level of `init-state`; `None` if it is not configured.
+    /// Sets the level of `init-state`, or `None` if it is not configured.
     pub fn set_initial(&self, level: Option<u32>) {
         self.initial.store(level.map_or(0, |level| level + 1), Relaxed);
     }
 
-    /// Returns the level of `init-state`; `None` if it is not configured.
+    /// Returns the level of `init-state`, or `None` if it is not configured.
     pub fn initial(&self) -> Option<u32> {
         self.initial.load(Relaxed).checked_sub(1)
     }

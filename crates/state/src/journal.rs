@@ -68,7 +68,7 @@ pub struct JournalEntry {
     pub object: Box<str>,
     /// How often it happened within a minute from `at`.
     pub count: u64,
-    /// How long the previous state lasted; `None` if this is not a change of a state.
+    /// How long the previous state lasted, or `None` if this is not a change of a state.
     pub previous: Option<Duration>,
     /// The text, as in the log message.
     pub text: Box<str>,

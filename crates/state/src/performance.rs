@@ -152,7 +152,7 @@ impl Performance {
         self.outcomes.mine().answered.add(us);
     }
 
-    /// Records a failed attempt; returns the number of consecutive failures.
+    /// Records a failed attempt. Returns the number of consecutive failures.
     pub fn failed(&self) -> u32 {
         self.outcomes.mine().failed.add(1);
         self.failed_in_a_row.add(1).saturating_add(1)

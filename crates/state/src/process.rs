@@ -89,7 +89,7 @@ impl CheckCounters {
         self.present.add(1);
     }
 
-    /// Counts an arriving check if there are fewer than `limit`; returns whether it was counted.
+    /// Counts an arriving check if there are fewer than `limit`. Returns whether it was counted.
     pub fn enter_below(&self, limit: u32) -> bool {
         self.present.0.take_below(limit).is_ok()
     }

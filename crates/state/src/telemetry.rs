@@ -166,7 +166,7 @@ impl Collector {
         true
     }
 
-    /// Takes the records of the next worker that has any, in its buffer and with their number; `None` at the end of a round.
+    /// Takes the records of the next worker that has any, in its buffer and with their number, or `None` at the end of a round.
     pub fn take(&self, signal: QueuedSignal, round: &mut QueueRound) -> Option<(Vec<u8>, u64)> {
         let queues = &self.queues[signal as usize];
         for (worker, queue) in queues.all().enumerate().skip(round.next) {

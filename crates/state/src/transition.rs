@@ -36,7 +36,7 @@ impl Server {
     }
 }
 
-/// Returns the message for a change of a proxy's admission from `from`; `None` if it has not changed.
+/// Returns the message for a change of a proxy's admission from `from`, or `None` if it has not changed.
 pub fn admitted(proxy: &Proxy, from: Admission) -> Option<String> {
     let name = &proxy.name;
     match (from, proxy.admission()) {

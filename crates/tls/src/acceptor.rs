@@ -44,7 +44,7 @@ pub struct Listening {
     pub limits: Limits,
     /// The handshake data to keep for fetches.
     pub keep: Keep,
-    /// ACME challenges over TLS; `None` if no challenges are possible.
+    /// ACME challenges over TLS, or `None` if no challenges are possible.
     pub challenges: Option<Arc<Challenges>>,
     /// Generates certificates for names that match no configured certificate (`generate-certificates`).
     pub generating: Option<Generating>,
@@ -74,7 +74,7 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 /// The certificates of a listener. Written when a certificate is changed at run time, read once per handshake.
 #[derive(Debug, Default)]
 struct AcceptorState {
-    /// The certificates by index; `None` for a removed one.
+    /// The certificates by index, or `None` for a removed one.
     entries: Vec<Option<Arc<PreparedEntry>>>,
     index: NameIndex,
 }
@@ -142,7 +142,7 @@ impl Acceptor {
         self.current.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a certificate after the others (`add ssl crt-list`); returns its index.
+    /// Adds a certificate after the others (`add ssl crt-list`). Returns its index.
     ///
     /// # Errors
     /// The engine's reason for rejecting the options.
@@ -166,7 +166,7 @@ impl Acceptor {
         Ok(prepared)
     }
 
-    /// Adds a prepared entry; returns its index.
+    /// Adds a prepared entry. Returns its index.
     pub(crate) fn put_one(&self, prepared: PreparedEntry) -> u32 {
         self.write().add(prepared)
     }
@@ -182,7 +182,7 @@ impl Acceptor {
         place == 0 && !self.strict_sni
     }
 
-    /// Replaces the certificate called `name` with `new` (`commit ssl cert`); returns the number of entries that changed. Open
+    /// Replaces the certificate called `name` with `new` (`commit ssl cert`). Returns the number of entries that changed. Open
     /// connections keep the old certificate.
     ///
     /// # Errors

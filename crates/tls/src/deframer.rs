@@ -6,7 +6,7 @@ use crate::error::Reason;
 use crate::hello::Hello;
 use crate::record;
 
-/// Maximum number of record bytes, including headers, that a ClientHello may span.
+/// The maximum number of record bytes, including headers, that a ClientHello may span.
 const RECEIVED_MAX: usize = 1 << 18;
 
 /// Joins records until the ClientHello is complete. The cost is linear in the number of received bytes, however small the pieces

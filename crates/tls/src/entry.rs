@@ -22,7 +22,7 @@ pub struct EntryOptions {
     pub alpn: Vec<Box<[u8]>>,
     /// How clients are verified.
     pub verify: ClientVerify,
-    /// Maximum number of early data bytes that are accepted (`allow-0rtt`).
+    /// The maximum number of early data bytes that are accepted (`allow-0rtt`).
     pub early_data: u32,
     /// Whether self-issued certificates are not sent (`ssl-skip-self-issued-ca`).
     pub skips_roots: bool,

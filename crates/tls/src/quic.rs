@@ -21,7 +21,7 @@ use crate::verify_policy::{self, VerifyOutcome};
 pub use crate::engine::quic::{DirectionKeys, Forged, HeaderKey, LevelKeys, PacketKey, is_retry, retry_tag};
 pub use crate::quic_options::PROTOCOLS;
 
-/// Maximum size of a ClientHello over QUIC. Post-quantum key shares and long tickets fit several times.
+/// The maximum size of a ClientHello over QUIC. Post-quantum key shares and long tickets fit several times.
 const HELLO_MAX: usize = 1 << 16;
 
 /// The alert for failures without their own.

@@ -73,7 +73,7 @@ impl Default for Parameters {
 pub struct Limits {
     /// Maximum plaintext size of sent records; 0 for 16 KiB (`tune.ssl.maxrecord`, `tune.ssl.hard-maxrecord`).
     pub max_record: u16,
-    /// Maximum number of the peer's key updates per second; 0 for no limit (`tune.ssl.keyupdate-rate-limit`).
+    /// The maximum number of the peer's key updates per second; 0 for no limit (`tune.ssl.keyupdate-rate-limit`).
     pub key_updates: u32,
 }
 

@@ -124,7 +124,7 @@ impl MasterState {
         Ok(text)
     }
 
-    /// Parses the text written before the exec; `None` if it does not match this master.
+    /// Parses the text written before the exec, or `None` if it does not match this master.
     pub(crate) fn load(text: &str) -> Option<Self> {
         let mut parts = text.split(';').map(|part| {
             part.split(' ').map(str::parse::<i64>).collect::<Result<Vec<i64>, _>>().unwrap_or_default()

@@ -14,7 +14,7 @@ use net::listen::{self, ListenOptions, Rights};
 use crate::master::{Master, children};
 use crate::{messages, version};
 
-/// Maximum number of connections.
+/// The maximum number of connections.
 const MOST: usize = 32;
 
 /// The time limit for idle connections and for the answer of a worker.

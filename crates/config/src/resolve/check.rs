@@ -265,7 +265,7 @@ struct Comments<'a> {
 }
 
 impl<'a> Comments<'a> {
-    /// The comment of a rule; `None` if the rule itself is a comment.
+    /// The comment of a rule, or `None` if the rule itself is a comment.
     fn of(&mut self, rule: &RuleDraft<'a>) -> Option<Option<&'a str>> {
         let kind = std::mem::discriminant(&rule.action);
         let another = self.last.is_some_and(|last| last != kind);

@@ -276,7 +276,7 @@ fn what_peers_have_not(
     draft.tfo = false;
 }
 
-/// The peers settings of a proxy; `None` for other proxies and if the section shares nothing.
+/// The peers settings of a proxy, or `None` for other proxies and if the section shares nothing.
 pub(crate) fn peers(
     at: usize,
     proxy: &PendingProxy<'_>,

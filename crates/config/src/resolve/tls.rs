@@ -34,7 +34,7 @@ pub(crate) struct LineOwner<'a> {
     pub(crate) certificates: &'a [Listed<'a>],
 }
 
-/// Builds the TLS acceptor of a `bind` line; `None` without `ssl`.
+/// Builds the TLS acceptor of a `bind` line, or `None` without `ssl`.
 ///
 /// # Errors
 /// A file or a name is invalid.

@@ -42,7 +42,7 @@ pub(crate) struct StoredCertificate {
     pub(crate) name: Box<str>,
     /// The location of the certificate's line.
     pub(crate) span: Span,
-    /// The certificate; `None` if it has no key.
+    /// The certificate, or `None` if it has no key.
     pub(crate) certificate: Option<Arc<Certificate>>,
 }
 

@@ -156,7 +156,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RuntimeSession<S> {
         }
     }
 
-    /// Reads one line including its terminator; returns `None` at the end of the connection. An unterminated line is not run,
+    /// Reads one line including its terminator. Returns `None` at the end of the connection. An unterminated line is not run,
     /// because it may be truncated.
     async fn read_line(&mut self, longest: usize) -> io::Result<Option<String>> {
         let mut bytes = Vec::new();

@@ -32,7 +32,7 @@ pub(crate) struct Command {
     text: &'static str,
     level: AccessLevel,
     mode: CommandMode,
-    /// The function of the command; `None` for a command that is known but not supported.
+    /// The function of the command, or `None` for a command that is known but not supported.
     run: Option<CommandFn>,
     support: Support,
 }

@@ -185,7 +185,7 @@ impl Sender {
         Some((place, now.saturating_sub(sent_at)))
     }
 
-    /// Sends entries up to the limits of `writer`; returns their number.
+    /// Sends entries up to the limits of `writer`. Returns their number.
     pub(super) fn output(
         &mut self,
         up_to_date: bool,

@@ -129,7 +129,7 @@ where
         self.held.is_some()
     }
 
-    /// Sends a held head once that is possible; ready when no head is held.
+    /// Sends a held head once that is possible. Ready when no head is held.
     pub(crate) fn poll_open(&mut self, context: &Context<'_>) -> Poll<()> {
         let Some(held) = &self.held else { return Poll::Ready(()) };
         let own = &self.carrier.own;

@@ -177,7 +177,7 @@ impl Upstream {
             .is_some_and(|error| error.kind == tls::FailureKind::EarlyData)
     }
 
-    /// Sends small writes at once from this call on. To be called before the second write.
+    /// Sends small writes at once from this call on. Must be called before the second write.
     #[inline]
     pub(crate) fn send_at_once(&mut self) {
         match self {
@@ -211,7 +211,7 @@ impl Upstream {
         }
     }
 
-    /// Reads until the head of a response is complete; returns its length within the received bytes.
+    /// Reads until the head of a response is complete. Returns its length within the received bytes.
     ///
     /// # Errors
     /// No head will arrive.
@@ -291,7 +291,7 @@ impl Upstream {
         Beginning { bytes: self.received(), is_all }
     }
 
-    /// Grows the buffer to at least `bytes`; returns whether that succeeded.
+    /// Grows the buffer to at least `bytes`. Returns whether that succeeded.
     pub(crate) fn enlarge(&mut self, bytes: usize) -> bool {
         self.input().is_some_and(|input| input.enlarge(bytes))
     }
@@ -301,7 +301,7 @@ impl Upstream {
         self.input().is_some_and(Buffer::has_room)
     }
 
-    /// Returns the receive buffer, or one sized for a body if there is none; `None` if no stream was opened.
+    /// Returns the receive buffer, or one sized for a body if there is none, or `None` if no stream was opened.
     fn input(&mut self) -> Option<&mut Buffer> {
         match self {
             Self::Socket(connection) => Some(connection.socket.input_for_body()),
@@ -309,7 +309,7 @@ impl Upstream {
         }
     }
 
-    /// Reads more data from the server; returns 0 at its end. There must be [room](Self::has_room).
+    /// Reads more data from the server. Returns 0 at its end. There must be [room](Self::has_room).
     ///
     /// # Errors
     /// The connection failed.

@@ -111,7 +111,7 @@ impl LocalProxy {
         all[number].get_or_insert_with(|| Local::new(self.plan.binds[number].listener.clone())).clone()
     }
 
-    /// Returns the server at index `place`; `None` if there never was one.
+    /// Returns the server at index `place`, or `None` if there never was one.
     #[inline]
     pub(crate) fn server(&self, place: usize) -> Option<Rc<LocalServer>> {
         if let Some(Some(known)) = self.servers.borrow().get(place) {

@@ -87,8 +87,8 @@ pub(crate) struct PoolQuery<'a> {
 }
 
 impl PoolQuery<'_> {
-    /// Returns how many requests, including this one, a connection must have served to be reused; `None` if reuse is not allowed
-    /// (manual, 4.2 `http-reuse`).
+    /// Returns how many requests, including this one, a connection must have served to be reused, or `None` if reuse is not
+    /// allowed (manual, 4.2 `http-reuse`).
     #[inline]
     pub(crate) fn least_uses(&self) -> Option<u32> {
         match (self.reuse, self.first) {
@@ -257,7 +257,7 @@ impl Pools {
         None
     }
 
-    /// Closes the oldest idle connection to `server`; returns whether there was one.
+    /// Closes the oldest idle connection to `server`. Returns whether there was one.
     pub(crate) fn evict(&self, server: &LocalServer) -> bool {
         let mut pool = self.of(server);
         if pool.idle.is_empty() {

@@ -199,12 +199,12 @@ impl SharedRequest {
         each!(self, request => request.is_ended())
     }
 
-    /// Returns the buffer of received bytes; `None` without a stream.
+    /// Returns the buffer of received bytes, or `None` without a stream.
     pub(crate) fn input(&mut self) -> Option<&mut Buffer> {
         each!(self, request => request.input())
     }
 
-    /// Receives more of the response's body; returns 0 at its end.
+    /// Receives more of the response's body. Returns 0 at its end.
     ///
     /// # Errors
     /// The response is truncated, or there is no stream.

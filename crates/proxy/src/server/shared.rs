@@ -284,7 +284,7 @@ impl<E: Protocol, X> Share<E, X> {
         self.stream.as_mut().map(AnyStream::input)
     }
 
-    /// Receives more of the response's body; returns 0 at its end.
+    /// Receives more of the response's body. Returns 0 at its end.
     ///
     /// # Errors
     /// The response was aborted, or there is no stream.
@@ -351,7 +351,7 @@ pub(super) fn send<E: SocketOutput>(
     connection.send(socket, context).map(drop)
 }
 
-/// Maximum number of consecutive steps before the task yields.
+/// The maximum number of consecutive steps before the task yields.
 const TURN: u32 = 8;
 
 /// Calls `step` until it returns that nothing remains to be done, or the turn is over.
@@ -391,7 +391,7 @@ impl Idle {
         }
     }
 
-    /// The connection is idle; ready if it is no longer needed.
+    /// The connection is idle. Ready if it is no longer needed.
     pub(super) fn poll<E: Protocol, X: ProtocolState>(
         &mut self,
         carrier: &Carrier<E, X>,

@@ -89,7 +89,7 @@ pub(crate) trait Driver {
         busy: impl FnOnce() -> bool,
     ) -> io::Result<Received>;
 
-    /// Returns the next event of the received bytes; `None` if this turn has no more.
+    /// Returns the next event of the received bytes, or `None` if this turn has no more.
     ///
     /// # Errors
     /// The connection has ended.

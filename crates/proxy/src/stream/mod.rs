@@ -78,7 +78,7 @@ pub(crate) struct EngineConnection<E: Protocol> {
 /// A stream. Dropping it resets the parts of it that have not ended, and releases its mailbox.
 pub(crate) struct EngineStream<E: Protocol> {
     incoming: IncomingHalf<E>,
-    /// The received payload that is not used yet; `None` while there is none.
+    /// The received payload that is not used yet, or `None` while there is none.
     pub(crate) input: Option<Buffer>,
     /// Whether the local side of the stream has ended.
     ended: bool,
@@ -109,7 +109,7 @@ impl<E: Protocol> EngineConnection<E> {
         })
     }
 
-    /// Returns the engine of a connection that is not used any more; `None` if it is.
+    /// Returns the engine of a connection that is not used any more, or `None` if it is.
     pub(crate) fn into_engine(self: Rc<Self>) -> Option<E> {
         Rc::into_inner(self).map(|connection| connection.engine.into_inner())
     }
@@ -238,7 +238,7 @@ impl<E: Protocol> EngineConnection<E> {
 }
 
 impl<E: SocketOutput> EngineConnection<E> {
-    /// Writes as much of the output as the socket takes; returns whether any was written.
+    /// Writes as much of the output as the socket takes. Returns whether any was written.
     ///
     /// # Errors
     /// The errors of the socket.
@@ -377,7 +377,7 @@ impl<E: Protocol> EngineStream<E> {
         }
     }
 
-    /// Receives more payload; returns 0 at the end of the message.
+    /// Receives more payload. Returns 0 at the end of the message.
     ///
     /// # Errors
     /// The stream was reset, or its connection has ended; `OutOfMemory` if there is no room.
@@ -460,8 +460,8 @@ impl<E: Messages> EngineStream<E> {
         Poll::Ready(Ok(taken))
     }
 
-    /// Ready once the connection has room for a head. To be called before each interim head, because the server decides how many
-    /// there are.
+    /// Ready once the connection has room for a head. Must be called before each interim head, because the server decides how
+    /// many there are.
     ///
     /// # Errors
     /// The stream was reset.
@@ -543,7 +543,7 @@ impl<E: Protocol> IncomingHalf<E> {
         self.with(StreamMailbox::take_trailers)
     }
 
-    /// Receives payload into `buffer`; returns 0 at the end of the message.
+    /// Receives payload into `buffer`. Returns 0 at the end of the message.
     ///
     /// # Errors
     /// The stream was reset, or its connection has ended.

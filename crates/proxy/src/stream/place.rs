@@ -181,7 +181,7 @@ impl StreamMailbox {
         }
     }
 
-    /// Moves payload into `buffer`; returns 0 if the message has ended.
+    /// Moves payload into `buffer`. Returns 0 if the message has ended.
     pub(super) fn poll_take(&mut self, waker: &Waker, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
         let Some(next) = self.payload.front_mut() else {
             if self.ended {

@@ -45,7 +45,7 @@ pub(crate) trait Protocol {
 
 /// An engine whose output is a sequence of bytes on a socket.
 pub(crate) trait SocketOutput: Protocol {
-    /// Writes as much of the output as the socket takes; returns whether any was written.
+    /// Writes as much of the output as the socket takes. Returns whether any was written.
     ///
     /// # Errors
     /// The errors of the socket. An engine may instead drop output that cannot be written; the error is then returned by the next
@@ -66,7 +66,7 @@ pub(crate) trait Messages: Protocol {
         let _ = (key, head, ends);
     }
 
-    /// Queues payload to be sent; returns how much was accepted. With `ends`, nothing follows it.
+    /// Queues payload to be sent. Returns how much was accepted. With `ends`, nothing follows it.
     fn send_data(&mut self, key: Self::Key, data: &[u8], ends: bool) -> usize;
 
     /// Queues the content of `buffer` to be sent without a copy; with `ends` nothing follows it.
@@ -84,7 +84,7 @@ pub(crate) trait Messages: Protocol {
         false
     }
 
-    /// Queues payload in static memory, without a copy if [`SENDS_OWNED`](Self::SENDS_OWNED); returns how much was accepted. With
+    /// Queues payload in static memory, without a copy if [`SENDS_OWNED`](Self::SENDS_OWNED). Returns how much was accepted. With
     /// `ends`, nothing follows it.
     fn send_static(&mut self, key: Self::Key, data: &'static [u8], ends: bool) -> usize {
         self.send_data(key, data, ends)

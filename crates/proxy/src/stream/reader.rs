@@ -207,7 +207,7 @@ mod tests {
         bytes
     }
 
-    /// Reads until something arrived, and dispatches it; returns the stream, if one was opened.
+    /// Reads until something arrived, and dispatches it. Returns the stream, if one was opened.
     async fn turn(
         reader: &mut ReceivedBytes,
         connection: &std::rc::Rc<H2Connection>,

@@ -133,7 +133,7 @@ fn payload<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value
     range(env, either(env, args), args)
 }
 
-/// The datagram; `None` if the client uses another transport.
+/// The datagram, or `None` if the client uses another transport.
 fn datagram<'a>(env: &'a Env<'a>) -> Option<&'a [u8]> {
     let is_datagram = env.session?.frontend.mode == state::Mode::Udp;
     is_datagram.then_some(env.request_bytes)

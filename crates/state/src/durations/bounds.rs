@@ -61,7 +61,7 @@ pub(super) fn bucket(us: u64) -> usize {
     first + usize::from(BOUNDS_US.get(first).is_some_and(|end| us > *end))
 }
 
-/// The times of one request in µs, in the order of [`MeasuredTime::ALL`]; `None` for steps that were not completed.
+/// The times of one request in µs, in the order of [`MeasuredTime::ALL`], or `None` for steps that were not completed.
 pub type RequestTimes = [Option<u64>; 4];
 
 /// The times of one request with their buckets, which are the same for its frontend, backend and server.

@@ -18,8 +18,8 @@ impl Server {
         &self.served.0.open
     }
 
-    /// Returns how many requests this process may have, of a limit that holds for several processes; `None` if this server's limit
-    /// does not.
+    /// Returns how many requests this process may have, of a limit that holds for several processes, or `None` if this server's
+    /// limit does not.
     pub fn fleet_room(&self) -> Option<u32> {
         (self.minconn == FLEET_LIMIT)
             .then(|| self.maxconn.load(Relaxed).saturating_sub(self.elsewhere.load(Relaxed)))

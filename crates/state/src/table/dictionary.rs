@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 /// Size of the first run. Each further run is twice as large as the previous one.
 const FIRST: usize = 64;
 
-/// Maximum number of runs. Further strings are not stored.
+/// The maximum number of runs. Further strings are not stored.
 const RUNS: usize = 14;
 
 type WordBlock = Box<[OnceLock<Arc<str>>]>;

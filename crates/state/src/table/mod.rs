@@ -61,7 +61,7 @@ pub struct TableSettings {
     pub kind: KeyType,
     /// The length of keys in bytes; for text, the maximum length.
     pub key_length: usize,
-    /// Maximum number of entries.
+    /// The maximum number of entries.
     pub size: u32,
     /// Lifetime of an entry after it was touched, in milliseconds; 0 for unlimited.
     pub expire_ms: u32,
@@ -127,7 +127,7 @@ impl EntrySlot {
 /// Number of tables created so far.
 static TABLES: AtomicU32 = AtomicU32::new(0);
 
-/// Maximum number of shards.
+/// The maximum number of shards.
 const MOST_SHARDS: u32 = 256;
 
 /// A table has one shard per this many entries.
@@ -233,7 +233,7 @@ impl Table {
         self.fetch(key, now_ms, now_ms as u32).map(|(entry, _)| entry)
     }
 
-    /// Like `get`, but also returns the remaining lifetime in milliseconds of an existing entry; `None` for a new entry, which
+    /// Like `get`, but also returns the remaining lifetime in milliseconds of an existing entry, or `None` for a new entry, which
     /// counts as touched at `touched`.
     fn fetch(&self, key: &[u8], now_ms: u64, touched: u32) -> Option<(TableEntry<'_>, Option<u32>)> {
         let mut words = [0; LONGEST_KEY / 4 + 1];
@@ -424,7 +424,7 @@ impl Table {
         EntryValues { table: self, row: self.shards[slot.shard as usize].row(&self.layout, slot.at), slot }
     }
 
-    /// Removes up to `most` expired entries; returns their number. Drops the parts of members that are gone.
+    /// Removes up to `most` expired entries. Returns their number. Drops the parts of members that are gone.
     pub fn sweep(&self, now_ms: u64, most: usize) -> usize {
         let (now, mut gone) = (now_ms as u32, 0);
         self.drop_gone(now_ms);
@@ -483,7 +483,7 @@ impl Table {
     /// order of age. Checks at most `most` positions.
     ///
     /// # Errors
-    /// The position to continue from if no entry was found in `most` positions; `None` after the last entry.
+    /// The position to continue from if no entry was found in `most` positions, or `None` after the last entry.
     pub fn next(
         &self,
         from: TableCursor,

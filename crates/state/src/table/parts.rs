@@ -161,7 +161,7 @@ impl EntryValues<'_> {
             .is_some_and(|member| word == owner_slots::stamp(member, parts.generation(member)))
     }
 
-    /// Returns a value of a member's part; `None` if the member has no part of this entry.
+    /// Returns a value of a member's part, or `None` if the member has no part of this entry.
     pub fn part(&self, slot: usize, column: &Column, element: usize, now_ms: u64) -> Option<u64> {
         let parts = self.table.parts.as_ref().filter(|parts| slot < parts.slots)?;
         self.has_part_in(parts, slot).then(|| self.read_part(slot, column, element, now_ms))
@@ -198,7 +198,7 @@ impl EntryValues<'_> {
 }
 
 impl Table {
-    /// Returns the settings of an aggregate table; `None` for other tables.
+    /// Returns the settings of an aggregate table, or `None` for other tables.
     pub fn aggregate(&self) -> Option<&Aggregate> {
         self.settings.aggregate.as_ref()
     }
@@ -375,7 +375,7 @@ impl Table {
         }
     }
 
-    /// Returns the state of a member's parts; `None` in a table that is not an aggregate.
+    /// Returns the state of a member's parts, or `None` in a table that is not an aggregate.
     pub fn member(&self, slot: usize) -> Option<MemberState> {
         let own = self.parts.as_ref()?.members.get(slot)?;
         Some(MemberState {

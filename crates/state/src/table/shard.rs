@@ -69,7 +69,7 @@ pub(super) struct Shard {
     index: Mutex<ShardIndex>,
     /// Allocated with the first entry, because a table may be far larger than its actual content.
     chunks: OnceLock<Box<[OnceLock<Chunk>]>>,
-    /// Maximum number of entries.
+    /// The maximum number of entries.
     most: u32,
     /// How much younger the entries in front of an entry may be, in ms. This delays the expiry of the entry by at most this time.
     /// Entries of about the same age can then be added without searching the position of each.

@@ -26,7 +26,7 @@ use crate::record::{self, Aead, Direction};
 
 pub(crate) use error::error_of;
 
-/// Maximum number of unread handshake bytes. rustls accepts messages up to 64 KiB.
+/// The maximum number of unread handshake bytes. rustls accepts messages up to 64 KiB.
 const INCOMING_MAX: usize = 1 << 18;
 
 /// A handshake in progress.

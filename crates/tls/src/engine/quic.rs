@@ -85,7 +85,7 @@ impl PacketKey {
         Ok(())
     }
 
-    /// Decrypts `payload` in place; returns the length of the plaintext.
+    /// Decrypts `payload` in place. Returns the length of the plaintext.
     ///
     /// # Errors
     /// The packet is forged.

@@ -46,7 +46,7 @@ pub(super) type VerifyRules = [u8; 16];
 
 const LENGTH: usize = size_of::<VerifyRules>() + 3;
 
-/// Maximum size of a session, including the client's certificates.
+/// The maximum size of a session, including the client's certificates.
 const SESSION_MAX: usize = 1 << 14;
 
 /// Returns the rules of a listener's line.

@@ -57,7 +57,7 @@ impl SharedResumption {
         }
     }
 
-    /// Returns the ticket producer for these sessions; `None` if tickets are disabled.
+    /// Returns the ticket producer for these sessions, or `None` if tickets are disabled.
     pub(super) fn tickets(&self, verify: &ClientVerify) -> Option<Arc<dyn ProducesTickets>> {
         let keys = self.tickets.clone()?;
         let inner: Arc<dyn ProducesTickets> =

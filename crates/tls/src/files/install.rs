@@ -8,7 +8,7 @@ use crate::engine::key::PrivateKey;
 use crate::store::{Certificate, PemParts};
 
 impl Files {
-    /// Stores the certificates of a PEM text and their key under `name`; returns the new contents. An uncommitted change of that
+    /// Stores the certificates of a PEM text and their key under `name`. Returns the new contents. An uncommitted change of that
     /// certificate stays pending.
     ///
     /// # Errors

@@ -11,7 +11,8 @@ use crate::entry::EntryOptions;
 use crate::names;
 use crate::settings::{Trust, VerifyMode};
 
-/// Maximum number of early data bytes that a client may send (`allow-0rtt`). As in HAProxy, this is a buffer of the default size.
+/// The maximum number of early data bytes that a client may send (`allow-0rtt`). As in HAProxy, this is a buffer of the default
+/// size.
 pub const EARLY_DATA: u32 = 15_360;
 
 /// Returns the name under which the file of an option (`ca-file`, `ca-verify-file`, `crl-file`) is known.

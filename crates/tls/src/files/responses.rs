@@ -17,7 +17,7 @@ pub struct Answered {
     pub certificate: Box<str>,
     /// The hashes and the serial number in the identifier, in hexadecimal digits.
     pub parts: [String; 3],
-    /// The response; `None` before the first one (`ocsp-update`).
+    /// The response, or `None` before the first one (`ocsp-update`).
     pub response: Option<Response>,
 }
 

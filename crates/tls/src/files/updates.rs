@@ -338,7 +338,7 @@ impl Files {
         }
     }
 
-    /// Records the outcome of a request; returns the update to report.
+    /// Records the outcome of a request. Returns the update to report.
     pub fn end_update(&self, id: &str, outcome: UpdateOutcome, now: i64) -> Option<Update> {
         let mut inner = self.inner();
         let name = inner.updates.entries.get(id)?.update.certificate.clone();

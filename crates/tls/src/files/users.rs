@@ -120,12 +120,12 @@ impl Swap {
     }
 }
 
-/// Old objects and their new versions; `None` if nothing changes.
+/// Old objects and their new versions, or `None` if nothing changes.
 type RemadeEntries<T> = RefCell<Vec<(Arc<T>, Option<Arc<T>>)>>;
 
 /// New versions of the lines' trust anchors. Each is created only once, so that sharing is preserved.
 pub(super) struct Remade<F> {
-    /// Returns the new version; `None` if nothing changes.
+    /// Returns the new version, or `None` if nothing changes.
     again: F,
     trusts: RemadeEntries<Trust>,
     options: RemadeEntries<EntryOptions>,

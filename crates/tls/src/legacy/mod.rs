@@ -34,7 +34,7 @@ pub const BUILT_IN: bool = true;
 /// front.
 const OVERHEAD: usize = 256;
 
-/// Maximum number of bytes held while a server renegotiates.
+/// The maximum number of bytes held while a server renegotiates.
 const HELD_MOST: usize = 256 * 1024;
 
 /// Returns OpenSSL's version string.
@@ -310,8 +310,8 @@ impl LegacyLink {
         outgoing.consume(usize::MAX);
     }
 
-    /// Encrypts part of `first` and `second` into `out`, in records of at most `longest` bytes of plaintext; returns the number of
-    /// plaintext and ciphertext bytes.
+    /// Encrypts part of `first` and `second` into `out`, in records of at most `longest` bytes of plaintext. Returns the number
+    /// of plaintext and ciphertext bytes.
     pub(crate) fn write(
         &mut self,
         mut first: &[u8],

@@ -186,7 +186,7 @@ impl Session {
         Ok(OpenedData { filled, is_end: filled == 0 && self.ended != PeerEnd::No })
     }
 
-    /// Moves previously decrypted plaintext to `room`; returns its length.
+    /// Moves previously decrypted plaintext to `room`. Returns its length.
     #[inline]
     pub fn take_plain(&mut self, room: &mut [u8]) -> usize {
         if self.plain.is_empty() { 0 } else { self.plain.take(room) }

@@ -87,7 +87,7 @@ pub(crate) trait ServerTransport: Sized + 'static {
     /// Closes a connection that is not used any more.
     async fn abandon(&mut self);
 
-    /// Takes the connection from this worker; `None` if something still refers to it.
+    /// Takes the connection from this worker, or `None` if something still refers to it.
     fn detach(self) -> Option<Self::Detached>;
 
     /// Continues a connection on this worker.
@@ -192,7 +192,7 @@ where
         self.all.share(server, ask).map(|shared| Box::new(Http3Request::<T>::new(shared)))
     }
 
-    /// Starts HTTP/3 on a connection; returns the first request on it.
+    /// Starts HTTP/3 on a connection. Returns the first request on it.
     pub(crate) fn begin(
         self: &Rc<Self>,
         opened: OpenedHttp3<T>,
@@ -207,7 +207,7 @@ where
         self.all.find(server, ask, |one| is_idle(one)).is_some()
     }
 
-    /// Passes on an idle, usable connection; does nothing if there is none.
+    /// Passes on an idle, usable connection. Does nothing if there is none.
     pub(crate) fn hand_over(&self, server: &LocalServer, ask: PoolQuery<'_>, give: Give<T>) {
         if let Some(one) = self.all.find(server, ask, |one| is_idle(one)) {
             *one.own.leaves_to.borrow_mut() = Some(give);
@@ -215,7 +215,7 @@ where
         }
     }
 
-    /// Adds a connection of another worker, and starts a request on it; `None` if the kernel has no room for it.
+    /// Adds a connection of another worker, and starts a request on it, or `None` if the kernel has no room for it.
     pub(crate) fn take_in(
         self: &Rc<Self>,
         handed: Http3Transfer<T>,

@@ -230,7 +230,8 @@ impl<T: StreamTransport> H3Engine<T> {
         }
     }
 
-    /// Starts a turn; returns whether there is anything to look at. If the worker is `busy`, a connection with too many glitches ends.
+    /// Starts a turn. Returns whether there is anything to look at. If the worker is `busy`, a connection with too many glitches
+    /// ends.
     pub(crate) fn begin_turn(&mut self, busy: bool) -> bool {
         let connection = &self.transport.connection;
         let (control_frames, received) = (connection.control_frames(), connection.received());

@@ -29,7 +29,7 @@ pub(crate) fn qmux_settings(quic: Settings) -> Settings {
 }
 
 impl QmuxEngine {
-    /// Passes the events of the connection to HTTP/3; returns why the connection is lost, if it is.
+    /// Passes the events of the connection to HTTP/3. Returns why the connection is lost, if it is.
     pub(crate) fn note_events(&mut self) -> Option<LostReason> {
         let mut lost = None;
         while let Some(event) = self.transport.connection.poll() {
