@@ -30,8 +30,8 @@ thread_local! {
     static RANDOM: std::cell::RefCell<fastrand::Rng> = std::cell::RefCell::new(fastrand::Rng::new());
 }
 
-/// Returns the worker to which a check of the calling worker must move now, if there is one. The two counts are updated at once, so
-/// that the next check sees them.
+/// Returns the worker to which a check of the calling worker must move now, if any. Both counts are updated immediately, so that
+/// the next check sees them.
 pub(crate) fn hop(counters: &runtime::Sharded<CheckCounters>) -> Option<usize> {
     let workers = shard::workers();
     let start = RANDOM.with_borrow_mut(|random| random.usize(..workers));

@@ -46,7 +46,7 @@ fn fixed(info: &[u8]) -> Judgement {
     })
 }
 
-/// Evaluates raw bytes. With `complete`, no more data will arrive or fit.
+/// Evaluates raw bytes. `complete` means that no more data will arrive or fit.
 pub(crate) fn judge_bytes(expect: &Expect, facts: &CheckEnv, complete: bool) -> Judgement {
     let received = &facts.received[..];
     if received.is_empty() {

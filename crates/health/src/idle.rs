@@ -64,7 +64,7 @@ pub trait Idle: Send + Sync {
     /// Takes an idle connection, if there is one.
     fn take<'a>(&'a self, wanted: IdleRequest<'a>) -> Taking<'a>;
 
-    /// Reaches a server over a connection provided by a client (`rhttp@`), or `None` if there is none.
+    /// Reaches a server over a connection provided by a client (`rhttp@`), or `None` if no connection is available.
     fn reach<'a>(&'a self, wanted: IdleRequest<'a>) -> Reaching<'a>;
 
     /// Connects to a server over QUIC, with the name as SNI, and keeps the TLS data. Without `is_http` only the connection is checked.

@@ -312,7 +312,8 @@ async fn open_quic<'a>(
     Ok(link)
 }
 
-/// Returns when a connection must be established. `timeout check` starts then. Without it, `inter` limits the whole check.
+/// Returns when a connection must be established. `timeout check` starts at that time. If it is not set, `inter` limits the whole
+/// check.
 fn connect_by(settings: &CheckSettings, start: u64) -> u64 {
     match (settings.timeout, settings.connect_timeout) {
         (Some(_), Some(connect)) => after(start, connect.min(settings.inter)),

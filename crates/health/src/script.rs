@@ -38,8 +38,8 @@ struct Conversation<'a> {
     failure_text: Option<Vec<u8>>,
 }
 
-/// Runs the steps in order. Returns the connection together with the outcome. The connection is closed after the consequences were
-/// applied, so a server that sees the close knows that they were.
+/// Runs the steps in order. Returns the connection and the outcome. The connection is closed only after the consequences were
+/// applied, so a server that sees the close can rely on them.
 pub(crate) async fn run<'a>(
     subject: &'a Subject,
     context: &'a CheckContext,
@@ -422,7 +422,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// Returns the name of the step in messages, ` at step 2 of tcp-check (expect string 'nope')`; only for `option tcp-check`.
+    /// Returns how messages describe the step: ` at step 2 of tcp-check (expect string 'nope')`. Only for `option tcp-check`.
     fn place(&self, step: &CheckStep) -> String {
         if self.script.family != Family::Tcp {
             return String::new();

@@ -44,7 +44,7 @@ pub fn is_issued(id: [u8; ID_LENGTH]) -> bool {
 /// The sockets of one process at an address, and one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SocketPlace {
-    /// The index of this socket, which goes into connection IDs.
+    /// The index of this socket, which is written to connection IDs.
     pub index: u8,
     /// The first index of the process.
     pub first: u8,

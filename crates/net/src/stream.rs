@@ -335,7 +335,7 @@ impl Stream {
         {
             tls.close();
             let mut context = Context::from_waker(std::task::Waker::noop());
-            // No later attempt is made.
+            // No further attempt is made.
             let _ = secure::poll_flush(&mut self.place, tls, &mut context);
         }
     }

@@ -131,7 +131,7 @@ pub struct Definition {
     pub expire: u32,
     /// The columns, in the order of the types.
     pub columns: Box<[DataColumn]>,
-    /// Whether the name of the peer follows that of the table, after `@`.
+    /// Whether the name of the peer follows the name of the table, after `@`.
     pub of_peer: bool,
 }
 

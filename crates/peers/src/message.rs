@@ -24,7 +24,7 @@ pub enum Control {
     ResyncRequest = 0,
     /// The resync is complete.
     ResyncFinished = 1,
-    /// The sender has sent everything it knows, which may be incomplete.
+    /// The sender has sent all its data, which may be incomplete.
     ResyncPartial = 2,
     /// Confirms the end of the resync.
     ResyncConfirm = 3,

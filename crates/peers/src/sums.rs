@@ -14,7 +14,7 @@ use crate::row::{EntryValue, Rate};
 /// The maximum number of outdated numbers in the log in addition to those that are in use.
 const FORGOTTEN: usize = 1024;
 
-/// The parts of the members of one table, by key.
+/// The parts of the members for one table, by key.
 #[derive(Debug, Default)]
 pub(crate) struct Sums {
     index: HashMap<Box<[u8]>, u32>,

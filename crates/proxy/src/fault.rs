@@ -28,7 +28,7 @@ pub(crate) enum Fault {
     ClientCut,
     /// For too long, the client neither sent nor accepted data.
     ClientTimeout,
-    /// There is no backend for this request.
+    /// No backend was found for this request.
     NoBackend,
     /// No server of the backend can be used.
     NoServer,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use state::table::{DataType, Table, Tracked};
 
-/// A limit that several streams share: a key of a stick table, and the byte rate of the key's entry, which is compared with the
-/// limit.
+/// A limit that several streams share: the key of a stick-table entry, and the byte rate of that entry, which is compared with
+/// the limit.
 #[derive(Debug)]
 pub struct SharedLimit {
     /// The key expression, which rules compile.
@@ -68,8 +68,8 @@ pub fn enable(limits: &mut Vec<BandwidthLimit>, own: BandwidthLimit) {
     }
 }
 
-/// Builds a stream's limit from a rule's settings. Settings that are `None` or zero default to those of the filter. `entry` is the
-/// table entry of a shared limit.
+/// Builds the limit of a stream from a rule's settings. Settings that are `None` or zero default to those of the filter. `entry`
+/// is the table entry of a shared limit.
 pub fn asked(
     filter: &Arc<BandwidthFilter>,
     limit: Option<i64>,

@@ -33,7 +33,7 @@ enum RegexEngine {
     Backtracking(Box<pcre2::bytes::Regex>),
 }
 
-/// The limit of a match in PCRE2's backtracking steps. If it is exceeded, the expression does not match.
+/// The maximum number of PCRE2 backtracking steps per match. If it is exceeded, the expression does not match.
 const MATCH_LIMIT: u32 = 100_000;
 
 /// PCRE2's major and minor version, and whether its JIT is available.

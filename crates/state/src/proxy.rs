@@ -271,7 +271,7 @@ impl Proxy {
         }
     }
 
-    /// Whether the proxy can be kept for a new plan, because no property that is fixed has changed.
+    /// Whether the proxy can be kept for a new plan, because none of its fixed properties has changed.
     pub fn may_become(&self, seed: &ProxySeed) -> bool {
         let own = self.configured.load();
         let same = (self.id, &self.name, self.mode) == (seed.id, &seed.name, seed.mode)

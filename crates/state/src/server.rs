@@ -105,7 +105,7 @@ pub enum Tally {
     Shared,
     /// The worker's own count.
     Own,
-    /// The worker's own count. The request also has one of the slots of a limit.
+    /// The worker's count includes the request. The request also holds one of the slots of a limit.
     Place,
 }
 
@@ -372,7 +372,7 @@ impl Server {
         }
     }
 
-    /// Whether the agent, if there is one, reports the server as down.
+    /// Whether the server's agent, if it has one, reports the server as down.
     pub fn agent_says_down(&self) -> bool {
         self.agent_checked.load(Relaxed) && self.agent.level.load(Relaxed) == 0
     }

@@ -76,7 +76,7 @@ pub struct SessionEntry {
     pub client_stream: Cell<u64>,
     /// Whether the client's connection is a QUIC connection, which uses the listener's descriptor.
     pub is_quic: Cell<bool>,
-    /// The same for the server's connection.
+    /// Like the previous field, for the server's connection.
     pub server_stream: Cell<u64>,
     backend: Cell<Option<Local<Proxy>>>,
     server: Cell<Option<Local<Server>>>,

@@ -13,7 +13,7 @@ const RECEIVED_MAX: usize = 1 << 18;
 /// are.
 #[derive(Debug, Default)]
 pub struct Deframer {
-    /// All received records, which are passed to the engine that continues the handshake.
+    /// All records received so far. They are passed to the engine that continues the handshake.
     received: Vec<u8>,
     /// The offset of the first record that was not added to `message`.
     next: usize,

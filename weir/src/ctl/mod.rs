@@ -158,7 +158,7 @@ fn interact(mut socket: RuntimeSocket) -> Result<ExitCode, String> {
             Err(error) => eprintln!("{error}"),
         }
         if let Some(path) = &history {
-            // Without a home directory that can be written to, the history ends with the session.
+            // If the home directory is not writable, the history ends with the session.
             let _ = editor.save_history(path);
         }
     }

@@ -42,7 +42,7 @@ impl Child {
 /// A reload requested on the master's command socket.
 #[derive(Debug)]
 pub(crate) struct ReloadRequest {
-    /// Whether old workers are terminated at once (`hard-reload`).
+    /// Whether old workers are terminated immediately (`hard-reload`).
     pub(crate) hard: bool,
     /// The connection of the client.
     pub(crate) client: OwnedFd,
@@ -62,7 +62,7 @@ pub(crate) struct MasterState {
     pub(crate) cli: Option<OwnedFd>,
     /// The client that requested the reload in progress.
     pub(crate) client: Option<OwnedFd>,
-    /// Whether old workers are terminated at once (`hard-reload`).
+    /// Whether old workers are terminated immediately (`hard-reload`).
     pub(crate) hard: bool,
     /// A reload that was requested and has not begun.
     pub(crate) request: Option<ReloadRequest>,

@@ -338,8 +338,8 @@ fn await_stops(state: &MasterState, serving: i32) {
     }
 }
 
-/// How long the answer to a reload waits for an earlier worker, which stops listening at once unless the machine is overloaded or
-/// the worker is stuck.
+/// How long the answer to a reload waits for an earlier worker. Workers stop listening immediately, unless the machine is
+/// overloaded or the worker is stuck.
 const LONGEST_STOP: Duration = Duration::from_secs(5);
 
 /// Re-executes the program with its original arguments. Returns why that failed.

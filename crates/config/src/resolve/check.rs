@@ -257,7 +257,7 @@ fn http_rules<'a>(rules: &[RuleDraft<'a>]) -> Vec<RuleDraft<'a>> {
     rules
 }
 
-/// `comment` lines name the following steps of the same kind.
+/// Each `comment` line is a name for the following steps of the same kind.
 #[derive(Default)]
 struct Comments<'a> {
     pending: Option<&'a str>,

@@ -1,5 +1,5 @@
-//! `resolvers` sections (manual, section 5.3.2): their lines become [`Resolvers`], and `default` is created if the configuration
-//! does not have it.
+//! `resolvers` sections (manual, section 5.3.2): converts their lines to [`Resolvers`], and creates `default` if the
+//! configuration does not have it.
 
 use std::sync::Arc;
 

@@ -410,7 +410,7 @@ impl<'a> Line<'_, 'a> {
     }
 }
 
-/// The checks compiled so far for a backend: its own, and those of `healthcheck` sections.
+/// The checks compiled so far for a backend: its own checks and those of `healthcheck` sections.
 struct Checks<'c, 's, 'a> {
     proxy: &'c PendingProxy<'a>,
     acls: &'c Acls,

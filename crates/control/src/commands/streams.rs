@@ -42,7 +42,7 @@ impl SessionFilter {
     }
 }
 
-/// How long after all timeouts a stream becomes suspicious, in ms.
+/// How long a stream must exceed all its timeouts before it is suspicious, in ms.
 const GRACE: u64 = 2_000;
 
 /// Whether a stream should have ended or progressed by now (`susp`): it was told to end; its server is removed; or it has been

@@ -286,7 +286,7 @@ pub(crate) fn run(
         };
         return info(listing(&title, words, &scripted));
     };
-    // The mode is checked before the level, so that errors come in HAProxy's order.
+    // The mode is checked before the level, so that errors appear in the same order as in HAProxy.
     match command.mode {
         CommandMode::Expert if !settings.expert => {
             return error("This command is restricted to expert mode only.");

@@ -138,7 +138,7 @@ impl Resync {
     }
 }
 
-/// How long a process waits for the counts that peers have of an earlier process of the same member.
+/// How long a process waits for the counts that peers received from an earlier process of the same member.
 #[derive(Debug)]
 pub(super) struct PartsWait {
     is_waiting: bool,

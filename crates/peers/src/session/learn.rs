@@ -80,7 +80,7 @@ impl Learning {
             self.forget(id);
             return Ok(());
         };
-        // The same table again: the definition is repeated before each run of entries.
+        // The same table again: the definition is repeated before each sequence of entries.
         if let Some(course) = &self.courses[place]
             && course.remote.is(&announced)
         {

@@ -265,7 +265,7 @@ impl Sender {
         self.resync = Resync::Sent;
     }
 
-    /// Sends changes of a table that were not sent.
+    /// Sends the changes of a table that were not sent yet.
     fn changes(&mut self, place: usize, writer: &mut Writer<'_>, tables: &mut impl Tables) {
         let latest = tables.latest(place, writer.peer);
         let after = self.cursors[place].sent;

@@ -141,7 +141,7 @@ fn is_final(status: &u16) -> bool {
     matches!(status, 200..=999)
 }
 
-/// Reads a decimal number and its suffixes, and stops at any other byte. Returns `None` if there is no digit.
+/// Reads a decimal number and its suffixes, and stops at any other byte. Returns `None` if the text does not start with a digit.
 fn number(text: &[u8]) -> Option<i64> {
     let (is_negative, text) = match text {
         [b'-', rest @ ..] => (true, rest),

@@ -71,7 +71,7 @@ impl Downstream {
         }
     }
 
-    /// Receives the remaining data that is available. Uses little memory if there is none.
+    /// Receives the remaining data that is available. Uses little memory if nothing is available.
     ///
     /// # Errors
     /// The errors of [`poll_fill`](Self::poll_fill).

@@ -39,7 +39,7 @@ pub(super) struct RuleSetEnd {
 #[derive(Debug)]
 pub(crate) struct Attach {
     pub(crate) server: Arc<state::Server>,
-    /// The name to compare with requested names. Empty if there is none.
+    /// The name to compare with requested names. May be empty.
     pub(crate) name: Box<[u8]>,
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn note_connection(client: &Client, error: ConnectionError) {
     }
 }
 
-/// Only the first cause is recorded. It is counted at the backend, or at the frontend if there is no backend.
+/// Only the first cause is recorded. It is counted at the backend if one was chosen, otherwise at the frontend.
 fn note(client: &Client, x: &mut Exchange, cause: FaultCause) {
     if x.txn.fault.is_some() {
         return;

@@ -132,7 +132,7 @@ fn count_otherwise(client: &Client, x: &Exchange, times: &RequestTimes) {
     }
 }
 
-/// Makes a request whose spans are exported the exemplar of its buckets.
+/// Makes a request the exemplar of its buckets if its spans are exported.
 #[inline(never)]
 fn note_exemplars(client: &Client, x: &Exchange) {
     let Some(trace) = &x.txn.trace else { return };

@@ -86,8 +86,8 @@ pub(crate) struct Exchange {
     pub(crate) response_body: ResponseBody,
     /// The body of a generated response.
     pub(crate) reply: MemoryBody,
-    /// The status of the error for which a response was generated, even if another status is sent (`errorloc`, `errorfile`). 0 if
-    /// there is none.
+    /// The status of the error for which a response was generated, even if another status is sent (`errorloc`, `errorfile`). 0
+    /// for other responses.
     pub(crate) error_status: u16,
     /// Whether any byte of a final response was sent to the client.
     pub(crate) answered: bool,
@@ -179,7 +179,7 @@ pub(crate) enum Arrival {
     Upgraded(Box<Exchange>),
 }
 
-/// What happens to the connection after a request.
+/// How the connection continues after a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Wait for another request.

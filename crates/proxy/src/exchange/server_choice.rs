@@ -27,7 +27,7 @@ pub(crate) struct Choice {
     pub(crate) dates: Dates,
     /// The server in the client's cookie, for the response.
     pub(crate) cookie: CookieServer,
-    /// The address to connect to instead of the server's own (`dispatch`, `transparent`, `set-dst` without a server).
+    /// The address to connect to instead of the server's address (`dispatch`, `transparent`, `set-dst` without a server).
     pub(crate) address: Option<SocketAddr>,
     /// Whether to avoid idle connections, because the previous one turned out to be closed.
     pub(crate) fresh: bool,

@@ -3,7 +3,7 @@
 use crate::client::Client;
 use crate::exchange::{Exchange, view};
 
-/// Generates the unique ID if there is none yet.
+/// Generates the unique ID, unless the request already has one.
 pub(crate) fn make(client: &Client, x: &mut Exchange) {
     let Some(format) = &client.frontend.unique_id_format else { return };
     if x.txn.unique_id.is_none() {

@@ -73,7 +73,7 @@ pub(super) enum NextFilter {
 }
 
 impl Filters {
-    /// Creates the list from filters in any order. Returns `None` if there are none.
+    /// Creates the list from filters in any order. Returns `None` if no filters are given.
     pub(crate) fn of(filters: impl IntoIterator<Item = (Rank, Filter)>) -> Option<Box<Self>> {
         let mut stages: Vec<FilterStage> =
             filters.into_iter().map(|(rank, filter)| FilterStage { rank, filter }).collect();

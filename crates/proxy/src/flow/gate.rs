@@ -1,9 +1,9 @@
 //! Delays the bytes of one direction: bandwidth limits and trace filters (configuration manual, 9.7 and 9.1).
 //!
-//! A [`Flow`](super::Flow) with a gate checks it before each send; without a gate there is no cost. If filters change the
-//! payload, the gates are part of the [`Filters`](super::Filters). Heads pass freely; bodies and TCP streams are limited. A limit
-//! applies to a sliding window of the length of its period: the bytes of the previous period count in proportion to its overlap
-//! with the window.
+//! A [`Flow`](super::Flow) with a gate checks it before each send; flows without a gate are not slowed down. If filters change
+//! the payload, the gates are part of the [`Filters`](super::Filters). Heads pass freely; bodies and TCP streams are limited. A
+//! limit applies to a sliding window of the length of its period: the bytes of the previous period count in proportion to its
+//! overlap with the window.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};

@@ -140,7 +140,7 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// Resets the flow for a body whose end is marked as `length` specifies. Its memory is reused.
+    /// Resets the flow for a body with an end marked as `length` specifies. Its memory is reused.
     pub(crate) fn start(&mut self, length: BodyLength, path: Path) {
         self.staged.clear();
         self.staged_sent = 0;

@@ -73,7 +73,7 @@ impl Flow {
         }
         match self.path {
             Path::Verbatim => self.admit_verbatim(buffer, fresh),
-            // There is no coding to remove or to add.
+            // Neither side uses a coding.
             Path::Payload(Coding::Bare) if !matches!(self.framing, Framing::Chunked(_)) => {
                 self.admit_verbatim(buffer, fresh)
             }

@@ -20,7 +20,7 @@ pub(crate) enum Sink<'a> {
     Gone,
 }
 
-/// What follows the data of a write.
+/// The data or the end that follows a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Following {
     /// Unknown.

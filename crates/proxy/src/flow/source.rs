@@ -174,7 +174,7 @@ pub(crate) struct MemoryBody {
     pub(crate) bytes: Vec<u8>,
     /// The remaining pieces, if the body is generated in pieces.
     pub(crate) pieces: Option<Pieces>,
-    /// A cached object whose body is sent instead, and the part of that body that is still to be sent.
+    /// A cached object that provides the body instead, and the part of that body that is still to be sent.
     pub(crate) object: Option<Arc<Object>>,
     rest: Range<usize>,
     /// A cached body that is not completely in memory, and how much of it remains, if known.

@@ -47,11 +47,11 @@ pub struct LogLine<'a> {
     pub stamp: Stamp<'a>,
     /// The originator.
     pub origin: MessageOrigin<'a>,
-    /// The name of the program. Empty if there is none.
+    /// The name of the program. May be empty.
     pub tag: &'a [u8],
-    /// The MSGID of RFC 5424. Empty if there is none.
+    /// The MSGID of RFC 5424. May be empty.
     pub message_id: &'a [u8],
-    /// The structured data of RFC 5424. Empty if there is none.
+    /// The structured data of RFC 5424. May be empty.
     pub structured: &'a [u8],
     /// The text.
     pub text: &'a [u8],

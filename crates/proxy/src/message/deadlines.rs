@@ -65,7 +65,7 @@ impl Deadlines {
         connection.timer.set(self.client_at.min(self.server_at));
     }
 
-    /// Returns the side whose deadline has expired.
+    /// Returns the side with the expired deadline.
     pub(super) fn expired(&self) -> Expired {
         if self.server_at < self.client_at { Expired::Server } else { Expired::Client }
     }

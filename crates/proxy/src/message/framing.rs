@@ -6,7 +6,7 @@ use http::{BodyLength, Method};
 use crate::exchange::Exchange;
 use crate::fault::Fault;
 
-/// Sets the framing of the request's body, regardless of what rules did to its fields.
+/// Sets the framing of the request's body, even if rules changed its fields.
 ///
 /// # Errors
 /// The request cannot be sent with its body.
@@ -40,8 +40,8 @@ pub(crate) fn is_bodiless(x: &Exchange) -> bool {
     x.head_only || matches!(x.txn.response.status(), 204 | 304)
 }
 
-/// Sets the framing of the response's body, regardless of what rules did to its status, the request's method and the framing
-/// fields. Returns `false` if they removed the framing, so that closing the connection ends the body.
+/// Sets the framing of the response's body, even if rules changed its status, the request's method or the framing fields. Returns
+/// `false` if they removed the framing, so that closing the connection ends the body.
 ///
 /// # Errors
 /// The response cannot be sent with its body.

@@ -56,7 +56,7 @@ pub(crate) async fn hold(
     }
 }
 
-/// Sends the beginning of a TCP stream that was received, regardless of what rules later do with the server's answer.
+/// Sends the received beginning of a TCP stream, even if rules later refuse the server's answer.
 pub(crate) async fn send_first(client: &mut Client, x: &mut Exchange, upstream: &mut Upstream) {
     poll_fn(|context: &mut Context<'_>| {
         // An error will occur again when the stream continues.

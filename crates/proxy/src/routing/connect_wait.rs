@@ -78,8 +78,8 @@ async fn wait<T>(
             if silent_until >= x.choice.connect_by {
                 return Poll::Ready(Err(Fault::ConnectTimeout));
             }
-            // TCP data may not have been read yet: there was no server to send it to, and the reactor may not have registered the
-            // socket.
+            // TCP data may not have been read yet: no server was available to receive it, and the reactor may not have registered
+            // the socket.
             if x.txn.is_http || !looks && client.poll_fill(context).is_pending() || client.side.is_drained() {
                 return Poll::Ready(Err(Fault::ClientTimeout));
             }

@@ -163,8 +163,8 @@ async fn not_early(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether the client is checked while there is no server. A TCP client may have sent all its data. As in HAProxy, no more data
-/// is read from it at this stage, unless rules have already read some.
+/// Whether the client is checked while the request has no server. A TCP client may have sent all its data. As in HAProxy, no more
+/// data is read from it at this stage, unless rules have already read some.
 async fn looks_at(client: &mut Client, x: &Exchange) -> bool {
     if !x.txn.is_http && client.side.is_drained() {
         // The client's data may not have been read yet, because there was no server to send it to.

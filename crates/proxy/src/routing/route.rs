@@ -69,7 +69,7 @@ pub(crate) fn choose(client: &Client, x: &mut Exchange) -> Result<Rc<LocalProxy>
     Ok(backend)
 }
 
-/// Returns the backend of the first `use_backend` rule that matches. If it computes a name at run time and there is no such
+/// Returns the backend of the first `use_backend` rule that matches. If it computes a name at run time that is not the name of a
 /// backend, the search ends.
 fn choose_by_rule(
     frontend: &Proxy,
@@ -98,8 +98,8 @@ fn choose_by_rule(
 }
 
 /// `use-server`: binds the request to the server of the first rule that matches and has a usable server (with `force-persist` or
-/// `option persist`, any server). If a rule computes a name at run time and there is no such server, the search ends. Overrides
-/// cookies.
+/// `option persist`, any server). If a rule computes a name at run time that is not the name of a server, the search ends.
+/// Overrides cookies.
 pub(crate) fn bind_server(client: &Client, x: &mut Exchange, backend: &LocalProxy) {
     if x.choice.bound.is_some() {
         return;
@@ -112,7 +112,7 @@ pub(crate) fn bind_server(client: &Client, x: &mut Exchange, backend: &LocalProx
     }
 }
 
-/// Records that there is no backend, and the name that a rule computed if no backend has it. The log line of such a request has
+/// Records that no backend was found, and the name that a rule computed if no backend has it. The log line of such a request has
 /// no request time (`%TR`, `%Tq`), because that time ends only when the backend is chosen.
 #[cold]
 fn no_backend(client: &Client, x: &mut Exchange) -> Fault {

@@ -39,7 +39,7 @@ impl Gate<'_> {
         loop {
             match self.proxy.state.admission() {
                 Admission::Stopped => return false,
-                // Waiters that are queued proceed on their own. If there are none, there is no room.
+                // Waiters that are queued proceed on their own. An empty queue means that all slots are taken.
                 _ if self.worker.is_old() && !self.has_room() => return false,
                 Admission::Open if self.has_room() => {
                     if !self.is_held() {

@@ -194,7 +194,7 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
     conclude(client, x, sent, whole)
 }
 
-/// Sets the framing of a response, regardless of what rules did to its fields.
+/// Sets the framing of a response, even if rules changed its fields.
 fn settle_framing(x: &mut Exchange) {
     let length = x.reply.len();
     let body = match x.reply.framing() {

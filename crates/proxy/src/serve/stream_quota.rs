@@ -22,7 +22,7 @@ pub(super) struct StreamQuota {
 }
 
 impl StreamQuota {
-    /// Takes a share, and returns the configuration to advertise, or `None` if there is no limit.
+    /// Takes a share, and returns the configuration to advertise, or `None` if the number is unlimited.
     pub(super) fn take(worker: &Worker, config: &Arc<h2::Config>) -> Option<(StreamQuota, Arc<h2::Config>)> {
         let percent = u64::from(worker.shared.plan.global.tune.streams_elasticity);
         if percent == 0 {

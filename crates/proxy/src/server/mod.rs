@@ -301,7 +301,7 @@ impl Upstream {
         self.input().is_some_and(Buffer::has_room)
     }
 
-    /// Returns the receive buffer, or one sized for a body if there is none, or `None` if no stream was opened.
+    /// Returns the receive buffer, and allocates one sized for a body if necessary. Returns `None` if no stream was opened.
     fn input(&mut self) -> Option<&mut Buffer> {
         match self {
             Self::Socket(connection) => Some(connection.socket.input_for_body()),

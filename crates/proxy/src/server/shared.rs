@@ -391,7 +391,7 @@ impl Idle {
         }
     }
 
-    /// The connection is idle. Ready if it is no longer needed.
+    /// Called while the connection is idle. Ready once it can be closed.
     pub(super) fn poll<E: Protocol, X: ProtocolState>(
         &mut self,
         carrier: &Carrier<E, X>,

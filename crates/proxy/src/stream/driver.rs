@@ -30,7 +30,7 @@ pub(crate) enum ConnectionEvent<K> {
     Settings,
     /// The peer answered a ping.
     Pong,
-    /// The peer sent a log message, which is in the engine.
+    /// The peer sent a log message. Read it from the engine.
     Message,
 }
 

@@ -78,7 +78,7 @@ pub(crate) struct EngineConnection<E: Protocol> {
 /// A stream. Dropping it resets the parts of it that have not ended, and releases its mailbox.
 pub(crate) struct EngineStream<E: Protocol> {
     incoming: IncomingHalf<E>,
-    /// The received payload that is not used yet, or `None` while there is none.
+    /// The received payload that was not consumed yet, if any.
     pub(crate) input: Option<Buffer>,
     /// Whether the local side of the stream has ended.
     ended: bool,

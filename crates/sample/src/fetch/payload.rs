@@ -188,7 +188,7 @@ fn find_rdp_cookie<'a>(env: &Env<'a>, name: Option<&[u8]>) -> Option<&'a [u8]> {
     let bytes = env.request_bytes;
     let complete = bytes.len() >= 11 && bytes.len() >= usize::from(bytes[2]) << 8 | usize::from(bytes[3]);
     if !complete {
-        // No wait if the bytes cannot become such a frame.
+        // Does not wait if the bytes cannot become such a frame.
         env.want_bytes(matches!(bytes, [] | [3, ..]));
         return None;
     }

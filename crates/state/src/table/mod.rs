@@ -55,7 +55,7 @@ pub enum ServerKey {
 /// The settings of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableSettings {
-    /// The name of the table: that of its proxy, or `section/name`.
+    /// The name of the table: the name of its proxy, or `section/name`.
     pub name: Box<str>,
     /// The type of the keys.
     pub kind: KeyType,
@@ -392,7 +392,7 @@ impl Table {
         !self.settings.nopurge && self.evict(shard, index, now)
     }
 
-    /// Evicts the shard's oldest entry that is not held. The total count does not change, because a new entry takes its place.
+    /// Evicts the shard's oldest entry that is not held. The total count does not change, because a new entry replaces it.
     fn evict(&self, shard: &Shard, index: &mut ShardIndex, now: u32) -> bool {
         let oldest = shard.oldest(index, &self.layout, now, LOOKS);
         if let Some(at) = oldest {
@@ -402,7 +402,7 @@ impl Table {
     }
 
     /// Evicts the oldest entry of the next shard that has one. The total count does not change, because an entry of the caller's
-    /// shard takes its place.
+    /// shard replaces it.
     fn make_room_elsewhere(&self, own: u32, now: u32) -> bool {
         let count = self.shards.len() as u32;
         (1..count).any(|step| {
@@ -443,8 +443,8 @@ impl Table {
         gone
     }
 
-    /// Removes an entry that is not held otherwise. If other members of an aggregate table know the entry, only this process's part
-    /// is cleared. Returns whether that was done.
+    /// Removes an entry, unless something else holds it. If other members of an aggregate table have the entry too, only this
+    /// process's part is cleared. Returns whether the entry was removed or cleared.
     pub fn remove(&self, entry: TableEntry<'_>) -> bool {
         let slot = entry.view.slot;
         let shard = &self.shards[slot.shard as usize];

@@ -28,7 +28,7 @@ pub(crate) fn end_turn() -> (VerifyOutcome, u16) {
     (verify_policy::take_outcome(), GROUP.take())
 }
 
-/// Resets the result: no peer was verified, neither in this handshake nor in a resumed session.
+/// Resets the result to "no peer was verified", neither in this handshake nor in a resumed session.
 pub(crate) fn forget_outcome() {
     verify_policy::set_outcome(VerifyOutcome::default());
 }

@@ -226,7 +226,7 @@ impl FilesInner {
         (Cow::Borrowed(name), part)
     }
 
-    /// Replaces the certificate with that name in all its uses. Returns the number of uses.
+    /// Replaces the certificate with this name in all its uses. Returns the number of uses.
     pub(super) fn replace(&mut self, name: &str, new: Option<&Arc<Certificate>>) -> Result<usize, String> {
         if !self.uses(name) {
             return Ok(0);

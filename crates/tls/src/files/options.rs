@@ -40,7 +40,7 @@ enum OptionFn {
     Value(fn(&mut OptionChange<'_>, &str) -> Result<(), String>),
     /// The option concerns the certificate. [`update_mode`] handles it, and `config` for orders and stores.
     OfCertificate,
-    /// The option names a file of the certificate, which is only read together with the configuration.
+    /// The option names a file that belongs to the certificate. Such files are read only with the configuration.
     OfFiles,
     Gone(&'static str),
 }
@@ -75,7 +75,7 @@ const SUITES: &str =
     "OpenSSL-only suites are skipped if TLS 1.3 is enabled and rustls supports other suites in the list";
 const KERNEL: &str = "accepted with a warning: TLS stays in user space";
 
-/// The options: those of `bind` lines and, starting with `crt`, those of `load` in a `crt-store`.
+/// The options: those of `bind` lines and, from `crt` on, those of `load` in a `crt-store`.
 #[rustfmt::skip]
 pub static TABLE: &[ListOption] = &[
     row("allow-0rtt",     "",             "accepts early data",                            OptionFn::Bare(|c| c.options.early_data = EARLY_DATA)).partial(EARLY),

@@ -71,7 +71,7 @@ impl Files {
         Response::parse(&contents.ocsp?).ok()
     }
 
-    /// `set ssl ocsp-response`: applies a response to its certificate at once.
+    /// `set ssl ocsp-response`: applies a response to its certificate immediately.
     ///
     /// # Errors
     /// The reason, with HAProxy's wording.

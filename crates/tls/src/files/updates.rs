@@ -313,7 +313,7 @@ impl Files {
         Some(Due { id, certificate: name, uri, request })
     }
 
-    /// Validates the response to a request, and staples it everywhere at once. This checks signatures and rebuilds engine
+    /// Validates the response to a request and, if it is valid, staples it everywhere. This checks signatures and rebuilds engine
     /// configurations, so it must not run on a worker.
     pub fn take_update(&self, due: &Due, answer: &[u8]) -> UpdateOutcome {
         let now = WallTime::now().seconds;

@@ -208,8 +208,7 @@ enum Without {
 
 /// Queries one server. If an idle connection turns out to be closed, retries once on a new connection.
 ///
-/// # Errors
-/// The server cannot be reached. The inner error is the reason why there is no answer.
+/// # Errors The server cannot be reached. The inner error is the reason.
 async fn attempt(
     client: &mut Client,
     own: &mut Exchange,

@@ -12,7 +12,7 @@ use crate::client::{Client, Watch};
 use crate::exchange::Exchange;
 use crate::fault::Fault;
 
-/// What to do before the rules continue.
+/// The action to take before the rules continue.
 pub(crate) enum Looked {
     /// Nothing.
     Done,

@@ -21,7 +21,7 @@ const ROUTE: &str = "http.route";
 /// The names and values of `attribute` lines.
 type OwnAttributes<'a> = Vec<(&'a str, Vec<u8>)>;
 
-/// The request whose spans are created.
+/// The request for which spans are created.
 struct Finished<'a> {
     client: &'a Client,
     x: &'a Exchange,
@@ -70,7 +70,7 @@ pub(super) fn queue(client: &Client, x: &Exchange, section: &TelemetrySection) -
     })
 }
 
-/// Returns the method and the target as they were received.
+/// Returns the received method and target, without the changes made by rules.
 fn request_line(x: &Exchange) -> (&[u8], &[u8]) {
     let Some(line) = x.txn.kept(x.txn.request_line) else {
         return (x.txn.request.method(), x.txn.request.target());

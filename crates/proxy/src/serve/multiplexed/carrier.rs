@@ -25,7 +25,7 @@ pub(in crate::serve) trait ClientCarrier {
 
     /// The major version of HTTP.
     const HTTP_MAJOR: u8;
-    /// Whether a connection whose end was announced ends within a few seconds.
+    /// Whether a connection ends within a few seconds once its end was announced.
     const ENDS_BY_ITSELF: bool;
 
     /// The trace source, with its events for connections.

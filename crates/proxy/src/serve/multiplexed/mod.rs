@@ -425,7 +425,7 @@ impl<S: ServeExchange, C: ClientCarrier> Front<S, C> {
         Poll::Ready(FrontEnd::Late)
     }
 
-    /// Frees the memory that only streams need, once there were no streams for a while.
+    /// Frees the memory that only streams need, once the connection had no streams for a while.
     fn rest(&mut self) {
         self.streams = Vec::new();
         self.connection.shrink();

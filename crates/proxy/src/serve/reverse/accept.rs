@@ -83,7 +83,7 @@ fn find(worker: &Rc<Worker>, wanted: &state::Server) -> Option<Rc<LocalServer>> 
 fn may_have(server: &LocalServer, worker: &Worker) -> bool {
     worker.proxy(server.backend).plan.reuse != Reuse::Never
         && !server.state.admin().in_maintenance()
-        // There is no other limit, because client connections do not include these.
+        // No other limit applies, because these do not count as client connections.
         && server.keeps_idle()
 }
 

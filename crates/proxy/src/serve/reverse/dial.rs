@@ -266,7 +266,7 @@ async fn write_all(socket: &mut Stream, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the TLS server name. There is no request to which its expression could refer.
+/// Returns the TLS server name. Its expression cannot refer to a request.
 fn name(worker: &Worker, tls: &plan::server::ServerTls) -> Option<String> {
     let ServerName::Expression(expression) = &tls.name else { return None };
     let mut name = Vec::new();

@@ -207,7 +207,7 @@ where
         self.all.find(server, ask, |one| is_idle(one)).is_some()
     }
 
-    /// Passes on an idle, usable connection. Does nothing if there is none.
+    /// Passes on an idle, usable connection, if one is available.
     pub(crate) fn hand_over(&self, server: &LocalServer, ask: PoolQuery<'_>, give: Give<T>) {
         if let Some(one) = self.all.find(server, ask, |one| is_idle(one)) {
             *one.own.leaves_to.borrow_mut() = Some(give);

@@ -23,7 +23,7 @@ pub(crate) type QmuxStream = EngineStream<QmuxEngine>;
 /// data in a record.
 const SEND_WINDOW: u64 = 128 * 1024;
 
-/// Returns the settings of QMux for a listener or a server with these settings of QUIC.
+/// Derives the QMux settings of a listener or server from its QUIC settings.
 pub(crate) fn qmux_settings(quic: Settings) -> Settings {
     Settings { send_window: SEND_WINDOW, ..quic }
 }
