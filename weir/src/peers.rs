@@ -233,8 +233,8 @@ fn address(server: &Arc<ServerSettings>) -> String {
     }
 }
 
-/// Returns the output of `show peers`: all sections, or the one with that name, each obtained on its worker, or `None` if there
-/// is no such section.
+/// Returns the output of `show peers`: all sections, or the one with this name. Each is obtained on its worker. Returns `None` if
+/// no section has the name.
 pub(crate) fn show(
     sections: &Arc<PeersSections>,
     name: Option<&str>,

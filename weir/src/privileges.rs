@@ -143,8 +143,8 @@ fn of_kernel(capability: Capability) -> CapabilitySet {
     }
 }
 
-/// Returns the setting that needs a privilege which the process would not have as another user, and the privilege, or `None` if
-/// there is no such setting.
+/// Returns a setting that needs a privilege which the process would not have as another user, and that privilege, or `None` if no
+/// setting does.
 fn unmet(plan: &Plan) -> Option<String> {
     let has = |any: &[Capability]| any.iter().any(|one| plan.global.capabilities.contains(one));
     let network = has(&[Capability::NetRaw, Capability::NetAdmin]);

@@ -336,8 +336,8 @@ impl Sums {
         }
     }
 
-    /// Calls `take` with the keys from the position `from` on, and the values of `member`'s part, until it returns false. Returns
-    /// the next position, or `None` at the end.
+    /// Calls `take` for each key from position `from` on, with the values of `member`'s part, until `take` returns false. Returns
+    /// the position at which to continue, or `None` if all keys were visited.
     pub(crate) fn walk_parts(
         &self,
         member: usize,

@@ -70,7 +70,7 @@ pub(super) fn queue(client: &Client, x: &Exchange, section: &TelemetrySection) -
     })
 }
 
-/// Returns the received method and target, without the changes made by rules.
+/// Returns the method and the target that the client sent, before rules changed them.
 fn request_line(x: &Exchange) -> (&[u8], &[u8]) {
     let Some(line) = x.txn.kept(x.txn.request_line) else {
         return (x.txn.request.method(), x.txn.request.target());

@@ -58,7 +58,7 @@ impl Reversal {
                 Ok(Received::End) | Err(_) => return Poll::Ready(Err(ReversalFailure::Gone)),
             }
             if self.take().is_err() {
-                // The reason is sent if the socket accepts it.
+                // The reason is sent only if the socket accepts it immediately.
                 let _ = self.connection.send(socket, context);
                 return Poll::Ready(Err(ReversalFailure::Broken));
             }

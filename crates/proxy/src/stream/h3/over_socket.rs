@@ -19,8 +19,8 @@ pub(crate) type QmuxIncoming = IncomingHalf<QmuxEngine>;
 /// A request over QMux. Dropping it resets the stream unless it is over.
 pub(crate) type QmuxStream = EngineStream<QmuxEngine>;
 
-/// The maximum number of bytes that wait for the socket. The socket has its own buffers, and data of a higher priority cannot overtake
-/// data in a record.
+/// The maximum number of bytes that wait for the socket. The limit is low because the socket has its own buffers, and data of a
+/// higher priority cannot overtake data that is already in a record.
 const SEND_WINDOW: u64 = 128 * 1024;
 
 /// Derives the QMux settings of a listener or server from its QUIC settings.
@@ -84,8 +84,8 @@ impl SocketOutput for QmuxEngine {
     }
 }
 
-/// Reads a socket for a QMux connection, which keeps partial records itself. The socket is read even while no request takes data: the
-/// streams' windows limit what the peer may send.
+/// Reads a socket for a QMux connection, which stores partial records itself. The socket is read even while no request takes
+/// data, because the streams' windows limit how much the peer may send.
 #[derive(Default)]
 pub(crate) struct QmuxReader {
     /// Bytes that were received before.
