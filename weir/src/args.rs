@@ -45,7 +45,7 @@ pub(crate) struct CommandLineArgs {
     pub(crate) action: ProgramAction,
     /// `-f`, and the arguments after `--`: files and directories, in order.
     pub(crate) files: Vec<PathBuf>,
-    /// The name and the text of a generated configuration, which is used instead of files.
+    /// The name and the text of a generated configuration, which replaces the files.
     pub(crate) generated: Option<(&'static str, Box<str>)>,
     /// The condition of `-cc`.
     pub(crate) condition: String,

@@ -100,7 +100,7 @@ fn start(
     proxy::log::open_mirrors(&plan)?;
     proxy::log::open_inherited(&plan);
     if !global.daemon {
-        // If standard error is closed, messages are lost.
+        // The master stays single-threaded, and forks before any other thread exists.
         let _ = base::output::Standard::Error.open();
     }
     caches::prepare(&plan, messages);
@@ -212,7 +212,7 @@ struct Start {
     /// The foreground process that waits for this one, if there is one.
     launch: Option<system::Launch>,
     exposed: Arc<Exposed>,
-    /// The arguments that name the processes to replace.
+    /// The arguments that specify the processes to replace.
     old: CommandLineArgs,
     /// The complete arguments, for reading the configuration again.
     args: CommandLineArgs,

@@ -31,7 +31,7 @@ struct PlanFacts {
 }
 
 impl Notifier {
-    /// Sets the plan, which has the loggers, and the sender of e-mails.
+    /// Sets the plan, which contains the loggers, and the sender of e-mails.
     pub(crate) fn bind(&self, shared: &Arc<Shared>, emails: Emails) {
         self.0.store(Some(Arc::new(PlanFacts { shared: Arc::downgrade(shared), emails })));
     }

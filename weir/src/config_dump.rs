@@ -66,7 +66,7 @@ pub(crate) fn lists(patterns: &PatternSets, beside: &Path) -> Vec<(std::path::Pa
     changed(patterns).into_iter().map(|(number, list)| (file_of(beside, number), content(&list))).collect()
 }
 
-/// Returns the lists that come from files and were changed since then, with their numbers.
+/// Returns the lists that were loaded from files and changed since then, with their numbers.
 fn changed(patterns: &PatternSets) -> Vec<(u32, Arc<List>)> {
     let named = |list: &&Arc<List>| list.is_changed() && list.name().starts_with(['/', '.']);
     patterns.lists().iter().filter(named).map(|list| (list.number(), list.clone())).collect()

@@ -205,7 +205,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Maximum length of values that are shown.
+/// The maximum length of values that are shown.
 const SHORT: usize = 60;
 
 fn setting(what: String, old: &[&str], new: &[&str], changes: &mut Vec<Difference>) {

@@ -122,8 +122,8 @@ fn key(instance: &Instance, is_backup: bool) -> InstanceKey {
     (instance.id.clone(), (instance.address, instance.port), is_backup)
 }
 
-/// Makes the settings of a server of `line`. Its index is not set yet. `former` is the server of the same instance in an earlier
-/// plan.
+/// Creates the settings of a server for `line`. Its index is not set yet. `former` is the server for the same instance in an
+/// earlier plan.
 fn make(
     line: &Arc<DiscoveredServers>,
     instance: &Instance,
@@ -268,7 +268,7 @@ impl RuntimeServers {
         let reports_apart = reports <= REPORTED_APART;
         let count = steps.keep.len() + steps.add.len();
         line.count.store(count as u64, Relaxed);
-        // Servers that get requests come first, so that the backend is never without any.
+        // Servers that receive requests are added first, so that the backend always has some.
         let added = self.add_all(index, proxy, line, list, &steps.add);
         for server in added.iter().filter(|_| reports_apart) {
             let address = server.discovered.as_ref().map(|own| SocketAddr::from(own.address));

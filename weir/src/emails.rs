@@ -1,4 +1,4 @@
-//! E-mails about servers: the senders in the configuration, and which messages are sent.
+//! E-mail alerts about servers: starts a delivery thread for each configured mailer, and decides which messages are sent.
 
 use std::io;
 use std::sync::Arc;

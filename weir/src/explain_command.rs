@@ -24,7 +24,7 @@ The exit status is 0 if there is an explanation, and 2 if the configuration or
 the request is invalid.
 ";
 
-/// Runs the command; returns `None` if `words` are another command.
+/// Runs the command. Returns `None` if `words` are another command.
 pub(crate) fn run(words: &[String]) -> Option<ExitCode> {
     (words.first()? == "explain").then(|| explained(&words[1..]).unwrap_or_else(|code| code))
 }

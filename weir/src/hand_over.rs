@@ -65,7 +65,7 @@ pub(crate) fn lists_over(mut stream: &UnixStream) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns the socket with its address; `None` if it is neither a listening stream socket nor a UDP socket.
+/// Returns the socket with its address, or `None` if it is neither a listening stream socket nor a UDP socket.
 fn taken(passed: Passed<OwnedFd>, pid: Option<i32>) -> Option<InheritedSocket> {
     let Passed { socket, namespace, interface, note } = passed;
     let reference = SockRef::from(&socket);
@@ -95,8 +95,8 @@ fn is_datagram_socket(socket: &OwnedFd) -> bool {
     SockRef::from(socket).r#type().is_ok_and(|kind| kind == Type::DGRAM)
 }
 
-/// Appends the process that serves a QUIC socket to the name of its interface, unless it is the process that passes the socket. A
-/// successor has to know when all of them have ended.
+/// Appends the process that serves a QUIC socket to the name of the socket's interface, unless it is the process that passes the
+/// socket. A successor must know when all such processes have ended.
 fn with_pid(interface: &str, quic: Option<QuicPlace>) -> String {
     match quic.map(|place| place.role) {
         Some(QuicRole::Elsewhere { pid: Some(pid) }) => format!("{interface}/{pid}"),
@@ -201,7 +201,7 @@ impl Exposed {
             |one: &ExposedSocket| one.quic.is_none() && is_datagram_socket(&one.passed.socket);
         let link = all.iter().any(has_datagrams).then(udp_sessions::offer).transpose()?;
         let copies: Vec<_> = copies.into_iter().chain(link).collect();
-        // From here on, the successor takes care of the positions of QUIC sockets.
+        // From here on, the successor manages the positions of QUIC sockets.
         self.handed_over.store(true, Relaxed);
         drop(all);
         let borrowed: Vec<_> = copies
@@ -256,7 +256,8 @@ impl Exposed {
         Ok(all)
     }
 
-    /// Returns the known processes that serve other QUIC sockets at the same addresses; `None` without such sockets.
+    /// Returns the PIDs of the processes that serve other QUIC sockets at these addresses, if known. Returns `None` if all
+    /// sockets belong to this process.
     pub(crate) fn predecessors(&self) -> Option<Vec<i32>> {
         let all = self.lock();
         let places = || all.iter().filter_map(|one| one.quic);
@@ -307,7 +308,7 @@ impl Exposed {
         }
     }
 
-    /// Replaces the sockets by those of `other`.
+    /// Replaces the sockets with those of `other`.
     pub(crate) fn replace(&self, other: Self) {
         let other = std::mem::take(&mut *other.lock());
         for one in &other {

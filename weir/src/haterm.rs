@@ -1,5 +1,5 @@
-//! `weir haterm`: an HTTP server for load tests, as HAProxy's program of that name. Its options become a configuration with a frontend
-//! in `mode haterm`, which then runs like any other.
+//! `weir haterm`: an HTTP server for load tests, like HAProxy's program with that name. Its options are converted to a
+//! configuration with a frontend in `mode haterm`, which then runs like any other.
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -85,7 +85,7 @@ impl ListenAddress {
 /// Reads the arguments if the program is called by the name `haterm`, or its first argument is. Returns `None` if it is neither.
 ///
 /// # Errors
-/// The code to exit with, because nothing is to be run.
+/// The exit code, if there is nothing to run.
 pub(crate) fn args(is_named: bool, words: &[String]) -> Option<Result<CommandLineArgs, ExitCode>> {
     let words = match words {
         [first, rest @ ..] if first == NAME => rest,
@@ -157,7 +157,7 @@ impl ServerOptions {
         }
     }
 
-    /// The configuration. Lines of the user follow those of this program, so that they prevail.
+    /// Returns the configuration. The user's lines follow those of this program, so that they take precedence.
     fn configuration(&self, kernel_has_tls: bool) -> String {
         let ktls = if kernel_has_tls { " ktls on" } else { "" };
         let has_tls = self.listen.iter().any(|address| address.tls.is_some());

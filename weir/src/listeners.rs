@@ -1,5 +1,5 @@
-//! The plan's listening sockets, which are inherited, taken over from an earlier process, or newly bound; and which worker serves
-//! each of them.
+//! The plan's listening sockets, which are inherited, taken over from an earlier process or newly bound, and the workers that
+//! serve them.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -22,7 +22,7 @@ pub(crate) fn bind(
 ) -> Result<Vec<ListeningSocket>, String> {
     let mut bound = Vec::new();
     let mut failures = Vec::new();
-    // Runtime sockets come first, so that operators can already connect when a frontend accepts.
+    // Runtime sockets are bound first, so that operators can already connect when a frontend accepts.
     for (number, one) in plan.global.stats_sockets.iter().enumerate() {
         match open(one, 128, &plan.global, inherited) {
             Ok(socket) => bound.push(ListeningSocket {
@@ -36,7 +36,7 @@ pub(crate) fn bind(
             Err(error) => failures.push(failure(&one.place, "frontend GLOBAL", &one.address, &error)),
         }
     }
-    // Datagram sockets come before frontends, so that they are bound when a frontend accepts.
+    // Datagram sockets are bound before frontends, so that they exist when a frontend accepts.
     bind_datagrams(plan, inherited, &mut bound, &mut failures);
     for (index, proxy) in plan.proxies.iter().enumerate().filter(|(_, proxy)| !proxy.disabled) {
         let has_socket = |bind: &Bind| !matches!(bind.address, BindAddress::Reverse(_));
@@ -329,7 +329,7 @@ pub(crate) fn show(address: &BindAddress) -> String {
 /// Distributes the sockets. Each is assigned to the worker with the fewest sockets so far, among the workers that are allowed.
 pub(crate) fn share(bound: Vec<ListeningSocket>, threads: usize) -> Vec<Vec<ListeningSocket>> {
     let mut shares: Vec<Vec<ListeningSocket>> = (0..threads).map(|_| Vec::new()).collect();
-    // QUIC sockets that are served already stay where they are.
+    // QUIC sockets that are already served stay with their workers.
     for one in bound.into_iter().filter(|one| one.quic.is_none_or(|place| place.is_new())) {
         let watcher = one.workers.iter().copied().min_by_key(|worker| shares[*worker].len());
         // A socket stays with the worker that has its sessions.

@@ -18,7 +18,7 @@ pub(crate) fn run_program(program: Option<&str>, words: &[String]) -> Option<Exi
     (program == Some(PROGRAM)).then(|| run(words, PROGRAM))
 }
 
-/// Runs the command; returns `None` if `words` are another command.
+/// Runs the command. Returns `None` if `words` are another command.
 pub(crate) fn run_word(words: &[String]) -> Option<ExitCode> {
     (words.first()? == "load").then(|| run(&words[1..], "weir load"))
 }

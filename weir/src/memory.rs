@@ -63,7 +63,7 @@ pub(crate) fn return_soon() {
         std::thread::sleep(SETTLED);
         process::return_memory();
     };
-    // Without a thread, the memory is used by later allocations.
+    // If no thread can be started, later allocations use the memory.
     let _ = std::thread::Builder::new().name("weir/return".to_owned()).spawn(task);
 }
 

@@ -43,7 +43,8 @@ impl MessageStyle {
         let _ = STYLE.set(self);
     }
 
-    /// The selected style: that of [`Self::select`], of the environment, or the one that fits standard error.
+    /// Returns the selected style: the one set by [`Self::select`] or by the environment, or else the one that suits standard
+    /// error.
     fn current() -> Self {
         *STYLE.get_or_init(|| {
             let named = std::env::var("WEIR_MESSAGES").ok().and_then(|name| Self::named(&name));
@@ -63,7 +64,7 @@ pub(crate) struct MessageFormat {
     style: MessageStyle,
 }
 
-/// Maximum number of messages of one kind.
+/// The maximum number of messages of one kind.
 const MOST: usize = 200;
 
 impl MessageFormat {
@@ -196,7 +197,7 @@ fn introduction() -> String {
 /// Messages since the start, for `show startup-logs` and the answer to a reload.
 static LOG: Mutex<String> = Mutex::new(String::new());
 
-/// Maximum size of the log.
+/// The maximum size of the log.
 const KEPT: usize = 1 << 16;
 
 /// Returns the messages since the start.
@@ -207,7 +208,7 @@ pub(crate) fn log() -> String {
 /// Whether the process is in service and must not wait for the reader of standard error.
 static SERVING: AtomicBool = AtomicBool::new(false);
 
-/// From this call on, messages that standard error does not accept at once are only kept in [`log`].
+/// From now on, messages that standard error does not accept immediately are only kept in [`log`].
 pub(crate) fn serve() {
     SERVING.store(true, Relaxed);
 }
@@ -226,7 +227,7 @@ fn print(text: &str) {
     }
 }
 
-/// Writes to standard output. It may have been closed (`| head`), which is ignored.
+/// Writes to standard output. If it was closed (`| head`), the error is ignored.
 pub(crate) fn output(text: &str) {
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }

@@ -102,7 +102,7 @@ impl PeersSections {
             for shared in &peers.tables {
                 let name = name.clone();
                 let part = desk.with(|_, tables| tables.own_part(&shared.table));
-                // With owners, a count goes to an owner and from there to the others.
+                // With owners, a count is sent to an owner, and from there to the others.
                 let ways = |aggregate: &Aggregate| if aggregate.has_owners() { 2 } else { 1 };
                 let every = |aggregate: &Aggregate| u64::from(aggregate.every_ms).div_ceil(ways(aggregate));
                 let pace = part.zip(shared.table.aggregate().map(every));
@@ -233,8 +233,8 @@ fn address(server: &Arc<ServerSettings>) -> String {
     }
 }
 
-/// Returns the output of `show peers`: all sections, or the one with that name, each obtained on its worker; `None` if there is no
-/// such section.
+/// Returns the output of `show peers`: all sections, or the one with this name. Each is obtained on its worker. Returns `None` if
+/// no section has the name.
 pub(crate) fn show(
     sections: &Arc<PeersSections>,
     name: Option<&str>,

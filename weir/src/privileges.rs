@@ -56,7 +56,7 @@ pub(crate) fn confine(plan: &Plan, messages: MessageFormat) -> Result<(), String
     Ok(())
 }
 
-/// Prints the manual's warnings for processes that start as root and stay root.
+/// Prints the manual's warnings for processes that start as root and keep its privileges.
 fn warn_of_roots_rights(global: &Global, messages: MessageFormat) {
     if global.chroot.is_none() {
         messages.say(
@@ -127,7 +127,7 @@ fn give_up(global: &Global, leaves_root: bool) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Makes those of the `wanted` capabilities effective that the process is permitted to have.
+/// Makes the `wanted` capabilities effective, if the process is permitted to have them.
 fn raise(wanted: CapabilitySet) -> Result<(), Errno> {
     let mut sets = capabilities(None)?;
     sets.effective |= wanted & sets.permitted;
@@ -143,8 +143,8 @@ fn of_kernel(capability: Capability) -> CapabilitySet {
     }
 }
 
-/// Returns the setting that needs a privilege which the process would not have as another user, and the privilege; `None` if there
-/// is no such setting.
+/// Returns a setting that needs a privilege which the process would not have as another user, and that privilege, or `None` if no
+/// setting does.
 fn unmet(plan: &Plan) -> Option<String> {
     let has = |any: &[Capability]| any.iter().any(|one| plan.global.capabilities.contains(one));
     let network = has(&[Capability::NetRaw, Capability::NetAdmin]);

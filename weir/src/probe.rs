@@ -36,7 +36,7 @@ struct Probe {
     timeout: Duration,
 }
 
-/// Runs the command; returns `None` if `words` are another command.
+/// Runs the command. Returns `None` if `words` are another command.
 pub(crate) fn run(words: &[String]) -> Option<ExitCode> {
     (words.first()? == "health").then(|| match parse(&words[1..]) {
         Ok(probe) => report(probe),

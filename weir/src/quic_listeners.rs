@@ -145,7 +145,7 @@ fn users_of(queues: &[DatagramQueue], bind: &Bind) -> Option<Arc<QuicUsers>> {
     Some(Arc::new(QuicUsers { workers: bind.workers.clone(), settings: bind.quic.clone(), retirement }))
 }
 
-/// Takes the sockets at the address of the bind line: those of the plan before an in-place reload, or of another process.
+/// Takes the sockets for the address of the bind line, either from the plan before an in-place reload or from another process.
 fn take(bind: &Bind, inherited: &mut Inherited) -> Vec<InheritedSocket> {
     let address = match &bind.address {
         BindAddress::Quic(address) => Some(*address),
@@ -296,8 +296,8 @@ mod tests {
         load_text("t.cfg", &text, &Boot::default()).plan.expect("it is valid")
     }
 
-    /// Lets one test run at a time: they share the descriptors of this process, and a socket keeps its place in the kernel while any
-    /// copy is open.
+    /// Lets only one test run at a time: the tests share the descriptors of this process, and a socket keeps its place in the
+    /// kernel while any copy is open.
     fn turn() -> MutexGuard<'static, ()> {
         static TURN: Mutex<()> = Mutex::new(());
         TURN.lock().unwrap_or_else(PoisonError::into_inner)

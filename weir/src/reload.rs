@@ -111,7 +111,7 @@ impl Reloader {
         Ok(LoadedConfig { plan, differences })
     }
 
-    /// Replaces the plan in use by the current contents of the files, and records the outcome in the journal.
+    /// Replaces the plan in use with the current contents of the files, and records the outcome in the journal.
     fn renew(&self, form: DifferenceFormat) -> Result<String, String> {
         let outcome = self.try_renew(form);
         let text = match &outcome {
@@ -203,7 +203,7 @@ impl Reloader {
         sharing::exchange(&common.runtime);
         settle(common, &new.shared);
         self.in_use.replace(new.clone());
-        // From here on, a successor gets the sockets of this plan.
+        // From here on, a successor gets the sockets of the new plan.
         common.exposed.replace(exposed);
         let left = Arc::new(left);
         let workers = runtime::shard::workers();

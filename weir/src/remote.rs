@@ -16,7 +16,7 @@ that runtime socket (level admin). The exit status is 0 if nothing would change,
 1 if something would, and 2 if the configuration cannot be used.
 ";
 
-/// Runs the command; `None` if the arguments are not this command.
+/// Runs the command, or `None` if the arguments are not this command.
 pub(crate) fn run(words: &[String]) -> Option<ExitCode> {
     (words.first()? == "diff").then(|| match ask(&words[1..]) {
         Ok((text, code)) => {

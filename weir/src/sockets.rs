@@ -36,7 +36,7 @@ pub(crate) struct ListeningSocket {
     pub(crate) owner: SocketOwner,
     /// The workers that may serve the socket's connections.
     pub(crate) workers: Arc<[usize]>,
-    /// Its place, if it is for QUIC.
+    /// Its place, if the socket is for QUIC.
     pub(crate) quic: Option<QuicPlace>,
     /// Its worker's end of the queues between the workers of a QUIC bind line.
     pub(crate) queue: Option<DatagramQueue>,
@@ -71,9 +71,10 @@ pub(crate) enum QuicRole {
     New,
     /// A worker is going to send through this copy of a socket. Another worker receives, and forwards datagrams.
     Copy,
-    /// A worker serves it, from before an in-place reload.
+    /// A worker has served it since before an in-place reload.
     Served,
-    /// A worker serves its connections, and new ones belong to other sockets since an in-place reload changed the workers.
+    /// A worker serves its connections. New connections belong to other sockets, because an in-place reload has changed the
+    /// workers.
     Retired,
     /// Another process serves it. It is kept open so that no position changes before that process has ended.
     Elsewhere {
@@ -125,7 +126,7 @@ pub(crate) struct InheritedSocket {
     pub(crate) socket: OwnedFd,
     /// The user of the socket in the current plan, if this process opened it.
     pub(crate) owner: Option<SocketOwner>,
-    /// Its place, if it is for QUIC and known.
+    /// Its place, if the socket is for QUIC and the place is known.
     pub(crate) quic: Option<QuicPlace>,
     /// Its users, if this process opened it.
     pub(crate) users: Option<Arc<QuicUsers>>,

@@ -8,7 +8,7 @@ use runtime::timer::{self, now_ms};
 use state::table::Table;
 use tokio::task::AbortHandle;
 
-/// Maximum number of entries removed in one turn.
+/// The maximum number of entries removed in one turn.
 const TURN: usize = 1_000;
 
 /// Minimum and maximum pause of the task.

@@ -1,4 +1,4 @@
-//! Applies `traces` sections (configuration manual, 12.1) at start, and by an in-place reload if their lines have changed. Also
+//! Applies `traces` sections (configuration manual, 12.1) at startup, and at an in-place reload if their lines have changed. Also
 //! applies `-dt` (management manual, chapter 3).
 
 use plan::Plan;
@@ -20,7 +20,7 @@ fn apply(plan: &Plan, command: &TraceCommand) -> Result<(), String> {
     command.apply(&control::sinks::Sinks::new(&plan.rings)).map(drop)
 }
 
-/// Returns the commands for the traces of `-dt`, which are written to standard error from the start.
+/// Returns the commands for the traces of `-dt`. These are written to standard error from the start.
 ///
 /// # Errors
 /// A message for the operator (HAProxy's if it has one): an unknown source, level or verbosity.

@@ -1,7 +1,8 @@
 //! UDP sessions that move from a process to its successor, over a link that is passed with the listening sockets.
 //!
-//! The successor requests them once its workers run ([`take_over`]). The old process then stops reading its sockets, and sends all
-//! sessions with the sockets to their servers. If it ends, or does not answer in time, the successor goes on without them.
+//! Once its workers run, the successor requests the sessions ([`take_over`]). The old process then stops reading its sockets, and
+//! sends all sessions with the sockets to their servers. If it ends or does not answer in time, the successor continues without
+//! them.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};

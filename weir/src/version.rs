@@ -59,7 +59,7 @@ pub(crate) fn facts(diag_mode: bool, disabled: &[&str]) -> ProgramFacts {
     }
 }
 
-/// Returns the TLS library reported to configurations written for HAProxy: the behaviour and the keywords are those of OpenSSL 3,
+/// Returns the TLS library that is reported to configurations written for HAProxy. Behaviour and keywords are those of OpenSSL 3,
 /// whether or not it is built in.
 fn ssl_library() -> &'static str {
     match config::openssl_version() {

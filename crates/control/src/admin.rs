@@ -35,7 +35,7 @@ pub(crate) fn refresh(runtime: &Runtime, proxy: &Proxy) {
     }
 }
 
-/// `set server … state`; returns `false` for an unknown state.
+/// `set server … state`. Returns `false` for an unknown state.
 pub(crate) fn set_state(runtime: &Runtime, server: &Arc<Server>, state: &str) -> bool {
     let (set, clear) = match state {
         "ready" => (0, Admin::FORCED_MAINT | Admin::FORCED_DRAIN),
@@ -67,7 +67,7 @@ fn change(runtime: &Runtime, view: &ConfigView, server: &Arc<Server>, set: u32, 
     }
 }
 
-/// `set server … health`: sets the result of checks; returns `false` for an unknown word.
+/// `set server … health`: sets the result of checks. Returns `false` for an unknown word.
 pub(crate) fn set_health(runtime: &Runtime, server: &Arc<Server>, health: &str) -> bool {
     let full = server.health.rise.load(Relaxed) + server.health.fall.load(Relaxed);
     let (state, level) = match health {
@@ -81,7 +81,7 @@ pub(crate) fn set_health(runtime: &Runtime, server: &Arc<Server>, health: &str) 
     true
 }
 
-/// `set server … agent`: sets the agent's status; returns `false` for an unknown word.
+/// `set server … agent`: sets the agent's status. Returns `false` for an unknown word.
 pub(crate) fn set_agent(runtime: &Runtime, server: &Arc<Server>, word: &str) -> bool {
     let (state, level) = match word {
         "up" => (Operational::Running, 1),

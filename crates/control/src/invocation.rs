@@ -43,7 +43,7 @@ pub(crate) enum CommandReply {
     Message(Severity, String),
     /// Long output, produced in pieces so that no piece blocks a worker for long.
     Pieces(Box<dyn Iterator<Item = String>>),
-    /// The contents of a ring. With `true`, new messages follow, until the client sends anything or disconnects.
+    /// The contents of a ring. If `true`, new messages follow until the client sends anything or disconnects.
     Follow(Follow, bool),
     /// A response that has to be awaited.
     Later(Pin<Box<dyn Future<Output = CommandReply>>>),
@@ -94,7 +94,7 @@ pub(crate) struct ConnectionSettings {
     pub(crate) level: AccessLevel,
     /// How severities are shown.
     pub(crate) severity: SeverityOutput,
-    /// Whether the connection stays open after a line.
+    /// Whether the connection stays open after a command line.
     pub(crate) interactive: bool,
     /// Whether a prompt is shown.
     pub(crate) prompt: bool,

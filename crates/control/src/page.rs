@@ -25,7 +25,7 @@ pub fn respond(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRe
 /// An action: its name in forms and its function, which returns whether there was anything to do.
 struct FormAction(&'static str, fn(&Arc<Runtime>, &ProxyView, &Arc<Server>) -> bool);
 
-/// All actions, including those of older pages.
+/// All actions, including the actions of older pages.
 #[rustfmt::skip]
 const ACTIONS: &[FormAction] = &[
     FormAction("ready",    |runtime, _, server| admin::set_state(runtime, server, "ready")),

@@ -13,8 +13,8 @@ use crate::versions::Versions;
 /// Receives messages about changes. The arguments are the proxy concerned, the syslog level and the text.
 pub type Notify = Arc<dyn Fn(&state::Proxy, u8, &str) + Send + Sync>;
 
-/// Shows one `peers` section or all of them, optionally with the dictionaries of their sessions;
-/// `None` if the section does not exist.
+/// Shows one `peers` section or all of them, optionally with the dictionaries of their sessions, or `None` if the section does
+/// not exist.
 pub type ShowPeers =
     Box<dyn Fn(Option<&str>, bool) -> Option<Pin<Box<dyn Future<Output = String>>>> + Send + Sync>;
 

@@ -98,7 +98,7 @@ pub trait Reloader: Send + Sync {
     /// # Errors
     /// The files are invalid, or contain changes that a running process cannot apply. In both cases nothing has changed.
     fn reload(&self, shown: DifferenceFormat) -> Result<String, String>;
-    /// Returns the changes without applying them. With `text`, that configuration is used instead of the files.
+    /// Returns the changes without applying them. If `text` is given, it is used instead of the configuration files.
     ///
     /// # Errors
     /// The errors of [`reload`](Self::reload).

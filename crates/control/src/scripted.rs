@@ -8,7 +8,7 @@ use crate::invocation::{CommandReply, ConnectionSettings, Severity};
 use crate::process::Runtime;
 use crate::socket::table;
 
-/// The outcome of a command.
+/// The result of a command.
 pub enum Ran {
     /// Finished, with its response or error.
     Done(Result<String, String>),

@@ -243,7 +243,7 @@ impl<'a> StateLine<'a> {
     }
 }
 
-/// Restores the address and the port of checks or an agent, either both or neither.
+/// Restores the address and port of checks or of an agent, either both or neither.
 fn apply_place(
     what: &str,
     health: &Health,
@@ -271,7 +271,7 @@ fn apply_place(
 /// Lines by backend and server name.
 pub type Rows<'a> = HashMap<(&'a str, &'a str), SavedServer<'a>>;
 
-/// Restores the states of one backend's servers; servers that no longer exist are ignored. Changes and failures are reported
+/// Restores the states of one backend's servers, and ignores servers that no longer exist. Changes and failures are reported
 /// through `say`.
 pub fn restore(rows: &Rows<'_>, backend: &ProxyView, say: &dyn Fn(&str)) {
     let proxy = &backend.state;
@@ -294,7 +294,7 @@ pub fn restore(rows: &Rows<'_>, backend: &ProxyView, say: &dyn Fn(&str)) {
     }
 }
 
-/// The rows of a per-backend file that concern this backend; the others are reported through `say`.
+/// Returns the rows of a per-backend file that are for this backend. The others are reported.
 pub fn of_backend<'a>(
     rows: Vec<SavedServer<'a>>,
     backend: &ProxyView,

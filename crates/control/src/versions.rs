@@ -1,4 +1,4 @@
-//! Versions of pattern lists in preparation (`prepare map`): stored in the runtime, created by commands.
+//! Uncommitted versions of pattern lists, which `prepare map` creates. They are stored in the runtime.
 
 use std::collections::HashMap;
 

@@ -38,7 +38,7 @@ pub(crate) struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// Parses a line, in which words are separated by blanks or commas. If several words are of the same kind, the last one
+    /// Parses a line of words that are separated by spaces or commas. If several words are of the same kind, the last one
     /// applies.
     pub(crate) fn parse(line: &'a str) -> Self {
         let mut report = Report::default();

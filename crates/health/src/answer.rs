@@ -125,7 +125,7 @@ impl CheckAnswer {
         self.body(facts);
     }
 
-    /// Parses a head; returns whether another may follow at once, because this one was interim.
+    /// Parses a head. Returns whether another may follow immediately, because this one was interim.
     fn head(&mut self, facts: &mut CheckEnv) -> bool {
         let options = ParseOptions { max_bytes: self.limit, ..ParseOptions::default() };
         let head = &mut facts.transaction.response;

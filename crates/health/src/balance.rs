@@ -30,8 +30,8 @@ thread_local! {
     static RANDOM: std::cell::RefCell<fastrand::Rng> = std::cell::RefCell::new(fastrand::Rng::new());
 }
 
-/// Returns the worker to which a check of the calling worker must move now, if there is one. The two counts are updated at once, so
-/// that the next check sees them.
+/// Returns the worker to which a check of the calling worker must move now, if any. Both counts are updated immediately, so that
+/// the next check sees them.
 pub(crate) fn hop(counters: &runtime::Sharded<CheckCounters>) -> Option<usize> {
     let workers = shard::workers();
     let start = RANDOM.with_borrow_mut(|random| random.usize(..workers));
@@ -71,7 +71,7 @@ mod tests {
         (loads[other] + 1 < loads[own]).then_some(other)
     };
 
-    /// Wakes every check once per interval, in a fixed order; counts moves.
+    /// Wakes every check once per interval, in a fixed order. Counts moves.
     struct Simulation {
         random: fastrand::Rng,
         /// The worker of each check; checks wake in the order of this list.

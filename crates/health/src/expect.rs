@@ -46,7 +46,7 @@ fn fixed(info: &[u8]) -> Judgement {
     })
 }
 
-/// Evaluates raw bytes. With `complete`, no more data will arrive or fit.
+/// Evaluates raw bytes. `complete` means that no more data will arrive or fit.
 pub(crate) fn judge_bytes(expect: &Expect, facts: &CheckEnv, complete: bool) -> Judgement {
     let received = &facts.received[..];
     if received.is_empty() {
@@ -185,7 +185,7 @@ fn body(
     decide(expect, matched, "L7RSP", info)
 }
 
-/// Whether there is a header with a matching name and value; `None` if a format is empty.
+/// Whether there is a header with a matching name and value, or `None` if a format is empty.
 fn header(matcher: &HeaderMatcher, facts: &CheckEnv) -> Option<bool> {
     let name = ExpectedPattern::new(&matcher.name, facts)?;
     let value = match &matcher.value {

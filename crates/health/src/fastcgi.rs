@@ -1,8 +1,7 @@
 //! One request and its response on a dedicated FastCGI connection.
 //!
-//! The engine is the crate `fcgi`. Bytes come from and go to the check's [`crate::link::CheckLink`], through
-//! [`crate::answer::CheckAnswer`]. The settings of the application's section apply, except for its rules, which are for client
-//! requests.
+//! The engine is the crate `fcgi`. The check's [`crate::link::CheckLink`] and [`crate::answer::CheckAnswer`] transfer the bytes.
+//! The settings of the application's section apply, but not its rules, which are for client requests.
 
 use std::net::SocketAddr;
 

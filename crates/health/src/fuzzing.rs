@@ -23,8 +23,8 @@ pub struct TrialAnswer {
     pub is_complete: bool,
 }
 
-/// Parses the response to a `method` request in these pieces; with `ends`, the connection ends afterwards. At most `limit` bytes of
-/// head and body are kept.
+/// Parses the response to a `method` request from these pieces. `ends` means that the connection ends afterwards. At most `limit`
+/// bytes of head and body are kept.
 pub fn http_answer<'b>(
     method: &str,
     pieces: impl IntoIterator<Item = &'b [u8]>,

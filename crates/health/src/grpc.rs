@@ -1,7 +1,7 @@
 //! Parses the response to `grpc.health.v1.Health/Check` (the gRPC health checking protocol): the head and trailers of a call (gRPC
 //! over HTTP/2) and one protocol buffers message.
 //!
-//! The bytes come from outside: every length is checked before it is used.
+//! The bytes come from outside, so every length is checked before it is used.
 
 use base::protobuf::{self, FieldValue};
 use http::{Head, Name};
@@ -36,7 +36,7 @@ const NO_GRPC: AnswerReading<'static> = AnswerReading::Bad("L7RSP", 0, b"gRPC: n
 const NO_ANSWER: AnswerReading<'static> =
     AnswerReading::Bad("L7RSP", 0, b"gRPC: no answer of a health check");
 
-/// Evaluates a complete response. A call that fails at once has its status in its head.
+/// Evaluates a complete response. If the call failed immediately, the status is in the head.
 pub(crate) fn serving<'a>(head: &'a Head, trailers: &'a Head, body: &[u8]) -> AnswerReading<'a> {
     if head.status() != 200 {
         return AnswerReading::Bad("L7STS", i32::from(head.status()), head.reason());

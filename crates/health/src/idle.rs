@@ -64,7 +64,7 @@ pub trait Idle: Send + Sync {
     /// Takes an idle connection, if there is one.
     fn take<'a>(&'a self, wanted: IdleRequest<'a>) -> Taking<'a>;
 
-    /// Reaches a server over a connection provided by a client (`rhttp@`); `None` if there is none.
+    /// Reaches a server over a connection provided by a client (`rhttp@`), or `None` if no connection is available.
     fn reach<'a>(&'a self, wanted: IdleRequest<'a>) -> Reaching<'a>;
 
     /// Connects to a server over QUIC, with the name as SNI, and keeps the TLS data. Without `is_http` only the connection is checked.
@@ -75,7 +75,7 @@ pub trait Idle: Send + Sync {
         is_http: bool,
     ) -> Connecting<'a>;
 
-    /// Starts HTTP/3 over QMux on a connection; returns a stream for one HTTP/1 request, which reaches the server as HTTP/3.
+    /// Starts HTTP/3 over QMux on a connection. Returns a stream for one HTTP/1 request, which reaches the server as HTTP/3.
     fn speak_qmux<'a>(&'a self, wanted: IdleRequest<'a>, stream: Stream) -> Speaking<'a>;
 
     /// Adds a connection to the pool, or closes it. A check opened it when the server's address had changed `moves` times.
@@ -98,8 +98,8 @@ pub(crate) struct IdleOwner<'a> {
     pub(crate) wanted: IdleRequest<'a>,
 }
 
-/// Returns the owner of this step's connection if it is shared with requests; `None` if the check needs its own connection or other
-/// connection options.
+/// Returns the owner of this step's connection if it is shared with requests, or `None` if the check needs its own connection or
+/// other connection options.
 pub(crate) fn home<'a>(
     subject: &'a Subject,
     context: &'a CheckContext,

@@ -93,7 +93,7 @@ impl Subject {
         &self.peer.backend
     }
 
-    /// Runs the check once; `then` is called before its connection is closed.
+    /// Runs the check once. Calls `then` before the connection is closed.
     async fn check<T>(&self, context: &CheckContext, then: impl FnOnce(CheckOutcome) -> T) -> T {
         let start = base::clock::now_ms();
         observe::begins(self);
@@ -136,7 +136,7 @@ pub(crate) struct CheckContext {
     keep: tls::Keep,
     /// The tracking servers of each tracked server. Changed when a server is added or removed at run time.
     followers: RwLock<HashMap<Followed, Vec<CheckedServer>>>,
-    /// Whether the checks of this plan have started on a worker, which stays true when they end.
+    /// Whether the checks of this plan have ever been started on a worker. This stays true when they end.
     started: Sharded<AtomicBool>,
 }
 

@@ -22,12 +22,12 @@ use crate::check_env::CheckEnv;
 use crate::idle::{IdleOwner, IdleRequest, Lent, QuicUnreached};
 use crate::{CheckContext, CheckedServer, Subject};
 
-/// Maximum size of a read.
+/// The maximum size of a read.
 const ROOM: usize = 4096;
 
 /// A connection of a check.
 pub(crate) struct CheckLink<'a> {
-    /// The connection; `None` once it was given away.
+    /// The connection, or `None` once it was given away.
     carrier: Option<Carrier>,
     /// In ms of the worker's clock.
     deadline: u64,
@@ -111,7 +111,7 @@ impl<'a> CheckLink<'a> {
         flatten(timeout_at(deadline, writing).await)
     }
 
-    /// Appends the next data to `buffer`, up to a length of `limit`; returns 0 at the end of the stream.
+    /// Appends the next data to `buffer`, up to a length of `limit`. Returns 0 at the end of the stream.
     pub(crate) async fn read(&mut self, buffer: &mut Vec<u8>, limit: usize) -> Result<usize, LinkError> {
         let deadline = self.deadline;
         let wanted = limit.saturating_sub(buffer.len()).clamp(1, ROOM);
@@ -312,7 +312,8 @@ async fn open_quic<'a>(
     Ok(link)
 }
 
-/// Returns when a connection must be established. `timeout check` starts then. Without it, `inter` limits the whole check.
+/// Returns when a connection must be established. `timeout check` starts at that time. If it is not set, `inter` limits the whole
+/// check.
 fn connect_by(settings: &CheckSettings, start: u64) -> u64 {
     match (settings.timeout, settings.connect_timeout) {
         (Some(_), Some(connect)) => after(start, connect.min(settings.inter)),

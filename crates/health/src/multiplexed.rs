@@ -1,7 +1,7 @@
 //! One request and its response on a dedicated HTTP/2 connection.
 //!
-//! The engine is the crate `h2`. Bytes come from and go to the check's [`crate::link::CheckLink`], through
-//! [`crate::answer::CheckAnswer`], which keeps and interprets the received bytes.
+//! The engine is the crate `h2`. The bytes are transferred by the check's [`crate::link::CheckLink`] and by
+//! [`crate::answer::CheckAnswer`], which stores and interprets the received bytes.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -106,7 +106,7 @@ impl MultiplexedProbe {
             at += taken;
             match event {
                 Some(event) => self.happen(event, &input[from..], facts, limit),
-                // In this place the limit is flow control, not the number of frames.
+                // The limit here is flow control, not the number of frames.
                 None if taken > 0 && self.engine.is_turn_over() => self.engine.begin_turn(false),
                 None => break,
             }

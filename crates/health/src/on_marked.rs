@@ -1,5 +1,5 @@
-//! `on-marked-down` and `on-marked-up`: ends sessions when a server goes down or comes up, whatever the reason: checks, the runtime
-//! socket, name resolution, the tracked server.
+//! `on-marked-down` and `on-marked-up`: ends sessions when a server goes down or comes up, for any reason: checks, the runtime
+//! socket, name resolution, or a tracked server.
 
 use std::sync::Arc;
 

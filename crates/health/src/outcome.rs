@@ -29,11 +29,11 @@ pub struct CheckOutcome {
     pub duration: Duration,
 }
 
-/// Maximum length of a description.
+/// The maximum length of a description.
 const MAX_INFO: usize = 127;
 
 impl CheckOutcome {
-    /// Creates an outcome; `code` is kept if `status` has one.
+    /// Creates an outcome. `code` is stored if `status` has a code.
     pub(crate) fn new(status: &'static str, code: i32, info: impl AsRef<[u8]>) -> Self {
         let verdict = match status {
             "L4OK" | "L6OK" | "L7OK" | "PROCOK" => CheckVerdict::Passed,

@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// A started program. It is killed if this value is dropped before the program has ended.
 pub(crate) struct CheckProgram {
-    /// The process; `None` once it has ended.
+    /// The process, or `None` once it has ended.
     child: Option<Child>,
 }
 

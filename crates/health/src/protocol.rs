@@ -72,7 +72,7 @@ pub(crate) fn ldap_bind(bytes: &[u8]) -> AnswerReading<'static> {
     }
 }
 
-/// Parses a BER length (X.690, 8.1.3) of one byte, or of two or four after a count; returns it and the rest.
+/// Parses a BER length (X.690, 8.1.3) of one byte, or of two or four after a count. Returns it and the rest.
 fn ber_length(bytes: &[u8]) -> Result<(usize, &[u8]), AnswerReading<'static>> {
     let [first, rest @ ..] = bytes else { return Err(AnswerReading::Short) };
     if first & 0x80 == 0 {
@@ -86,7 +86,7 @@ fn ber_length(bytes: &[u8]) -> Result<(usize, &[u8]), AnswerReading<'static>> {
     Ok((digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest))
 }
 
-/// Maximum size of an agent's frame in a check: longer ones are rejected.
+/// The maximum size of an agent's frame in a check: longer ones are rejected.
 const LARGEST_FRAME: u32 = 1 << 24;
 
 fn spop_error(status: Status) -> AnswerReading<'static> {

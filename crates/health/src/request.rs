@@ -142,8 +142,8 @@ fn server_state(subject: &Subject, context: &CheckContext) -> String {
     )
 }
 
-/// Returns the word and the two numbers for a level. For a server that is down, the numbers are the checks passed and the checks
-/// needed to come up; for a server that is up, the failures left and the failures that take it down.
+/// Returns the word and the two numbers that describe a level. For a server that is down, the numbers are the checks that passed
+/// and the checks needed to come up. For a server that is up, they are the failures left and the failures that take it down.
 pub(crate) fn level(server: &Server) -> (&'static str, u32, u32) {
     let health = &server.health;
     let (level, rise, fall) =

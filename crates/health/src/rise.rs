@@ -1,4 +1,4 @@
-//! `slowstart`: gradually raises the weight of a server that has come up, whatever the reason.
+//! `slowstart`: gradually raises the weight of a server that has come up for any reason.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use state::transition::{self, NOTICE};
 
 use crate::{CheckContext, CheckedServer};
 
-/// Raises the weight of `peer` slowly whenever it comes up.
+/// Starts to raise the weight of `peer` slowly whenever it comes up.
 pub(crate) fn prepare(peer: &CheckedServer, context: &Arc<CheckContext>) {
     let Some(duration) = peer.own().slow_start else { return };
     let index = peer.own().index;

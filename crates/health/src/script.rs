@@ -38,8 +38,8 @@ struct Conversation<'a> {
     failure_text: Option<Vec<u8>>,
 }
 
-/// Runs the steps in order. Returns the connection together with the outcome. The connection is closed after the consequences were
-/// applied, so a server that sees the close knows that they were.
+/// Runs the steps in order. Returns the connection and the outcome. The connection is closed only after the consequences were
+/// applied, so a server that sees the close can rely on them.
 pub(crate) async fn run<'a>(
     subject: &'a Subject,
     context: &'a CheckContext,
@@ -75,7 +75,7 @@ pub(crate) async fn run<'a>(
 }
 
 impl Conversation<'_> {
-    /// Performs one step; returns whether it involved I/O.
+    /// Performs one step. Returns whether it involved I/O.
     async fn step(&mut self, step: &CheckStep) -> Result<bool, CheckOutcome> {
         if matches!(step.action, CheckAction::SetVar(..) | CheckAction::UnsetVar(_)) {
             self.variable(&step.action);
@@ -99,8 +99,8 @@ impl Conversation<'_> {
         Ok(true)
     }
 
-    /// Returns the bytes to send for a request, and prepares for its response; `None` if the protocol cannot express the request
-    /// because its parameters are too long, or the backend has no application (only `check-proto fcgi`).
+    /// Returns the bytes to send for a request, and prepares for its response, or `None` if the protocol cannot express the
+    /// request because its parameters are too long, or the backend has no application (only `check-proto fcgi`).
     fn ask(&mut self, own: &CheckRequest, message: &request::CheckMessage<'_>) -> Option<Vec<u8>> {
         let limit = self.context.buffer;
         let mut exchange = match self.protocol {
@@ -422,7 +422,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// Returns the name of the step in messages, ` at step 2 of tcp-check (expect string 'nope')`; only for `option tcp-check`.
+    /// Returns how messages describe the step: ` at step 2 of tcp-check (expect string 'nope')`. Only for `option tcp-check`.
     fn place(&self, step: &CheckStep) -> String {
         if self.script.family != Family::Tcp {
             return String::new();

@@ -241,7 +241,7 @@ async fn work_unless_removed(home: &WorkerTasks, task: &CheckTask) -> Option<Dur
     .await
 }
 
-/// Performs the work once; returns the delay until the next time.
+/// Performs the work once. Returns the delay until the next time.
 async fn work(home: &WorkerTasks, task: &CheckTask) -> Duration {
     let context = &home.context;
     if task.is_due() {

@@ -1,4 +1,4 @@
-//! The effects of a check's outcome on the server: level, state, trackers, sessions, and messages.
+//! The effects of a check's outcome on the server: its level and state, the servers that track it, sessions, and messages.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(crate) fn logs(peer: &CheckedServer) -> bool {
     peer.backend.options.log_health_checks
 }
 
-/// Stores a result for the statistics; returns the previous status.
+/// Stores a result for the statistics. Returns the previous status.
 pub(crate) fn keep(health: &Health, outcome: &CheckOutcome) -> &'static str {
     let result = CheckResult {
         status: outcome.status,
@@ -54,8 +54,8 @@ pub(crate) fn keep(health: &Health, outcome: &CheckOutcome) -> &'static str {
     before
 }
 
-/// Updates the level; returns whether it changed. A failure is counted (`chkfail`) only if the previous state is `known`. A level
-/// that falls below `rise` drops to 0; a level that reaches `rise` goes to the maximum.
+/// Updates the level. Returns whether it changed. A failure is counted (`chkfail`) only if the previous state is `known`. If the
+/// level falls below `rise`, it drops to 0; if it reaches `rise`, it goes to the maximum.
 fn count(server: &Server, verdict: CheckVerdict, known: bool) -> bool {
     let health = &server.health;
     let (level, rise, fall) =
@@ -191,7 +191,7 @@ pub(crate) fn go(
     let was = server.operational();
     let change = VerdictChange { wanted, why, asked, via: None };
     transit(&peer.backend.state, server, &change, context);
-    // A server that was only stopping does not come up, but accepts requests again.
+    // A server that was only stopping has not been down, but accepts requests again.
     if wanted == Operational::Running && was == Operational::Stopping {
         on_marked::came_up(peer);
     }

@@ -61,7 +61,7 @@ pub(crate) fn prepare(subject: &Subject) {
     }
 }
 
-/// Sets a server and its tracking servers to an initial down state, which is not counted as going down.
+/// Sets a server and the servers that track it to an initial down state, which does not count as going down.
 fn begin_down(backend: &state::Proxy, server: &state::Server) {
     let downs = server.downs.load(Relaxed);
     server.set_operational(Operational::Stopped, now_ms());

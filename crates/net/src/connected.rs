@@ -1,7 +1,7 @@
 //! Connected UDP sockets, which exchange datagrams with one server, and a set of them that are watched together.
 //!
-//! The sockets of a set are not in the worker's reactor, which would need several hundred bytes for each. Instead, each set has an
-//! epoll instance, which is in the reactor.
+//! The sockets of a set are not in the worker's reactor, which would need several hundred bytes for each of them. Instead, each
+//! set has an epoll instance, and that is in the reactor.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,10 +19,10 @@ const MOST_SEGMENTS: usize = 64;
 /// The maximum number of bytes that one call sends.
 const MOST_BYTES: usize = 65_000;
 
-/// Sends datagrams of `segment` bytes each, of which the last may be shorter; returns how many were sent.
+/// Sends datagrams of `segment` bytes each, of which the last may be shorter. Returns how many were sent.
 ///
 /// # Errors
-/// Those of sendmsg(2), if none was sent.
+/// The errors of sendmsg(2), if no datagram was sent.
 pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], segment: usize) -> io::Result<usize> {
     let segment = segment.max(1);
     let most = (MOST_BYTES / segment).clamp(1, MOST_SEGMENTS) * segment;
@@ -57,10 +57,10 @@ fn send_part(socket: BorrowedFd<'_>, part: &[u8], segment: usize) -> io::Result<
     }
 }
 
-/// Receives a datagram, or several that the kernel has joined; returns the length of all, and the size of each but the last.
+/// Receives a datagram, or several that the kernel has joined. Returns the length of all, and the size of each but the last.
 ///
 /// # Errors
-/// `WouldBlock` if none has arrived, and those of recvmsg(2), such as a refusal of an earlier datagram.
+/// `WouldBlock` if no datagram has arrived, or an error of recvmsg(2), such as a refusal of an earlier datagram.
 pub fn receive(socket: BorrowedFd<'_>, room: &mut [u8]) -> io::Result<(usize, usize)> {
     sys::receive_joined(socket, room)
 }

@@ -33,7 +33,7 @@ pub enum Target {
 /// Connection settings. The default suits most servers.
 #[derive(Debug, Clone, Default)]
 pub struct Dial<'a> {
-    /// The address to bind before connecting. With `transparent`, it may be an address of another machine.
+    /// The address to bind before connecting. If `transparent` is set, it may be an address of another machine.
     pub source: Option<SocketAddr>,
     /// The ports to try with `source`, one after the other, starting at a random one.
     pub source_ports: Option<(u16, u16)>,

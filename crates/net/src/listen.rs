@@ -264,7 +264,7 @@ enum SocketPlacement {
 pub struct AcceptedSocket {
     /// The connected socket, non-blocking.
     pub socket: OwnedFd,
-    /// The client's address; `None` for sockets without one.
+    /// The client's address, or `None` for sockets without one.
     pub peer: Option<SocketAddr>,
 }
 

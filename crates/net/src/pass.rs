@@ -37,7 +37,7 @@ pub struct Passed<F> {
     pub namespace: String,
     /// The interface to which the socket is bound; empty for none.
     pub interface: String,
-    /// More about it, for a successor of the same program; zero bytes for nothing.
+    /// Further information for a successor that runs the same program. Zero bytes if there is nothing to pass.
     pub note: [u8; 4],
 }
 

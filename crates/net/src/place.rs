@@ -1,4 +1,4 @@
-//! The place of a stream's socket: unregistered, or in the reactor of its worker.
+//! The state of a stream's socket: unregistered, or in the reactor of its worker.
 //!
 //! A read or write is tried first. The socket is registered with the reactor when a read finds no data for the first time, and for
 //! writing when a write would block for the first time. Used by [`crate::stream`] and [`crate::secure`].

@@ -70,7 +70,7 @@ pub enum Invalid {
     Checksum,
 }
 
-/// Parses the header at the start of `bytes`; `None` if more bytes are needed.
+/// Parses the header at the start of `bytes`, or `None` if more bytes are needed.
 pub fn parse(bytes: &[u8]) -> Result<Option<ProxyHeader>, Invalid> {
     let version_1 = b"PROXY ";
     let start = &bytes[..bytes.len().min(version_1.len())];

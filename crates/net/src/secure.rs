@@ -47,7 +47,8 @@ pub(crate) fn poll_read(
 ) -> Poll<io::Result<usize>> {
     let read = poll_open(place, tls, context, room);
     if read.is_pending() {
-        // A caller that waits for a response may have left part of the request unsent. If it cannot be sent, the read reports why.
+        // A caller that waits for a response may not have sent all of its request. If the rest cannot be sent, the read reports
+        // the reason.
         let _ = poll_flush(place, tls, context);
     }
     read

@@ -44,7 +44,7 @@ pub fn is_issued(id: [u8; ID_LENGTH]) -> bool {
 /// The sockets of one process at an address, and one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SocketPlace {
-    /// The index of this socket, which goes into connection IDs.
+    /// The index of this socket, which is written to connection IDs.
     pub index: u8,
     /// The first index of the process.
     pub first: u8,
@@ -65,7 +65,7 @@ impl SocketPlace {
         usize::from(if own < self.count { own } else { value % self.count.max(1) })
     }
 
-    /// Returns the socket that gets this datagram, as a number below `count`; `None` if its connection ID has no index of this
+    /// Returns the socket that gets this datagram, as a number below `count`, or `None` if its connection ID has no index of this
     /// process. This is the choice that [`steer`] makes the kernel take.
     pub fn share_of_datagram(&self, datagram: &[u8]) -> Option<usize> {
         let is_long = datagram.first()? & LONG_HEADER != 0;

@@ -335,7 +335,7 @@ impl Stream {
         {
             tls.close();
             let mut context = Context::from_waker(std::task::Waker::noop());
-            // No later attempt is made.
+            // No further attempt is made.
             let _ = secure::poll_flush(&mut self.place, tls, &mut context);
         }
     }
@@ -401,12 +401,12 @@ impl Stream {
         let _ = SockRef::from(self).set_mark(mark);
     }
 
-    /// The peer's address; `None` for sockets without one.
+    /// The peer's address, or `None` for sockets without one.
     pub fn peer(&self) -> Option<SocketAddr> {
         self.is_tcp().then(|| SockRef::from(self).peer_addr().ok()?.as_socket())?
     }
 
-    /// The local address; `None` for sockets without one.
+    /// The local address, or `None` for sockets without one.
     pub fn local(&self) -> Option<SocketAddr> {
         self.is_tcp().then(|| SockRef::from(self).local_addr().ok()?.as_socket())?
     }

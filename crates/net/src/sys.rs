@@ -247,8 +247,8 @@ pub(crate) fn send_segments(fd: BorrowedFd<'_>, bytes: &[u8], segment: u16) -> i
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Receives a datagram, or several that the kernel has joined (`UDP_GRO`); returns their length in total, and the size of each but the
-/// last.
+/// Receives a datagram, or several that the kernel has joined (`UDP_GRO`). Returns their length in total, and the size of each
+/// but the last.
 pub(crate) fn receive_joined(fd: BorrowedFd<'_>, room: &mut [u8]) -> io::Result<(usize, usize)> {
     let mut control = IntControl([0; CONTROL]);
     let mut vector = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
@@ -307,8 +307,8 @@ pub(crate) fn watch_datagrams(socket: OwnedFd, interest: Interest) -> io::Result
     unsafe { AsyncFd::register_with_interest(socket, interest) }.map_err(|error| error.into_parts().1)
 }
 
-/// Registers a stream socket with the calling worker's reactor for readability, and for writability if `blocks` is set; returns the
-/// socket if the kernel has no room for it.
+/// Registers a stream socket with the calling worker's reactor for readability, and for writability if `blocks` is set. Returns
+/// the socket if the kernel has no room for it.
 pub(crate) fn watch(socket: Plain) -> Result<AsyncFd<Plain>, (Plain, io::Error)> {
     let interest = if socket.blocks { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
     // SAFETY: an OwnedFd gives the same open descriptor for as long as it lives, and closes it only

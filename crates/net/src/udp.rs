@@ -172,11 +172,11 @@ pub struct UdpSocket {
 pub struct Transmit<'a> {
     /// The receiver.
     pub destination: SocketAddr,
-    /// The address to send from; `None` for the kernel's choice.
+    /// The address to send from, or `None` for the kernel's choice.
     pub source: Option<IpAddr>,
     /// The ECN bits of the IP header.
     pub ecn: u8,
-    /// The size of each datagram in `bytes`, except that the last may be shorter; `None` for a single datagram.
+    /// The size of each datagram in `bytes`, except that the last may be shorter, or `None` for a single datagram.
     pub segment_size: Option<usize>,
     /// The datagrams.
     pub bytes: &'a [u8],
@@ -224,7 +224,7 @@ impl UdpSocket {
     /// Receives datagrams into `batch`, with one system call. Ready only with at least one datagram.
     ///
     /// # Errors
-    /// Those of recvmmsg(2). An error may belong to one datagram; the next call can succeed.
+    /// The errors of recvmmsg(2). An error may be about one datagram; the next call can succeed.
     pub fn poll_recv(&self, context: &mut Context<'_>, batch: &mut Batch) -> Poll<io::Result<()>> {
         loop {
             let mut guard = ready!(self.socket.poll_read_ready(context))?;
@@ -240,7 +240,7 @@ impl UdpSocket {
     /// Receives datagrams into `batch`, without waiting.
     ///
     /// # Errors
-    /// `WouldBlock` if nothing has arrived, and those of recvmmsg(2).
+    /// `WouldBlock` if nothing has arrived, or an error of recvmmsg(2).
     pub fn try_recv(&self, batch: &mut Batch) -> io::Result<()> {
         batch.filled = 0;
         let mut buffers = batch.buffers.each_mut().map(|buffer| IoSliceMut::new(buffer));
@@ -273,7 +273,7 @@ impl UdpSocket {
     /// is 1 from then on.
     ///
     /// # Errors
-    /// Those of sendmsg(2). The datagrams are lost; later ones may be sent.
+    /// The errors of sendmsg(2). The datagrams are lost; later ones may be sent.
     pub fn poll_send(&self, context: &mut Context<'_>, transmit: &Transmit<'_>) -> Poll<io::Result<()>> {
         match self.try_send(transmit) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -310,7 +310,7 @@ impl UdpSocket {
     /// Sends datagrams without waiting.
     ///
     /// # Errors
-    /// `WouldBlock` if the socket's buffer is full, and those of sendmsg(2).
+    /// `WouldBlock` if the socket's buffer is full, or an error of sendmsg(2).
     pub fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
         let segments = transmit.segment_size.map_or(1, |size| transmit.bytes.len().div_ceil(size.max(1)));
         if segments <= 1 || segments <= self.most_segments.get() {

@@ -10,7 +10,7 @@ use crate::integer::MessageReader;
 /// Maximum array length (manual, section 11.1, `gpc(<nb>)`).
 pub const LONGEST_ARRAY: u64 = 100;
 
-/// Maximum length of a table name.
+/// The maximum length of a table name.
 const LONGEST_NAME: usize = 1024;
 
 /// The kind of a table's keys. The discriminants are the protocol's numbers.
@@ -131,7 +131,7 @@ pub struct Definition {
     pub expire: u32,
     /// The columns, in the order of the types.
     pub columns: Box<[DataColumn]>,
-    /// Whether the name of the peer follows that of the table, after `@`.
+    /// Whether the name of the peer follows the name of the table, after `@`.
     pub of_peer: bool,
 }
 

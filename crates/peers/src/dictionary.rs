@@ -11,7 +11,7 @@ use crate::integer::MessageReader;
 /// The number of strings in a dictionary. The numbers start from 1.
 const ENTRIES: usize = 128;
 
-/// Maximum length of a stored string.
+/// The maximum length of a stored string.
 const LONGEST: usize = 1024;
 
 /// The dictionary of sent strings.

@@ -81,7 +81,7 @@ struct PeerState {
     process: Option<u32>,
     /// Whether there has been a session with the peer.
     met: bool,
-    /// Whether the peer has reported that it does not know everything.
+    /// Whether the peer has reported that its data is incomplete.
     partial: bool,
     /// Whether the tables need all entries of the peer again.
     needs_resync: bool,
@@ -125,7 +125,7 @@ pub struct Group {
     resync: Resync,
     /// The connections with requests to send.
     asked: Vec<LinkId>,
-    /// The number shown in greetings: that of this process, or of the process from which it got everything.
+    /// The number sent in greetings: that of this process, or of the process from which it got all its entries.
     life: u32,
     /// How often to try to reach the successor, in a process that ends.
     stopping: Option<u32>,
@@ -134,9 +134,9 @@ pub struct Group {
     before: Option<u32>,
     keeps_predecessor: bool,
     commands: VecDeque<GroupCommand>,
-    /// Sessions established and ended, of which the tables do not know yet.
+    /// Sessions that were established or ended and that have not been reported to the tables yet.
     presence: VecDeque<(usize, bool)>,
-    /// Whether the tables know that the entries of the other peers have arrived.
+    /// Whether the tables were notified that the entries of the other peers have arrived.
     synchronized: bool,
     /// How long to wait for the counts of an earlier process from peers.
     returns: PartsWait,
@@ -235,7 +235,7 @@ impl Group {
         link
     }
 
-    /// Accepts a connection; returns `None` if there are too many without a greeting, in which case the caller closes it.
+    /// Accepts a connection. Returns `None` if there are too many without a greeting, in which case the caller closes it.
     pub fn accept(&mut self, now: u64) -> Option<LinkId> {
         let strangers = self
             .lines
@@ -360,7 +360,7 @@ impl Group {
         }
     }
 
-    /// Whether to connect to a peer, at once or later.
+    /// Whether to connect to a peer, immediately or later.
     fn is_wanted(&self, peer: usize) -> bool {
         let idle = self.peers[peer].link.is_none() && self.peers[peer].dialing.is_none();
         let right = match self.stopping {
@@ -472,7 +472,7 @@ impl Group {
     fn established(&mut self, link: LinkId, place: usize, process: Option<u32>, now: u64) {
         let from_here = process.is_none();
         if let Some(other) = self.peers[place].link.filter(|other| *other != link) {
-            // Both sides connected at once, so both must keep the same connection.
+            // Both sides connected at the same time, so both must keep the same connection.
             let section = &self.settings.section;
             self.peers[place].collisions += 1;
             if from_here && section.peers[place] < section.local {
@@ -535,7 +535,7 @@ impl Group {
         }
     }
 
-    /// Called when a peer has sent everything, or all that it knows.
+    /// Called when a peer has sent everything, or everything that it has.
     fn taught(&mut self, link: LinkId, place: usize, everything: bool, now: u64) {
         self.peers[place].needs_resync = false;
         if Some(place) == self.local {

@@ -3,7 +3,7 @@
 
 use crate::message::Breach;
 
-/// Maximum length of a greeting.
+/// The maximum length of a greeting.
 const LONGEST: usize = 2048;
 
 /// The listening side's answer.
@@ -109,7 +109,7 @@ pub(crate) fn read_hello(
     Ok(Some(PeerHello { peer, minor, process, length }))
 }
 
-/// Parses the answer to a greeting and returns its length; `None` if it is incomplete.
+/// Parses the answer to a greeting and returns its length, or `None` if it is incomplete.
 pub(crate) fn read_status(bytes: &[u8]) -> Result<Option<(HandshakeStatus, usize)>, Breach> {
     let strange = Breach::Protocol("no answer to the greeting");
     let Some((digits, length)) = line(bytes, 0) else {

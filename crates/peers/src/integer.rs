@@ -16,7 +16,7 @@ impl<'a> MessageReader<'a> {
         self.0.is_empty()
     }
 
-    /// Reads a number; returns `None` if it is missing or does not fit.
+    /// Reads a number. Returns `None` if it is missing or does not fit.
     pub(crate) fn number(&mut self) -> Option<u64> {
         let (value, length) = varint::read(self.0).ok()?;
         self.0 = &self.0[length..];

@@ -5,7 +5,7 @@ use base::varint::{self, Flaw};
 
 use crate::integer::MessageReader;
 
-/// Maximum length of a message's content.
+/// The maximum length of a message's content.
 pub const LONGEST: usize = 16384;
 
 /// Why a session is aborted.
@@ -24,7 +24,7 @@ pub enum Control {
     ResyncRequest = 0,
     /// The resync is complete.
     ResyncFinished = 1,
-    /// The sender has sent everything it knows, which may be incomplete.
+    /// The sender has sent all its data, which may be incomplete.
     ResyncPartial = 2,
     /// Confirms the end of the resync.
     ResyncConfirm = 3,
@@ -95,7 +95,7 @@ const ACK: u8 = 132;
 const UPDATE_TIMED: u8 = 133;
 const UPDATE_INCREMENTAL_TIMED: u8 = 134;
 
-/// Parses the first message in `bytes`, and returns its length; `None` while it is incomplete.
+/// Parses the first message in `bytes`, and returns its length, or `None` while it is incomplete.
 pub fn read(bytes: &[u8]) -> Result<Option<(Message<'_>, usize)>, Breach> {
     let [class, kind, rest @ ..] = bytes else { return Ok(None) };
     if *kind < 128 {

@@ -1,8 +1,8 @@
-//! Which members add up the parts of a key, in a group with owners: rendezvous hashing of places, which are groups of keys, over
-//! the members that are present. When a member comes or goes, only the places that it gets or had change.
+//! Decides which members add up the parts of a key, in a group with owners: rendezvous hashing over the members that are present.
+//! Keys are grouped into places. When a member comes or goes, only the places that it gets or had change.
 //!
-//! The two members with the highest scores for a place send sums. A third one keeps the parts as well, so that none is lost if two
-//! members are restarted at the same time.
+//! The two members with the highest scores for a place send sums. A third member also stores the parts, so that none is lost if
+//! two members are restarted at the same time.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use twox_hash::XxHash64;
 /// The members that send the sums of a place.
 pub(crate) type OwnerPair = [Option<usize>; 2];
 
-/// The number of members that have the parts of a place.
+/// The number of members that store the parts of a place.
 const KEEPERS: usize = 3;
 
 /// The number of places. A key is in one of them.
@@ -37,7 +37,8 @@ pub(crate) fn place(table: &[u8], key: &[u8]) -> usize {
     XxHash64::oneshot(XxHash64::oneshot(0, table), key) as usize % PLACES
 }
 
-/// Returns a member's score for a place. The members with the highest scores are its owners. All members must agree on it.
+/// Returns a member's score for a place. The members with the highest scores are the owners. All members must compute the same
+/// scores.
 fn score(member: u64, place: usize) -> u64 {
     let mut mixed = member ^ (place as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -59,7 +60,7 @@ fn elect(members: &[(u64, bool)], place: usize) -> [u16; KEEPERS] {
 }
 
 impl Owners {
-    /// Creates the places of a group of which only the member `local` is present.
+    /// Creates the places of a group in which only the member `local` is present.
     pub(crate) fn new<'a>(names: impl Iterator<Item = &'a str>, local: usize) -> Owners {
         let members =
             names.enumerate().map(|(at, name)| (XxHash64::oneshot(0, name.as_bytes()), at == local));
@@ -76,7 +77,7 @@ impl Owners {
         self.members.get(member).is_some_and(|(_, is_present)| *is_present)
     }
 
-    /// Returns the members that have the parts of a place.
+    /// Returns the members that store the parts of a place.
     pub(crate) fn keepers(&mut self, place: usize) -> [Option<usize>; KEEPERS] {
         let known = self.keepers.get(&place).copied();
         let keepers = known.unwrap_or_else(|| {
@@ -117,13 +118,13 @@ impl Owners {
         }
     }
 
-    /// Returns the places that have other owners since the last call, as bits; `None` without such places.
+    /// Returns the places that have other owners since the last call, as bits, or `None` without such places.
     pub(crate) fn take_moved(&mut self) -> Option<Vec<u64>> {
         std::mem::replace(&mut self.has_moved, false)
             .then(|| std::mem::replace(&mut self.moved, vec![0; PLACES / 64]))
     }
 
-    /// Returns the share of the places of which each member is an owner, in thousandths, from a sample.
+    /// Returns the share of the places that each member owns, in thousandths, estimated from a sample.
     pub(crate) fn shares(&mut self) -> Vec<u32> {
         const SAMPLE: usize = 1000;
         let mut shares = vec![0; self.members.len()];

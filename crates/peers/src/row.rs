@@ -60,7 +60,7 @@ impl Rate {
 pub struct PeerEntry<'a> {
     /// The key: a string, or as many bytes as the table defines; numbers are in network order.
     pub key: &'a [u8],
-    /// The remaining lifetime in milliseconds; `None` for the table's default.
+    /// The remaining lifetime in milliseconds, or `None` for the table's default.
     pub expire: Option<u32>,
     /// The values, in column order, including all array elements.
     pub values: &'a [EntryValue],

@@ -62,7 +62,7 @@ pub enum SessionEvent {
     ResyncRequested,
     /// The peer has sent everything, and reports that this is complete.
     ResyncFinished,
-    /// The peer has sent everything that it knows, which may be incomplete.
+    /// The peer has sent all its data, which may be incomplete.
     ResyncPartial,
     /// The peer confirmed the end of the resync.
     ResyncConfirmed,
@@ -261,7 +261,7 @@ impl PeerSession {
     }
 
     /// Sets the changes of each table that the peer has from earlier sessions, and its shard of keys together with the number of
-    /// shards; `None` for all keys.
+    /// shards, or `None` for all keys.
     pub fn resume(&mut self, known: &[u64], shard: Option<(u32, u32)>) {
         self.sender.resume(known, shard);
     }
@@ -286,8 +286,8 @@ impl PeerSession {
         self.events.push(SessionEvent::Established { peer: hello.peer, process: Some(hello.process) });
     }
 
-    /// Tells the session that the peer has this process's name. A predecessor is sent no changes, because they would replace its
-    /// counts with lower ones.
+    /// Informs the session that the peer has the name of this process. A predecessor is sent no changes, because they would
+    /// replace its counts with lower ones.
     pub(crate) fn is_with(&mut self, process: EntryOrigin) {
         self.local = process;
         self.sender.keep_changes(process != EntryOrigin::Successor);
@@ -358,7 +358,7 @@ impl PeerSession {
         self.input.len()
     }
 
-    /// Processes complete messages; returns their length.
+    /// Processes complete messages. Returns their length.
     fn take(&mut self, bytes: &[u8], now: u64, tables: &mut impl Tables) -> usize {
         let mut used = 0;
         loop {
@@ -497,8 +497,8 @@ impl PeerSession {
         Ok(())
     }
 
-    /// Appends output until `out` has about `limit` bytes (to within one message). Called again until it appends nothing.
-    /// `up_to_date` is whether this side knows everything, which it reports at the end of a resync.
+    /// Appends output until `out` has about `limit` bytes (to within one message). Call it again until it appends nothing.
+    /// `up_to_date` is whether the data of this side is complete, which it reports at the end of a resync.
     pub fn output(
         &mut self,
         out: &mut Vec<u8>,

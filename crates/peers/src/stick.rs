@@ -34,7 +34,7 @@ pub struct Stick {
 /// The part of a table that has a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TableRole {
-    /// The whole table, which has the values that were written last.
+    /// The whole table, with the values that were written last.
     Whole,
     /// The counts of this process, in a table that adds up the parts of all members.
     Own,
@@ -43,7 +43,7 @@ enum TableRole {
         slot: usize,
         peer: usize,
     },
-    /// With owners: the counts of this process, those of the peer of the session, and sums.
+    /// With owners: the counts of this process, those of the session's peer, and sums.
     OwnerPart(usize),
     PeerPart(usize),
     OwnerSums(usize),
@@ -183,7 +183,7 @@ impl Stick {
     }
 
     /// Returns the names of the tables in this process, in the order of their definitions. For a part, the name of the member
-    /// follows that of the table.
+    /// follows the name of the table.
     pub fn names(&self, local: &str) -> impl Iterator<Item = String> {
         self.tables.iter().map(move |own| {
             let name = own.table.name();
@@ -210,7 +210,7 @@ impl Stick {
         self.tables.iter().any(|own| matches!(own.role, TableRole::Whole | TableRole::Own))
     }
 
-    /// Returns the features of this process that peers need to know for these tables.
+    /// Returns the features of this process that peers must know about for these tables.
     pub fn features(&self) -> u64 {
         let has = |of: fn(TableRole) -> bool| self.tables.iter().any(|own| of(own.role));
         let has_owners = has(|role| matches!(role, TableRole::OwnerPart(_)));

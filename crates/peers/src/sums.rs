@@ -14,7 +14,7 @@ use crate::row::{EntryValue, Rate};
 /// The maximum number of outdated numbers in the log in addition to those that are in use.
 const FORGOTTEN: usize = 1024;
 
-/// The parts of the members of one table, by key.
+/// The parts of the members for one table, by key.
 #[derive(Debug, Default)]
 pub(crate) struct Sums {
     index: HashMap<Box<[u8]>, u32>,
@@ -336,8 +336,8 @@ impl Sums {
         }
     }
 
-    /// Calls `take` with the keys from the position `from` on, and the values of `member`'s part, until it returns false. Returns
-    /// the next position; `None` at the end.
+    /// Calls `take` for each key from position `from` on, with the values of `member`'s part, until `take` returns false. Returns
+    /// the position at which to continue, or `None` if all keys were visited.
     pub(crate) fn walk_parts(
         &self,
         member: usize,

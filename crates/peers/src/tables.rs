@@ -15,16 +15,16 @@ pub enum EntryOrigin {
     Remote {
         /// The index of the peer in the section.
         peer: usize,
-        /// Whether the peer is sending everything it knows, which may be older than updates from others or local traffic. (This
-        /// cannot be seen with version 2.0 peers.)
+        /// Whether the peer is sending all its data, which may be older than updates from others or local traffic. (This cannot
+        /// be detected with version 2.0 peers.)
         resync: bool,
     },
 }
 
 /// The tables of a `peers` section, by their indexes in the group's list of definitions.
 ///
-/// A table numbers local changes (not received ones). Each change gives the entry the next number, so an entry has one number, that
-/// of its last change. A peer that knows all changes up to a number therefore knows all entries with lower numbers.
+/// A table numbers local changes (not received ones). Each change gives the entry the next number, so an entry has one number:
+/// the number of its last change. A peer that has all changes up to a number therefore has all entries with lower numbers.
 pub trait Tables {
     /// Returns the number of the last change that a peer needs, if one is given; 0 without changes.
     fn latest(&self, table: usize, peer: Option<usize>) -> u64;
@@ -68,7 +68,7 @@ pub trait Tables {
     /// because it would replace the part of an earlier process at the peers.
     fn is_synchronized(&mut self, _now: u64) {}
 
-    /// Makes the changes of a table visible to [`latest`](Self::latest), or those of all tables. Only tables that send their changes
+    /// Makes the changes of a table, or of all tables, visible to [`latest`](Self::latest). Only tables that send their changes
     /// at intervals need this.
     fn release(&mut self, _table: Option<usize>, _now: u64) {}
 

@@ -12,7 +12,7 @@ use net::Stream;
 use runtime::timer;
 use tokio::sync::Notify;
 
-/// Maximum size of a write, and of a read.
+/// The maximum size of a write, and of a read.
 const PIECE: usize = 16_384;
 
 /// How long to wait for the last output to be sent.

@@ -1,5 +1,5 @@
-//! The counters of rare events on the data path (`debug counters`), listed for the binary. Each counter is defined next to the code
-//! that increments it.
+//! The counters of rare events on the data path (`debug counters`), collected for the binary. Each counter is defined next to the
+//! code that increments it.
 
 use base::event_counter::EventCounter;
 
@@ -9,7 +9,7 @@ use crate::message::{request, response, splice};
 use crate::routing::connect_error;
 use crate::serve::{accept, datagrams, obtain};
 
-/// All counters, including those of HTTP/2.
+/// Returns all counters, including those of HTTP/2.
 pub fn rare() -> impl Iterator<Item = &'static EventCounter> {
     let all = [
         &request::LET_PASS,

@@ -1,5 +1,5 @@
-//! The faults of the data path: one type, which is mapped in one place to a status, the termination state and the conditions of
-//! `retry-on` (configuration manual, 8.5 and 4.2 `retry-on`).
+//! The faults of the data path. One type is mapped in one place to a status, a termination state and the conditions of `retry-on`
+//! (configuration manual, 8.5 and 4.2 `retry-on`).
 
 use http::ErrorKind;
 use sample::{Cause, ConnectionError, Phase};
@@ -14,21 +14,21 @@ pub(crate) enum Fault {
     BadRequestBody,
     /// The head did not arrive in time (`timeout http-request`).
     RequestTimeout,
-    /// The client closed before its request was complete.
+    /// The client closed the connection before its request was complete.
     RequestAborted,
-    /// The client closed its side within the head of its request, and may still read.
+    /// The client closed its side in the middle of the request head, and may still read.
     RequestCut,
-    /// The client closed while its request was being served.
+    /// The client closed the connection while its request was being served.
     ClientAborted,
     /// The client closed its side while the server processed a complete request, and may still read.
     ClientLeft,
-    /// The client's connection broke in that phase.
+    /// The client's connection broke in this phase.
     ClientReset,
-    /// The client closed within the body of its request, before the response began.
+    /// The client closed its side in the middle of the request body, before the response began.
     ClientCut,
-    /// The client sent or accepted no data for too long.
+    /// For too long, the client neither sent nor accepted data.
     ClientTimeout,
-    /// No backend serves this request.
+    /// No backend was found for this request.
     NoBackend,
     /// No server of the backend can be used.
     NoServer,
@@ -36,9 +36,9 @@ pub(crate) enum Fault {
     QueueFull,
     /// No server had a free slot in time (`timeout queue`).
     QueueTimeout,
-    /// The connection was refused, or failed otherwise.
+    /// The connection was refused, or failed for another reason.
     ConnectFailed(ConnectionError),
-    /// Clients provide the server's connections (`rhttp@`), and none is available.
+    /// Clients provide the connections to the server (`rhttp@`), and none is available.
     NoConnection,
     /// Connecting timed out (`timeout connect`).
     ConnectTimeout,
@@ -48,17 +48,17 @@ pub(crate) enum Fault {
     EmptyResponse,
     /// The server reports that it has not processed the request (RFC 9113, 8.7).
     Unprocessed,
-    /// The server closed or reset the connection within the head of its response.
+    /// The server closed or reset the connection in the middle of the response head.
     ResponseCut,
     /// The server's bytes are not a valid response.
     BadResponse(ErrorKind),
     /// The response's head did not arrive in time (`timeout server`).
     ResponseTimeout,
-    /// The server closed within the body.
+    /// The server closed the connection in the middle of the body.
     Truncated,
     /// The server's body is malformed.
     BadResponseBody,
-    /// The server sent or accepted no data for too long, within the body.
+    /// For too long, the server neither sent nor accepted data, in the middle of the body.
     ServerTimeout,
     /// Writing the request failed.
     SendFailed,
@@ -68,9 +68,9 @@ pub(crate) enum Fault {
     RetryStatus(u16),
     /// A gRPC call that its server could not serve (`retry-on grpc-unavailable`).
     Unavailable,
-    /// An internal error: a rewrite without enough room, a panic.
+    /// An internal error, such as a rewrite without enough room or a panic.
     Internal,
-    /// An administrator or a failing server ended the stream.
+    /// An operator or the failure of the server ended the stream.
     Killed(Cause),
 }
 
@@ -96,7 +96,7 @@ impl Fault {
         })
     }
 
-    /// Returns the status to send to the client if no response was sent yet; `None` if the client could not read it.
+    /// Returns the status to send to the client if no response was sent yet, or `None` if the client could not read a response.
     pub(crate) fn status(self) -> Option<u16> {
         Some(match self {
             Self::BadRequest(kind) => kind.status(),
@@ -128,7 +128,7 @@ impl Fault {
         })
     }
 
-    /// Returns the status to log if none is sent: the one that the client would have received.
+    /// Returns the status to log if none is sent: the one that the client would otherwise have received.
     pub(crate) fn logged_status(self) -> Option<u16> {
         match self {
             Self::RequestAborted | Self::ClientReset | Self::ClientCut => Some(400),
@@ -166,12 +166,12 @@ impl Fault {
             Self::ServerTimeout => (Cause::ServerTimeout, phase),
             Self::Internal => (Cause::Internal, phase),
             Self::Killed(cause) if phase == Phase::Request => (cause, phase),
-            // Logged as in HAProxy, whatever the stream's phase.
+            // Logged as in HAProxy, regardless of the stream's phase.
             Self::Killed(cause) => (cause, Phase::Connect),
         }
     }
 
-    /// Returns the reason for a failed connection, as in `bc_err`.
+    /// Returns the reason why the connection failed, as in `bc_err`.
     pub(crate) fn connection_error(self) -> ConnectionError {
         match self {
             Self::ConnectFailed(error) | Self::Resource(error) => error,
@@ -179,10 +179,10 @@ impl Fault {
         }
     }
 
-    /// Returns the condition under which the request may be retried; `None` for never.
+    /// Returns the condition under which the request may be retried, or `None` if it must not be retried.
     pub(crate) fn retry_kind(self) -> Option<RetryKind> {
         Some(match self {
-            // An unprocessed request is equivalent to one that was never sent.
+            // An unprocessed request can be treated as one that was never sent.
             Self::ConnectFailed(_) | Self::ConnectTimeout | Self::Unprocessed => RetryKind::Connection,
             Self::EmptyResponse | Self::SendFailed => RetryKind::Empty,
             Self::BadResponse(_) | Self::ResponseCut => RetryKind::Junk,
@@ -194,7 +194,7 @@ impl Fault {
         })
     }
 
-    /// Returns the type of the error in spans (`error.type`) of an attempt that failed in this way.
+    /// Returns the error type (`error.type`) in the span of an attempt that failed with this fault.
     pub(crate) fn error_type(self) -> &'static str {
         match self {
             Self::ConnectFailed(_) => "connection_failed",

@@ -1,7 +1,7 @@
-//! The data path of a connection, from accept to its last byte.
+//! The data path of a connection, from accept to the last byte.
 //!
-//! Read it in the order of a request: [`serve::accept`], `serve::session`, `serve::http` (HTTP) or `serve::tcp`, and the steps that
-//! these call. A module only calls those below it in this list, which `cargo run -p xtask -- imports` checks:
+//! Read it in the order of a request: [`serve::accept`], `serve::session`, `serve::http` (HTTP) or `serve::tcp`, and the steps
+//! that these call. A module calls only modules below it in this list, which `cargo run -p xtask -- imports` checks:
 //!
 //! | module | contents |
 //! | --- | --- |

@@ -1,8 +1,8 @@
-//! Trace points without access to clients or requests, for lower-level modules: the end of sessions, server connections, HTTP/2
-//! frames, queries to agents.
+//! Trace points that need no access to clients or requests, for lower-level modules: the end of sessions, server connections,
+//! HTTP/2 frames, and queries to agents.
 //!
-//! A disabled trace point costs one comparison. Called by `client` and `server`, and by `exchange::trace::events` for all the
-//! others.
+//! A disabled trace point costs one comparison. Called by `client` and `server`; `exchange::trace::events` contains all other
+//! trace points.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use runtime::trace::{self, Keys, TraceLevel, TraceSource, Verbosity, fcgi, h1, h2, h3, quic, session, spop};
 use sample::Session;
 
-/// Derives a number from an object's address.
+/// Derives an identifying number from an object's address.
 pub(crate) fn number<T>(of: &T) -> u64 {
     std::ptr::from_ref(of) as u64
 }
@@ -82,7 +82,7 @@ fn server_connection(source: TraceSource, server: &state::Server) {
         TraceSource::Fcgi => fcgi::CONNECTION_END,
         TraceSource::Spop => spop::CONNECTION_END,
         TraceSource::H1 => h1::CONNECTION_END,
-        // Sources other than server protocols.
+        // Sources that are not server protocols.
         TraceSource::Acme
         | TraceSource::Ssl
         | TraceSource::Quic
@@ -147,7 +147,7 @@ pub(crate) fn of_quic_listener(
     }
 }
 
-/// Reports the frames received and sent on a connection, as the connection's owner recorded them.
+/// Reports the frames that were received and sent on a connection, as recorded by the connection's owner.
 #[cold]
 #[track_caller]
 pub(crate) fn frames(keys: &Keys, frames: Vec<::h2::WatchedFrame>, owner: &dyn Fn(&mut String)) {

@@ -26,7 +26,7 @@ pub struct ServiceReply {
     pub status: u16,
     /// The header fields.
     pub headers: Vec<(String, String)>,
-    /// The body, in pieces that each take little time to generate. A piece may be empty.
+    /// The body, in pieces that take little time to generate. A piece may be empty.
     pub body: Box<dyn Iterator<Item = Vec<u8>>>,
 }
 
@@ -45,7 +45,7 @@ pub struct ServiceRequest<'a> {
     pub admin: bool,
 }
 
-/// Renders a statistics page. The arguments are the proxy it is configured in, its settings, and the request.
+/// Renders a statistics page. The arguments are the proxy in which it is configured, its settings, and the request.
 pub type StatisticsPage =
     dyn Fn(&Proxy, &plan::proxy::StatsPage, &ServiceRequest<'_>) -> ServiceReply + Send + Sync;
 
@@ -69,7 +69,7 @@ pub struct Services {
     pub statistics: Box<StatisticsPage>,
     /// The metrics of `use-service prometheus-exporter`.
     pub metrics: Box<Metrics>,
-    /// Looks up the address of a name for `do-resolve`, at the name servers of a section, preferring one address family.
+    /// Looks up the address of a name for `do-resolve`. It queries the name servers of a section and prefers one address family.
     pub resolve: Box<Resolve>,
     /// Serves peers' connections.
     pub serve_peer: Box<ServePeer>,
@@ -286,7 +286,7 @@ impl PreparedProxy {
         CurrentPicker::Renewed(self.renewed.load(), &self.picker)
     }
 
-    /// Advances outlier detection for the proxy's servers; returns the events since the last call ([`Picker::judge`]).
+    /// Advances outlier detection for the proxy's servers. Returns the events since the last call ([`Picker::judge`]).
     pub fn judge(&self, now_ms: u64) -> Vec<EjectionEvent> {
         self.picker().judge(now_ms)
     }

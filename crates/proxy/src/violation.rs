@@ -3,8 +3,8 @@
 
 use runtime::usage::{self, Of};
 
-/// Whether a connection with this many glitches must end at once. `most` is the limit, 0 for none; `busy` is the CPU usage of this
-/// thread, in percent, from which the limit applies.
+/// Whether a connection with this many glitches must end immediately. `most` is the limit (0 for no limit). `busy` is the CPU
+/// usage of this thread, in percent, above which the limit applies.
 pub(crate) fn is_enough(count: u32, most: u32, busy: u8) -> bool {
     most > 0 && count >= most && is_busy(busy)
 }

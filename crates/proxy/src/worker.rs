@@ -18,7 +18,7 @@ use crate::server::per_worker::{LocalProxy, LocalServer, Locals};
 use crate::server::pool::Pools;
 use crate::shared::{PreparedProxy, Shared};
 
-/// Closes the idle connections of all workers to a server of a plan; ready when they are closed.
+/// Closes the idle connections of all workers to a server of a plan. Ready once they are closed.
 pub async fn close_idle(generation: u64, backend: usize, server: usize) {
     for index in 0..runtime::shard::workers() {
         let (send, receive) = tokio::sync::oneshot::channel();
@@ -61,7 +61,7 @@ pub async fn background(worker: Rc<Worker>) {
     poll_fn(|context| worker.pools.poll_sweep(context, &worker.locals, &timer, &mut places)).await;
 }
 
-/// The calling thread's worker for the current plan, and the one for the previous plan while other threads may refer to that.
+/// The calling thread's worker for the current plan, and the one for the previous plan as long as other threads may refer to it.
 #[derive(Default)]
 struct CurrentWorkers {
     now: Option<Rc<Worker>>,
@@ -82,12 +82,12 @@ pub fn now() -> Option<Rc<Worker>> {
     current()
 }
 
-/// Returns the calling thread's worker if the current plan has this generation, to which the indexes in a message belong.
+/// Returns the calling thread's worker if the current plan has this generation, to which the indexes in a message refer.
 pub(crate) fn current_of(generation: u64) -> Option<Rc<Worker>> {
     current().filter(|worker| worker.shared.generation == generation)
 }
 
-/// Returns the calling thread's worker for that plan, which may be the previous one.
+/// Returns the calling thread's worker for the plan with this generation, which may be the previous plan.
 pub(crate) fn of_plan(generation: u64) -> Option<Rc<Worker>> {
     CURRENT.with_borrow(|current| {
         let all = current.now.iter().chain(&current.before);
@@ -95,9 +95,9 @@ pub(crate) fn of_plan(generation: u64) -> Option<Rc<Worker>> {
     })
 }
 
-/// Switches the calling thread to another plan. Connections between requests move to the new plan, together with idle connections
-/// to servers that it also has. Requests finish with the old plan. `closing` lists the sockets, by frontend and bind line, to close
-/// once their pending connections are accepted.
+/// Switches the calling thread to another plan. Connections between requests move to the new plan, as do idle connections to
+/// servers that it also contains. Requests finish with the old plan. `closing` lists the sockets, by frontend and bind line, that
+/// must be closed once their pending connections are accepted.
 pub fn succeed(shared: Arc<Shared>, closing: Arc<HashSet<(usize, usize)>>) -> Option<Rc<Worker>> {
     let old = current()?;
     let new = Worker::make(shared, old.group.clone(), Some(&old));
@@ -171,7 +171,7 @@ pub struct Worker {
     pub(crate) agents: Rc<Agents>,
     /// The output for log lines.
     pub(crate) outbox: RefCell<Outbox>,
-    /// The workers of the group: these serve the same listeners and share idle connections.
+    /// The workers of the group. They serve the same listeners and share idle connections.
     pub(crate) group: std::ops::Range<usize>,
     /// The number of the next session, and of the next stream if nothing reads stream numbers. Each worker counts separately, in
     /// steps of the number of workers.
@@ -249,8 +249,8 @@ impl Worker {
         Some(self.local(same.index))
     }
 
-    /// Returns this plan's counterpart of an older plan's server, if it has one and no setting that connections depend on has
-    /// changed.
+    /// Returns the server of this plan that corresponds to a server of an older plan, if there is one and none of the settings
+    /// that connections depend on has changed.
     pub(crate) fn same_server(&self, old: &LocalServer) -> Option<Rc<LocalServer>> {
         let plan = &self.shared.plan;
         let backend = plan.backend(&old.state.proxy)?;

@@ -36,12 +36,12 @@ pub(crate) enum Applied {
 pub(crate) fn apply_to_variable(action: &Action, env: &Env<'_>) -> bool {
     match action {
         Action::SetVar { var, conditions, value } => {
-            // Used in place, because moving a value costs more than setting the variable.
+            // The value is used in place, because moving it costs more than setting the variable.
             match &value.eval(env) {
                 Some(value) if conditions.allow(env, var, value) => {
                     var.set(env, value);
                 }
-                // As in HAProxy, this does not wait for bytes that may still arrive; another rule can do that.
+                // As in HAProxy, this does not wait for bytes that may still arrive. Another rule can do that.
                 Some(_) | None => {}
             }
         }
@@ -175,7 +175,7 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
             if let Some(shared) = shared {
                 entry = tables::shared_entry(stage, &shared.0, &shared.1);
                 if entry.is_none() {
-                    // Without a key, or without room for it, the limit is not shared.
+                    // If the rule yields no key, or the table has no room for it, the limit is not shared.
                     return Applied::Next;
                 }
             }

@@ -1,6 +1,6 @@
 //! Edits of a head by scripts.
 //!
-//! They are the same edits as those of actions, with the same limits. Called by `proxy`.
+//! These are the same edits as those of actions, with the same limits. Called by `proxy`.
 
 use http::Name;
 use sample::Transaction;
@@ -19,7 +19,7 @@ pub enum Edit<'a> {
     Set(Side, &'a [u8], &'a [u8]),
     /// Removes all lines of a name.
     Remove(Side, &'a [u8]),
-    /// Replaces the matches of an expression in the lines with a name, or in each of their values.
+    /// Replaces the matches of an expression, either in the whole lines with this name or in each of their values.
     Replace {
         /// The message to change.
         side: Side,
@@ -65,7 +65,7 @@ impl Edit<'_> {
         }
     }
 
-    /// Applies the edit if the head stays within `limit` bytes. Returns whether it was applied.
+    /// Applies the edit if the head then fits in `limit` bytes. Returns whether it was applied.
     pub fn make(&self, transaction: &mut Transaction, limit: usize) -> bool {
         let side = self.side();
         let head = match side {

@@ -1,6 +1,6 @@
 //! Interned strings of the configuration.
 
-/// Interns a string for the lifetime of the process, for names in the configuration, which are few.
+/// Interns a string for the lifetime of the process. Only for names in the configuration, because there are few of them.
 pub(crate) fn intern(file: String) -> &'static str {
     use std::collections::HashSet;
     use std::sync::Mutex;

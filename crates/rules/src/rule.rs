@@ -107,7 +107,7 @@ impl RuleSet {
         self.steps.len()
     }
 
-    /// Runs the rules, starting with number `start`. The returned number is that of the rule with which to continue.
+    /// Runs the rules from number `start` on. The number returned is that of the rule with which to continue.
     pub fn run(&self, stage: &mut Stage<'_>, start: usize) -> (RuleOutcome, usize) {
         self.run_with(stage, start, &mut Live)
     }
@@ -141,7 +141,7 @@ impl RuleSet {
                 Ok(None) => return (RuleOutcome::Done, self.steps.len()),
                 Err(number) => {
                     self.wait_for(number, stage);
-                    // Starts over, because the data that earlier rules were looking for may have arrived by then.
+                    // Starts again, because the data for which earlier rules were looking may have arrived by then.
                     return (RuleOutcome::Wait, 0);
                 }
             };

@@ -1,4 +1,4 @@
-//! The input of a rule set's evaluation, and its outcome.
+//! The input for evaluating a rule set, and the outcome.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub struct Stage<'a> {
     pub process: &'a Process,
     /// The client connection.
     pub session: &'a Session,
-    /// The request; `None` before a request exists.
+    /// The request, or `None` before a request exists.
     pub transaction: Option<&'a mut Transaction>,
     /// See [`Env::request_bytes`].
     pub request_bytes: &'a [u8],
@@ -104,7 +104,7 @@ pub enum Hold {
     Log {
         /// The rule set.
         origin: LogOrigin,
-        /// `profile`: used instead of the profiles of the loggers.
+        /// `profile`: the profile that replaces those of the loggers.
         profile: Option<Arc<LogProfile>>,
     },
     /// Runs a script function (`lua.name`).

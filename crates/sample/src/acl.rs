@@ -95,7 +95,7 @@ impl Criterion {
     /// Whether a pattern matches `value`. The value is cast first if its type requires it.
     #[inline]
     fn accepts(&self, value: Value<'_>) -> bool {
-        // The value is matched in place and only moved if it must be cast.
+        // The value is matched in place, and moved only if it must be cast.
         if fits(&value, self.expects) {
             self.matches(&value)
         } else {
@@ -131,7 +131,7 @@ impl Criterion {
         own || self.views.iter().any(|view| view.matches(value))
     }
 
-    /// The pattern that matches `value`, which has the expected type.
+    /// Returns the pattern that matches `value`, which has the expected type.
     fn matching(&self, value: &Value<'_>) -> Option<MatchedPattern> {
         let own = match self.unchanged() {
             Some(entries) => self.fixed.find(value, false, entries).map(|slot| shown(entries.text(slot))),
@@ -238,7 +238,7 @@ fn without_patterns(word: Word<'_>) -> Diagnostic {
         ))
 }
 
-/// Warns about an ACL with fetches that have no data at `scope`'s place. `name` is set for a declared ACL.
+/// Warns about an ACL with fetches that have no data where `scope` is evaluated. `name` is set for declared ACLs.
 pub(crate) fn warn(acl: &Acl, name: Option<&str>, span: Span, scope: &Scope<'_>) {
     let Some(rules) = scope.place.rules() else { return };
     let usable = |test: &&Arc<dyn AclTest>| test.columns().meets(scope.columns());

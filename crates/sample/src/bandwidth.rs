@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use state::table::{DataType, Table, Tracked};
 
-/// A limit that several streams share: a key of a stick table, and the byte rate of the key's entry, which is compared with the
-/// limit.
+/// A limit that several streams share: the key of a stick-table entry, and the byte rate of that entry, which is compared with
+/// the limit.
 #[derive(Debug)]
 pub struct SharedLimit {
     /// The key expression, which rules compile.
@@ -29,11 +29,11 @@ pub struct BandwidthFilter {
     pub period_ms: u64,
     /// `min-size`: the minimum amount to send at a time, except at the end.
     pub min_size: u64,
-    /// The filter's position among the filters of its proxy in its direction; `None` if `filter-sequence` omits it.
+    /// The filter's position among the filters of its proxy in its direction, or `None` if `filter-sequence` omits it.
     pub place: Option<u16>,
     /// The proxy that declares the filter, by its number in the plan.
     pub proxy: usize,
-    /// The shared limit; `None` if each stream has its own.
+    /// The shared limit, or `None` if each stream has its own.
     pub shared: Option<Arc<SharedLimit>>,
 }
 
@@ -68,8 +68,8 @@ pub fn enable(limits: &mut Vec<BandwidthLimit>, own: BandwidthLimit) {
     }
 }
 
-/// Builds a stream's limit from a rule's settings. Settings that are `None` or zero default to those of the filter. `entry` is the
-/// table entry of a shared limit.
+/// Builds the limit of a stream from a rule's settings. Settings that are `None` or zero default to those of the filter. `entry`
+/// is the table entry of a shared limit.
 pub fn asked(
     filter: &Arc<BandwidthFilter>,
     limit: Option<i64>,

@@ -14,9 +14,9 @@ use crate::transaction::Transaction;
 pub struct Env<'a> {
     /// The process state.
     pub process: &'a Process,
-    /// The client connection; `None` in health checks and at startup (`set-var` in `global`).
+    /// The client connection, or `None` in health checks and at startup (`set-var` in `global`).
     pub session: Option<&'a Session>,
-    /// The request; `None` before the stream exists.
+    /// The request, or `None` before the stream exists.
     pub transaction: Option<&'a Transaction>,
     /// Bytes received from the client but not forwarded. In HTTP mode, this is the received part of the body without chunk framing;
     /// in TCP mode, raw bytes.
@@ -45,7 +45,7 @@ pub trait FormatText {
 
 /// Facts about a stream that `proxy` provides: its sockets and the format of its ID.
 pub trait Sockets {
-    /// The kernel's metrics of the client connection; `None` if it is not TCP.
+    /// The kernel's metrics of the client connection, or `None` if it is not TCP.
     fn client_tcp(&self) -> Option<TcpFacts>;
     /// The kernel's metrics of the server connection; `None` also before it is open.
     fn server_tcp(&self) -> Option<TcpFacts>;
@@ -60,7 +60,7 @@ pub trait Sockets {
 }
 
 impl<'a> Env<'a> {
-    /// The stream's unique ID, generated on first use; `None` without `unique-id-format`.
+    /// The stream's unique ID, generated on first use, or `None` without `unique-id-format`.
     pub fn unique_id(&self) -> Option<&'a [u8]> {
         let transaction = self.transaction?;
         if let Some(id) = transaction.kept(transaction.unique_id) {
@@ -96,7 +96,7 @@ impl<'a> Env<'a> {
         Self { session: Some(session), transaction: Some(transaction), ..Self::new(process, now_ms) }
     }
 
-    /// The client's address, including changes by rules; `None` without a client.
+    /// The client's address, including changes by rules, or `None` without a client.
     pub fn source(&self) -> Option<Endpoint> {
         let changed = self.transaction.and_then(|transaction| transaction.source);
         changed.or_else(|| self.session.map(|session| session.source()))

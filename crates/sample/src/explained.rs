@@ -54,7 +54,7 @@ impl ExplainedTest {
 pub struct MatchedPattern {
     /// The pattern.
     pub text: String,
-    /// The file or virtual list; `None` for a pattern in the ACL's line.
+    /// The file or virtual list, or `None` for a pattern in the ACL's line.
     pub list: Option<Box<str>>,
 }
 

@@ -95,8 +95,8 @@ impl Expression {
         Ok(expression)
     }
 
-    /// Compiles the expression at the start of `text` without checking its place. Returns where the expression ends. The caller
-    /// checks the rest of the text and the place.
+    /// Compiles the expression at the start of `text` without checking where it may be used. Returns where the expression ends.
+    /// The caller checks the rest of the text and the place of use.
     pub fn begin(text: &str, span: Span, scope: &Scope<'_>) -> Result<(Self, usize), Diagnostic> {
         let mut parser = Parser { text, at: 0, span, scope };
         let (fetch, args) = parser.fetch()?;
@@ -123,7 +123,7 @@ impl Expression {
         Ok(Self { fetch, args: Args(Box::default()), steps: steps.into(), gives })
     }
 
-    /// Refuses a fetch that has no data at `scope`'s place.
+    /// Refuses a fetch that has no data where `scope` is evaluated.
     pub fn check_place(&self, scope: &Scope<'_>, span: Span) -> Result<(), Diagnostic> {
         if self.fetch.columns.meets(scope.columns()) {
             return Ok(());

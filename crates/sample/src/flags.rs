@@ -15,7 +15,8 @@ pub(crate) struct Flags {
     pub dash: bool,
     /// Control characters as `%XX`.
     pub percent: bool,
-    /// Bytes are not escaped, because of `+bin` or the purpose of the format.
+    /// Binary values are written raw, without escaping or cutting at a NUL: `+bin` was given, or the format is used for binary
+    /// data.
     pub bin: bool,
     /// `+bin` was given, so CBOR is not written in hexadecimal.
     pub raw: bool,
@@ -60,7 +61,7 @@ fn is_forbidden_in_header(byte: u8) -> bool {
     matches!(byte, 0..=8 | 10..=31 | 127)
 }
 
-/// Writes `bytes`; those matching `forbidden` become `escape` and two hexadecimal digits.
+/// Writes `bytes`. Each byte that matches `forbidden` is written as `escape` and two hexadecimal digits.
 pub(crate) fn escaped(bytes: &[u8], escape: u8, forbidden: impl Fn(u8) -> bool, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in bytes {

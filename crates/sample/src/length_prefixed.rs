@@ -8,14 +8,14 @@ pub fn write_length(out: &mut Vec<u8>, length: usize) {
     varint::write(out, length as u64);
 }
 
-/// Reads a length from `bytes`; `None` if it is truncated or implausibly large.
+/// Reads a length from `bytes`, or `None` if it is truncated or implausibly large.
 fn take_length(bytes: &mut &[u8]) -> Option<usize> {
     let (length, taken) = varint::read(bytes).ok()?;
     *bytes = &bytes[taken..];
     usize::try_from(length).ok()
 }
 
-/// Reads a string from `bytes`; `None` if it is truncated.
+/// Reads a string from `bytes`, or `None` if it is truncated.
 pub fn take_text<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = take_length(bytes)?;
     let (text, rest) = bytes.split_at_checked(length)?;

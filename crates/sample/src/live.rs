@@ -1,4 +1,4 @@
-//! Expressions that are compiled and evaluated at once, for the runtime socket (`set var`). Only called by `control`.
+//! Expressions that are compiled and evaluated immediately, for the runtime socket (`set var`). Called only by `control`.
 
 use std::cell::RefCell;
 use std::sync::Arc;

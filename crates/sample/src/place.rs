@@ -33,7 +33,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// The name of the rules at this place; `None` for places without rules.
+    /// The name of the rules at this place, or `None` for places without rules.
     pub(crate) fn rules(self) -> Option<&'static str> {
         Some(match self {
             Self::QuicInitial => "quic-initial",

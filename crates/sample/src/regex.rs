@@ -33,7 +33,7 @@ enum RegexEngine {
     Backtracking(Box<pcre2::bytes::Regex>),
 }
 
-/// The limit of a match in PCRE2's backtracking steps. If it is exceeded, the expression does not match.
+/// The maximum number of PCRE2 backtracking steps per match. If it is exceeded, the expression does not match.
 const MATCH_LIMIT: u32 = 100_000;
 
 /// PCRE2's major and minor version, and whether its JIT is available.
@@ -80,7 +80,7 @@ impl Regex {
         }
     }
 
-    /// Appends `template` to `out` with `\0` to `\9` replaced by the captures of the first match; returns whether there was one.
+    /// Appends `template` to `out` with `\0` to `\9` replaced by the captures of the first match. Returns whether there was one.
     pub fn expand(&self, bytes: &[u8], template: &[u8], out: &mut Vec<u8>) -> bool {
         match &self.0 {
             RegexEngine::Linear(regex, end) => {
@@ -99,8 +99,8 @@ impl Regex {
         true
     }
 
-    /// Replaces the first match or all matches by `template`; `None` if nothing matched. As in HAProxy, an empty match skips one
-    /// byte, and may directly follow another match.
+    /// Replaces the first match or all matches by `template`, or `None` if nothing matched. As in HAProxy, an empty match skips
+    /// one byte, and may directly follow another match.
     pub fn replace(&self, bytes: &[u8], template: &[u8], all: bool) -> Option<Scratch> {
         let mut out: Option<Scratch> = None;
         let mut at = 0;
@@ -297,7 +297,7 @@ enum Set {
 }
 
 impl RegexSet {
-    /// Compiles `patterns`; returns the error of the first that does not compile.
+    /// Compiles `patterns`. Returns the error of the first that does not compile.
     pub fn new<'a>(
         patterns: impl IntoIterator<Item = &'a str>,
         ignore_case: bool,

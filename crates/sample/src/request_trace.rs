@@ -12,7 +12,7 @@ pub struct RequestTrace {
     pub trace: TraceId,
     /// The span of the request.
     pub span: SpanId,
-    /// The sender's span; `None` if the request begins a trace.
+    /// The sender's span, or `None` if the request begins a trace.
     pub parent: Option<SpanId>,
     /// Whether the trace is sampled, which is passed on to servers.
     pub sampled: bool,

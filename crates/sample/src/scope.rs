@@ -169,7 +169,7 @@ pub struct Scope<'a> {
     pub patterns: &'a RefCell<PatternSets>,
     /// The ACLs of the proxy declared so far, by name.
     pub acls: &'a Acls,
-    /// The proxy; `None` in `global`.
+    /// The proxy, or `None` in `global`.
     pub proxy: Option<&'a Arc<Proxy>>,
     /// The mode of the proxy.
     pub mode: Mode,

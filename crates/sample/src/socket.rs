@@ -127,7 +127,7 @@ impl ConnectionError {
         (Self::TLS_EMPTY.0..=Self::TLS_EARLY_FAILED.0).contains(&self.0)
     }
 
-    /// Returns the cause for which a client connection with this error ended before it had a stream; `None` for no error.
+    /// Returns the cause for which a client connection with this error ended before it had a stream, or `None` for no error.
     pub fn fault(self) -> Option<FaultCause> {
         match self.0 {
             0 => None,

@@ -130,7 +130,7 @@ impl Fact {
         matches!(self, Self::Increment | Self::Clear)
     }
 
-    /// The value of the field in an entry; `None` if the table does not store it.
+    /// The value of the field in an entry, or `None` if the table does not store it.
     pub(crate) fn of(
         self,
         view: &EntryValues<'_>,

@@ -78,7 +78,7 @@ pub fn key_type(kind: KeyType) -> Type {
     }
 }
 
-/// Converts `value` to a table key and passes it to `look`; `None` if the value is not a valid key.
+/// Converts `value` to a table key and passes it to `look`, or `None` if the value is not a valid key.
 pub fn with_key<R>(value: Value<'_>, kind: KeyType, look: impl FnOnce(&[u8]) -> R) -> Option<R> {
     Some(match kind {
         // A text must be an address of the table's own family.

@@ -59,7 +59,7 @@ impl Trackers {
         self.0.as_ref().map_or(0, |all| all.len())
     }
 
-    /// Starts to track the entry of a key, in which a connection is counted. Returns the tracked entry; `None` if the table is
+    /// Starts to track the entry of a key, in which a connection is counted. Returns the tracked entry, or `None` if the table is
     /// full.
     pub fn begin(
         &mut self,

@@ -133,7 +133,7 @@ pub enum CaptureSlot {
 }
 
 impl CaptureSlot {
-    /// The maximum length of the slot's value; `None` if the frontend has no such slot.
+    /// The maximum length of the slot's value, or `None` if the frontend has no such slot.
     pub fn length(self, frontend: &state::Proxy) -> Option<usize> {
         let lengths = frontend.capture_lengths.load();
         let [requests, responses] = &**lengths.as_ref()?;

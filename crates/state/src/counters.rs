@@ -42,7 +42,7 @@ pub struct Traffic {
     pub denied_responses: Count,
     /// Request errors (`ereq`).
     pub request_errors: Count,
-    /// Rewrites that failed because of a lack of room (`wrew`).
+    /// Rewrites that failed because there was not enough room (`wrew`).
     pub failed_rewrites: Count,
     /// Bytes received without being copied through the process (`h1_spliced_bytes_in`).
     pub spliced_in: Count,
@@ -219,8 +219,8 @@ pub struct BackendCounters {
     pub times: AverageTimes,
 }
 
-/// Slots of a limit that a worker keeps. Only the worker adds or takes single slots. Other workers take all of them at once if they
-/// find no other slot.
+/// Slots of a limit that a worker holds for reuse. Only the worker itself adds or takes single slots. Other workers take all of
+/// them at once if they find no other slot.
 #[derive(Debug, Default)]
 pub struct LimitPlaces(AtomicU32);
 

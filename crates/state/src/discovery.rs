@@ -1,7 +1,7 @@
 //! Sources of discovered servers (`discovery` sections), and the lists of instances that they last sent.
 //!
-//! The state survives a reload in place, so that a backend keeps its servers until the source answers again. Only the thread that
-//! talks to the sources writes it; commands, metrics and the code that adds servers read it.
+//! The state survives an in-place reload, so a backend keeps its servers until the source answers again. Only the thread that
+//! talks to the sources writes it. Commands, metrics and the code that adds servers read it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -164,14 +164,14 @@ impl Feed {
         is_first
     }
 
-    /// Sets the list of an earlier process, which is used until the source answers.
+    /// Sets the list that an earlier process had. It is used until the source answers.
     pub fn restore(&self, list: Vec<Instance>) {
         if self.list.load().is_none() {
             self.list.store(Some(Arc::new(list)));
         }
     }
 
-    /// Returns the state and the last error, which is empty unless the state is [`FeedState::Failed`].
+    /// Returns the state and the last error. The error is empty unless the state is [`FeedState::Failed`].
     pub fn state(&self) -> (FeedState, Box<str>) {
         let status = self.status();
         (status.state, status.error.clone())
@@ -213,7 +213,7 @@ impl DiscoverySource {
         Self { name: name.into(), line: line.into(), feeds: Mutex::default() }
     }
 
-    /// Returns the feed for a query, which is created if necessary.
+    /// Returns the feed for a query, and creates it if necessary.
     pub fn feed(&self, query: &str) -> Arc<Feed> {
         let mut feeds = self.feeds.lock().unwrap_or_else(PoisonError::into_inner);
         feeds.retain(|feed| feed.strong_count() > 0);

@@ -1,7 +1,7 @@
 //! Events of servers and of ordered certificates, for scripts that subscribe to them (`core.event_sub`).
 //!
-//! The code that changes a server's state publishes the events. Without subscribers, this costs one comparison. A subscriber
-//! receives an event on the thread on which it occurred, and must not block there.
+//! The code that changes a server's state publishes the events. Without subscribers, this costs one comparison. A subscriber is
+//! called on the thread on which the event occurred, and must not block there.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -150,7 +150,7 @@ pub struct Checked {
     pub is_success: bool,
     /// Whether the server announces that it will stop soon.
     pub is_conditional: bool,
-    /// The duration of the check in ms; `None` if it was not measured.
+    /// The duration of the check in ms, or `None` if it was not measured.
     pub duration_ms: Option<u64>,
     /// The layer's code, if any.
     pub code: Option<i32>,

@@ -120,7 +120,7 @@ impl Window {
         }
     }
 
-    /// Returns the number of events within the second that ends at `now_ms`: those of the current second, plus the proportional
+    /// Returns the number of events in the second that ends at `now_ms`: the events of the current second, plus a proportional
     /// share of the previous one.
     pub fn count(&self, now_ms: u64) -> u64 {
         let (_, previous, current) = Self::unpack(self.0.load(Relaxed), now_ms);

@@ -36,8 +36,8 @@ pub struct Health {
     pub send: ArcSwapOption<Box<[u8]>>,
     /// Consecutive errors in real traffic (`observe`).
     pub errors: AtomicU32,
-    /// `init-state`: the initial level, which is also used after maintenance. 0 for none, otherwise one more than the level.
-    /// Written when the checks start.
+    /// `init-state`: the initial level, which is also used after maintenance. 0 means that it is not set; otherwise, one more
+    /// than the level. Written when the checks start.
     initial: AtomicU32,
     /// The last error in real traffic, as a number of [`Trouble`].
     trouble: AtomicU8,
@@ -127,22 +127,22 @@ impl Health {
         std::task::Poll::Pending
     }
 
-    /// Sets the level of `init-state`; `None` if it is not configured.
+    /// Sets the level of `init-state`, or `None` if it is not configured.
     pub fn set_initial(&self, level: Option<u32>) {
         self.initial.store(level.map_or(0, |level| level + 1), Relaxed);
     }
 
-    /// Returns the level of `init-state`; `None` if it is not configured.
+    /// Returns the level of `init-state`, or `None` if it is not configured.
     pub fn initial(&self) -> Option<u32> {
         self.initial.load(Relaxed).checked_sub(1)
     }
 
-    /// Records the outcome of an exchange or connection (`observe`). A success resets the error count; the `limit`-th consecutive
-    /// error demands `action`.
+    /// Records the outcome of an exchange or a connection (`observe`). A success resets the error count. The `limit`-th
+    /// consecutive error triggers `action`.
     #[inline]
     pub fn observe(&self, seen: Result<(), Trouble>, limit: u32, action: Demand) {
         let Err(trouble) = seen else {
-            // The count is read first: it is nearly always zero, and without a write the cache line stays shared.
+            // The count is read first: it is nearly always zero, and the cache line stays shared if it is not written.
             if self.errors.load(Relaxed) != 0 {
                 self.errors.store(0, Relaxed);
             }
@@ -235,7 +235,7 @@ pub const CHECK_STATUSES: &[(&str, &str, u32, bool)] = &[
 ];
 
 impl CheckResult {
-    /// Returns the row of [`CHECK_STATUSES`] for this result; that of `INI` before the first check.
+    /// Returns the row of [`CHECK_STATUSES`] for this result. Before the first check, this is the row of `INI`.
     pub fn meaning(&self) -> &'static (&'static str, &'static str, u32, bool) {
         CHECK_STATUSES.iter().find(|row| row.0 == self.status).unwrap_or(&CHECK_STATUSES[1])
     }

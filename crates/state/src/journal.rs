@@ -1,7 +1,7 @@
 //! The latest events that matter to operators: servers that change, reloads, certificates, limits that were reached.
 //!
-//! The journal belongs to the process, so that reloads in place keep it. Each topic has its own bounded list, so that a server that
-//! flaps does not displace a refused reload. Written by the code that reports the event, read by `show events` and other displays.
+//! The journal belongs to the process, so in-place reloads keep it. Each topic has a separate bounded list, so that a server that
+//! flaps does not displace a refused reload. Written by the code that reports an event; read by `show events` and other displays.
 //! Recording takes a lock; events that clients can repeat are [`RepeatedEvent`]s, which take it once a minute.
 
 use std::collections::VecDeque;
@@ -68,7 +68,7 @@ pub struct JournalEntry {
     pub object: Box<str>,
     /// How often it happened within a minute from `at`.
     pub count: u64,
-    /// How long the previous state lasted; `None` if this is not a change of a state.
+    /// How long the previous state lasted, or `None` if this is not a change of a state.
     pub previous: Option<Duration>,
     /// The text, as in the log message.
     pub text: Box<str>,
@@ -133,7 +133,7 @@ fn push(
     let mut before = 0;
     if let Some(counter) = repeats {
         before = counter.load(Relaxed).saturating_sub(1);
-        // The earlier entry of the same event has its final count.
+        // The earlier entry for the same event keeps its final count.
         for own in list.iter_mut().rev() {
             if own.repeats.as_ref().is_some_and(|(other, _)| Arc::ptr_eq(other, counter)) {
                 own.entry.count =

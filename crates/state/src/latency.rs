@@ -1,4 +1,4 @@
-//! A server's response latency: an average that follows peaks at once and decays over time.
+//! A server's response latency: an average that follows peaks immediately and decays over time.
 //!
 //! Request tasks update it when a response begins or an attempt fails, and the balancer (`balance peak-ewma`) reads it on every
 //! pick. The atomics are relaxed: one of two simultaneous updates may be lost, which does not matter for an average.
@@ -29,7 +29,7 @@ pub enum AttemptOutcome {
 /// read the cache line on every pick, and the decay is small over such a short time. Silence counts from the end of this time.
 const GRACE: u32 = 16;
 
-/// The factor by which a response time must exceed the average to be written at once.
+/// The factor by which a response time must exceed the average to be recorded immediately.
 const PEAK: f32 = 1.0 + 1.0 / 16.0;
 
 /// The maximum average: 15 minutes.
@@ -48,7 +48,7 @@ impl Latency {
         if elapsed == 0 {
             return 1.0;
         }
-        // The inverse of the first terms of the series of e^x, which is within 2 % up to x = 1 and only costs a division.
+        // The inverse of the first terms of the series of e^x. It is within 2 % of e^-x up to x = 1, and costs only a division.
         let x = elapsed as f32 * 64.0 / decay_us.max(1) as f32;
         1.0 / (1.0 + x * (1.0 + x * (0.5 + x / 6.0)))
     }

@@ -1,8 +1,8 @@
-//! A server's performance, if its backend ejects outliers (`outlier-ejection`): the outcomes of attempts, and the resulting trust
-//! in the server.
+//! A server's performance, for backends that eject outliers (`outlier-ejection`): the outcomes of attempts, and the resulting
+//! trust in the server.
 //!
-//! This module only holds the state; `balance::outliers` makes the decisions. The backend's picker writes the outcomes, and the
-//! task that judges servers writes the rest. The runtime socket reads both.
+//! This module only stores the state; `balance::outliers` makes the decisions. The backend's picker writes the outcomes, and the
+//! task that judges servers writes everything else. The runtime socket reads both.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
@@ -63,7 +63,7 @@ pub enum EjectionCause {
     Errors,
     /// Too high a failure rate.
     ErrorRate,
-    /// The server's responses take much longer than those of its peers.
+    /// The server responds much more slowly than its peers.
     Latency,
 }
 
@@ -152,7 +152,7 @@ impl Performance {
         self.outcomes.mine().answered.add(us);
     }
 
-    /// Records a failed attempt; returns the number of consecutive failures.
+    /// Records a failed attempt. Returns the number of consecutive failures.
     pub fn failed(&self) -> u32 {
         self.outcomes.mine().failed.add(1);
         self.failed_in_a_row.add(1).saturating_add(1)

@@ -66,9 +66,9 @@ impl ProcessCounters {
 /// One worker's counts of health checks and agents (`show activity`).
 #[derive(Debug, Default)]
 pub struct CheckCounters {
-    /// The checks that wait or run on this worker. Any worker may write it: a worker that hands over a check counts it here at
-    /// once. The value has its own cache line, which rarely changes, because every check that wakes reads the values of all
-    /// workers.
+    /// The number of checks that wait or run on this worker. Any worker may write it: a worker that hands over a check counts it
+    /// here immediately. The value has a cache line to itself, which rarely changes, because every check that wakes reads the
+    /// values of all workers.
     present: Padded<AtomicU32>,
     /// Checks started (`check_started`).
     pub started: Count,
@@ -89,7 +89,7 @@ impl CheckCounters {
         self.present.add(1);
     }
 
-    /// Counts an arriving check if there are fewer than `limit`; returns whether it was counted.
+    /// Counts an arriving check if there are fewer than `limit`. Returns whether it was counted.
     pub fn enter_below(&self, limit: u32) -> bool {
         self.present.0.take_below(limit).is_ok()
     }
@@ -113,8 +113,8 @@ pub struct Process {
     /// Current connections to servers, in use and idle. Written when one is opened or closed, and therefore also separate from the
     /// limits.
     pub server_connections: Padded<AtomicU32>,
-    /// The number of streams that client connections may currently have in addition to one each. With `tune.streams-elasticity`,
-    /// counted when such a connection begins and ends.
+    /// The number of additional streams (beyond one each) that client connections may currently have. With
+    /// `tune.streams-elasticity`, it is updated when such a connection begins and ends.
     pub extra_streams: Padded<AtomicU64>,
     /// Current connections with peers (`ConnectedPeers`). Written by the workers of `peers` sections.
     pub connected_peers: AtomicU32,

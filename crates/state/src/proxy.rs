@@ -102,7 +102,7 @@ pub struct Proxy {
     /// The frontend's current connections. Every worker writes it at accept and close, so it is separate from data that requests
     /// read.
     pub connections: Padded<AtomicU32>,
-    /// Maximum number of concurrent connections (`smax` of the frontend).
+    /// The maximum number of concurrent connections (`smax` of the frontend).
     pub connections_max: AtomicU32,
     /// The frontend's `maxconn`. Written by `set maxconn frontend`.
     pub maxconn: AtomicU32,
@@ -196,7 +196,7 @@ pub struct ProxySeed {
 }
 
 impl Proxy {
-    /// Returns the key for deriving cookies from the servers' addresses; `None` if cookies are not derived.
+    /// Returns the key for deriving cookies from the servers' addresses, or `None` if cookies are not derived.
     pub fn cookie_key(&self) -> Option<Arc<Box<str>>> {
         self.dynamic_cookies.load(Relaxed).then(|| self.dynamic_key.load_full()).flatten()
     }
@@ -271,7 +271,7 @@ impl Proxy {
         }
     }
 
-    /// Whether the proxy can be kept for a new plan, because no property that is fixed has changed.
+    /// Whether the proxy can be kept for a new plan, because none of its fixed properties has changed.
     pub fn may_become(&self, seed: &ProxySeed) -> bool {
         let own = self.configured.load();
         let same = (self.id, &self.name, self.mode) == (seed.id, &seed.name, seed.mode)
@@ -424,7 +424,7 @@ impl Listener {
         Self::new(0, "".into(), "".into(), 0)
     }
 
-    /// Returns the name set by its `bind` line; `None` for the default, `sock-N`.
+    /// Returns the name set by its `bind` line, or `None` for the default, `sock-N`.
     pub fn given_name(&self) -> Option<&str> {
         let number = self.name.strip_prefix("sock-");
         let is_made = number.is_some_and(|number| number.parse() == Ok(self.id));

@@ -84,7 +84,7 @@ impl Queue {
         self.with(|waiting| waiting.entries.first_key_value().is_some_and(|(key, _)| *key == ticket.0))
     }
 
-    /// Wakes the first request in the queue to try for a slot. The request stays in the queue until it leaves.
+    /// Wakes the first request in the queue, which then tries to get a slot. The request stays in the queue until it leaves it.
     pub fn wake_first(&self) {
         if !self.is_empty() {
             let first =

@@ -38,7 +38,7 @@ impl Recent {
         self.0.store(u64::from(second) << 32 | previous << 16 | current, Relaxed);
     }
 
-    /// Returns the number of events within the second that ends at `now_us`: those of the current second, plus the proportional
+    /// Returns the number of events in the second that ends at `now_us`: the events of the current second, plus a proportional
     /// share of the previous one.
     #[inline]
     pub fn per_second(&self, now_us: u64) -> u64 {

@@ -4,8 +4,8 @@
 //! message) are not overwritten: if the ring is full, new messages are rejected and counted. Other readers miss messages that are
 //! overwritten before they read them. Rings do no I/O; only a [`Mirror`] may.
 //!
-//! Writing takes a lock for the duration of a copy. It is the only lock that a request may encounter, and only if its log line goes
-//! to a ring.
+//! Writing holds a lock for the duration of a copy. This is the only lock that a request may encounter, and only if its log line
+//! is sent to a ring.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -60,7 +60,7 @@ pub struct Ring {
 #[derive(Default)]
 struct RingMessages {
     bytes: VecDeque<u8>,
-    /// The position of the first byte, which is the number of bytes that have left the ring.
+    /// The position of the first byte: the number of bytes that were already removed from the ring.
     first: u64,
     /// The positions of attached readers.
     attached: Vec<Option<u64>>,

@@ -52,7 +52,7 @@ pub enum StateFileColumn {
 pub struct SavedServer<'a>(Vec<&'a str>);
 
 impl<'a> SavedServer<'a> {
-    /// Returns the value of a column. It is empty for columns that the writer did not know.
+    /// Returns the value of a column. Columns that the writer of the file did not know are empty.
     pub fn get(&self, column: StateFileColumn) -> &'a str {
         self.0.get(column as usize).copied().unwrap_or_default()
     }

@@ -105,7 +105,7 @@ pub enum Tally {
     Shared,
     /// The worker's own count.
     Own,
-    /// The worker's own count. The request also has one of the slots of a limit.
+    /// The worker's count includes the request. The request also holds one of the slots of a limit.
     Place,
 }
 
@@ -372,7 +372,7 @@ impl Server {
         }
     }
 
-    /// Whether the agent, if there is one, reports the server as down.
+    /// Whether the server's agent, if it has one, reports the server as down.
     pub fn agent_says_down(&self) -> bool {
         self.agent_checked.load(Relaxed) && self.agent.level.load(Relaxed) == 0
     }
@@ -460,7 +460,7 @@ impl Server {
         self.moves.fetch_add(1, Release);
     }
 
-    /// Sets and clears administrative flags; returns whether anything changed.
+    /// Sets and clears administrative flags. Returns whether anything changed.
     pub fn change_admin(&self, set: u32, clear: u32, now_ms: u64) -> bool {
         let old = self.admin.load(Relaxed);
         let new = (old & !clear) | set;
@@ -515,7 +515,7 @@ impl Server {
         }
     }
 
-    /// Sets the operational state; returns whether it changed.
+    /// Sets the operational state. Returns whether it changed.
     pub fn set_operational(&self, new: Operational, now_ms: u64) -> bool {
         if self.operational() == new {
             return false;

@@ -76,7 +76,7 @@ pub struct SessionEntry {
     pub client_stream: Cell<u64>,
     /// Whether the client's connection is a QUIC connection, which uses the listener's descriptor.
     pub is_quic: Cell<bool>,
-    /// The same for the server's connection.
+    /// Like the previous field, for the server's connection.
     pub server_stream: Cell<u64>,
     backend: Cell<Option<Local<Proxy>>>,
     server: Cell<Option<Local<Server>>>,
@@ -241,7 +241,7 @@ impl SessionEntry {
 #[derive(Default)]
 struct RequestLine(Vec<u8>);
 
-/// Maximum length of a stored request line.
+/// The maximum length of a stored request line.
 const LONGEST_LINE: usize = 1024;
 
 #[cold]
@@ -296,7 +296,7 @@ struct Register {
     next: u64,
 }
 
-/// Maximum number of spare entries.
+/// The maximum number of spare entries.
 const SPARE: usize = 128;
 
 impl Register {
@@ -430,7 +430,7 @@ pub fn list_with_lines(wanted: impl Fn(&Snapshot) -> bool) -> Vec<Snapshot> {
     })
 }
 
-/// Kills the calling worker's connections that `wanted` accepts; returns their number.
+/// Kills the calling worker's connections that `wanted` accepts. Returns their number.
 pub fn kill(why: Kill, wanted: impl Fn(&Snapshot) -> bool) -> usize {
     // Collected first, because the register must not be borrowed while tasks are woken.
     let entries: Vec<Rc<SessionEntry>> = REGISTER.with_borrow(|register| {
@@ -449,7 +449,7 @@ pub fn wake_all() {
     }
 }
 
-/// Kills the calling worker's connections to `server`; returns their number.
+/// Kills the calling worker's connections to `server`. Returns their number.
 pub fn kill_server(why: Kill, server: &Arc<Server>) -> usize {
     kill(why, |entry| entry.server.as_ref().is_some_and(|own| Arc::ptr_eq(own, server)))
 }

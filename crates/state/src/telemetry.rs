@@ -1,10 +1,10 @@
 //! Records for OpenTelemetry collectors (`opentelemetry` sections): a bounded queue for each worker and signal, and counters.
 //!
-//! A worker appends encoded records to its own queue; the exporter takes one buffer at a time. If a queue is full, the record is
-//! dropped and counted, so a slow collector never delays a request. The state survives a reload in place.
+//! A worker appends encoded records to its own queue, and the exporter takes one buffer at a time. If a queue is full, the record
+//! is dropped and counted, so a slow collector never delays a request. The state survives an in-place reload.
 //!
-//! The memory of a signal is limited, including what the exporter holds: the limit covers the queues of all workers, another buffer
-//! of the same size, the rest of the previous one, which is smaller than a batch, and a spare buffer.
+//! The memory for a signal is limited, including the exporter's buffers. The limit covers the queues of all workers, another
+//! buffer of the same size, the rest of the previous buffer (which is smaller than a batch), and a spare buffer.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -166,7 +166,7 @@ impl Collector {
         true
     }
 
-    /// Takes the records of the next worker that has any, in its buffer and with their number; `None` at the end of a round.
+    /// Takes the records of the next worker that has any, in its buffer and with their number, or `None` at the end of a round.
     pub fn take(&self, signal: QueuedSignal, round: &mut QueueRound) -> Option<(Vec<u8>, u64)> {
         let queues = &self.queues[signal as usize];
         for (worker, queue) in queues.all().enumerate().skip(round.next) {

@@ -33,7 +33,7 @@ impl Proxy {
     }
 
     /// Returns the servers that track `tracked`, with their backends. As in HAProxy's messages, the server that was declared last
-    /// comes first.
+    /// is first.
     pub fn trackers(&self, tracked: &Server) -> Vec<(Arc<Self>, Arc<Server>)> {
         let trackers = self.trackers.lock().unwrap_or_else(PoisonError::into_inner);
         trackers
@@ -57,7 +57,8 @@ impl Server {
         self.tracked.load_full()
     }
 
-    /// Returns the server at the end of the chain, which is the one that is checked. `None` if this server tracks none.
+    /// Returns the server at the end of the chain, which is the one that is checked, or `None` if this server does not track
+    /// another one.
     pub fn watched(&self) -> Option<Arc<Self>> {
         let mut last = self.tracked()?;
         while let Some(next) = last.tracked() {

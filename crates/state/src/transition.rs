@@ -36,7 +36,7 @@ impl Server {
     }
 }
 
-/// Returns the message for a change of a proxy's admission from `from`; `None` if it has not changed.
+/// Returns the message for a change of a proxy's admission from `from`, or `None` if it has not changed.
 pub fn admitted(proxy: &Proxy, from: Admission) -> Option<String> {
     let name = &proxy.name;
     match (from, proxy.admission()) {
@@ -92,7 +92,7 @@ pub fn subject(server: &Server) -> String {
 pub fn left(proxy: &Proxy, server: &Server, event: &str, why: &str, requeued: u32) -> String {
     let (active, backup) = online(proxy);
     let on_backup = if active == 0 && backup > 0 { " Running on backup." } else { "" };
-    // Without any server, no request stays queued.
+    // If no server is left, no request stays queued.
     let (requeued, waiting) = match (active + backup, proxy.queue.len()) {
         (0, waiting) => (requeued + waiting, 0),
         (_, waiting) => (requeued, waiting),
@@ -111,7 +111,7 @@ pub fn left(proxy: &Proxy, server: &Server, event: &str, why: &str, requeued: u3
 pub fn joined(proxy: &Proxy, server: &Server, event: &str, why: &str, requeued: u32) -> String {
     let (active, backup) = online(proxy);
     let on_backup = if active == 0 && backup > 0 { " Running on backup." } else { "" };
-    // Without any server, no request stays queued.
+    // If no server is left, no request stays queued.
     let (requeued, waiting) = match (active + backup, proxy.queue.len()) {
         (0, waiting) => (requeued + waiting, 0),
         (_, waiting) => (requeued, waiting),
@@ -127,8 +127,9 @@ pub fn joined(proxy: &Proxy, server: &Server, event: &str, why: &str, requeued: 
 /// Receives a message: the backend, the syslog level, the text.
 pub type NotifyFn<'a> = &'a dyn Fn(&Proxy, u8, &str);
 
-/// Sets and clears administrative flags of a server of `proxy`, notifies `tell`, and applies the change to the server's trackers.
-/// `via` is the origin of the change (` via be/s1`, ` (DNS timeout status)`), or empty. Returns whether anything changed.
+/// Sets and clears administrative flags of a server of `proxy`, notifies the observer, and applies the change to the servers that
+/// track it. `via` is the origin of the change (` via be/s1`, ` (DNS timeout status)`), or empty. Returns whether anything
+/// changed.
 pub fn administer(
     proxy: &Proxy,
     server: &Server,
@@ -344,7 +345,7 @@ pub fn email_level(level: u8, text: &str) -> Option<u8> {
     (is("is DOWN") || is("is UP") || is("enters drain state")).then_some(level)
 }
 
-/// Returns the level for a server that goes down. The level is lower if the server takes no new clients anyway.
+/// Returns the log level for a server that goes down. The level is lower if the server accepts no new clients anyway.
 pub fn down_level(server: &Server, was: Operational) -> u8 {
     if was == Operational::Stopping || server.admin().draining() { NOTICE } else { ALERT }
 }

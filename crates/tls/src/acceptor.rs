@@ -44,7 +44,7 @@ pub struct Listening {
     pub limits: Limits,
     /// The handshake data to keep for fetches.
     pub keep: Keep,
-    /// ACME challenges over TLS; `None` if no challenges are possible.
+    /// ACME challenges over TLS, or `None` if no challenges are possible.
     pub challenges: Option<Arc<Challenges>>,
     /// Generates certificates for names that match no configured certificate (`generate-certificates`).
     pub generating: Option<Generating>,
@@ -74,7 +74,7 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 /// The certificates of a listener. Written when a certificate is changed at run time, read once per handshake.
 #[derive(Debug, Default)]
 struct AcceptorState {
-    /// The certificates by index; `None` for a removed one.
+    /// The certificates by index, or `None` for a removed one.
     entries: Vec<Option<Arc<PreparedEntry>>>,
     index: NameIndex,
 }
@@ -84,8 +84,8 @@ struct AcceptorState {
 pub struct Chosen {
     /// The configuration for the handshake, or the reason to refuse the client.
     pub config: Result<ServerConfig, Error>,
-    /// The server name, the version and the certificate, which are also set for refused clients. The results of the handshake are
-    /// empty.
+    /// The server name, the version and the certificate, which are also set for clients that are refused. The results of the
+    /// handshake are empty.
     pub details: Details,
 }
 
@@ -142,7 +142,7 @@ impl Acceptor {
         self.current.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a certificate after the others (`add ssl crt-list`); returns its index.
+    /// Adds a certificate after the others (`add ssl crt-list`). Returns its index.
     ///
     /// # Errors
     /// The engine's reason for rejecting the options.
@@ -166,23 +166,23 @@ impl Acceptor {
         Ok(prepared)
     }
 
-    /// Adds a prepared entry; returns its index.
+    /// Adds a prepared entry. Returns its index.
     pub(crate) fn put_one(&self, prepared: PreparedEntry) -> u32 {
         self.write().add(prepared)
     }
 
-    /// Removes the certificate at that index (`del ssl crt-list`). Connections that use it continue.
+    /// Removes the certificate at this index (`del ssl crt-list`). Connections that already use it continue.
     pub fn remove(&self, place: u32) {
         self.write().remove(place);
     }
 
-    /// Whether the certificate at that index is used for clients without a matching name. The first one is, unless such clients are
-    /// refused.
+    /// Whether the certificate at this index is used for clients without a matching name. This is the first one, unless such
+    /// clients are refused.
     pub(crate) fn falls_back_on(&self, place: u32) -> bool {
         place == 0 && !self.strict_sni
     }
 
-    /// Replaces the certificate called `name` with `new` (`commit ssl cert`); returns the number of entries that changed. Open
+    /// Replaces the certificate called `name` with `new` (`commit ssl cert`). Returns the number of entries that changed. Open
     /// connections keep the old certificate.
     ///
     /// # Errors
@@ -197,7 +197,7 @@ impl Acceptor {
         Ok(count)
     }
 
-    /// Prepares the entries for which `change` returns a new version, to be put in place later.
+    /// Prepares the entries for which `change` returns a new version. They are put in place later.
     pub(crate) fn prepare(
         &self,
         change: &dyn Fn(&CertificateEntry) -> Option<CertificateEntry>,
@@ -213,7 +213,7 @@ impl Acceptor {
         Ok(changed)
     }
 
-    /// Puts the prepared entries in place, all at once.
+    /// Puts all prepared entries in place in one step.
     pub(crate) fn put(&self, changed: Vec<(u32, PreparedEntry)>) {
         let mut current = self.write();
         for (place, prepared) in changed {
@@ -285,7 +285,7 @@ impl Acceptor {
             },
             key: &certificate.key,
             ocsp: certificate.ocsp.as_ref().filter(|_| staples).map(|ocsp| &*ocsp.der),
-            // As in HAProxy, it is not an error to have no protocol in common; no protocol is negotiated then.
+            // As in HAProxy, it is not an error if the two sides have no protocol in common; in that case, none is negotiated.
             alpn: if agrees { &options.alpn } else { &[] },
             verify: &options.verify,
             early_data: options.early_data,

@@ -47,7 +47,7 @@ impl PendingBytes {
         }
     }
 
-    /// Moves as many bytes as fit to the front of `room`; returns their number.
+    /// Moves as many bytes as fit to the front of `room`. Returns their number.
     pub(crate) fn take(&mut self, room: &mut [u8]) -> usize {
         let n = room.len().min(self.bytes().len());
         room[..n].copy_from_slice(&self.bytes()[..n]);

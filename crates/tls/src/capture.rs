@@ -7,7 +7,7 @@ use crate::hello::{Hello, extensions};
 /// The handshake data to keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// Maximum number of bytes of the ClientHello's lists to keep (`tune.ssl.capture-buffer-size`); 0 for none.
+    /// The maximum number of bytes of the ClientHello's lists to keep (`tune.ssl.capture-buffer-size`); 0 for none.
     pub lists: usize,
     /// Random bytes, session identifiers and keys.
     pub session: bool,

@@ -1,5 +1,5 @@
 //! Certificates for ACME challenges over TLS (RFC 8737). Every listener presents them to clients that offer only `acme-tls/1`,
-//! whatever certificates the listener has.
+//! regardless of the certificates in its configuration.
 //!
 //! Such a connection ends with its handshake. No later data from the client is read, so that the client cannot bypass the
 //! listener's client verification. Filled by `acme`.

@@ -68,7 +68,7 @@ impl NameIndex {
                 list.insert(before, place);
             }
         });
-        // The very first certificate is always a default.
+        // The first certificate is always a default.
         if place == 0 && !self.defaults.contains(&0) {
             self.defaults.insert(0, 0);
         }
@@ -100,7 +100,7 @@ impl NameIndex {
         });
     }
 
-    /// Returns the certificate for `name`, which is empty if the client sent none. With `strict`, defaults are not used.
+    /// Returns the certificate for `name`, which is empty if the client sent none. If `strict` is set, defaults are not used.
     pub(crate) fn choose(&self, name: &str, wanted: ClientKeyKinds, strict: bool) -> Option<usize> {
         self.choose_at(name, wanted, strict, &|| WallTime::now().seconds)
     }

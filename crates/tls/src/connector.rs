@@ -137,7 +137,7 @@ impl Connector {
         self.current.read().unwrap_or_else(PoisonError::into_inner).side(name).clone()
     }
 
-    /// Returns the engine for a handshake over QUIC, which OpenSSL does not perform; `None` if the line needs OpenSSL.
+    /// Returns the engine for a handshake over QUIC, which OpenSSL does not perform, or `None` if the line needs OpenSSL.
     pub(crate) fn quic_side(&self) -> Option<RustlsClientSide> {
         match &*self.current.read().unwrap_or_else(PoisonError::into_inner).side {
             HandshakeEngine::Rustls(side) => Some(side.clone()),

@@ -19,7 +19,7 @@ pub fn time_text(seconds: i64) -> String {
     format!("{month} {day:2} {hour:02}:{minute:02}:{second:02} {year} GMT")
 }
 
-/// Formats a revocation list as lines; `None` if it is invalid.
+/// Formats a revocation list as lines, or `None` if it is invalid.
 pub fn describe(der: &[u8]) -> Option<String> {
     let (_, list) = CertificateRevocationList::from_der(der).ok()?;
     let issuer = DistinguishedName::new(list.issuer()).oneline().unwrap_or_default();

@@ -4,7 +4,7 @@
 
 use crate::load_error::LoadError;
 
-/// Maximum number of words in a line.
+/// The maximum number of words in a line.
 const WORDS_MAX: usize = 4096;
 
 /// One line of a crt-list.
@@ -44,7 +44,7 @@ pub fn parse<'a>(file: &str, text: &'a str) -> Result<Vec<CrtListLine<'a>>, Load
     Ok(lines)
 }
 
-/// Parses one line; `None` if it is empty.
+/// Parses one line, or `None` if it is empty.
 ///
 /// # Errors
 /// HAProxy's message.

@@ -6,14 +6,14 @@ use crate::error::Reason;
 use crate::hello::Hello;
 use crate::record;
 
-/// Maximum number of record bytes, including headers, that a ClientHello may span.
+/// The maximum number of record bytes, including headers, that a ClientHello may span.
 const RECEIVED_MAX: usize = 1 << 18;
 
 /// Joins records until the ClientHello is complete. The cost is linear in the number of received bytes, however small the pieces
 /// are.
 #[derive(Debug, Default)]
 pub struct Deframer {
-    /// All received records, which are passed to the engine that continues the handshake.
+    /// All records received so far. They are passed to the engine that continues the handshake.
     received: Vec<u8>,
     /// The offset of the first record that was not added to `message`.
     next: usize,

@@ -29,7 +29,7 @@ pub struct Details {
     pub peer: Arc<[Box<[u8]>]>,
     /// The root of the certificate chain that was verified in this handshake (`ssl_c_r_dn`).
     pub root: Option<Arc<[u8]>>,
-    /// The ignored errors of the verification.
+    /// The verification errors that were ignored.
     pub verify: VerifyOutcome,
     /// The certificate that this side presented, if it is a listener.
     pub own: Option<Arc<Certificate>>,

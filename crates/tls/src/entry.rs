@@ -22,7 +22,7 @@ pub struct EntryOptions {
     pub alpn: Vec<Box<[u8]>>,
     /// How clients are verified.
     pub verify: ClientVerify,
-    /// Maximum number of early data bytes that are accepted (`allow-0rtt`).
+    /// The maximum number of early data bytes that are accepted (`allow-0rtt`).
     pub early_data: u32,
     /// Whether self-issued certificates are not sent (`ssl-skip-self-issued-ca`).
     pub skips_roots: bool,
@@ -33,8 +33,8 @@ pub struct EntryOptions {
 pub struct CertificateEntry {
     /// The certificate.
     pub certificate: Arc<Certificate>,
-    /// The names on the crt-list line. Without any, the names in the certificate are used. `*` makes the certificate a default,
-    /// `!name` excludes a name.
+    /// The names on the crt-list line. If the list is empty, the names in the certificate are used. `*` makes the certificate a
+    /// default, `!name` excludes a name.
     pub filters: Vec<Box<str>>,
     /// Whether the certificate is a default in addition to its names (`default-crt`).
     pub is_default: bool,

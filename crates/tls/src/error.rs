@@ -1,7 +1,7 @@
 //! Why a TLS connection failed: HAProxy's failure kind (`fc_err`, the error log), and OpenSSL's number and text (`ssl_fc_err`).
 //!
-//! Numbers and texts are those of OpenSSL 3, because operators compare them and alerting rules depend on them. The engine maps its
-//! own errors to them.
+//! Numbers and texts are the same as in OpenSSL 3, because operators compare them and alerting rules depend on them. Each engine
+//! maps its own errors to them.
 
 use std::fmt;
 
@@ -60,7 +60,7 @@ impl FailureKind {
     }
 }
 
-/// A failure of one connection, which is final.
+/// A failure that ends one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
     /// HAProxy's kind.

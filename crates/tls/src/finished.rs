@@ -8,7 +8,7 @@ use aws_lc_rs::{hkdf, hmac};
 use crate::capture::Secret;
 use crate::record::{self, Aead, Direction};
 
-/// Maximum number of recorded bytes per direction.
+/// The maximum number of recorded bytes per direction.
 const MOST: usize = 1 << 17;
 
 const FINISHED: u8 = 20;

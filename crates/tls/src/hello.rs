@@ -8,7 +8,7 @@
 
 use crate::error::Reason;
 
-/// Maximum size of an accepted message, including its header, as in OpenSSL.
+/// The maximum size of an accepted message, including its header, as in OpenSSL.
 const LENGTH_MAX: usize = 131_396;
 
 /// Size of a handshake message's header: the type and the length.

@@ -92,7 +92,7 @@ fn named(names: &[Box<str>], addresses: &[IpAddr]) -> Result<CertificateParams, 
     Ok(params)
 }
 
-/// Maximum length of a common name in certificates (RFC 5280, appendix A).
+/// The maximum length of a common name in certificates (RFC 5280, appendix A).
 const COMMON_NAME_MAX: usize = 64;
 
 /// Creates a certificate request (PKCS #10) as DER. The first name is the common name.

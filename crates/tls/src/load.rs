@@ -299,8 +299,8 @@ pub(crate) fn is_timestamp_list(bytes: &[u8]) -> bool {
     true
 }
 
-/// Loads CA certificates and revocation lists from a file or a directory (`ca-file`, `crl-file`). `@system-ca` stands for those of
-/// the system.
+/// Loads CA certificates and revocation lists from a file or a directory (`ca-file`, `crl-file`). `@system-ca` stands for the CA
+/// certificates of the system.
 ///
 /// # Errors
 /// The path cannot be read, or contains none.

@@ -25,7 +25,7 @@ pub enum CertificateStatus {
     Good,
     /// The certificate was revoked.
     Revoked,
-    /// The responder does not know the certificate.
+    /// The responder has no information about the certificate.
     Unknown,
 }
 

@@ -9,7 +9,7 @@ use crate::ocsp::{Response, basic};
 use crate::verify::Signed;
 use crate::x509::{self, CertificateFields};
 
-/// Maximum number of accompanying certificates that are considered.
+/// The maximum number of accompanying certificates that are considered.
 const BESIDE_MAX: usize = 8;
 
 const UNREADABLE: &str = "OCSP response: the signature cannot be parsed";

@@ -1,8 +1,8 @@
 //! Writes a certificate and its key to separate files. They are replaced one after the other, so an interruption leaves files that
 //! do not belong together.
 //!
-//! Therefore both are first written to a third file, which is removed when the other two are in place. Its content is only used if
-//! the other two do not belong together. Called by `load`, `config` and `acme`.
+//! Therefore, both are first written to a third file, which is removed once the other two are in place. Its content is used only
+//! if the other two do not match. Called by `load`, `config` and `acme`.
 
 use std::path::{Path, PathBuf};
 

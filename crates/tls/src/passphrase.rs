@@ -21,7 +21,7 @@ const HMAC: [u8; 7] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 2];
 /// The object identifier 2.16.840.1.101.3.4.1, after which the last component selects the key length and the mode.
 const AES: [u8; 8] = [0x60, 0x86, 0x48, 1, 0x65, 3, 4, 1];
 
-/// Maximum number of rounds that a file may specify, which take some seconds.
+/// The maximum number of rounds that a file may specify, which take some seconds.
 const ROUNDS_MAX: u32 = 10_000_000;
 
 /// An encrypted key and its encryption parameters.

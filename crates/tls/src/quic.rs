@@ -21,7 +21,7 @@ use crate::verify_policy::{self, VerifyOutcome};
 pub use crate::engine::quic::{DirectionKeys, Forged, HeaderKey, LevelKeys, PacketKey, is_retry, retry_tag};
 pub use crate::quic_options::PROTOCOLS;
 
-/// Maximum size of a ClientHello over QUIC. Post-quantum key shares and long tickets fit several times.
+/// The maximum size of a ClientHello over QUIC. Post-quantum key shares and long tickets fit several times.
 const HELLO_MAX: usize = 1 << 16;
 
 /// The alert for failures without their own.
@@ -44,7 +44,7 @@ pub struct QuicHandshake {
     /// The messages of the client and the server, if the Finished messages are kept.
     overheard: Option<Box<[Vec<u8>; 2]>>,
     is_client: bool,
-    /// Counts this connection while it lives.
+    /// Counts this connection as long as it exists.
     _place: ConnectionPermit,
 }
 
@@ -56,7 +56,8 @@ enum Phase {
 }
 
 impl QuicHandshake {
-    /// Creates the side of a listener. `parameters` are our transport parameters; `place` is the slot reserved for the connection.
+    /// Creates the server side for a listener. `parameters` are the local transport parameters. `place` is the slot reserved for
+    /// the connection.
     pub fn accept(
         acceptor: &Arc<Acceptor>,
         parameters: Vec<u8>,
@@ -287,8 +288,8 @@ impl QuicHandshake {
         &self.details
     }
 
-    /// Returns the peer's transport parameters (RFC 9000, 18), once they are known. Those of a server are at first the ones that it
-    /// had sent with the resumed session.
+    /// Returns the peer's transport parameters (RFC 9000, 18) once they are known. For a server, these are at first the ones that
+    /// it sent in the resumed session.
     pub fn peer_parameters(&self) -> Option<&[u8]> {
         match &self.phase {
             Phase::Running(engine) => engine.peer_parameters(),

@@ -16,7 +16,7 @@ pub const PLAINTEXT_MAX: usize = 16384;
 /// Maximum overhead of a record of any kind: header, explicit nonce or type, tag.
 pub const OVERHEAD_MAX: usize = HEADER + 8 + TAG;
 
-/// Maximum size of a received record. TLS 1.3 allows 256 bytes in addition to the plaintext, TLS 1.2 2048.
+/// The maximum size of a received record. TLS 1.3 allows 256 bytes in addition to the plaintext, TLS 1.2 2048.
 pub const RECORD_MAX: usize = HEADER + PLAINTEXT_MAX + 2048;
 
 pub(crate) const TAG: usize = 16;
@@ -109,7 +109,7 @@ pub(crate) struct OpenedRecord {
 }
 
 impl Direction {
-    /// Creates a direction; `None` if the key's length does not match the algorithm.
+    /// Creates a direction, or `None` if the key's length does not match the algorithm.
     pub(crate) fn new(
         aead: Aead,
         key: &[u8],

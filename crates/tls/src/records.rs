@@ -242,8 +242,8 @@ impl Records {
         self.alert(WARNING, CLOSE_NOTIFY, unsent);
     }
 
-    /// Encrypts as much as fits into `out`, in records of at most `longest` bytes of plaintext; returns the number of plaintext and
-    /// ciphertext bytes.
+    /// Encrypts as much as fits into `out`, in records of at most `longest` bytes of plaintext. Returns the number of plaintext
+    /// and ciphertext bytes.
     pub(crate) fn seal(
         &mut self,
         mut first: &[u8],

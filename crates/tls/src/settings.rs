@@ -17,7 +17,7 @@ pub struct Parameters {
     pub suites13: Vec<u16>,
     /// Key exchange groups (`curves`).
     pub groups: Vec<u16>,
-    /// The signature schemes of the key of this side: `sigalgs` for a listener, `client-sigalgs` for a server. Empty for all
+    /// The signature schemes for the key of this side: `sigalgs` for a listener, `client-sigalgs` for a server. If empty, all
     /// schemes that the key supports.
     pub sigalgs: Vec<u16>,
     /// The signature schemes that the peer may use: `client-sigalgs` for a listener, `sigalgs` for a server, or `sigalgs` if the
@@ -36,7 +36,7 @@ pub struct Parameters {
 /// Settings that only OpenSSL supports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Legacy {
-    /// Whether OpenSSL serves all clients, because its providers are to be used (`ssl-provider`).
+    /// Whether OpenSSL serves all clients, because the configuration selects OpenSSL providers (`ssl-provider`).
     pub alone: bool,
     /// OpenSSL's security level (`ssl-security-level`, `@SECLEVEL=` in `ciphers`). Without it, the system's default applies.
     pub security_level: Option<u8>,
@@ -73,7 +73,7 @@ impl Default for Parameters {
 pub struct Limits {
     /// Maximum plaintext size of sent records; 0 for 16 KiB (`tune.ssl.maxrecord`, `tune.ssl.hard-maxrecord`).
     pub max_record: u16,
-    /// Maximum number of the peer's key updates per second; 0 for no limit (`tune.ssl.keyupdate-rate-limit`).
+    /// The maximum number of the peer's key updates per second; 0 for no limit (`tune.ssl.keyupdate-rate-limit`).
     pub key_updates: u32,
 }
 

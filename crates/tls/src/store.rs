@@ -244,7 +244,7 @@ impl Certificate {
         self.issuer.as_deref().or(self.chain.get(1).map(|der| &**der))
     }
 
-    /// Sets the OCSP response, which is stapled until it expires. `now` is in seconds since 1970.
+    /// Sets the OCSP response to staple until it expires. `now` is in seconds since 1970.
     ///
     /// # Errors
     /// The reason for not stapling it, with HAProxy's wording.

@@ -16,7 +16,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::load_error::LoadError;
 
-/// Minimum number of keys in a file, and the number of keys kept (`TLS_TICKETS_NO`).
+/// The minimum number of keys in a file, and the number of keys kept (`TLS_TICKETS_NO`).
 pub const KEYS: usize = 3;
 
 /// How many seconds a generated key encrypts new tickets.

@@ -1,6 +1,6 @@
 //! Decides whether a peer's certificate is acceptable for a line, independent of the engine.
 //!
-//! Engines call this module during a handshake and get a decision. The errors, including ignored ones, are stored for the
+//! Engines call this module during a handshake and receive a decision. The errors, including ignored ones, are stored for the
 //! connection that is being processed ([`take_outcome`]), or come from a resumed session.
 
 use std::cell::{Cell, RefCell};
@@ -14,7 +14,7 @@ use crate::verify::{Purpose, Trusted};
 use crate::verify_code::{self as code, VerifyCode};
 use crate::x509;
 
-/// The errors found in the peer's chain. All are 0 if there were none or nothing was verified.
+/// The errors found in the peer's chain. All are 0 if verification found no errors or did not take place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VerifyOutcome {
     /// The last error, ignored or not (`ssl_c_verify`).
@@ -87,7 +87,7 @@ impl Judge {
         Self { takes_weak, ..self }
     }
 
-    /// Verifies a chain, `own` first, and stores the outcome. `sent` is the server name that was sent.
+    /// Verifies a chain in which `own` is first, and stores the outcome. `sent` is the server name that was sent.
     ///
     /// # Errors
     /// The error that was not ignored.

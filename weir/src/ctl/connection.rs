@@ -95,7 +95,7 @@ impl RuntimeSocket {
         Ok(read(without_settings(&answer, count)))
     }
 
-    /// Sends lines without a prefix.
+    /// A master does not support this setting.
     ///
     /// # Errors
     /// The process cannot be reached, or closes the connection.
@@ -126,7 +126,7 @@ impl RuntimeSocket {
     }
 }
 
-/// The answer after those of `count` settings, each of which is an empty line.
+/// Returns the part of the answer after those to `count` settings, each of which is an empty line.
 fn without_settings(mut answer: &str, count: usize) -> &str {
     for _ in 0..count {
         answer = answer.strip_prefix('\n').unwrap_or(answer);

@@ -40,7 +40,7 @@ The exit status is 0, or 1 if a command fails, or 2 if there is no connection.
 /// The configuration that names the socket by default.
 const CONFIGURATION: &str = "/etc/haproxy/haproxy.cfg";
 
-/// Runs the command; returns `None` if `words` are another command.
+/// Runs the command. Returns `None` if `words` are another command.
 pub(crate) fn run(words: &[String]) -> Option<ExitCode> {
     (words.first()? == "ctl").then(|| match converse(&words[1..]) {
         Ok(code) => code,
@@ -158,7 +158,7 @@ fn interact(mut socket: RuntimeSocket) -> Result<ExitCode, String> {
             Err(error) => eprintln!("{error}"),
         }
         if let Some(path) = &history {
-            // Without a home directory that can be written to, the history ends with the session.
+            // If the home directory is not writable, the history ends with the session.
             let _ = editor.save_history(path);
         }
     }

@@ -42,7 +42,7 @@ impl Child {
 /// A reload requested on the master's command socket.
 #[derive(Debug)]
 pub(crate) struct ReloadRequest {
-    /// Whether old workers are terminated at once (`hard-reload`).
+    /// Whether old workers are terminated immediately (`hard-reload`).
     pub(crate) hard: bool,
     /// The connection of the client.
     pub(crate) client: OwnedFd,
@@ -62,7 +62,7 @@ pub(crate) struct MasterState {
     pub(crate) cli: Option<OwnedFd>,
     /// The client that requested the reload in progress.
     pub(crate) client: Option<OwnedFd>,
-    /// Whether old workers are terminated at once (`hard-reload`).
+    /// Whether old workers are terminated immediately (`hard-reload`).
     pub(crate) hard: bool,
     /// A reload that was requested and has not begun.
     pub(crate) request: Option<ReloadRequest>,
@@ -124,7 +124,7 @@ impl MasterState {
         Ok(text)
     }
 
-    /// Parses the text written before the exec; `None` if it does not match this master.
+    /// Parses the text written before the exec, or `None` if it does not match this master.
     pub(crate) fn load(text: &str) -> Option<Self> {
         let mut parts = text.split(';').map(|part| {
             part.split(' ').map(str::parse::<i64>).collect::<Result<Vec<i64>, _>>().unwrap_or_default()

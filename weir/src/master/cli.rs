@@ -14,7 +14,7 @@ use net::listen::{self, ListenOptions, Rights};
 use crate::master::{Master, children};
 use crate::{messages, version};
 
-/// Maximum number of connections.
+/// The maximum number of connections.
 const MOST: usize = 32;
 
 /// The time limit for idle connections and for the answer of a worker.
@@ -128,7 +128,7 @@ struct MasterSession {
     severity: Option<&'static str>,
 }
 
-/// Returns whether a command concerns the session itself, whatever its target is.
+/// Returns whether a command is about the session itself, regardless of its target.
 fn is_of_session(command: &str) -> bool {
     let mut words = command.split_whitespace();
     match words.next().unwrap_or_default() {

@@ -40,8 +40,8 @@ pub(crate) enum Role {
     Master(Ending),
 }
 
-/// Returns the state saved before the master re-executed itself; `None` in every other process. Must be called first, because it
-/// removes the variable from the environment.
+/// Returns the state saved before the master re-executed itself, or `None` in every other process. Must be called first, because
+/// it removes the variable from the environment.
 pub(crate) fn resume() -> Option<MasterState> {
     if let Ok(directory) = std::env::current_dir() {
         let _ = DIRECTORY.set(directory);
@@ -338,11 +338,11 @@ fn await_stops(state: &MasterState, serving: i32) {
     }
 }
 
-/// How long the answer to a reload waits for an earlier worker, which stops listening at once unless the machine is overloaded or
-/// the worker is stuck.
+/// How long the answer to a reload waits for an earlier worker. Workers stop listening immediately, unless the machine is
+/// overloaded or the worker is stuck.
 const LONGEST_STOP: Duration = Duration::from_secs(5);
 
-/// Re-executes the program with its original arguments; returns why that failed.
+/// Re-executes the program with its original arguments. Returns why that failed.
 fn execute(state: &MasterState) -> std::io::Error {
     use std::os::unix::process::CommandExt;
     let saved = match state.save() {

@@ -134,7 +134,7 @@ pub(crate) fn orders(context: &mut ResolveContext<'_>) -> Vec<Arc<AcmeOrder>> {
     orders
 }
 
-/// Builds an order; `None` if its section has errors.
+/// Builds an order, or `None` if its section has errors.
 fn order(
     noted: Noted,
     sections: &HashMap<&str, Option<Arc<AcmeSection>>>,
@@ -172,7 +172,7 @@ fn order(
     Ok(Some(AcmeOrder { section: section.clone(), certificate, file, key_file, domains, addresses, state }))
 }
 
-/// Builds the settings of a section; `None` if no order uses it.
+/// Builds the settings of a section, or `None` if no order uses it.
 fn make(
     section: &Written,
     draft: &AcmeDraft<'_>,

@@ -1,4 +1,4 @@
-//! State that survives a reload in place: a proxy, server, listener, table or ring that is present in both plans is the same
+//! State that survives an in-place reload. A proxy, server, listener, table or ring that is present in both plans is the same
 //! object, with all its counters and run-time changes.
 //!
 //! Called where these objects are created. If an immutable property differs (for example the mode of a proxy), a new object is

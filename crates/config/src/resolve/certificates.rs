@@ -301,7 +301,7 @@ fn keep(
     Ok(())
 }
 
-/// The certificate for listeners and servers; `None` without a key, which JSON Web Tokens do not need.
+/// The certificate for listeners and servers, or `None` without a key, which JSON Web Tokens do not need.
 fn tls_certificate(
     path: &str,
     text: &str,

@@ -257,7 +257,7 @@ fn http_rules<'a>(rules: &[RuleDraft<'a>]) -> Vec<RuleDraft<'a>> {
     rules
 }
 
-/// `comment` lines name the following steps of the same kind.
+/// Each `comment` line is a name for the following steps of the same kind.
 #[derive(Default)]
 struct Comments<'a> {
     pending: Option<&'a str>,
@@ -265,7 +265,7 @@ struct Comments<'a> {
 }
 
 impl<'a> Comments<'a> {
-    /// The comment of a rule; `None` if the rule itself is a comment.
+    /// The comment of a rule, or `None` if the rule itself is a comment.
     fn of(&mut self, rule: &RuleDraft<'a>) -> Option<Option<&'a str>> {
         let kind = std::mem::discriminant(&rule.action);
         let another = self.last.is_some_and(|last| last != kind);

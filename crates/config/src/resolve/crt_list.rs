@@ -28,7 +28,7 @@ pub(crate) struct Listed<'a> {
     span: Span,
 }
 
-/// Reads a crt-list and appends its certificates with the options of their lines; returns the list's name.
+/// Reads a crt-list and appends its certificates with the options of their lines. Returns the list's name.
 pub(crate) fn read(
     name: TlsValue<'_>,
     statement: &Statement,
@@ -128,7 +128,7 @@ fn line_of_frontend<'a>(
     Ok(listed)
 }
 
-/// Appends the certificates of a frontend to those of one of its lines; returns the name of their list.
+/// Appends the certificates of a frontend to those of one of its lines. Returns the name of their list.
 pub(crate) fn serve(
     all: &[Listed<'_>],
     frontend: &str,

@@ -21,7 +21,7 @@ use crate::resolve::unique::second;
 /// The time between two requests, unless `refresh` sets another.
 const REFRESH: Duration = Duration::from_secs(5);
 
-/// Builds every section, or uses those of the plan that is extended.
+/// Builds every section, or uses those of the plan that is being extended.
 pub(crate) fn sections(draft: &Draft, context: &mut ResolveContext<'_>) {
     if let Some(around) = context.around {
         context.names.discovery = around.discovery();
@@ -116,7 +116,7 @@ fn carried(name: &str, line: &str, context: &ResolveContext<'_>) -> Arc<Discover
     }
 }
 
-/// The place of a source, with the default port of its kind.
+/// Resolves the location of a source, with the default port of its kind.
 fn place(draft: &SourceDraft<'_>, context: &ResolveContext<'_>) -> Result<SourcePlace, Diagnostic> {
     let Some(word) = draft.place else { return in_pod(draft) };
     let url = |port: u16| {

@@ -25,7 +25,7 @@ use crate::resolve::log::logger;
 use crate::resolve::unique::second;
 use crate::resolve::{PendingProxy, ResolveContext};
 
-/// Applications by name; `None` if the section of an application has errors.
+/// Applications by name, or `None` if the section of an application has errors.
 pub(crate) type FcgiApps = HashMap<Box<str>, Option<Arc<App>>>;
 
 /// Reads every section.

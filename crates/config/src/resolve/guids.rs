@@ -11,7 +11,7 @@ use syntax::Word;
 pub(crate) struct Guids(HashMap<String, Span>);
 
 impl Guids {
-    /// Assigns `guid` to an object through its `place`; `word` is the word it comes from.
+    /// Assigns `guid` to an object through its `place`. `word` is the word that contains it.
     pub(crate) fn name(
         &mut self,
         guid: String,

@@ -46,7 +46,7 @@ fn resolvers(words: &HttpClientWords<'_>, context: &mut ResolveContext<'_>) {
     }
 }
 
-/// The TLS connector; `None` if the system has no authorities and the configuration does not require any.
+/// The TLS connector, or `None` if the system has no authorities and the configuration does not require any.
 fn connector(
     words: &HttpClientWords<'_>,
     context: &ResolveContext<'_>,

@@ -1,5 +1,5 @@
-//! Restrictions on inheriting rules from a defaults section (manual, 4.2 `http-request`, `tcp-request connection` and so on): only
-//! proxies of the same side may inherit them, and no other defaults section. Checked after the sections were read.
+//! Restrictions on inheriting rules from a defaults section (manual, 4.2 `http-request`, `tcp-request connection` and so on):
+//! only proxies on the same side may inherit them, and other defaults sections may not. Checked after all sections were read.
 
 use std::collections::HashMap;
 

@@ -6,7 +6,7 @@ use diag::{Diagnostic, Span};
 use crate::draft::tls::KernelWord;
 use crate::resolve::ResolveContext;
 
-/// Checks a line's `ktls`; `place` is a prefix of the message, for lines in other files.
+/// Checks the `ktls` parameter of a line. `place` is a prefix for the message, for lines in other files.
 ///
 /// # Errors
 /// The global section does not allow experimental directives.

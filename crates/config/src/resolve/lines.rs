@@ -25,7 +25,7 @@ fn words(words: &[Word]) -> WordList<'_> {
     words.iter().map(|word| sample::Word { text: word.as_str(), span: word.span() }).collect()
 }
 
-/// The scope of a line of `proxy`.
+/// The scope for a line of `proxy`.
 pub(crate) fn scope<'s>(
     context: &'s ResolveContext<'_>,
     acls: &'s Acls,

@@ -61,7 +61,7 @@ pub(crate) fn loggers(settings: &ProxySettings<'_>, context: &mut ResolveContext
     loggers
 }
 
-/// Resolves one line; `None` if it is wrong, which is added to the diagnostics.
+/// Resolves one `log` line. If it is invalid, reports an error and returns `None`.
 pub(crate) fn logger(
     draft: &LoggerDraft<'_>,
     forwards: bool,

@@ -183,7 +183,7 @@ fn stamp(format: LogFormat) -> Stamp {
     }
 }
 
-/// The log forwarder of a proxy; `None` for any other proxy.
+/// The log forwarder of a proxy, or `None` for any other proxy.
 pub(crate) fn log_forward(
     proxy: &PendingProxy<'_>,
     context: &mut ResolveContext<'_>,

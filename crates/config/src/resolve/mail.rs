@@ -16,7 +16,7 @@ use crate::resolve::{PendingProxy, ResolveContext};
 /// The default of `email-alert level`.
 const ALERT: u8 = 1;
 
-/// Builds every section, or returns those of the plan that is extended.
+/// Builds every section, or returns those of the plan that is being extended.
 pub(crate) fn mailers(draft: &Draft, context: &mut ResolveContext<'_>) -> Vec<Arc<Mailers>> {
     if let Some(around) = context.around {
         return around.mailers();

@@ -1,4 +1,4 @@
-//! From draft to plan: every name becomes an index or a shared object, and every expression is compiled.
+//! From draft to plan: names become indexes or shared objects, and expressions are compiled.
 //!
 //! Three passes over the proxies. The first parses lines into [`ProxySettings`], inheriting defaults. The second creates the shared
 //! states of all proxies and servers, so that every name can be found. The third compiles everything that refers to names and
@@ -177,15 +177,15 @@ impl ResolveContext<'_> {
         self.tls_files.all.has_updates() || self.orders.are_any() || self.names.lua.is_some()
     }
 
-    /// Adds the error of a step to the diagnostics, if it has one.
+    /// Adds the error of a step, if any, to the diagnostics.
     pub(crate) fn note(&mut self, outcome: Result<(), Diagnostic>) {
         if let Err(error) = outcome {
             self.diagnostics.push(error);
         }
     }
 
-    /// Switches to `section`: relative file names are resolved against the directory of its file if `default-path` says so, and the
-    /// TLS defaults are those of the global sections above it.
+    /// Switches to `section`. If `default-path` requires it, relative file names are resolved against the directory of the
+    /// section's file. The TLS defaults are those of the global sections above it.
     pub(crate) fn enter(&mut self, section: &Section) {
         if self.tls_steps.len() > 1 {
             let place = |span: Span| (span.file, span.start);
@@ -197,13 +197,13 @@ impl ResolveContext<'_> {
         *self.names.directory.borrow_mut() = path.parent().unwrap_or(Path::new("")).to_owned();
     }
 
-    /// `file:line` of a section, in HAProxy's notation.
+    /// Returns `file:line` of a section, in HAProxy's notation.
     pub(crate) fn place(&self, section: &Section) -> String {
         format!("{}:{}", self.sources.file(section.file).name(), section.line)
     }
 }
 
-/// Resolves a whole configuration. Returns `None` if there are errors, which are in the diagnostics.
+/// Resolves a whole configuration. If there are errors, adds them to the diagnostics and returns `None`.
 pub(crate) fn resolve(
     draft: &Draft,
     sources: &SourceMap,

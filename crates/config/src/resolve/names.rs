@@ -78,7 +78,7 @@ pub(crate) struct NameTable<'a> {
     pub(crate) default_path: DefaultPath,
     /// The directory of the file being compiled.
     pub(crate) directory: RefCell<PathBuf>,
-    /// Lengths of the request captures of the frontend being compiled; `None` in a backend.
+    /// Lengths of the request captures of the frontend being compiled, or `None` in a backend.
     pub(crate) captures: RefCell<Option<Vec<CaptureDraft>>>,
     /// The bandwidth filters of the proxy being compiled.
     pub(crate) bandwidth: RefCell<HashMap<Box<str>, Arc<BandwidthFilter>>>,

@@ -42,7 +42,7 @@ pub(super) fn others<'a>(settings: &ProxySettings<'a>, context: &ResolveContext<
     lines.map(|(_, name)| name.as_str()).collect()
 }
 
-/// The address this process listens on: a word and its line.
+/// Returns the address on which this process listens: a word and its line.
 fn place<'a>(settings: &ProxySettings<'a>, local: &str) -> Option<(&'a Word, &'a Statement)> {
     if let Some(line) = settings.binds.first() {
         return Some((line.arguments().first()?, line));
@@ -276,7 +276,7 @@ fn what_peers_have_not(
     draft.tfo = false;
 }
 
-/// The peers settings of a proxy; `None` for other proxies and if the section shares nothing.
+/// The peers settings of a proxy, or `None` for other proxies and if the section shares nothing.
 pub(crate) fn peers(
     at: usize,
     proxy: &PendingProxy<'_>,

@@ -256,7 +256,7 @@ fn options(settings: &ProxySettings<'_>) -> ProxyOptions {
     options
 }
 
-/// The FastCGI application of a backend, which is also set in the proxy's state.
+/// Resolves the FastCGI application of a backend, and also sets it in the proxy's state.
 fn application(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) -> Option<Arc<App>> {
     let app = fcgi::of_backend(proxy, context);
     let shared =
@@ -378,7 +378,7 @@ fn default_backend(
         context.diagnostics.push(loops(proxy, name, name.span(), "default_backend"));
         return None;
     }
-    // As in HAProxy, the default backend of a backend must have a fitting mode too, although it is never used.
+    // As in HAProxy, the default backend of a backend must have a compatible mode, although it is never used.
     let outcome = check_modes(proxy, &pending[found], name.span(), "as its default backend", context);
     context.note(outcome);
     if !settings.is_frontend() {

@@ -50,7 +50,7 @@ pub(crate) fn refuse(addresses: &[(BindAddress, String)], word: &Word) -> Result
     Err(Diagnostic::alert("QUIC is only supported on `bind` lines of HTTP frontends").at(word.span()))
 }
 
-/// Checks a `bind` line and completes its TLS parameters if it is for QUIC; `None` if it is not.
+/// Checks a `bind` line and completes its TLS parameters if it is for QUIC, or `None` if it is not.
 ///
 /// # Errors
 /// A parameter is for the other kind of sockets, or the frontend does not use HTTP.
@@ -226,7 +226,7 @@ pub(crate) fn fit_server(
     Ok(())
 }
 
-/// The QUIC settings of a server; `None` if it is reached otherwise.
+/// The QUIC settings of a server, or `None` if it is reached otherwise.
 pub(crate) fn of_server(draft: &ServerDraft<'_>, tune: &QuicTune) -> Option<QuicServer> {
     draft.is_quic.then(|| QuicServer {
         congestion: draft.quic.congestion.map(|(algorithm, _)| algorithm).unwrap_or_default(),

@@ -1,5 +1,5 @@
-//! `resolvers` sections (manual, section 5.3.2): their lines become [`Resolvers`], and `default` is created if the configuration
-//! does not have it.
+//! `resolvers` sections (manual, section 5.3.2): converts their lines to [`Resolvers`], and creates `default` if the
+//! configuration does not have it.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ fn read(section: &Section, context: &mut ResolveContext<'_>) -> Resolvers {
     made
 }
 
-/// Builds the section `default` from the system's resolver configuration; `None` if that is missing.
+/// Builds the section `default` from the system's resolver configuration, or `None` if that is missing.
 fn system() -> Option<Arc<Resolvers>> {
     let text = std::fs::read_to_string("/etc/resolv.conf").ok()?;
     let mut draft = ResolversDraft::default();

@@ -37,7 +37,7 @@ pub(crate) fn experimental(
         .haproxy(text))
 }
 
-/// The reverse HTTP listeners of a `bind` line, each with its address for display; `None` if there are none.
+/// The reverse HTTP listeners of a `bind` line, each with its address for display, or `None` for other lines.
 ///
 /// # Errors
 /// They are mixed with other addresses, not allowed, or name a server that connections cannot be reversed with.

@@ -139,7 +139,7 @@ impl<'a> Around<'a> {
         self.plan.backend(backend).is_some_and(|proxy| proxy.fcgi.is_some())
     }
 
-    /// The scope for expressions of that backend's servers or their checks.
+    /// Returns the scope for expressions of this backend's servers or their checks.
     pub(crate) fn scope(&self, backend: &str, mode: Mode, place: Place) -> Scope<'_> {
         Scope {
             names: self,
@@ -153,7 +153,7 @@ impl<'a> Around<'a> {
         }
     }
 
-    /// Refuses requirements that the plan in use does not meet, because slots and measurements were fixed when the plan was
+    /// Refuses requirements that the plan in use does not meet, because its slots and measurements were fixed when it was
     /// resolved.
     pub(crate) fn suffices(&self, span: Span) -> Outcome {
         match self.variables.borrow().beyond(&self.plan.variables) {

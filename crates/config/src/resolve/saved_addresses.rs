@@ -15,7 +15,7 @@ type SavedAddresses = HashMap<(Box<str>, Box<str>), IpAddr>;
 pub(crate) struct LastAddresses(HashMap<PathBuf, SavedAddresses>);
 
 impl LastAddresses {
-    /// The address of `server` in `backend` according to the file, whatever its host name was at the time.
+    /// Returns the address of `server` in `backend` according to the file, regardless of the host name that it had then.
     pub(crate) fn find(&mut self, file: &Path, backend: &str, server: &str) -> Option<IpAddr> {
         if !self.0.contains_key(file) {
             // Errors in the file are reported when the states are restored.

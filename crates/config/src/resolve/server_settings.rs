@@ -221,7 +221,7 @@ impl<'a> Line<'_, 'a> {
         }
     }
 
-    /// The port of the server's address; `None` if a lookup may provide it, or if it does not matter.
+    /// The port of the server's address, or `None` if a lookup may provide it, or if it does not matter.
     fn port(&self) -> Option<u16> {
         match &**self.state.address.load() {
             // The address is replaced by the client's destination.
@@ -410,7 +410,7 @@ impl<'a> Line<'_, 'a> {
     }
 }
 
-/// The checks compiled so far for a backend: its own, and those of `healthcheck` sections.
+/// The checks compiled so far for a backend: its own checks and those of `healthcheck` sections.
 struct Checks<'c, 's, 'a> {
     proxy: &'c PendingProxy<'a>,
     acls: &'c Acls,

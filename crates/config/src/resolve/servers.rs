@@ -1,4 +1,4 @@
-//! Servers: their lines become states and settings (manual, section 5.2 and 4.2 `server-template`).
+//! Servers: converts their lines to states and settings (manual, section 5.2 and 4.2 `server-template`).
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -11,7 +11,7 @@ use crate::draft::{Section, Statement};
 use crate::resolve::lines::{arguments, scope};
 use crate::resolve::{PendingProxy, ResolveContext};
 
-/// When a message is sent: the place of its expressions, and the event with its line unless a rule sends it.
+/// When a message is sent: where its expressions are evaluated, and the event with its line, unless a rule sends the message.
 pub(crate) type When<'a> = (Place, Option<(MessageEvent, &'a Statement)>);
 
 /// The maximum number of arguments of a message.

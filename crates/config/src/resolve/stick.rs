@@ -1,4 +1,4 @@
-//! `stick` lines (manual, 4.2): the keys by which requests stay on one server.
+//! `stick` lines (manual, 4.2): the keys by which requests are kept on one server.
 
 use diag::Diagnostic;
 use plan::proxy::{StickRule, StickRules};

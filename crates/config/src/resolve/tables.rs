@@ -34,7 +34,7 @@ struct Declared<'a> {
     section: Option<(&'a str, &'a str)>,
 }
 
-/// All lines that declare tables, those of proxies first.
+/// Returns all lines that declare tables. Those of proxies are first.
 fn declared<'a>(pending: &[PendingProxy<'a>], context: &mut ResolveContext<'_>) -> Vec<Declared<'a>> {
     let mut all = Vec::new();
     for settings in pending.iter().map(|proxy| &proxy.settings) {

@@ -39,7 +39,8 @@ const SCHEMES: [(&str, bool, bool, u16); 4] = [
 /// The name of the program in resources and scopes.
 const PROGRAM: &str = "weir";
 
-/// Builds every section, or uses those of the plan that is extended. Formats may refer to anything that is available in HTTP mode.
+/// Builds every section, or uses those of the plan that is being extended. Formats may refer to anything that is available in
+/// HTTP mode.
 pub(crate) fn sections(draft: &Draft, context: &mut ResolveContext<'_>) {
     if let Some(around) = context.around {
         context.names.telemetry = around.telemetry();
@@ -161,7 +162,7 @@ fn collector(name: &str, draft: &TelemetryDraft<'_>, context: &ResolveContext<'_
     }
 }
 
-/// The attributes of the resource: the default ones, unless a line sets them, and those of the lines.
+/// Returns the attributes of the resource: the default ones that no line sets, and those that lines set.
 fn resource(draft: &TelemetryDraft<'_>) -> ResourceAttributes {
     let version = env!("CARGO_PKG_VERSION");
     let host = String::from_utf8_lossy(sample::fetch::hostname());

@@ -1,5 +1,5 @@
-//! Resolves the TLS parameters of `bind` lines: reads the files and looks up the names (manual, section 5.1). Those of `server` lines
-//! are in `tls_server`.
+//! Resolves the TLS parameters of `bind` lines: reads the files and looks up the names (manual, section 5.1). `tls_server` does
+//! this for `server` lines.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub(crate) struct LineOwner<'a> {
     pub(crate) certificates: &'a [Listed<'a>],
 }
 
-/// Builds the TLS acceptor of a `bind` line; `None` without `ssl`.
+/// Builds the TLS acceptor of a `bind` line, or `None` without `ssl`.
 ///
 /// # Errors
 /// A file or a name is invalid.
@@ -399,7 +399,7 @@ fn bind_options(
         alpn,
         verify: client_verify(draft, defaults, context)?,
         early_data: match draft.early {
-            // The limit of QUIC is that of its streams (RFC 9001, 4.6.1).
+            // The limit for QUIC is that of its streams (RFC 9001, 4.6.1).
             Some(_) if is_quic => u32::MAX,
             Some(_) => EARLY_DATA,
             None => 0,

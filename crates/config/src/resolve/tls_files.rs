@@ -42,7 +42,7 @@ pub(crate) struct StoredCertificate {
     pub(crate) name: Box<str>,
     /// The location of the certificate's line.
     pub(crate) span: Span,
-    /// The certificate; `None` if it has no key.
+    /// The certificate, or `None` if it has no key.
     pub(crate) certificate: Option<Arc<Certificate>>,
 }
 
@@ -52,12 +52,12 @@ impl ReadFiles {
         Self { all, ..Self::default() }
     }
 
-    /// The file parameters of the certificate of that name, if a line loaded it with any.
+    /// Returns the file parameters of the certificate with this name, if a line loaded it with any.
     pub(crate) fn file_parameters(&self, name: &str) -> Option<&Vec<(&'static str, String)>> {
         self.loads.get(name)
     }
 
-    /// Whether a certificate by that name was read.
+    /// Whether a certificate with this name was read.
     pub(crate) fn knows(&self, name: &str) -> bool {
         self.certificates.contains_key(name) || self.stores.contains_key(name)
     }
@@ -106,7 +106,7 @@ pub(crate) fn contradiction(why: &str) -> Diagnostic {
         .help("use the same setting in all places, or set `ocsp-update.mode` in the global section")
 }
 
-/// The certificates behind a name: those of a file with its companion files, or of a directory.
+/// Returns the certificates for a name: those of a file with its companion files, or those of a directory.
 pub(crate) fn certificates(
     name: TlsValue<'_>,
     defaults: &TlsDefaults<'_>,

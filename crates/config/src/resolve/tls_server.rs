@@ -28,7 +28,7 @@ fn secure_steps(kind: &CheckKind) -> Vec<&Connect> {
     connects.collect()
 }
 
-/// Builds the TLS connector of a `server` line; `None` without `ssl` and `check-ssl`. The SNI is set later ([`server_name`]).
+/// Builds the TLS connector of a `server` line, or `None` without `ssl` and `check-ssl`. The SNI is set later ([`server_name`]).
 ///
 /// # Errors
 /// A file or a name is invalid.

@@ -14,7 +14,7 @@ use crate::resolve::{PendingProxy, ResolveContext, lines};
 /// The backend and server that another server follows.
 pub(crate) type Tracked = (Arc<state::Proxy>, Arc<state::Server>);
 
-/// Resolves `track` to the backend and server that this one follows; returns `None` if there is nothing to follow.
+/// Resolves `track` to the backend and server that this one follows. Returns `None` if there is nothing to follow.
 pub(crate) fn follow(
     own: &Arc<state::Server>,
     track: &Word,

@@ -31,7 +31,7 @@ const PARAMETERS: &[&str] = &[
     "v6only",
 ];
 
-/// The settings of a `udp-lb` section; `None` for any other proxy.
+/// The settings of a `udp-lb` section, or `None` for any other proxy.
 pub(crate) fn settings(settings: &ProxySettings<'_>) -> Option<Box<UdpLb>> {
     if settings.kind != SectionKind::UdpLb {
         return None;

@@ -25,7 +25,7 @@ fn names_in(statement: &Statement) -> impl Iterator<Item = &str> {
         .filter(|name| !name.is_empty())
 }
 
-/// Reports ACLs that no line of their section mentions; those of a `defaults` section may be used by any section.
+/// Reports ACLs that no line of their section uses. ACLs of a `defaults` section may be used by any section.
 fn acls(draft: &Draft, context: &mut ResolveContext<'_>) {
     let defaults = |section: &&Section| section.kind == SectionKind::Defaults;
     let inherited: HashSet<&str> = if draft.sections.iter().filter(defaults).any(has_acl) {

@@ -151,7 +151,7 @@ fn unused_checks(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
 fn warn(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>, text: impl FnOnce(&str, &str) -> String) {
     let haproxy = text(proxy.settings.kind_name(), proxy.settings.name);
     let mut message = haproxy.clone();
-    // In the terminal form quoted names are in backticks.
+    // In the terminal format, quoted names are in backticks.
     message = message.trim_end_matches('.').replace('\'', "`");
     context
         .diagnostics

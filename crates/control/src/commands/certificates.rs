@@ -265,7 +265,7 @@ fn describe_token(name: &str, certificate: Option<&Certificate>, for_tokens: boo
     out
 }
 
-/// The output about a certificate and its chain, which may come from another file.
+/// Appends information about a certificate and its chain, which may come from another file.
 pub(super) fn facts(details: &Details, chain: Option<&str>, out: &mut String) {
     let lines = [
         ("Serial", &details.serial),

@@ -40,7 +40,7 @@ pub(crate) fn busy_loop(call: &mut Call<'_>) -> CommandReply {
 /// The longest permitted delay of a worker, in ms.
 const LONGEST: u64 = 60_000;
 
-/// Calls `how` with the duration given by the first word, which is `usual` by default. More than `most` words are an error.
+/// Calls `how` with the duration given by the first word, or `usual` by default. More than `most` words are an error.
 fn hold_up(call: &Call<'_>, usual: &str, most: usize, how: impl FnOnce(Duration)) -> CommandReply {
     let asked = match call.arg(0) {
         "" => usual,

@@ -115,7 +115,7 @@ fn tcp(line: &str) -> Option<(u64, ListedSocket)> {
     Some((inode, ListedSocket::Tcp { local, remote, listens }))
 }
 
-/// Parses a line of `/proc/net/udp` or `udp6`, which has the same columns.
+/// Parses a line of `/proc/net/udp` or `udp6`, which have the same columns.
 fn udp(line: &str) -> Option<(u64, ListedSocket)> {
     let (inode, socket) = tcp(line)?;
     let ListedSocket::Tcp { local, remote, .. } = socket else { return None };

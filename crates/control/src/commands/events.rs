@@ -20,7 +20,7 @@ pub(crate) fn show_events(call: &mut Call<'_>) -> CommandReply {
         return denied();
     }
     let Some(ring) = view.rings.iter().find(|ring| *ring.name == **name) else {
-        // A sink with the name of a topic comes first.
+        // If a sink has the name of a topic, the sink takes precedence.
         if journal::is_topic(name) {
             return journal::show(call);
         }

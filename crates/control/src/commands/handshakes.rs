@@ -52,7 +52,7 @@ pub(crate) fn sni(call: &mut Call<'_>) -> CommandReply {
     CommandReply::Text(out)
 }
 
-/// A row for each name of a `bind` line; with `until`, only for certificates that expire before that time.
+/// Appends a row for each name of a `bind` line. If `until` is set, only for certificates that expire before that time.
 fn rows(line: &LineNames, until: Option<i64>, out: &mut String) {
     for one in &line.names {
         let (from, to) = one.validity;

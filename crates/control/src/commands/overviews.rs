@@ -20,7 +20,8 @@ pub(crate) fn cache_disk(call: &mut Call<'_>) -> CommandReply {
     table(call, disks::show)
 }
 
-/// `show discovery`: the sources; with a name, also their instances; with `json`, all lists for another process.
+/// `show discovery`: shows the sources. With a name, also shows their instances; with `json`, shows all lists in the form for
+/// another process.
 pub(crate) fn discovery(call: &mut Call<'_>) -> CommandReply {
     match call.arg(0) {
         "json" => CommandReply::Text(discovery::json(&call.runtime.view())),

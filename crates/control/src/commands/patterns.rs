@@ -218,7 +218,7 @@ fn commit(call: &mut Call<'_>, kind: PatternKind) -> CommandReply {
     }
 }
 
-/// Replaces all lines; large indexes are built outside the worker.
+/// Replaces all lines. Large indexes are built outside the worker.
 fn replace(list: Arc<List>, entries: Vec<Entry>) -> CommandReply {
     if entries.len().max(list.len()) <= LONG {
         list.replace(entries);

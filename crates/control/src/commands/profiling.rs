@@ -1,5 +1,5 @@
-//! Memory and time profiles: `show pools`, `set profiling`, `show profiling` (management manual, 9.3). The pools are those of the
-//! workers. Turns are timed only for tasks of requests, streams and checks; locks and memory are not profiled.
+//! Memory and time profiles: `show pools`, `set profiling`, `show profiling` (management manual, 9.3). The pools shown are those
+//! of the workers. Only the turns of tasks for requests, streams and checks are timed; locks and memory are not profiled.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -199,7 +199,7 @@ fn change_fqdn(call: &Call<'_>, server: &Arc<Server>) -> CommandReply {
     CommandReply::Message(Severity::Notice, text)
 }
 
-/// The number at the start of a text, and the rest; `None` if there is none.
+/// The number at the start of a text, and the rest, or `None` if the text does not start with a number.
 fn leading_number(text: &str) -> Option<(i64, &str)> {
     let digits = text.trim_start_matches(['-', '+']);
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());

@@ -80,7 +80,7 @@ pub(crate) fn stat(call: &mut Call<'_>) -> CommandReply {
     CommandReply::Pieces(Box::new(StatPieces::new(call.runtime.view(), filter, show, format, describe)))
 }
 
-/// The output format of statistics. HAProxy ignores unknown words in this place.
+/// The output format for statistics. HAProxy ignores unknown words here.
 fn stat_format(words: &[String]) -> (InfoFormat, bool) {
     let (mut format, mut describe) = (InfoFormat::Plain, false);
     for word in words {

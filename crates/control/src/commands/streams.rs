@@ -42,7 +42,7 @@ impl SessionFilter {
     }
 }
 
-/// How long after all timeouts a stream becomes suspicious, in ms.
+/// How long a stream must exceed all its timeouts before it is suspicious, in ms.
 const GRACE: u64 = 2_000;
 
 /// Whether a stream should have ended or progressed by now (`susp`): it was told to end; its server is removed; or it has been
@@ -53,7 +53,7 @@ fn is_suspicious(entry: &Snapshot, now: u64) -> bool {
     overdue || server_is_gone || (entry.killed && now.saturating_sub(entry.active_ms) > GRACE)
 }
 
-/// The maximum time until the response to a request, in ms; `None` if a timeout is not set, or no response is awaited.
+/// The maximum time until the response to a request, in ms, or `None` if a timeout is not set, or no response is awaited.
 fn longest_wait(entry: &Snapshot) -> Option<u64> {
     if matches!(entry.activity, Activity::Waiting | Activity::Data | Activity::Tunnel) {
         return None;

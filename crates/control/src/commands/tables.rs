@@ -64,7 +64,7 @@ impl DataFilter {
 pub(crate) fn show(call: &mut Call<'_>) -> CommandReply {
     let view = call.runtime.view();
     if call.arg(0).is_empty() {
-        // In HAProxy's order, which is the last one first.
+        // The order is the same as in HAProxy: the last one is first.
         let mut out = String::new();
         view.tables.iter().rev().for_each(|table| summary(table, &mut out));
         return CommandReply::Text(out);

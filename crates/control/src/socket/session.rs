@@ -156,7 +156,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RuntimeSession<S> {
         }
     }
 
-    /// Reads one line including its terminator; returns `None` at the end of the connection. An unterminated line is not run,
+    /// Reads one line including its terminator. Returns `None` at the end of the connection. An unterminated line is not run,
     /// because it may be truncated.
     async fn read_line(&mut self, longest: usize) -> io::Result<Option<String>> {
         let mut bytes = Vec::new();
@@ -266,7 +266,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RuntimeSession<S> {
         Ok(true)
     }
 
-    /// Writes the messages of a ring. With `wait`, new messages follow, until the client sends anything or disconnects.
+    /// Writes the messages in a ring. If `wait` is set, new messages follow until the client sends anything or disconnects.
     async fn follow(&mut self, mut follow: Follow, wait: bool) -> io::Result<()> {
         loop {
             let batch = follow.next_batch();

@@ -32,7 +32,7 @@ pub(crate) struct Command {
     text: &'static str,
     level: AccessLevel,
     mode: CommandMode,
-    /// The function of the command; `None` for a command that is known but not supported.
+    /// The function of the command, or `None` for a command that is known but not supported.
     run: Option<CommandFn>,
     support: Support,
 }
@@ -286,7 +286,7 @@ pub(crate) fn run(
         };
         return info(listing(&title, words, &scripted));
     };
-    // The mode is checked before the level, so that errors come in HAProxy's order.
+    // The mode is checked before the level, so that errors appear in the same order as in HAProxy.
     match command.mode {
         CommandMode::Expert if !settings.expert => {
             return error("This command is restricted to expert mode only.");

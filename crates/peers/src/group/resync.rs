@@ -22,7 +22,7 @@ pub enum ResyncStage {
 #[derive(Debug)]
 pub(super) struct Resync {
     stage: ResyncStage,
-    /// The deadline of the wait for a peer that sends its entries; `None` while there is one.
+    /// The deadline of the wait for a peer that sends its entries, or `None` while there is one.
     until: Option<u64>,
     teacher: Option<LinkId>,
     /// The number of the process that sends its entries, if it is the predecessor.
@@ -118,7 +118,7 @@ impl Resync {
         self.until = None;
     }
 
-    /// Called when a peer has sent everything, or all it had; returns whether that was requested.
+    /// Called when a peer has sent everything, or all it had. Returns whether that was requested.
     pub(super) fn taught(&mut self, link: LinkId, everything: bool, now: u64) -> bool {
         if self.teacher != Some(link) {
             return false;
@@ -138,7 +138,7 @@ impl Resync {
     }
 }
 
-/// How long a process waits for the counts that peers have of an earlier process of the same member.
+/// How long a process waits for the counts that peers received from an earlier process of the same member.
 #[derive(Debug)]
 pub(super) struct PartsWait {
     is_waiting: bool,

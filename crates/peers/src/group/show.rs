@@ -10,7 +10,7 @@ use crate::session::{HEARTBEAT, Over, PeerSession};
 /// Number of strings in a dictionary.
 const STRINGS: usize = 128;
 
-/// Facts that the group does not know.
+/// Information that the group itself does not have.
 #[derive(Debug, Clone, Copy)]
 pub struct ShowContext<'a> {
     /// The section's name.
@@ -124,7 +124,7 @@ impl Group {
             counts.heartbeats_sent,
             counts.heartbeats_received,
             peer.timeouts,
-            // As in HAProxy, with attempts that failed.
+            // As in HAProxy, this includes failed attempts.
             peer.sessions + peer.unreached,
             peer.breaches,
             peer.collisions,

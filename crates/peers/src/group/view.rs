@@ -14,7 +14,7 @@ pub struct PeerView {
     pub is_connecting: bool,
     /// Whether the peer is sending its entries to this process.
     pub teaches: bool,
-    /// Whether the peer has reported that it does not know everything.
+    /// Whether the peer has reported that its data is incomplete.
     pub is_partial: bool,
     /// When the peer's last session began.
     pub established: Option<u64>,

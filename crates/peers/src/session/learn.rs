@@ -28,7 +28,7 @@ pub(super) struct Learning {
     courses: Vec<Option<Course>>,
     /// The local table by the peer's number.
     numbers: HashMap<u64, usize>,
-    /// The local table of the next entries; `None` for an unknown table.
+    /// The local table of the next entries, or `None` for an unknown table.
     current: Option<usize>,
     /// Whether the peer has announced any table.
     announced: bool,
@@ -80,7 +80,7 @@ impl Learning {
             self.forget(id);
             return Ok(());
         };
-        // The same table again: the definition is repeated before each run of entries.
+        // The same table again: the definition is repeated before each sequence of entries.
         if let Some(course) = &self.courses[place]
             && course.remote.is(&announced)
         {
@@ -119,7 +119,7 @@ impl Learning {
         self.current = self.numbers.get(&id).copied();
     }
 
-    /// Handles an entry; returns whether it was stored.
+    /// Handles an entry. Returns whether it was stored.
     pub(super) fn update(
         &mut self,
         incremental: bool,

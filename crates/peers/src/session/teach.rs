@@ -185,7 +185,7 @@ impl Sender {
         Some((place, now.saturating_sub(sent_at)))
     }
 
-    /// Sends entries up to the limits of `writer`; returns their number.
+    /// Sends entries up to the limits of `writer`. Returns their number.
     pub(super) fn output(
         &mut self,
         up_to_date: bool,
@@ -265,7 +265,7 @@ impl Sender {
         self.resync = Resync::Sent;
     }
 
-    /// Sends changes of a table that were not sent.
+    /// Sends the changes of a table that were not sent yet.
     fn changes(&mut self, place: usize, writer: &mut Writer<'_>, tables: &mut impl Tables) {
         let latest = tables.latest(place, writer.peer);
         let after = self.cursors[place].sent;

@@ -19,7 +19,8 @@ use crate::sums::Sums;
 /// How long a member that is gone remains an owner, in milliseconds. The other owner has the same sums.
 const GRACE: u64 = 2_000;
 
-/// How many entries are checked at once after owners have changed, and how long to wait before the next, in milliseconds.
+/// How many entries are checked in one step after owners have changed, and how long to wait before the next step, in
+/// milliseconds.
 const MOVES: usize = 2_000;
 const MOVE_PAUSE: u64 = 10;
 
@@ -33,7 +34,7 @@ const OF_DIRECT: u64 = 1 << 40;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MemberMode {
     Unknown,
-    /// It sends its part of each key, and gets that of this process.
+    /// The member sends its part of each key, and gets the part of this process.
     Direct,
     /// It sends its part of each key to the owners, and sends sums of the keys that it owns.
     Owner,

@@ -1,4 +1,4 @@
-//! The responses of a frontend in `mode haterm`: what a request's query asks for, and the head that it gets.
+//! The responses of a frontend in `mode haterm`: parses the query of a request, and writes the head of the response.
 
 use std::io::{Cursor, Write};
 use std::time::Duration;
@@ -31,22 +31,22 @@ const LONGEST: i64 = i32::MAX as i64;
 /// The response that a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wanted {
-    /// The page with the arguments, instead of a generated body.
+    /// Whether to send the usage page instead of a generated body.
     pub(crate) is_usage: bool,
     pub(crate) status: u16,
     pub(crate) size: u64,
-    /// Milliseconds before the response.
+    /// The delay before the response, in milliseconds.
     pub(crate) delay: u64,
     pub(crate) is_cacheable: bool,
     pub(crate) closes: bool,
-    /// Whether the response does not wait for the body of the request.
+    /// Whether the response is sent without waiting for the body of the request.
     pub(crate) is_early: bool,
     pub(crate) is_chunked: bool,
     pub(crate) is_random: bool,
 }
 
 impl Wanted {
-    /// Reads the query of a request; `None` for a request without one.
+    /// Parses the query of a request. Without a query, returns the defaults.
     pub(crate) fn of(query: Option<&[u8]>) -> Self {
         let mut wanted = Self {
             is_usage: query.is_some_and(<[u8]>::is_empty),
@@ -66,7 +66,7 @@ impl Wanted {
             match name {
                 b's' => wanted.size = number.max(0).unsigned_abs(),
                 b't' => wanted.delay = number.clamp(0, LONGEST).unsigned_abs(),
-                // No other status can end an exchange.
+                // Statuses that cannot end an exchange are ignored.
                 b'r' => wanted.status = u16::try_from(number).ok().filter(is_final).unwrap_or(wanted.status),
                 b'c' => wanted.is_cacheable = number > 0,
                 b'C' => wanted.closes = number > 0,
@@ -80,7 +80,7 @@ impl Wanted {
         wanted
     }
 
-    /// Writes the head of the response, to a request that took `received` to arrive and was then held for `held`.
+    /// Writes the head of the response to a request that took `received` to arrive and was then delayed for `held`.
     pub(crate) fn write_head(&self, received: Duration, held: Duration, head: &mut Head) {
         head.start_response(self.status, None);
         match self.framing() {
@@ -98,7 +98,7 @@ impl Wanted {
         let mut text = [0; 128];
         let value = written(&mut text, format_args!("time={} ms", received.as_millis()));
         head.append(b"x-req", value);
-        // In HAProxy's format, for programs that parse it.
+        // The format is HAProxy's, because programs parse it.
         let Self { status, size, delay, .. } = self;
         let (cache, chunked) = (u8::from(self.is_cacheable), if self.is_chunked { ", chunked," } else { "" });
         let value = written(
@@ -121,7 +121,7 @@ impl Wanted {
         }
     }
 
-    /// The body; `None` if it is in `page`.
+    /// Returns the generated body, or `None` if the body was written to `page`.
     pub(crate) fn body(&self, page: &mut Vec<u8>) -> Option<Repeated> {
         if self.is_usage {
             page.extend_from_slice(USAGE.as_bytes());
@@ -136,12 +136,12 @@ impl Wanted {
     }
 }
 
-/// Whether a response with this status can be the only one to a request.
+/// Whether a response with this status can be the final response to a request.
 fn is_final(status: &u16) -> bool {
     matches!(status, 200..=999)
 }
 
-/// Reads a decimal number and its suffixes, up to the first other byte; `None` without a digit.
+/// Reads a decimal number and its suffixes, and stops at any other byte. Returns `None` if the text does not start with a digit.
 fn number(text: &[u8]) -> Option<i64> {
     let (is_negative, text) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -167,10 +167,10 @@ fn number(text: &[u8]) -> Option<i64> {
     Some(if is_negative { -value } else { value })
 }
 
-/// Formats `arguments` into `text`; returns the part that fits.
+/// Formats `arguments` into `text`, and returns the part that fits.
 fn written<'a>(text: &'a mut [u8], arguments: std::fmt::Arguments<'_>) -> &'a [u8] {
     let mut cursor = Cursor::new(&mut *text);
-    // The buffers are longer than what the numbers need.
+    // The numbers always fit into the buffers.
     let _ = cursor.write_fmt(arguments);
     let length = cursor.position() as usize;
     &text[..length]

@@ -7,7 +7,7 @@ use rules::Reply;
 use crate::client::Client;
 use crate::exchange::{Exchange, view};
 
-/// Renders the response for `status`: the backend's or the frontend's own page, or the built-in one.
+/// Renders the error response for `status`: the backend's page, the frontend's page, or the built-in one.
 pub(crate) fn error(client: &Client, x: &mut Exchange, status: u16) {
     x.txn.response.clear();
     x.reply.clear();

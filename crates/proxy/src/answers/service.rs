@@ -28,7 +28,7 @@ pub(crate) async fn metrics(client: &Client, x: &mut Exchange) -> Stop {
     answer(x, reply, "<PROMEX>").await
 }
 
-/// Answers the request with the reply, as if a server called `name` had been reached at once.
+/// Answers the request with `reply`, as if it came from a server called `name` that was reached at once.
 pub(crate) async fn answer(x: &mut Exchange, reply: ServiceReply, name: &'static str) -> Stop {
     x.txn.service = Some(name);
     let times = &mut x.txn.times;
@@ -47,7 +47,7 @@ pub(crate) async fn answer(x: &mut Exchange, reply: ServiceReply, name: &'static
     if x.reply.pieces.is_some() {
         x.txn.response.append(b"transfer-encoding", b"chunked");
     } else if x.txn.request.method_id() != http::Method::Head || status != 200 {
-        // The length is only known after the page was built, and it is not built for HEAD.
+        // The length is known only once the page is built, and for HEAD it is not built.
         x.txn.response.set_content_length(x.reply.bytes.len() as u64);
     }
     x.txn.termination.set(Cause::Local, Phase::Request);

@@ -15,15 +15,16 @@ use crate::flow::Socket;
 use crate::server::per_worker::LocalProxy;
 use crate::worker::Worker;
 
-/// A client's connection: link, deadline, register entry, and socket.
+/// A client's connection: the link, the deadline, the register entry and the socket.
 ///
-/// It is a [`Client`] with the socket or the QUIC connection as its side, in the same box. Serving a request therefore lends the box
-/// ([`into_client`](Self::into_client)) instead of moving its content, and rules see the connection the same way they see the
-/// client of a request.
+/// This is a [`Client`], in the same box, with the socket or the QUIC connection as its client side. Serving a request therefore
+/// lends the box ([`into_client`](Self::into_client)) instead of moving its content, and rules see the connection in the same way
+/// as the client of a request.
 pub(crate) struct ClientConnection(Boxed<Client>);
 
 impl ClientConnection {
-    /// Creates a connection. A TLS handshake uses `tls_place` if the number of handshakes is limited.
+    /// Creates a connection. If the number of concurrent TLS handshakes is limited, `tls_place` is the slot reserved for this
+    /// one.
     pub(crate) fn new(
         worker: Rc<Worker>,
         frontend: Rc<LocalProxy>,
@@ -56,7 +57,7 @@ impl ClientConnection {
         self.0
     }
 
-    /// Takes the connection back from such a request.
+    /// Takes the connection back after the request.
     #[inline]
     pub(crate) fn of_client(client: Boxed<Client>) -> Self {
         debug_assert!(!matches!(client.side, Downstream::Stream(_)), "a stream is not a connection");

@@ -17,7 +17,7 @@ use crate::flow::{Beginning, Coding, Flow, FlowError, Path, Sink, Socket, Source
 use crate::stream::h3::H3Connection;
 use crate::stream::{self, WireProtocol};
 
-/// Why a QUIC connection is neither the source nor the sink of a flow.
+/// A QUIC connection itself can be neither the source nor the sink of a flow.
 const NO_MESSAGE: &str = "messages flow through the streams of a QUIC connection";
 
 /// The client's side of a request.
@@ -41,7 +41,7 @@ impl Downstream {
         }
     }
 
-    /// Replaces the received bytes of a TCP stream.
+    /// Replaces the bytes received on a TCP stream.
     pub(crate) fn replace_received(&mut self, bytes: &[u8]) {
         if let Self::Socket(socket) = self {
             socket.replace(bytes);
@@ -71,7 +71,7 @@ impl Downstream {
         }
     }
 
-    /// Receives the rest of the available data. Holds little memory while there is none.
+    /// Receives the remaining data that is available. Uses little memory if nothing is available.
     ///
     /// # Errors
     /// The errors of [`poll_fill`](Self::poll_fill).
@@ -130,7 +130,7 @@ impl Downstream {
     /// Parses the head of the next request from the received bytes. Returns its length, or `None` if it is incomplete.
     ///
     /// # Errors
-    /// The bytes are not a valid request.
+    /// The received bytes are not a valid request.
     #[inline]
     pub(crate) fn read_head(
         &mut self,
@@ -167,8 +167,8 @@ impl Downstream {
         }
     }
 
-    /// Removes hop-by-hop fields from a request, so that rules and servers do not see them. Returns whether the connection may take
-    /// another request.
+    /// Removes hop-by-hop fields from a request, so that rules and servers do not see them. Returns whether the connection may
+    /// carry another request.
     #[inline]
     pub(crate) fn clean_request(&self, head: &mut Head) -> bool {
         match self {
@@ -178,8 +178,8 @@ impl Downstream {
         }
     }
 
-    /// Sets the response's connection fields, and chooses how its body is transferred if the client cannot read the server's
-    /// framing. A `kept` connection stays open if it `may`.
+    /// Sets the connection fields of the response, and chooses how its body is transferred if the client does not support the
+    /// server's framing. A `kept` connection stays open if possible.
     #[inline]
     pub(crate) fn frame_response(
         &self,
@@ -195,7 +195,7 @@ impl Downstream {
         }
     }
 
-    /// Returns how the end of a body of this length is recognized in the received bytes, which depends on the protocol.
+    /// Returns how the end of a body of this length is recognized in the received bytes. This depends on the protocol.
     #[inline]
     pub(crate) fn framing(&self, length: BodyLength) -> BodyLength {
         match (self, length) {
@@ -205,8 +205,8 @@ impl Downstream {
         }
     }
 
-    /// Returns how a body of this length is written to a server. `bare` servers get only the payload, because the end of the stream
-    /// marks the end of the body.
+    /// Returns how a body of this length is written to a server. `bare` servers receive only the payload, because the end of the
+    /// stream marks the end of the body.
     #[inline]
     pub(crate) fn path(&self, length: BodyLength, bare: bool) -> Path {
         if length != BodyLength::Chunked {
@@ -220,8 +220,8 @@ impl Downstream {
         }
     }
 
-    /// Sends the head of a final response; the body is then sent through `flow`. Returns how many bytes of the head `flow` does not
-    /// count.
+    /// Sends the head of a final response; the body is then sent through `flow`. Returns the number of bytes of the head that
+    /// `flow` does not count.
     pub(crate) fn send_head(&mut self, head: &Head, flow: &mut Flow) -> u64 {
         match self {
             Self::Socket(_) => {
@@ -245,7 +245,7 @@ impl Downstream {
         }
     }
 
-    /// Identifies the stream if the connection is multiplexed.
+    /// Returns the details of the stream if the connection is multiplexed.
     #[inline]
     pub(crate) fn stream_facts(&self) -> Option<StreamFacts> {
         match self {
@@ -274,7 +274,7 @@ impl Downstream {
         }
     }
 
-    /// Returns the received part of a body that has not been read yet.
+    /// Returns the received but unread part of a body.
     pub(crate) fn beginning(&self) -> Beginning<'_> {
         let is_all = match self {
             Self::Socket(_) => None,
@@ -284,7 +284,7 @@ impl Downstream {
         Beginning { bytes: self.received(), is_all }
     }
 
-    /// Enlarges the buffer to at least `bytes`. Returns whether this was possible.
+    /// Grows the buffer to at least `bytes`. Returns whether this was possible.
     pub(crate) fn enlarge(&mut self, bytes: usize) -> bool {
         self.input().is_some_and(|input| input.enlarge(bytes))
     }
@@ -369,8 +369,8 @@ impl Downstream {
         }
     }
 
-    /// Starts TLS with the listener's settings. The bytes received so far are the start of the handshake. `place` is the slot
-    /// reserved for it.
+    /// Starts TLS with the listener's settings. The bytes received so far are the beginning of the handshake. `place` is the slot
+    /// reserved for the handshake.
     pub(crate) fn begin_tls(
         &mut self,
         acceptor: &Arc<tls::Acceptor>,
@@ -382,7 +382,7 @@ impl Downstream {
         socket.stream.accept_tls(acceptor, received.as_ref().map_or(&[][..], Buffer::filled), keep, place);
     }
 
-    /// Ready once the TLS handshake is complete. If the request may be `early`, also ready as soon as early data has arrived.
+    /// Ready once the TLS handshake is complete. If the request may be `early`, also ready once early data has arrived.
     ///
     /// # Errors
     /// The handshake failed.
@@ -399,7 +399,7 @@ impl Downstream {
         }
     }
 
-    /// Whether the client is served before its handshake is complete. Its early data could be a replay by an attacker.
+    /// Whether the client is served before its handshake is complete. Its early data might be replayed by an attacker.
     #[inline]
     pub(crate) fn is_early(&self) -> bool {
         match self {
@@ -409,7 +409,7 @@ impl Downstream {
         }
     }
 
-    /// Returns the numbers of the QUIC connection, if it is one.
+    /// Returns the statistics of the connection if it uses QUIC.
     pub(crate) fn quic_stats(&self) -> Option<quic::Stats> {
         match self {
             Self::Socket(_) => None,
@@ -427,10 +427,11 @@ impl Downstream {
         }
     }
 
-    /// Closes the write side: no more data of this or any other response is sent.
+    /// Closes the write side: no more response data is sent.
     pub(crate) fn finish(&mut self) {
         match self {
-            // The end of the handshake has not arrived yet and could encounter a reset (`Client::settle`).
+            // The client's part of the handshake has not fully arrived yet, and closing could answer it with a reset
+            // (`Client::settle`).
             Self::Socket(socket) if socket.stream.is_early() => {}
             Self::Socket(socket) => {
                 socket.stream.close();
@@ -477,7 +478,7 @@ impl Downstream {
         }
     }
 
-    /// Discards unread received bytes, so that closing does not send a reset. Returns their number.
+    /// Discards received but unread bytes, so that closing does not send a reset. Returns their number.
     pub(crate) fn discard_received(&self) -> usize {
         match self {
             Self::Socket(socket) => socket.received().len() + socket.stream.discard_received(),

@@ -1,4 +1,4 @@
-//! HTTP/1 towards a client: heads, framing and the end of the connection (RFC 9112).
+//! The HTTP/1 side of a client: heads, framing and the end of the connection (RFC 9112).
 
 use std::task::{Context, Poll};
 
@@ -37,7 +37,7 @@ pub(super) fn body_length(socket: &Socket, head: &Head) -> Result<BodyLength, Pa
     Ok(length)
 }
 
-/// Removes the hop-by-hop fields (RFC 9110, 7.6.1); returns whether the connection may take another request.
+/// Removes the hop-by-hop fields (RFC 9110, 7.6.1). Returns whether the connection may carry another request.
 #[inline]
 pub(super) fn clean_request(head: &mut Head) -> bool {
     head.clean_connection();
@@ -46,7 +46,7 @@ pub(super) fn clean_request(head: &mut Head) -> bool {
     head.keep_alive()
 }
 
-/// Copies the received part of the body, with its transfer coding.
+/// Copies the received part of the body, including its transfer coding.
 pub(super) fn keep(socket: &Socket, length: BodyLength, out: &mut Vec<u8>) {
     let received = socket.received();
     let taken = match length {
@@ -78,9 +78,9 @@ pub(super) fn skip_body(socket: &mut Socket, flow: &mut Flow) -> bool {
 pub(crate) struct Framed {
     /// How the end of the incoming body is marked.
     pub(crate) length: BodyLength,
-    /// Whether the head may have framing fields. If not, closing the connection ends the body.
+    /// Whether the response may have framing fields. If not, closing the connection ends the body.
     pub(crate) is_framed: bool,
-    /// Whether both connections become a tunnel.
+    /// Whether the connections become a tunnel after the response.
     pub(crate) is_tunnel: bool,
     /// Whether the client supports HTTP/1.1.
     pub(crate) is_modern: bool,
@@ -88,8 +88,8 @@ pub(crate) struct Framed {
     pub(crate) drops_trailers: bool,
 }
 
-/// Sets the response's connection fields, and chooses how to send a body that the client could not read with its current framing. A
-/// `kept` connection stays open if it `may`.
+/// Sets the connection fields of the response, and chooses how to send the body if the client does not support its current
+/// framing. A `kept` connection stays open if possible.
 pub(super) fn frame_response(
     head: &mut Head,
     framed: Framed,
@@ -124,7 +124,7 @@ pub(super) fn frame_response(
     let endless = length == BodyLength::UntilClose || dechunks || doubtful || !is_framed;
     let keep_alive = kept && !closes && !endless && may();
     if !keep_alive {
-        // HTTP/1.0 closes by default.
+        // HTTP/1.0 connections close by default.
         if !old {
             head.append(b"connection", b"close");
         }

@@ -1,4 +1,4 @@
-//! HTTP/2 towards a client: the message rules that the engine leaves to the proxy (RFC 9113, 8).
+//! The HTTP/2 side of a client: the rules about messages that the engine leaves to the proxy (RFC 9113, 8).
 
 use http::{BodyLength, Head, KnownName, Method};
 
@@ -18,13 +18,13 @@ pub(super) fn body_length(stream: &AnyStream, head: &Head) -> BodyLength {
     }
 }
 
-/// Whether the request is a gRPC call. The stream of a call without messages ends after the head, not with it (gRPC over HTTP/2,
-/// "Requests"), and servers wait for that.
+/// Whether the request is a gRPC call. For a call without messages, the stream ends after the head, not with it (gRPC over
+/// HTTP/2, "Requests"), and servers wait for that end.
 fn is_call(head: &Head) -> bool {
     head.get_known(KnownName::ContentType).is_some_and(|kind| kind.starts_with(b"application/grpc"))
 }
 
-/// Discards the rest of the body. The client is asked to stop after the response (RFC 9113, 8.1).
+/// Discards the rest of the body. After the response, the client is asked to stop sending (RFC 9113, 8.1).
 pub(super) fn skip_body(stream: &mut AnyStream, flow: &mut Flow) -> bool {
     if let Some(input) = stream.input_slot() {
         // Errors in a discarded body are irrelevant.
@@ -33,8 +33,8 @@ pub(super) fn skip_body(stream: &mut AnyStream, flow: &mut Flow) -> bool {
     true
 }
 
-/// Does nothing: HTTP/2 has no hop-by-hop fields (RFC 9113, 8.2.2) except those that the engine derives from an extended CONNECT.
-/// The connection can always take other requests.
+/// Does nothing: HTTP/2 has no hop-by-hop fields (RFC 9113, 8.2.2) except those that the engine derives from an extended CONNECT,
+/// and the connection can always carry further requests.
 pub(super) fn clean_request(head: &mut Head) -> bool {
     head.clean_connection();
     head.clean_upgrade();

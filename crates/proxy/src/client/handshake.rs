@@ -1,5 +1,6 @@
-//! The start of a client's connection, before its first message: the NetScaler Client IP header, the PROXY header or both, from a
-//! proxy in front of Weir, and then the TLS handshake. Called by `session` between the connection rules and the session rules.
+//! The start of a client's connection, before the first message: the NetScaler Client IP header or the PROXY header (or both)
+//! from a proxy in front of Weir, and then the TLS handshake. Called by `session` between the connection rules and the session
+//! rules.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -22,18 +23,18 @@ pub(crate) struct Expected {
     pub(crate) netscaler: bool,
 }
 
-/// One header to receive.
+/// A header to receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HeaderKind {
     Proxy,
     Netscaler { magic: u32 },
 }
 
-/// Receives the headers that rules or the `bind` line require, and starts TLS. The addresses of the last header become those of the
-/// session. The bytes after the headers stay in the connection's buffer.
+/// Receives the headers that rules or the `bind` line require, and starts TLS. The addresses in the last header become those of
+/// the session. Bytes after the headers stay in the connection's buffer.
 ///
 /// # Errors
-/// The reason to log for a connection that fails (8.2.5).
+/// The reason to log if the connection fails (8.2.5).
 pub(crate) async fn receive(
     connection: &mut ClientConnection,
     wanted: Expected,
@@ -58,7 +59,7 @@ pub(crate) async fn receive(
     }
 }
 
-/// Performs the TLS handshake. The details are kept for rules and logs even if it fails.
+/// Performs the TLS handshake. Its details are kept for rules and logs even if it fails.
 async fn secure(
     connection: &mut ClientConnection,
     acceptor: &Arc<tls::Acceptor>,
@@ -73,7 +74,7 @@ async fn secure(
     connection.side.begin_tls(acceptor, keep, place);
     // A flood of handshakes must not delay connections that are already being served.
     let mut turn = Turn::default();
-    // A TCP stream cannot be replayed safely, so early data is only used for HTTP.
+    // Data on a TCP stream may not be safe to repeat, so early data is used only for HTTP.
     let early = connection.frontend.mode == Mode::Http;
     let outcome = poll_fn(|context: &mut Context<'_>| {
         if let Poll::Ready(outcome) =
@@ -101,8 +102,8 @@ async fn secure(
     }
 }
 
-/// Returns additional log text for a failed handshake, if more is known than HAProxy's text for the failure kind: the cause in
-/// OpenSSL's words (unless the client detected it or left), and how to admit the client.
+/// Returns log text that is more specific than HAProxy's text for the kind of failure, if available: the cause as reported by
+/// OpenSSL (unless the client detected the failure or left), and how to admit the client.
 pub(crate) fn failure_text(details: &tls::Details) -> Option<String> {
     let failure = details.failure.filter(|error| error.kind == tls::FailureKind::Handshake)?;
     let (_, _, kind) = failure.kind.facts();
@@ -116,7 +117,7 @@ pub(crate) fn failure_text(details: &tls::Details) -> Option<String> {
     })
 }
 
-/// Whether the client left without sending anything, which `option dontlognull` keeps out of the logs.
+/// Whether the client left without sending anything. `option dontlognull` excludes such connections from the logs.
 pub(crate) fn is_silent(why: ConnectionError) -> bool {
     let of_headers = [OF_PROXY, OF_NETSCALER];
     of_headers.iter().any(|failures| why == failures.empty || why == failures.abort)
@@ -156,7 +157,7 @@ async fn receive_one(connection: &mut ClientConnection, kind: HeaderKind) -> Res
     }
 }
 
-/// Removes the header from the received bytes. Returns `false` if the header is not complete yet.
+/// Removes the header from the received bytes. Returns `false` if it is still incomplete.
 fn take(connection: &mut ClientConnection, kind: HeaderKind) -> Result<bool, ConnectionError> {
     let filled = connection.side.received();
     match kind {
@@ -204,7 +205,7 @@ fn of_netscaler(why: netscaler::Invalid) -> ConnectionError {
     }
 }
 
-/// The error for each way in which a header can fail.
+/// The errors for the ways in which a header can fail.
 struct Failures {
     empty: ConnectionError,
     abort: ConnectionError,

@@ -1,7 +1,7 @@
-//! The client's side: the connection ([`ClientConnection`]) and its shared part ([`Link`]), the view of one request ([`Client`]),
+//! The client side: the connection ([`ClientConnection`]) and its shared part ([`Link`]), the view of one request ([`Client`]),
 //! and the protocol ([`Downstream`]).
 //!
-//! The steps of a request call the methods of [`Client`] and [`Downstream`], which hide the protocol. `session` creates the
+//! The steps of a request use the methods of [`Client`] and [`Downstream`], which hide the protocol. `session` creates the
 //! connections.
 
 mod connection;
@@ -64,9 +64,9 @@ pub(crate) struct Client {
     pub(crate) link: Rc<Link>,
     /// The timer for the request's single active deadline.
     pub(crate) timer: Timer,
-    /// The entry in the worker's register: `show sess`, `shutdown session`.
+    /// The entry in the worker's register, used by `show sess` and `shutdown session`.
     pub(crate) entry: RegisteredSession,
-    /// Start of the wait for the next request, µs of the monotonic clock.
+    /// When the wait for the next request began, in µs of the monotonic clock.
     pub(crate) idle_from: u64,
     pub(crate) side: Downstream,
     /// The reserved TLS slot, until the handshake starts.
@@ -89,7 +89,7 @@ impl Link {
         self.frontend.prepared()
     }
 
-    /// Increments a counter of the frontend, and of the listener if it has its own counters (`option socket-stats`).
+    /// Increments a counter of the frontend, and of the listener if it has separate counters (`option socket-stats`).
     #[inline]
     pub(crate) fn count(&self, add: impl Fn(&Traffic)) {
         add(&self.frontend.state.frontend.mine().traffic);
@@ -117,7 +117,7 @@ impl Client {
         }
     }
 
-    /// Creates the client for another request on the same connection; its response is sent to `own`.
+    /// Creates a client for an additional request on the same connection. The response to this request is sent to `own`.
     pub(crate) fn aside(&self, own: UnixStream) -> Boxed<Self> {
         let (link, session) = (self.link.clone(), &self.link.session);
         let ends = [session.source().address(), session.destination().address()];
@@ -132,7 +132,7 @@ impl Client {
         })
     }
 
-    /// Ready when the request must be aborted, because of an operator or its server.
+    /// Ready if the request must be aborted, because an operator ended it or its server requires it.
     #[inline]
     pub(crate) fn poll_killed(&self, context: &mut Context<'_>) -> Poll<Fault> {
         self.entry.poll_killed(context).map(Fault::of_kill)
@@ -170,8 +170,8 @@ impl Drop for Client {
 }
 
 impl Drop for Link {
-    /// Releases the slots that `accept` took in the limits of the process, the frontend and the listener. Connections that no
-    /// listener accepted have no slots.
+    /// Releases the slots that `accept` acquired from the limits of the process, the frontend and the listener. Connections that
+    /// were not accepted by a listener have no slots.
     fn drop(&mut self) {
         if self.session.listener.is_placeholder() {
             return;

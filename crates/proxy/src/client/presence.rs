@@ -1,9 +1,9 @@
-//! Detects whether a client is still connected while its input is not being read.
+//! Detects whether a client is still connected while its input is not read.
 
 /// The state of a client while the proxy waits for something else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Presence {
-    /// Nothing new, or more requests.
+    /// There is nothing new, or the client sent further requests.
     Here,
     /// The client closed its side.
     Closed,

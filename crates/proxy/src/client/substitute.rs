@@ -11,7 +11,7 @@ use state::sessions::RegisteredSession;
 
 use super::{Client, Link};
 
-/// A client with a different register entry, and possibly a different session, until this is dropped.
+/// A client with a different register entry, and possibly a different session. Dropping this restores them.
 pub(crate) struct Substitute<'a> {
     client: &'a mut Client,
     /// The replaced entry and link.
@@ -20,8 +20,8 @@ pub(crate) struct Substitute<'a> {
 }
 
 impl Client {
-    /// Replaces the client's entry with `entry`. Also replaces the session with `session` (which no listener accepted), if anything
-    /// uses it.
+    /// Replaces the client's entry with `entry`. Also replaces the session with `session` (which was not accepted by a listener)
+    /// if anything uses it.
     pub(crate) fn substitute(
         &mut self,
         entry: RegisteredSession,

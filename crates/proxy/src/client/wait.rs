@@ -14,24 +14,24 @@ use super::presence::Presence;
 use super::{Client, Downstream, h1};
 use crate::fault::Fault;
 
-/// How long a connection that was closed with unread bytes is still drained, so that the client sees the response instead of a
-/// reset.
+/// How long a connection that was closed with unread bytes is still drained. Without this, the client might see a reset instead
+/// of the response.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// The maximum number of bytes drained in this time.
 const LINGER_BYTES: usize = 1 << 20;
 
-/// The other events that may end a wait.
+/// The other events that can end a wait.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Watch {
     /// Whether a close by the client ends the wait (`option abortonclose`).
     pub(crate) leaving: bool,
-    /// The fault to report if the deadline expires.
+    /// The fault to report when the deadline expires.
     pub(crate) late: Fault,
 }
 
 impl Watch {
-    /// Only an operator can end the wait, because the awaited operation has its own time limit.
+    /// Only an operator can end the wait: the awaited operation has its own time limit.
     pub(crate) const KILL: Self = Self { leaving: false, late: Fault::Internal };
 }
 
@@ -51,7 +51,7 @@ impl Client {
         }
     }
 
-    /// Whether `option abortonclose` is in effect; it is on by default for HTTP.
+    /// Whether `option abortonclose` is in effect. It is on by default for HTTP.
     pub(crate) fn aborts_on_close(&self, backend: &Proxy) -> bool {
         let configured = backend.options.abortonclose.or(self.frontend.options.abortonclose);
         configured.unwrap_or(backend.mode == state::Mode::Http)
@@ -60,7 +60,7 @@ impl Client {
     /// Waits for `what` until the timer's deadline.
     ///
     /// # Errors
-    /// The reason to stop waiting.
+    /// The reason why the wait ended.
     pub(crate) async fn wait<T>(
         &mut self,
         watch: Watch,
@@ -87,12 +87,12 @@ impl Client {
     /// The client left, or an operator ended the stream.
     pub(crate) async fn pause(&mut self, pause: Duration, leaving: bool) -> Result<(), Fault> {
         self.timer.set_after(timer::now_ms(), Some(pause));
-        // The end of the pause is the awaited event.
+        // The wait ends when the pause is over.
         let over = |client: &mut Self, context: &mut Context<'_>| client.timer.poll_expired(context);
         self.wait(Watch { leaving, ..Watch::KILL }, over).await
     }
 
-    /// Waits for the end of the handshake of a client that is served early. Returns `false` if the handshake failed or timed out.
+    /// Waits until the handshake of a client that is served early is complete. Returns `false` if it failed or timed out.
     pub(crate) async fn settle(&mut self) -> bool {
         let timeouts = &self.frontend.timeouts;
         self.timer.set_after(timer::now_ms(), timeouts.client_handshake.or(timeouts.client));
@@ -104,7 +104,7 @@ impl Client {
     /// Sends an interim response before the timer's deadline. `bytes` is scratch memory.
     ///
     /// # Errors
-    /// The client does not accept it.
+    /// The client did not accept it.
     pub(crate) async fn send_interim(&mut self, head: &Head, bytes: &mut Vec<u8>) -> Result<(), Fault> {
         let watch = Watch { leaving: false, late: Fault::ClientTimeout };
         let room = |client: &mut Self, context: &mut Context<'_>| match &client.side {
@@ -126,7 +126,7 @@ impl Client {
     /// Sends bytes to an HTTP/1 or TCP client before the timer's deadline.
     ///
     /// # Errors
-    /// The client does not accept them.
+    /// The client did not accept them.
     pub(crate) async fn send_bytes(&mut self, mut left: &[u8]) -> Result<(), Fault> {
         let watch = Watch { leaving: false, late: Fault::ClientTimeout };
         while !left.is_empty() {
@@ -144,13 +144,13 @@ impl Client {
         self.wait(watch, flush).await?.map_err(|_| Fault::ClientAborted)
     }
 
-    /// Closes the write side and keeps reading for a while. Closing with unread bytes would make the kernel send a reset, which can
-    /// overtake the response.
+    /// Closes the write side and keeps reading for a while. If the connection were closed with unread bytes, the kernel would
+    /// send a reset, which can overtake the response.
     pub(crate) async fn linger(&mut self) {
         self.side.finish();
         match self.side {
             Downstream::Socket(_) => {}
-            // The connection outlives its stream, and QUIC repeats its last packets by itself.
+            // The connection outlives its stream, and QUIC retransmits its last packets without help.
             Downstream::Stream(_) | Downstream::Quic(_) => return,
         }
         let deadline = self.frontend.timeouts.client_fin.unwrap_or(LINGER).min(LINGER);

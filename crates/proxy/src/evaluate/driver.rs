@@ -1,5 +1,5 @@
-//! The driver of all rule sets: runs a set, performs the waits that its rules require, and ends them if the client leaves, the
-//! stream is killed, or a timeout expires.
+//! The driver of all rule sets. It runs a set and performs the waits that its rules require. A wait ends early if the client
+//! leaves, the stream is killed or a timeout expires.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub(super) async fn run(
                     (HoldProgress::Waits(waiting), Some(x)) => {
                         Box::pin(hold::finish(client, x, about, waiting)).await?
                     }
-                    // Without an exchange, no rule waits.
+                    // Without an exchange, rules cannot wait.
                     (HoldProgress::Waits(_), None) => RuleFlow::Rule,
                 }
             }
@@ -132,7 +132,7 @@ fn step(
     run_on(client, rules, &mut stage, start)
 }
 
-/// Runs `rules`, with a report about each rule if they are traced.
+/// Runs `rules`. If they are traced, reports each rule.
 #[inline]
 fn run_on(client: &Client, rules: &RuleSet, stage: &mut Stage<'_>, start: usize) -> (RuleOutcome, usize) {
     if !runtime::trace::is_on(TraceSource::Rules) {
@@ -177,7 +177,7 @@ async fn wait_for_more(
 /// Applies a final verdict to the message.
 ///
 /// # Errors
-/// The message is not forwarded. Some verdicts only end the rule set.
+/// The message is not forwarded. Some verdicts end only the rule set.
 async fn conclude(
     client: &mut Client,
     x: Option<&mut Exchange>,
@@ -212,7 +212,7 @@ async fn conclude(
         | RuleContext::ResponseContent { proxy, .. } => {
             Box::pin(verdict::conclude(client, x, proxy, verdict, MessageSide::Response)).await
         }
-        // These rules can only stop the response by an error.
+        // These rules can stop the response only with an error.
         RuleContext::Reply { .. } if matches!(verdict, Final::Internal) => Stop::Fault(Fault::Internal),
         RuleContext::Reply { .. } => return Ok(()),
         RuleContext::Connection | RuleContext::Stream { .. } => verdict::close_stream(client, x, verdict),

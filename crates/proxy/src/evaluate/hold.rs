@@ -1,4 +1,4 @@
-//! Rule actions that must complete before the next rule runs: one function for each kind of [`Hold`]. Called by
+//! Rule actions that must complete before the next rule runs. Each kind of [`Hold`] has its function. Called by
 //! [`driver`](super::driver).
 
 use std::sync::Arc;
@@ -24,12 +24,12 @@ use crate::message::inspect;
 use crate::message::upload::{self, Allowed};
 use crate::message::wanted::BodyWait;
 
-/// The result of a rule set that does not stop its message.
+/// The result of a rule set that did not stop its message.
 #[derive(Debug, Default)]
 pub(super) struct RuleSetEnd {
     /// Whether a rule ended the set by accepting the message.
     pub(super) accepted: bool,
-    /// The headers that connection rules expect first.
+    /// The headers that connection rules require before any data.
     pub(super) expected: Expected,
     /// The server to which a rule attaches the connection.
     pub(super) attach: Option<Box<Attach>>,
@@ -39,13 +39,13 @@ pub(super) struct RuleSetEnd {
 #[derive(Debug)]
 pub(crate) struct Attach {
     pub(crate) server: Arc<state::Server>,
-    /// The name that is compared with requested names; empty for none.
+    /// The name to compare with requested names. May be empty.
     pub(crate) name: Box<[u8]>,
 }
 
-/// How a rule set continues after a rule.
+/// How a rule set continues after a rule has run.
 pub(super) enum RuleFlow {
-    /// With the next rule.
+    /// Continue with the next rule.
     Rule,
     /// The set ends, and the message is forwarded.
     Accept,
@@ -57,11 +57,11 @@ pub(super) enum RuleFlow {
 pub(super) enum HoldProgress {
     /// The hold is complete.
     Done(RuleFlow),
-    /// The rest has to wait.
+    /// The remaining part has to wait.
     Waits(PendingHold),
 }
 
-/// The rest of a hold, for [`finish`].
+/// The part of a hold that [`finish`] completes.
 pub(super) enum PendingHold {
     Script(Arc<ScriptCall>, Result<ActionVerdict, (RunningCall, Wait)>),
     Cache { looked: Looked, of_frontend: bool, hints: bool },
@@ -73,8 +73,8 @@ pub(super) enum PendingHold {
     Resolve(ResolveQuestion),
 }
 
-/// Performs as much of `hold` as possible without waiting, which is all of it for most kinds. Without an exchange, only connection
-/// holds have an effect.
+/// Performs as much of `hold` as possible without waiting: for most kinds, all of it. Without an exchange, only holds for
+/// connections have an effect.
 pub(super) fn begin(
     client: &mut Client,
     x: Option<&mut Exchange>,
@@ -128,7 +128,7 @@ fn perform(
     match (hold, x) {
         (Hold::ExpectProxy, _) => ended.expected.proxy = true,
         (Hold::ExpectNetscaler, _) => ended.expected.netscaler = true,
-        // As in HAProxy, the last one applies.
+        // As in HAProxy, the last such rule applies.
         (Hold::Attach { server, name }, _) => ended.attach = Some(Box::new(Attach { server, name })),
         (Hold::Tos(tos), _) => client.side.set_tos(tos),
         (Hold::Mark(mark), _) => client.side.set_mark(mark),
@@ -158,7 +158,7 @@ fn perform(
     }
 }
 
-/// Waits for the rest of a hold.
+/// Waits until a hold is complete.
 ///
 /// # Errors
 /// The message is not forwarded.
@@ -203,7 +203,7 @@ pub(super) async fn finish(
     Ok(RuleFlow::Rule)
 }
 
-/// Adds the time that rules waited to the request time (manual, 8.4 `%TR`) or to the response's transfer time.
+/// Adds the time that rules waited to the request time (manual, 8.4 `%TR`), or to the transfer time of the response.
 pub(super) fn note_wait(x: &mut Exchange, about: &RuleContext<'_>) {
     match about {
         RuleContext::Request(_) | RuleContext::Content { .. } => x.txn.times.request = timer::now_us(),
@@ -235,7 +235,7 @@ fn begin_script(
     }
 }
 
-/// Sends the function's output and runs the function to its end.
+/// Sends the function's output, and runs the function to its end.
 async fn finish_script(
     client: &mut Client,
     x: &mut Exchange,
@@ -262,7 +262,7 @@ async fn finish_script(
     }
 }
 
-/// `cache-use`: waits for a response that a cache may have.
+/// `cache-use`: waits for a response that may be in a cache.
 async fn use_cache(
     client: &mut Client,
     x: &mut Exchange,
@@ -292,7 +292,7 @@ async fn use_cache(
     Ok(RuleFlow::Rule)
 }
 
-/// `mirror`: marks `percent` of the requests to be copied to a backend. Each backend gets one copy, even if several rules name it.
+/// `mirror`: marks `percent` of the requests for copying to a backend. Each backend gets one copy, even if several rules name it.
 #[cold]
 fn note_mirror(client: &Client, x: &mut Exchange, backend: &state::Proxy, percent: u8) {
     let index = client.worker.shared.plan.backends.get(&backend.name);
@@ -300,7 +300,7 @@ fn note_mirror(client: &Client, x: &mut Exchange, backend: &state::Proxy, percen
     if let Some(index) = index.filter(|index| !known.contains(index))
         && (percent == 100 || fastrand::u8(..100) < percent)
     {
-        // Only allocated here, so that other requests decode nothing.
+        // Allocated only here, so that other requests are not decoded.
         x.mirrors.get_or_insert_default().targets.push(index);
     }
 }
@@ -342,7 +342,7 @@ async fn wait_for_body(
     Ok(())
 }
 
-/// Waits for this much of the request's body, for `time` or the configured timeout.
+/// Waits for this many bytes of the request's body, for at most `time` or the configured timeout.
 pub(crate) async fn hold_body(
     client: &mut Client,
     x: &mut Exchange,

@@ -1,4 +1,4 @@
-//! `quic-initial` rules: run for the first packet of a QUIC connection, before anything is allocated for it.
+//! `quic-initial` rules, which run on the first packet of a QUIC connection, before anything is allocated for it.
 
 use std::net::SocketAddr;
 
@@ -22,11 +22,11 @@ pub(crate) enum InitialVerdict {
     Drop,
     /// The connection is refused (CONNECTION_REFUSED).
     Refuse,
-    /// The client must validate its address, unless it has done so.
+    /// The client must validate its address, unless it already has.
     Retry,
 }
 
-/// Decides about a connection from `source` to `destination`, at bind line number `bind` of the frontend.
+/// Decides about a connection from `source` to `destination` that arrives at the frontend's `bind` line number `bind`.
 #[inline]
 pub(crate) fn quic_initial(
     worker: &Worker,
@@ -73,7 +73,7 @@ fn run(worker: &Worker, frontend: &LocalProxy, session: &Session) -> InitialVerd
             RuleOutcome::Hold(Hold::Log { origin, profile }) => {
                 log(worker, frontend, session, origin, profile.as_deref());
             }
-            // No other action of these rules waits.
+            // None of the other actions that these rules can use waits.
             RuleOutcome::Hold(_) => {}
             RuleOutcome::Final(Final::SilentDrop { .. }) => return InitialVerdict::Drop,
             RuleOutcome::Final(Final::SendRetry) => return InitialVerdict::Retry,

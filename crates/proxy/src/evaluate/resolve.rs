@@ -1,4 +1,4 @@
-//! `do-resolve`: a DNS lookup by a rule. Called while a rule set runs.
+//! `do-resolve`: a DNS lookup requested by a rule. Called while a rule set runs.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::client::{Client, Watch};
 use crate::exchange::{Exchange, view};
 use crate::fault::Fault;
 
-/// The name to look up and the variable for its address.
+/// The name to look up, and the variable that receives its address.
 pub(super) struct ResolveQuestion {
     pub(super) section: Arc<ResolversSection>,
     pub(super) name: Box<str>,

@@ -1,4 +1,4 @@
-//! The message to which a rule set applies, used by the driver and by actions.
+//! The message to which a rule set applies. Used by the driver and by actions.
 
 use plan::Proxy;
 
@@ -7,7 +7,7 @@ use crate::exchange::{Exchange, Stop};
 use crate::message::inspect;
 use crate::server::Upstream;
 
-/// The message a rule set applies to.
+/// The message to which a rule set applies.
 pub(super) enum RuleContext<'a> {
     /// A connection before its first byte.
     Connection,
@@ -15,16 +15,16 @@ pub(super) enum RuleContext<'a> {
     Request(&'a Proxy),
     /// A server's HTTP response, for rules of this proxy.
     Response(&'a Proxy, &'a mut Upstream),
-    /// An HTTP response, for `tcp-response content` rules, which are evaluated again until this instant.
+    /// An HTTP response, for `tcp-response content` rules. They may be evaluated again until this instant.
     ResponseContent { proxy: &'a Proxy, upstream: &'a mut Upstream, until: u64 },
     /// A cached response, for rules of this proxy.
     Cached(&'a Proxy),
     /// The response that is about to be sent to the client. `held` bytes of its body are in the buffer.
     Reply { held: usize },
-    /// An HTTP request, for `tcp-request content` rules, which are evaluated again until this instant.
+    /// An HTTP request, for `tcp-request content` rules. They may be evaluated again until this instant.
     Content { proxy: &'a Proxy, until: u64 },
-    /// The bytes that the client of a TCP stream has sent so far. The rules are evaluated again until this instant or until no more
-    /// bytes can arrive.
+    /// The bytes that the client of a TCP stream has sent so far. The rules may be evaluated again until this instant, or until
+    /// no more bytes can arrive.
     Stream { proxy: &'a Proxy, until: u64, complete: bool },
     /// The bytes that the server of a TCP stream has sent so far.
     Answer { proxy: &'a Proxy, upstream: &'a mut Upstream, until: u64, complete: bool },
@@ -58,7 +58,7 @@ impl RuleContext<'_> {
     }
 }
 
-/// Waits for more bytes of a TCP stream, or until no more can arrive.
+/// Waits until a TCP stream has received more bytes or can receive no more.
 ///
 /// # Errors
 /// An operator ended the stream.
@@ -93,7 +93,7 @@ pub(super) fn longest_head(client: &Client, x: &Exchange, about: &RuleContext<'_
     (head.received_len() + tune.maxrewrite).max(tune.bufsize.saturating_sub(held))
 }
 
-/// Whether a wait in this set ends when the client leaves.
+/// Whether a rule that waits is interrupted when the client leaves, for rules in this context.
 pub(super) fn watches(client: &Client, x: &Exchange, about: &RuleContext<'_>) -> bool {
     about.proxy().is_some_and(|proxy| x.aborts_on_close(client, proxy))
 }

@@ -11,7 +11,7 @@ use crate::exchange::{Exchange, Stop};
 use crate::message::wanted::BodyWait;
 use crate::shared::ServiceRequest;
 
-/// `stats uri`: the page, after its own rules.
+/// Serves the page of `stats uri`, after the page's own rules have run.
 pub(super) async fn statistics(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Result<(), Stop> {
     let Some(settings) = proxy.stats.clone() else { return Ok(()) };
     let method = x.txn.request.method_id();
@@ -43,7 +43,7 @@ pub(super) async fn statistics(client: &mut Client, x: &mut Exchange, proxy: &Pr
     Err(service::answer(x, reply, "<STATS>").await)
 }
 
-/// Whether the request has the name and password of one of `users` (`stats auth`).
+/// Whether the request carries the name and password of one of `users` (`stats auth`).
 fn is_user(x: &Exchange, users: &[(Box<str>, Box<str>)]) -> bool {
     let header = x.txn.request.get_known(http::KnownName::Authorization);
     header.and_then(sample::auth::basic).is_some_and(|(name, password)| {

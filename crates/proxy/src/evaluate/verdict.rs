@@ -1,4 +1,5 @@
-//! Applies the final verdict of a rule to a request, a response or a stream: the response, the counters, the termination state.
+//! Applies the final verdict of a rule to a request, a response or a stream: generates the response, and sets the counters and
+//! the termination state.
 
 use std::sync::Arc;
 
@@ -16,20 +17,20 @@ use crate::exchange::lua::scripting;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 
-/// The message a rule set applies to.
+/// The message to which a rule set applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MessageSide {
     Request,
     Response,
 }
 
-/// A rule ended a TCP stream because of its client's data.
+/// Ends a TCP stream because of a rule about its client's data.
 pub(super) fn close_stream(client: &Client, x: &mut Exchange, verdict: Final) -> Stop {
     if let Final::Service(Service::Script(call)) = verdict {
         scripting::of(x).service = Some(scripting::ScriptService::new(call));
         return Stop::Script;
     }
-    // Content rules count for the listener, even those of the backend.
+    // Content rules count at the listener, even if they belong to the backend.
     client.count(|traffic| traffic.denied_requests.add(1));
     x.txn.termination.set(Cause::Proxy, Phase::Request);
     if let Final::SilentDrop { rst_ttl } = verdict {
@@ -38,7 +39,7 @@ pub(super) fn close_stream(client: &Client, x: &mut Exchange, verdict: Final) ->
     Stop::Close
 }
 
-/// A rule ended a TCP stream because of its server's data. A plain close is not counted as denied.
+/// Ends a TCP stream because of a rule about its server's data. A plain close is not counted as denied.
 pub(super) fn close_answer(client: &Client, x: &mut Exchange, backend: &Proxy, verdict: &Final) -> Stop {
     if matches!(verdict, Final::CloseServer) {
         // If the server sent nothing until the deadline, its timeout ended the stream.
@@ -93,7 +94,7 @@ pub(super) async fn conclude(
             let timeouts = &proxy.timeouts;
             let pause = x.timeout(TimeoutSlot::Tarpit, timeouts.tarpit.or(timeouts.connect));
             let waited = client.pause(pause.unwrap_or_default(), true).await;
-            // Logged as in HAProxy, with the queue time of a request that does not exist.
+            // Logged as in HAProxy, which reports a queue time for a request that does not exist.
             (x.txn.times.request, x.txn.times.queued) = (0, timer::now_us());
             if let Err(fault) = waited {
                 x.phase = Phase::Tarpit;
@@ -151,7 +152,7 @@ pub(crate) fn count_denied_response(client: &Client, x: &Exchange, proxy: &Proxy
     }
 }
 
-/// Renders a rule's reply: its own content, or the error page of its status.
+/// Renders a rule's reply: its own content, or the error page for its status.
 fn answer(client: &Client, x: &mut Exchange, reply: &Arc<rules::Reply>) -> Stop {
     match (reply.bare_status(), &reply.content) {
         (Some(status), _) => page::error(client, x, status),

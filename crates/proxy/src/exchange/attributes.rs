@@ -1,4 +1,5 @@
-//! The times of HTTP requests by the attributes of OpenTelemetry's conventions, for sections with `metrics-interval`.
+//! Counts the times of HTTP requests by the attributes that OpenTelemetry's conventions define, for sections with
+//! `metrics-interval`.
 
 use http::Method;
 use runtime::timer::now_us;
@@ -64,7 +65,7 @@ fn attempt(x: &Exchange, server: &Server, ended: u64, status: u16, error: &'stat
     server.durations_by_attributes.add(&attributes, ended.saturating_sub(begun));
 }
 
-/// The method as the conventions name it.
+/// Returns the method under the name that the conventions define.
 fn method(x: &Exchange) -> &'static str {
     let method = x.txn.request.method();
     match Method::from_bytes(method) {

@@ -1,4 +1,4 @@
-//! The compression state of an exchange, and its statistics. `message::compression` decides which messages are compressed.
+//! The compression state of an exchange, with its statistics. `message::compression` decides which messages are compressed.
 
 use compress::{Algorithm, Encoder};
 use runtime::timer::now_ms;
@@ -11,20 +11,20 @@ use crate::flow::{Filter, Flow, Rank};
 /// The compression state of one exchange.
 #[derive(Debug, Default)]
 pub(crate) struct Coded {
-    /// The coding for the response, if it may be compressed: the configured one that the client prefers.
+    /// The coding for the response if it may be compressed: among the configured ones, the one that the client prefers.
     pub(crate) accepted: Option<Algorithm>,
     /// The coding of the request, and the rank of the compression filter.
     pub(crate) request: Option<(Algorithm, Rank)>,
     /// The encoder for the request, until the request is sent.
     pub(crate) encoder: Option<Encoder>,
-    /// Whether compression was skipped only because of the process limits.
+    /// Whether the response would have been compressed if the process limits allowed it.
     pub(crate) is_passed_by: bool,
     /// The decision about the response between two script filters: whether its head declares its framing, and the compression
     /// filter.
     pub(crate) decided: Option<(bool, Option<(Rank, Filter)>)>,
 }
 
-/// Counts the response's body.
+/// Counts the body of the response.
 #[inline]
 pub(crate) fn count(client: &Client, x: &mut Exchange) {
     if let Some(coded) = &x.coded
@@ -38,7 +38,7 @@ pub(crate) fn count(client: &Client, x: &mut Exchange) {
 #[cold]
 fn count_response(client: &Client, x: &mut Exchange, algorithm: Algorithm, is_passed_by: bool) {
     if compressed(&x.download).is_none() {
-        // A response generated instead is not compressed.
+        // A generated response that replaces it is not compressed.
         x.txn.compressed = None;
     }
     let frontend = &client.frontend.state.frontend.mine().compression;

@@ -1,5 +1,5 @@
-//! Why a stream ended, as its layers saw it (`term_events`). Recorded by `exchange`, `conclude`, `relay` and `tunnel` when the
-//! stream ends.
+//! Records why a stream ended, as its layers saw it (`term_events`). Called by `exchange`, `conclude`, `relay` and `tunnel` when
+//! the stream ends.
 
 use sample::{ConnectionError, ConnectionOutcome, Ending, Phase, StreamEnd};
 

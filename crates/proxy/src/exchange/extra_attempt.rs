@@ -1,4 +1,4 @@
-//! A further attempt of a request: a retry or a hedge, which its backend counts until it is over.
+//! A further attempt at a request: a retry or a hedge. The backend counts it until it is over.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ pub(crate) struct ExtraAttempt {
 }
 
 impl ExtraAttempt {
-    /// Creates a further attempt of a request to `backend`, which has already counted it.
+    /// Creates a further attempt at a request to `backend`, which has already counted the attempt.
     pub(crate) fn new(backend: &Arc<state::Proxy>, is_granted: bool) -> Box<Self> {
         Box::new(Self { backend: backend.clone(), is_granted })
     }

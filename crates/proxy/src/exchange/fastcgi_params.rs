@@ -5,14 +5,14 @@ use fcgi::ParamValue;
 /// The parameters set by rules.
 #[derive(Debug, Default)]
 pub(crate) struct FcgiParams {
-    /// Parameters with unique names.
+    /// The parameters, with unique names.
     pub(crate) set: Vec<ParamValue>,
-    /// Fields that are passed although they are usually hidden.
+    /// Fields that are passed although they are hidden by default.
     pub(crate) passed: Vec<Box<[u8]>>,
 }
 
 impl FcgiParams {
-    /// Adds a parameter. The last rule for a name applies.
+    /// Adds a parameter. If several rules set the same name, the last one applies.
     pub(crate) fn set(&mut self, value: ParamValue) {
         match self.set.iter_mut().find(|other| other.name == value.name) {
             Some(other) => *other = value,

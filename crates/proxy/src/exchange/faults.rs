@@ -1,4 +1,4 @@
-//! Names the cause of an abnormal end (`%[fault]`, `weir_faults_total`): from the fault, or from what a rule did.
+//! Determines the cause of an abnormal end (`%[fault]`, `weir_faults_total`) from the fault or from the action of a rule.
 
 use sample::{Cause, ConnectionError, Phase};
 use state::FaultCause;
@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 
-/// Records and counts the cause of a stream that stopped, if it ended abnormally.
+/// If the stream stopped abnormally, records and counts the cause.
 pub(crate) fn note_stop(client: &Client, x: &mut Exchange, stop: Stop) {
     let cause = match stop {
         Stop::Fault(fault) => of_fault(x, fault),
@@ -20,20 +20,20 @@ pub(crate) fn note_stop(client: &Client, x: &mut Exchange, stop: Stop) {
     note(client, x, cause);
 }
 
-/// Records and counts the cause of a fault that occurred while a generated response was made or sent.
+/// Records and counts the cause of a fault that occurred while a generated response was created or sent.
 pub(crate) fn note_late(client: &Client, x: &mut Exchange, fault: Fault) {
     let cause = of_fault(x, fault);
     note(client, x, cause);
 }
 
-/// Counts a connection that ended before it had a stream.
+/// Counts a connection that ended before a stream was created.
 pub(crate) fn note_connection(client: &Client, error: ConnectionError) {
     if let Some(cause) = error.fault() {
         client.frontend.state.faults.add(cause);
     }
 }
 
-/// The first cause counts, for the backend if there is one, otherwise for the frontend.
+/// Only the first cause is recorded. It is counted at the backend if one was chosen, otherwise at the frontend.
 fn note(client: &Client, x: &mut Exchange, cause: FaultCause) {
     if x.txn.fault.is_some() {
         return;
@@ -43,7 +43,7 @@ fn note(client: &Client, x: &mut Exchange, cause: FaultCause) {
     proxy.faults.add(cause);
 }
 
-/// Returns the cause if a rule denied the message, rather than answering it.
+/// Returns the cause if a rule denied the message. Rules that answer a message do not count.
 fn of_rule(x: &Exchange) -> Option<FaultCause> {
     let termination = &x.txn.termination;
     if termination.cause != Cause::Proxy {
@@ -57,7 +57,7 @@ fn of_rule(x: &Exchange) -> Option<FaultCause> {
     })
 }
 
-/// Returns the cause that a fault stands for.
+/// Returns the cause of a fault.
 pub(crate) fn of_fault(x: &Exchange, fault: Fault) -> FaultCause {
     match fault {
         Fault::BadRequest(_) => FaultCause::BadRequest,

@@ -1,5 +1,5 @@
-//! Bandwidth limits and traces on both directions of a stream: `filter bwlim-in|bwlim-out` as enabled by rules, and `filter trace`.
-//! Called just before a direction begins.
+//! Bandwidth limits and traces on both directions of a stream: `filter bwlim-in|bwlim-out` where rules enable them, and `filter
+//! trace`. Called just before a direction begins.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -11,7 +11,8 @@ use crate::exchange::Exchange;
 use crate::flow::{EVERYWHERE, Gate, Rank, SharedRate, Stretch, Throttle, Tracer};
 
 /// Installs gates in one direction of `x` if filters need them and there are none yet. If no filter changes the payload, a single
-/// gate is placed before the receiver; otherwise, one gate in each stretch between filters that change it. Staged bytes are a head.
+/// gate is placed before the receiver. Otherwise, each stretch between filters that change the payload gets one. Bytes that are
+/// already staged are a head.
 #[inline(always)]
 pub(crate) fn install(client: &Client, x: &mut Exchange, upload: bool) {
     if !x.txn.bandwidth.is_empty() || x.trace.is_some() {
@@ -43,8 +44,8 @@ fn install_gates(client: &Client, x: &mut Exchange, upload: bool) {
     }
 }
 
-/// Returns the limits and traces of a stretch of a direction, if there are any. The next `free` bytes are a head, which is not
-/// limited.
+/// Returns the gate with the limits and traces for a stretch of a direction, if there are any. The next `free` bytes are a head,
+/// which is not limited.
 fn gate(client: &Client, x: &Exchange, upload: bool, stretch: Stretch, free: usize) -> Option<Gate> {
     let now = now_ms();
     let limits = x.txn.bandwidth.iter().filter(|own| own.filter.upload == upload);
@@ -63,13 +64,13 @@ fn gate(client: &Client, x: &Exchange, upload: bool, stretch: Stretch, free: usi
     Some(Gate::new(throttles, tracer, free))
 }
 
-/// Returns the rank of a limit; `None` if `filter-sequence` omits it.
+/// Returns the rank of a limit, or `None` if `filter-sequence` omits it.
 fn rank(client: &Client, own: &BandwidthLimit) -> Option<Rank> {
     let of_backend = own.filter.proxy != client.frontend.index;
     Some(Rank { of_backend, place: own.filter.place? })
 }
 
-/// Returns the rank of the first filter in a stretch with this start.
+/// Returns the rank of the first filter in a stretch that begins at `from`.
 fn behind(from: Bound<Rank>) -> Rank {
     match from {
         Bound::Unbounded => Rank { of_backend: false, place: 0 },

@@ -47,12 +47,13 @@ pub(crate) fn finish(client: &mut Client, x: &mut Exchange) {
             traffic.spliced_out.add(from_client);
         }
     }
-    // A request without an answer is counted among the other codes. A connection that only closes made no request.
+    // A request without an answer is counted under "other" codes. A connection that was closed without sending anything made no
+    // request.
     let counts = x.txn.is_http && (x.txn.status > 0 || !x.txn.request.method().is_empty());
     if counts {
         frontend.traffic.responses.add(x.txn.status);
     }
-    // This includes requests that were not meant for a server.
+    // This includes requests that were answered without a server.
     let was_request = !x.txn.is_http || !x.txn.request.method().is_empty();
     let times = step_durations(x);
     let has_histograms = was_request && client.worker.shared.plan.global.counts_only_classic;
@@ -77,7 +78,7 @@ pub(crate) fn finish(client: &mut Client, x: &mut Exchange) {
             backend.state.durations.backend.add(times);
         }
         if let Some(server) = &x.txn.server {
-            // As in HAProxy, only for requests that got an answer: the duration of a failure would distort the average.
+            // As in HAProxy, this counts only answered requests, because the duration of failures would distort the average.
             let answered = if x.txn.is_http { x.txn.times.response } else { x.txn.times.connected };
             if answered > 0 {
                 let times = times.map(|us| us.unwrap_or(0) / 1000);
@@ -131,7 +132,7 @@ fn count_otherwise(client: &Client, x: &Exchange, times: &RequestTimes) {
     }
 }
 
-/// Makes a request with exported spans the exemplar of its buckets.
+/// Makes a request the exemplar of its buckets if its spans are exported.
 #[inline(never)]
 fn note_exemplars(client: &Client, x: &Exchange) {
     let Some(trace) = &x.txn.trace else { return };
@@ -155,7 +156,7 @@ fn note_exemplars(client: &Client, x: &Exchange) {
     }
 }
 
-/// The counters to update, and the bytes already counted.
+/// The counters to update with transferred bytes, and the bytes that were already counted.
 pub(crate) struct Moved<'a> {
     pub(crate) counted: &'a mut (u64, u64),
     pub(crate) backend: Option<&'a Proxy>,
@@ -178,7 +179,8 @@ impl<'a> Moved<'a> {
     }
 }
 
-/// Counts the bytes of the stream until `now_ms` that were not counted yet. `bytes_in` and `bytes_out` are totals.
+/// Counts the bytes that the stream transferred until `now_ms` and that were not counted yet. `bytes_in` and `bytes_out` are
+/// totals.
 fn count_bytes(client: &Client, moved: Moved<'_>, bytes_in: u64, bytes_out: u64, now_ms: u64) {
     let new_in = bytes_in.saturating_sub(moved.counted.0);
     let new_out = bytes_out.saturating_sub(moved.counted.1);
@@ -189,12 +191,12 @@ fn count_bytes(client: &Client, moved: Moved<'_>, bytes_in: u64, bytes_out: u64,
     let frontend = client.frontend.state.frontend.mine();
     let backend = moved.backend.map(|backend| &backend.state.backend.mine().traffic);
     let server = moved.server.map(|server| &server.counters.mine().traffic);
-    // Without a backend no server was reached.
+    // Without a backend, no server was reached.
     let server = backend.and(server);
     let listener = client.session.listener.mine();
     if let Some(trackers) = moved.trackers {
         track::note(&client.session, trackers, CountedEvent::BytesIn(new_in), now_ms);
-        // Bytes of generated responses do not come from a server.
+        // The bytes of a generated response do not come from a server.
         if moved.answered {
             track::note(&client.session, trackers, CountedEvent::BytesOut(new_out), now_ms);
         }
@@ -224,7 +226,7 @@ pub(crate) fn count_moved(client: &Client, moved: Moved<'_>, bytes_in: u64, byte
     }
 }
 
-/// Returns the queue, connect, response and total time in µs; `None` for steps that were not completed.
+/// Returns the queue, connect, response and total times in µs. Steps that were not completed are `None`.
 #[inline(always)]
 fn step_durations(x: &Exchange) -> RequestTimes {
     let times = &x.txn.times;
@@ -243,7 +245,7 @@ fn step_durations(x: &Exchange) -> RequestTimes {
     ]
 }
 
-/// Stores a malformed message for `show errors`: the client's, or one from `sender`.
+/// Stores a malformed message from the client, or from `sender`, for `show errors`.
 pub(crate) fn note_malformed(
     client: &Client,
     sender: Option<(usize, &state::Server)>,

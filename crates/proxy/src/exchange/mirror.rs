@@ -9,6 +9,6 @@ use crate::flow::Tap;
 pub(crate) struct Mirrors {
     /// The indexes of the backends to which copies will be sent.
     pub(crate) targets: Vec<usize>,
-    /// Readers that copy the body while it is being received.
+    /// Taps that copy the body while it is received.
     pub(crate) taps: Vec<Rc<Tap>>,
 }

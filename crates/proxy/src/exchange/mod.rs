@@ -1,4 +1,4 @@
-//! The state of one exchange, an HTTP request and its response, or of one TCP stream, from its first byte to its log line; its
+//! The state of one exchange (an HTTP request and its response, or a TCP stream) from its first byte to its log line, with its
 //! views for expressions ([`view`]), logs ([`report`]) and counters ([`finish`]).
 
 pub(crate) mod attributes;
@@ -47,7 +47,8 @@ pub(crate) use mirror::Mirrors;
 pub(crate) use server_choice::{BoundServer, Choice, CookieServer, Dates};
 pub(crate) use spoe::Engaged;
 
-/// The state of a request in progress, except for its connection. Reused, so that a warm request allocates nothing.
+/// The state of a request in progress, without its connection. Exchanges are reused, so that in the steady state a request
+/// allocates nothing.
 #[derive(Default)]
 pub(crate) struct Exchange {
     /// The part visible to rules and logs.
@@ -59,9 +60,9 @@ pub(crate) struct Exchange {
     pub(crate) backend: Option<Rc<LocalProxy>>,
     /// The choice of the server.
     pub(crate) choice: Choice,
-    /// Keys to be stored together with the server, by their `stick` lines.
+    /// Keys that will be stored together with the server, with the indexes of their `stick` lines.
     pub(crate) sticky: Vec<(usize, Scratch)>,
-    /// The compression state, if any.
+    /// The compression state, if compression is in use.
     pub(crate) coded: Option<Box<Coded>>,
     /// The trace, if a proxy has a `filter trace`.
     pub(crate) trace: Option<Rc<Trace>>,
@@ -75,60 +76,61 @@ pub(crate) struct Exchange {
     pub(crate) scripting: Option<Box<lua::scripting::Scripting>>,
     /// The script filters, if a proxy has any.
     pub(crate) filtering: Option<Box<lua::filtering::Filtering>>,
-    /// The original request, if the exchange may have to be repeated.
+    /// A copy of the original request, if the exchange may have to be repeated.
     pub(crate) original: Option<Box<http::Head>>,
-    /// From the client to the server.
+    /// The flow from the client to the server.
     pub(crate) upload: Flow,
-    /// From the server to the client.
+    /// The flow from the server to the client.
     pub(crate) download: Flow,
     pub(crate) request_body: RequestBody,
     pub(crate) response_body: ResponseBody,
     /// The body of a generated response.
     pub(crate) reply: MemoryBody,
-    /// The status of the error for which a response was generated, whatever status is sent (`errorloc`, `errorfile`); 0 for none.
+    /// The status of the error for which a response was generated, even if another status is sent (`errorloc`, `errorfile`). 0
+    /// for other responses.
     pub(crate) error_status: u16,
     /// Whether any byte of a final response was sent to the client.
     pub(crate) answered: bool,
-    /// Whether the client sent HEAD, even if rules changed the method.
+    /// Whether the client sent HEAD, even if rules changed the method afterwards.
     pub(crate) head_only: bool,
     /// Whether the server's response turns both connections into a tunnel.
     pub(crate) is_tunnel: bool,
     /// Whether the client's connection can take another request.
     pub(crate) keep_alive: bool,
-    /// Whether the server announced that it will close, before Weir edits the head.
+    /// Whether the server announced that it will close the connection. Recorded before Weir edits the head.
     pub(crate) server_closes: bool,
-    /// Whether rules request that the server's connection is closed after the response.
+    /// Whether a rule requires that the server's connection is closed after the response.
     pub(crate) closes_server: bool,
     /// The FastCGI parameters set by rules.
     pub(crate) fastcgi: Option<Box<FcgiParams>>,
     /// The server's connection, for queries to the kernel.
     pub(crate) server_socket: ServerSocket,
-    /// Bytes received from and sent to the client that were already counted.
+    /// The bytes received from and sent to the client that were already counted.
     pub(crate) counted: (u64, u64),
     /// The current attempt beyond the first, if such attempts are limited.
     pub(crate) extra: Option<Box<ExtraAttempt>>,
-    /// When the latest attempt failed, in µs, if the request was retried and attempts are counted. Not reset.
+    /// When the latest attempt failed, in µs, if the request was retried and attempts are counted. Not reset between requests.
     pub(crate) failed_at: u64,
 }
 
-/// The state of the request's body, except for its forwarding to the server.
+/// The state of the request's body, without its forwarding to the server.
 #[derive(Default)]
 pub(crate) struct RequestBody {
     /// How the end of the received body is marked. Rules cannot change this.
     pub(crate) length: BodyLength,
     /// Whether the body arrives as bare payload, with its end marked by the stream.
     pub(crate) is_bare: bool,
-    /// The part that rules can see, which is buffered and decoded. Empty unless something needs it.
+    /// The buffered and decoded part that rules can see. Empty unless something needs it.
     pub(crate) seen: Vec<u8>,
     /// Whether `seen` is the whole body.
     pub(crate) is_complete: bool,
-    /// Whether the client closed before the body was complete.
+    /// Whether the client closed the connection before the body was complete.
     pub(crate) is_cut: bool,
     /// Whether the client timed out while rules waited for more.
     pub(crate) is_late: bool,
     /// When the client last sent data while rules waited for more, in ms of the worker's clock; 0 if no rule waited.
     pub(crate) heard_ms: u64,
-    /// The bytes that a retry sends again.
+    /// The bytes to send again in a retry.
     pub(crate) kept: Vec<u8>,
     /// Whether rules removed the body's framing, so that the body is read but not sent.
     pub(crate) is_dropped: bool,
@@ -136,7 +138,7 @@ pub(crate) struct RequestBody {
     pub(crate) expects_continue: bool,
 }
 
-/// The state of the response's body, except for its forwarding to the client.
+/// The state of the response's body, without its forwarding to the client.
 #[derive(Default)]
 pub(crate) struct ResponseBody {
     /// How the server marks the end of the body.
@@ -145,7 +147,7 @@ pub(crate) struct ResponseBody {
     pub(crate) is_bare: bool,
     /// The beginning of the body, which rules can see.
     pub(crate) seen: Vec<u8>,
-    /// Whether a rule waited after the head had arrived, so that the head's arrival time differs from the current time.
+    /// Whether a rule waited after the head had arrived. If so, the arrival time of the head differs from the current time.
     pub(crate) waited: bool,
     /// Whether the server timed out while rules inspected the received bytes.
     pub(crate) is_silent: bool,
@@ -159,7 +161,7 @@ pub(crate) struct ResponseBody {
 pub(crate) enum Arrival {
     /// Bytes, or the end of the stream.
     Ready,
-    /// Bytes that were inspected before. The first of them arrived at this instant (µs of the monotonic clock). `late` is set if no
+    /// Bytes that were inspected before. The first of them arrived at `since` (µs of the monotonic clock). `late` is set if no
     /// more bytes arrived in time.
     Begun {
         /// When the first byte arrived.
@@ -177,7 +179,7 @@ pub(crate) enum Arrival {
     Upgraded(Box<Exchange>),
 }
 
-/// The fate of the connection after a request.
+/// How the connection continues after a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Wait for another request.
@@ -186,7 +188,7 @@ pub(crate) enum Next {
     Drain,
     /// Close.
     Close,
-    /// Close after giving the client time to read the response, although the client is still sending.
+    /// Close, but first give the client time to read the response, because it is still sending.
     Linger,
 }
 
@@ -196,7 +198,7 @@ pub(crate) enum Upgrade {
     /// The stream has been HTTP from the beginning.
     #[default]
     None,
-    /// A rule of the frontend's `tcp-request content` switched (`switch-mode`).
+    /// A `tcp-request content` rule of the frontend switched to HTTP (`switch-mode`).
     ByRule(Spoken),
     /// The chosen backend is in HTTP mode.
     ByBackend,
@@ -207,7 +209,7 @@ pub(crate) enum Upgrade {
 pub(crate) enum Stop {
     /// Something went wrong.
     Fault(Fault),
-    /// The response was generated by Weir. It is in the transaction's response and in `reply`.
+    /// Weir generated the response. It is in the transaction's response and in `reply`.
     Reply,
     /// A cached response answers the request.
     Cached,
@@ -228,7 +230,7 @@ impl From<Fault> for Stop {
 }
 
 thread_local! {
-    // Boxed, so that taking one only moves a pointer.
+    // Boxed, so that taking one moves only a pointer.
     #[allow(clippy::vec_box)]
     static FREE: RefCell<Vec<Box<Exchange>>> = const { RefCell::new(Vec::new()) };
 }
@@ -302,26 +304,26 @@ impl Exchange {
         !self.upload.is_received() || self.upload.is_blocked()
     }
 
-    /// Whether the request can be sent again from its beginning, because none of its body was consumed, or all of it was kept.
+    /// Whether the request can be sent again from the beginning, because none of its body was consumed or all of it was kept.
     pub(crate) fn can_rewind(&self) -> bool {
         self.upload.consumed() == 0 || !self.request_body.kept.is_empty()
     }
 
-    /// Whether a half-close by the client ends the request (`option abortonclose`). For tunnels it does not.
+    /// Whether a half-close by the client ends the request (`option abortonclose`). It never ends a tunnel.
     pub(crate) fn aborts_on_close(&self, client: &Client, backend: &Proxy) -> bool {
         client.aborts_on_close(backend) && self.txn.request.method_id() != Method::Connect
     }
 
-    /// Whether the whole request had been received when it was first sent, so that it can be sent again, however much of it the
+    /// Whether the whole request had been received when it was first sent. If so, it can be sent again, however much of it the
     /// server has read.
     pub(crate) fn is_kept(&self) -> bool {
-        // The bytes after a CONNECT belong to the tunnel and have no end yet.
+        // The bytes after a CONNECT belong to the tunnel, and their end is not known yet.
         !self.request_body.kept.is_empty()
             || matches!(self.request_body.length, BodyLength::None | BodyLength::Length(0))
                 && self.txn.request.method_id() != Method::Connect
     }
 
-    /// Returns the timeout of `slot`: the one set by a rule, or the configured one.
+    /// Returns the timeout for `slot`: the one set by a rule, or else the configured one.
     pub(crate) fn timeout(&self, slot: TimeoutSlot, configured: Option<Duration>) -> Option<Duration> {
         match self.txn.timeouts[slot as usize] {
             Some(0) => None,
@@ -330,17 +332,17 @@ impl Exchange {
         }
     }
 
-    /// The client's address for this request.
+    /// Returns the client's address for this request.
     pub(crate) fn source(&self, client: &Client) -> Endpoint {
         self.txn.source.unwrap_or_else(|| client.session.source())
     }
 
-    /// The destination address for this request.
+    /// Returns the destination address for this request.
     pub(crate) fn destination(&self, client: &Client) -> Endpoint {
         self.txn.destination.unwrap_or_else(|| client.session.destination())
     }
 
-    /// The request's content for expressions.
+    /// Returns the bytes of the request that expressions can see.
     pub(crate) fn request_bytes<'a>(&'a self, client: &'a Client) -> &'a [u8] {
         if self.txn.is_http { &self.request_body.seen } else { client.side.received() }
     }

@@ -1,5 +1,5 @@
-//! When connections and streams are logged: at their end, at the steps of `log-steps`, on a rule's `do-log`, and for connections
-//! that fail before they become a stream (manual, 8.2.1, 8.2.5 and 8.3).
+//! Decides when connections and streams are logged: at their end, at the steps in `log-steps`, on a rule's `do-log`, and for
+//! connections that fail before they become a stream (manual, 8.2.1, 8.2.5 and 8.3).
 //!
 //! Called by every step of an exchange or relay. The lines are sent through [`crate::log`].
 
@@ -15,7 +15,7 @@ use crate::log::{LogLine, Maker, Report};
 const INFO: u8 = 6;
 const ERROR: u8 = 3;
 
-/// Writes the line of a step, if the frontend logs this step.
+/// Writes the line for a step, if the frontend logs this step.
 #[inline]
 pub(crate) fn step(client: &Client, x: &Exchange, origin: LogOrigin) {
     if client.frontend.log_steps.holds(origin) && client.prepared().logs {
@@ -23,7 +23,7 @@ pub(crate) fn step(client: &Client, x: &Exchange, origin: LogOrigin) {
     }
 }
 
-/// Logs the beginning of a stream: the line of this step, or the line of frontends without a format.
+/// Logs the beginning of a stream: the line for this step, or the line of frontends without a format.
 #[inline]
 pub(crate) fn accepted(client: &Client, x: &Exchange) {
     if client.prepared().logs {
@@ -34,8 +34,8 @@ pub(crate) fn accepted(client: &Client, x: &Exchange) {
     }
 }
 
-/// Logs the head of the response (for TCP, the connection to the server): the line of that step, or the only line if it need not
-/// wait for the end.
+/// Logs the head of the response (for TCP, the connection to the server): writes the line for that step, or the only line if it
+/// need not wait for the end.
 pub(crate) fn early(client: &Client, x: &mut Exchange, origin: LogOrigin) {
     let asap = client.frontend.logs_early;
     if !(asap || client.frontend.log_steps.holds(origin)) || !client.prepared().logs {
@@ -49,7 +49,7 @@ pub(crate) fn early(client: &Client, x: &mut Exchange, origin: LogOrigin) {
     x.txn.bytes_out = bytes_out;
 }
 
-/// For a backend with cookie persistence, sets the flags for a missing cookie.
+/// Sets the log flags for a missing cookie, if the backend uses cookie persistence.
 pub(crate) fn close_cookie_states(client: &Client, x: &mut Exchange) {
     let persists = x.backend.as_ref().unwrap_or(&client.frontend).cookie.is_some();
     if persists && x.txn.is_http {
@@ -77,7 +77,7 @@ fn log(client: &Client, x: &Exchange, origin: LogOrigin) {
     view::with(client, x, |env| write(client, env, origin, &report));
 }
 
-/// Logs a missing, late or malformed request as a failed connection, whatever the log steps of requests.
+/// Logs a missing, late or malformed request as a failed connection, regardless of the log steps for requests.
 pub(crate) fn no_request(client: &Client, x: &Exchange) {
     if !client.prepared().logs {
         return;
@@ -89,13 +89,13 @@ pub(crate) fn no_request(client: &Client, x: &Exchange) {
     view::with(client, x, |env| write(client, env, LogOrigin::SessionError, &report));
 }
 
-/// Returns the level of a line: that set by a rule, or the default. `None` if a rule suppresses the line.
+/// Returns the level of a line: the one set by a rule, or the default. Returns `None` if a rule suppresses the line.
 fn level(client: &Client, x: Option<&Exchange>, erroneous: bool) -> Option<u8> {
     let usual = if erroneous && client.frontend.options.log_separate_errors { ERROR } else { INFO };
     x.and_then(|x| x.txn.log_level).or(client.session.log_level.get()).unwrap_or(Some(usual))
 }
 
-/// `do-log`: writes a line now, for a stream or for a connection that has no stream yet.
+/// `do-log`: writes a line immediately, for a stream or for a connection that has no stream yet.
 pub(crate) fn on_demand(
     client: &Client,
     x: Option<&Exchange>,
@@ -120,13 +120,13 @@ fn write(client: &Client, env: &Env<'_>, origin: LogOrigin, report: &Report<'_>)
     client.frontend.state.frontend.mine().log_lines.add(1);
 }
 
-/// The view of a connection without a stream.
+/// Calls `look` with the view of a connection without a stream.
 fn of_session<R>(client: &Client, look: impl FnOnce(&Env<'_>) -> R) -> R {
     let process = &client.worker.shared.process;
     look(&Env { session: Some(&client.session), ..Env::new(process, now_ms()) })
 }
 
-/// The line of frontends without a format (8.2.1), when a stream begins.
+/// Writes the line of frontends without a format (8.2.1) when a stream begins.
 #[cold]
 fn connect_line(client: &Client, x: &Exchange) {
     let frontend = &client.frontend;
@@ -143,7 +143,7 @@ fn connect_line(client: &Client, x: &Exchange) {
 }
 
 /// Logs a connection that failed before it became a stream (8.2.5), with `error-log-format` or as the legacy line. `why` is
-/// HAProxy's text.
+/// HAProxy's text for the failure.
 pub(crate) fn session_error(client: &Client, why: &str) {
     if !client.prepared().logs {
         return;

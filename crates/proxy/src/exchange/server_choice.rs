@@ -1,4 +1,4 @@
-//! The state of the choice of a server for a request.
+//! The state of the server choice for a request.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ pub(crate) struct Dates {
 pub(crate) struct Choice {
     /// The hash of the `balance` key.
     pub(crate) hash: Option<u32>,
-    /// The server required by persistence.
+    /// The server that persistence requires.
     pub(crate) bound: Option<BoundServer>,
     /// Whether `ignore-persist` applies, so that the client's cookie is neither used nor set.
     pub(crate) is_ignored: bool,
@@ -27,23 +27,23 @@ pub(crate) struct Choice {
     pub(crate) dates: Dates,
     /// The server in the client's cookie, for the response.
     pub(crate) cookie: CookieServer,
-    /// The address to connect to instead of the server's (`dispatch`, `transparent`, `set-dst` without a server).
+    /// The address to connect to instead of the server's address (`dispatch`, `transparent`, `set-dst` without a server).
     pub(crate) address: Option<SocketAddr>,
-    /// Whether to avoid idle connections, because the last one was closed.
+    /// Whether to avoid idle connections, because the previous one turned out to be closed.
     pub(crate) fresh: bool,
-    /// Bytes to send before the head on a new connection: the PROXY header.
+    /// Bytes to send on a new connection before the head: the PROXY header.
     pub(crate) preamble: Vec<u8>,
     /// Deadline for reaching the server, in ms of the worker's clock.
     pub(crate) connect_by: u64,
     /// Whether the client sent more of its request while a server was being reached.
     pub(crate) heard_late: bool,
-    /// Whether the server is informed that the request is early data.
+    /// Whether the server was informed that the request is early data.
     pub(crate) said_early: bool,
     /// Whether the request is sent to the server as early data.
     pub(crate) is_early: bool,
     /// Whether the request must not be sent as early data.
     pub(crate) never_early: bool,
-    /// Whether the proxy generated its WebSocket key.
+    /// Whether the proxy generated the WebSocket key of the request.
     pub(crate) gave_key: bool,
 }
 
@@ -66,21 +66,21 @@ impl Choice {
     }
 }
 
-/// A fixed server for the request, overriding the balancer.
+/// A fixed server for the request, which overrides the balancer.
 #[derive(Clone)]
 pub(crate) struct BoundServer {
     /// The server.
     pub(crate) server: Rc<LocalServer>,
     /// Whether to use the server even if it is down (`force-persist`, `option persist`).
     pub(crate) even_down: bool,
-    /// Whether this is a retry at the server that has just failed, not persistence.
+    /// Whether this is a retry at the server that has just failed, rather than persistence.
     pub(crate) again: bool,
 }
 
 /// The server that the request's cookie named.
 #[derive(Default)]
 pub(crate) enum CookieServer {
-    /// There was no cookie.
+    /// The request had no cookie.
     #[default]
     Absent,
     /// The cookie named this server, which was usable. `use-server` and stick tables count as such a cookie.

@@ -1,5 +1,5 @@
-//! Queries the kernel about a stream's connections, for expressions. Created briefly for each view of a stream; does not query
-//! anything by itself.
+//! Queries the kernel about the connections of a stream, for expressions. Created for each view of a stream; creating it queries
+//! nothing.
 
 use std::os::fd::RawFd;
 use std::rc::Rc;
@@ -18,11 +18,11 @@ pub(crate) enum ServerSocket {
     /// No socket yet.
     #[default]
     None,
-    /// This descriptor, which belongs to the stream until it is released.
+    /// The connection has this descriptor, which belongs to the stream until it is released.
     Open(RawFd),
-    /// This QUIC connection, which has its own numbers.
+    /// The connection uses QUIC, which has its own statistics.
     Quic(Rc<H3Connection>),
-    /// Released or closed. Has the facts that were queried before, if anything needs them.
+    /// The connection was released or closed. Contains the facts that were queried before that, if anything needs them.
     Gone(Option<TcpFacts>),
 }
 
@@ -54,13 +54,13 @@ impl<'a> StreamSockets<'a> {
         Self { client, server }
     }
 
-    /// The client's descriptor. Streams opened on a client's behalf have none.
+    /// Returns the client's descriptor. Streams opened on behalf of a client have none.
     fn client(&self) -> Option<RawFd> {
         self.client.session.is_connected().then(|| self.client.side.descriptor())
     }
 }
 
-/// Records the stream's new server connection.
+/// Records the stream's new connection to the server.
 pub(crate) fn take(client: &Client, x: &mut Exchange, upstream: &Upstream) {
     x.txn.server_uses = upstream.uses();
     x.txn.server_glitches = upstream.glitches();
@@ -74,8 +74,8 @@ pub(crate) fn take(client: &Client, x: &mut Exchange, upstream: &Upstream) {
     x.server_socket = upstream.quic().map_or(ServerSocket::Open(number), ServerSocket::Quic);
 }
 
-/// Records the connection of a query to an agent. The connection is shared with other queries and may be closed with any of them,
-/// so its facts are queried now.
+/// Records the connection of a query to an agent. Other queries share the connection and any of them may close it, so its facts
+/// are queried now.
 pub(crate) fn share(client: &Client, own: &mut Exchange, question: &Question) {
     own.txn.server_uses = question.uses();
     own.txn.server_ends = question.ends();
@@ -85,7 +85,7 @@ pub(crate) fn share(client: &Client, own: &mut Exchange, question: &Question) {
     }
 }
 
-/// Records that the server's connection is about to be released. Before that, queries the facts that logs need.
+/// Records that the server's connection is about to be released, after querying the facts that logs need.
 pub(crate) fn leave(client: &Client, x: &mut Exchange) {
     client.entry.server_fd.set(-1);
     if matches!(x.server_socket, ServerSocket::Open(_) | ServerSocket::Quic(_)) {
@@ -116,7 +116,7 @@ fn facts(number: RawFd) -> Option<TcpFacts> {
     })
 }
 
-/// Returns the facts of a QUIC connection. Packets that arrive out of order at the client are not counted.
+/// Returns the facts of a QUIC connection. Packets that reach the client out of order are not counted.
 fn of_quic(stats: &quic::Stats) -> TcpFacts {
     let us = |time: std::time::Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
     TcpFacts {

@@ -1,4 +1,4 @@
-//! The engines that query agents about an exchange or a TCP stream (SPOE), and their results so far. `evaluate::spoe` makes the
+//! The engines that query agents about an exchange or a TCP stream (SPOE), with their results so far. `evaluate::spoe` makes the
 //! queries.
 
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use plan::Proxy;
 use plan::spoe::SpoeEngine;
 
-/// The engines, the frontend's first.
+/// The engines. Those of the frontend are first.
 #[derive(Default)]
 pub(crate) struct Engaged(pub(crate) Vec<EngagedEngine>);
 

@@ -1,13 +1,13 @@
-//! `unique-id-format`: the request's identifier for the server and for logs.
+//! `unique-id-format`: the identifier of the request, for the server and for logs.
 
 use crate::client::Client;
 use crate::exchange::{Exchange, view};
 
-/// Generates the unique ID, once.
+/// Generates the unique ID, unless the request already has one.
 pub(crate) fn make(client: &Client, x: &mut Exchange) {
     let Some(format) = &client.frontend.unique_id_format else { return };
     if x.txn.unique_id.is_none() {
-        // A rule may have used the ID already.
+        // A rule may already have used the ID.
         let id = x.txn.early_id.take().map_or_else(
             || {
                 let mut id = Vec::new();

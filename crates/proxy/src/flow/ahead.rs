@@ -1,5 +1,5 @@
-//! Reads ahead for a response that a cache stores and others read while it arrives (`collapsed-forwarding`), if the first client is
-//! slow or gone. Called by `pump` and by `message::download`.
+//! Reads ahead for a response that a cache stores and that others read as it arrives (`collapsed-forwarding`), if the first
+//! client is slow or gone. Called by `pump` and by `message::download`.
 
 use std::task::{Context, Poll};
 
@@ -9,7 +9,7 @@ use super::source::SourceReader;
 use super::{Coding, Flow, FlowError, Path};
 
 impl Flow {
-    /// Receives more data for a cache while this receiver is slower than the other readers of the cache.
+    /// Receives more data for a cache while this receiver is slower than the cache's other readers.
     #[cold]
     pub(super) fn read_ahead(
         &mut self,
@@ -26,12 +26,12 @@ impl Flow {
         Ok(())
     }
 
-    /// Whether others get the payload from a cache, and whether they want more of it now.
+    /// Returns whether others read the payload from a cache, and if so, whether they need more of it now.
     pub(crate) fn feeds_others(&self, context: &Context<'_>) -> Option<bool> {
         self.filters.as_ref()?.feeds_others(context).filter(|_| !self.is_received())
     }
 
-    /// The receiver is gone, but other readers still get the rest from a cache.
+    /// The receiver is gone, but other readers still get the remaining payload from a cache.
     #[cold]
     pub(crate) fn discard_for_receiver(&mut self) {
         self.staged.clear();

@@ -1,6 +1,6 @@
-//! The kinds of payload filters. [`Filters`](super::Filters) has the filters of one direction, in order.
+//! The kinds of payload filters. [`Filters`](super::Filters) contains the filters of one direction, in order.
 //!
-//! A filter receives and emits payload without its transfer coding. Some filters emit output at once. For limits, traces and
+//! A filter receives and emits payload without transfer coding. Some filters emit output immediately. For limits, traces and
 //! scripts, payload waits in a queue in front of the filter ([`FilterQueue`]).
 
 use std::task::{Context, Poll};
@@ -17,7 +17,7 @@ const READ: usize = 64 * 1024;
 /// A kind of filter.
 #[derive(Debug)]
 pub(crate) enum Filter {
-    /// Stores the payload in a cache and does not change it.
+    /// Stores the payload in a cache without changing it.
     Keep(Box<Keeping>),
     /// Compresses the content.
     Compress(Box<Compressor>),
@@ -30,7 +30,7 @@ pub(crate) enum Filter {
 /// An encoder and its byte counts.
 #[derive(Debug)]
 pub(crate) struct Compressor {
-    /// `None` once the body has ended.
+    /// The encoder, or `None` once the body has ended.
     encoder: Option<Encoder>,
     /// Bytes of input.
     pub(crate) taken: u64,
@@ -38,13 +38,13 @@ pub(crate) struct Compressor {
     pub(crate) given: u64,
 }
 
-/// A response being stored in a cache.
+/// A response that is being stored in a cache.
 #[derive(Debug)]
 pub(crate) struct Keeping {
     filling: Option<Filling>,
-    /// The position of the first client, while this client is slower than the other readers.
+    /// The read position of the first client, while it is slower than the other readers.
     ahead: Option<Feed>,
-    /// Whether a clean close by the sender is the only indication that the body is complete.
+    /// Whether only a clean close by the sender shows that the body is complete.
     until_close: bool,
     /// Whether bytes were added since the other readers last ran.
     is_fresh: bool,
@@ -60,24 +60,24 @@ pub(crate) struct FilterQueue {
     pub(super) is_ended: bool,
 }
 
-/// Adjacent bandwidth limits and traces, and their queue.
+/// A group of adjacent bandwidth limits and traces, with its queue.
 #[derive(Debug)]
 pub(crate) struct Holding {
     pub(super) gate: Gate,
     pub(super) queue: FilterQueue,
 }
 
-/// A script filter and its queue. `message::lua` calls its functions.
+/// A script filter with its queue. `message::lua` calls its functions.
 #[derive(Debug)]
 pub(crate) struct Scripted {
     /// The index of the filter among the stream's filters.
     pub(super) place: usize,
     pub(super) queue: FilterQueue,
-    /// Whether the script was informed about the end.
+    /// Whether the script has seen the end.
     pub(super) is_told: bool,
     /// Whether the filter's queue is full.
     pub(super) is_full: bool,
-    /// Whether the filter has forwarded the end.
+    /// Whether the filter has passed on the end.
     pub(super) is_over: bool,
 }
 
@@ -87,18 +87,18 @@ impl Filter {
         Self::Compress(Box::new(Compressor { encoder: Some(encoder), taken: 0, given: 0 }))
     }
 
-    /// Creates a filter that stores the payload in a cache. A body that ends with its connection (`until_close`) is only kept after
-    /// a call of [`Filters::keep`](super::Filters::keep).
+    /// Creates a filter that stores the payload in a cache. A body that ends with its connection (`until_close`) is stored only
+    /// if [`Filters::keep`](super::Filters::keep) is called.
     pub(crate) fn keep(filling: Filling, until_close: bool) -> Self {
         Self::Keep(Box::new(Keeping { filling: Some(filling), ahead: None, until_close, is_fresh: false }))
     }
 
-    /// Creates a filter that delays payload by `gate`.
+    /// Creates a filter that delays payload with `gate`.
     pub(super) fn hold(gate: Gate) -> Self {
         Self::Hold(Box::new(Holding { gate, queue: FilterQueue::default() }))
     }
 
-    /// Creates a script filter; `place` is its index in the stream's filters.
+    /// Creates a script filter. `place` is its index among the stream's filters.
     pub(crate) fn script(place: usize) -> Self {
         Self::Script(Box::new(Scripted {
             place,
@@ -122,7 +122,7 @@ impl Compressor {
         self.run(out, |encoder, out| encoder.write(data, out));
     }
 
-    /// Appends the bytes held back so far.
+    /// Appends the output that was held back so far.
     pub(super) fn flush(&mut self, out: &mut Vec<u8>) {
         self.run(out, Encoder::flush);
     }
@@ -153,20 +153,20 @@ impl Keeping {
         }
     }
 
-    /// Whether to yield to other readers of the response before taking more. Otherwise a task that reads from a fast server would
-    /// outrun them, however fast they are.
+    /// Whether to yield to other readers of the response before taking more. Otherwise, a task that reads from a fast server
+    /// would get ahead of them, however fast they are.
     pub(super) fn takes_turn(&mut self, context: &Context<'_>) -> bool {
         let is_fresh = std::mem::take(&mut self.is_fresh);
         is_fresh && self.filling.as_ref().is_some_and(|filling| filling.outruns(context.waker()))
     }
 
-    /// Whether the payload waits in the cache for a client that is slower than other readers.
+    /// Whether the cache holds payload for a client that is slower than other readers.
     pub(super) fn runs_ahead(&self) -> bool {
         self.ahead.is_some()
     }
 
-    /// Whether to continue reading although the client is blocked. Others read the same response, and it only waits in memory that
-    /// the cache uses anyway. The task is woken when another reader starts.
+    /// Whether to continue reading although the client is blocked. This applies if others read the same response: for the client,
+    /// it then waits only in memory that the cache uses anyway. The task is woken when another reader starts.
     pub(super) fn run_ahead(&mut self, context: &Context<'_>) -> bool {
         let Some(filling) = &self.filling else { return false };
         if self.until_close || !filling.may_run_ahead(READ) {
@@ -178,8 +178,8 @@ impl Keeping {
         self.ahead.is_some()
     }
 
-    /// Returns the next piece for the client, if the cache is ahead of the client. The cache is no longer ahead once the client has
-    /// taken everything and more may arrive.
+    /// If the cache is ahead of the client, returns the next piece for the client. The cache stops being ahead once the client
+    /// has taken everything and more may arrive.
     pub(super) fn poll_ahead(&mut self, context: &mut Context<'_>) -> Option<Piece> {
         let Poll::Ready(piece) = self.ahead.as_mut()?.poll_piece(context) else {
             self.ahead = None;
@@ -191,7 +191,8 @@ impl Keeping {
         Some(piece)
     }
 
-    /// Whether others still need the rest although the client is gone. The task is woken when one of them waits for more.
+    /// Returns whether others still need the remaining payload although the client is gone. The task is woken when one of them
+    /// waits for more.
     pub(super) fn feeds_others(&self, context: &Context<'_>) -> Option<bool> {
         let filling = self.filling.as_ref()?;
         filling.poll_read(context.waker()).then(|| filling.poll_wanted(context.waker()))
@@ -239,12 +240,12 @@ impl FilterQueue {
         self.give_back(bytes, until);
     }
 
-    /// Lends the bytes of the queue, which `give_back` returns.
+    /// Lends the bytes of the queue. `give_back` returns them.
     pub(super) fn lend(&mut self) -> (Vec<u8>, usize) {
         (std::mem::take(&mut self.bytes), self.taken)
     }
 
-    /// Takes back the lent bytes, without the first `taken`.
+    /// Takes back the lent bytes without the first `taken` bytes.
     pub(super) fn give_back(&mut self, bytes: Vec<u8>, taken: usize) {
         (self.bytes, self.taken) = (bytes, taken);
         if self.is_empty() {
@@ -260,7 +261,7 @@ impl Scripted {
         !self.queue.is_empty() || self.queue.is_ended && !self.is_told
     }
 
-    /// Whether no more input may arrive until the script has forwarded something.
+    /// Whether no more input is accepted until the script has forwarded something.
     pub(super) fn holds(&self) -> bool {
         !self.is_over && (self.has_unseen() || self.queue.is_ended || self.is_full)
     }

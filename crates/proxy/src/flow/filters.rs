@@ -1,14 +1,14 @@
 //! The filters of one direction, in order (configuration manual, `filter` and `filter-sequence`). They cost nothing for a
 //! [`Flow`](super::Flow) without filters.
 //!
-//! Payload passes from one filter to the next. While payload is queued before a filter, nothing more is read, so the queues hold no
-//! more than one read, plus the buffers of scripts. Compression flushes when the sender pauses, so that receivers of a slow stream
-//! do not wait for buffered output. The filters are chosen before a direction begins ([`compression`](crate::message::compression),
-//! [`cache`](crate::exchange::cache), [`lua`](crate::message::lua)); limits and traces may be added later
-//! ([`exchange::filters`](crate::exchange::filters)).
+//! Payload passes from one filter to the next. While payload is queued in front of a filter, nothing more is read, so the queues
+//! hold at most one read, plus the buffers of scripts. Compression flushes when the sender pauses, so that the receiver of a slow
+//! stream does not wait for buffered output. The filters are chosen before a direction begins
+//! ([`compression`](crate::message::compression), [`cache`](crate::exchange::cache), [`lua`](crate::message::lua)); limits and
+//! traces may be added later ([`exchange::filters`](crate::exchange::filters)).
 //!
-//! If no filter changes the payload, limits and traces are not in this list but in the flow's [`Gate`], which handles the bytes as
-//! sent.
+//! If no filter changes the payload, limits and traces are not in this list but in the flow's [`Gate`], which processes the bytes
+//! in the form in which they are sent.
 
 use std::cell::RefCell;
 use std::ops::Bound;
@@ -20,11 +20,11 @@ use cache::Piece;
 use super::filter::{Compressor, Filter};
 use super::{Coding, FlowError, Gate, Rank, Stretch, Tap};
 
-/// Longer buffers are not pooled.
+/// Buffers longer than this are not pooled.
 const KEPT_LENGTH: usize = 64 * 1024;
 
 thread_local! {
-    /// A pool of output buffers for later directions with filters.
+    /// A pool of output buffers, which later directions with filters reuse.
     static MADE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -38,20 +38,20 @@ struct FilterStage {
 /// The filters of one direction.
 #[derive(Debug)]
 pub(crate) struct Filters {
-    /// Other readers of the payload, in front of the first filter.
+    /// Other readers of the payload. They read it before the first filter.
     taps: Vec<Rc<Tap>>,
     stages: Vec<FilterStage>,
-    /// Output of the last filter that is not staged yet, preceded by `room` bytes if it is not empty.
+    /// Output of the last filter that is not staged yet. If there is any, it is preceded by `room` reserved bytes.
     made: Vec<u8>,
-    /// How many bytes the coding of the body needs before the output.
+    /// How many bytes the coding of the body needs in front of the output.
     room: usize,
     /// Scratch memory for the output of compression.
     coded: Vec<u8>,
-    /// Whether the last filter has forwarded the end.
+    /// Whether the last filter has passed on the end.
     is_over: bool,
     /// Whether the receiver is gone.
     discards: bool,
-    /// The number of bytes the receiver still expects, if script filters change a body with a declared length.
+    /// How many bytes the receiver still expects, if script filters change a body with a declared length.
     pub(crate) promised: Option<u64>,
 }
 
@@ -62,18 +62,18 @@ pub(super) enum NextFilter {
     Free,
     /// Payload was passed on.
     Moved,
-    /// New payload must be shown to a script.
+    /// A script has new payload to see.
     Unseen,
-    /// The script filter at this index holds the payload it was shown.
+    /// The script filter at this index holds back payload that it has seen.
     Held(usize),
-    /// The limits at this index currently block.
+    /// The limits at this index currently allow nothing.
     Limited(usize),
-    /// The cache no longer has the rest.
+    /// The cache no longer has the remaining payload.
     Cut,
 }
 
 impl Filters {
-    /// Creates the list from filters in any order; `None` if there are none.
+    /// Creates the list from filters in any order. Returns `None` if no filters are given.
     pub(crate) fn of(filters: impl IntoIterator<Item = (Rank, Filter)>) -> Option<Box<Self>> {
         let mut stages: Vec<FilterStage> =
             filters.into_iter().map(|(rank, filter)| FilterStage { rank, filter }).collect();
@@ -90,7 +90,7 @@ impl Filters {
         Box::new(Self { taps, stages, made, room: 0, coded, is_over: false, discards: false, promised: None })
     }
 
-    /// Adds other readers of the payload to a list, which is created if needed.
+    /// Adds other readers of the payload to a list, and creates the list if necessary.
     pub(crate) fn with_taps(own: Option<Box<Self>>, taps: &[Rc<Tap>]) -> Box<Self> {
         let mut own = own.unwrap_or_else(|| Self::in_order(Vec::new()));
         taps.iter().for_each(|tap| tap.start());
@@ -125,8 +125,8 @@ impl Filters {
         self.discards || self.stages.iter().any(|stage| stage.filter.changes_payload() || stage.runs_ahead())
     }
 
-    /// Whether to continue reading although the receiver is blocked, because a cache stores the payload and has faster readers. The
-    /// task is woken when such a reader starts.
+    /// Whether to continue reading although the receiver is blocked, because a cache stores the payload and other readers of the
+    /// cache are faster. The task is woken when such a reader starts.
     pub(super) fn run_ahead(&mut self, context: &Context<'_>) -> bool {
         if !self.taps.is_empty() {
             return false;
@@ -141,7 +141,7 @@ impl Filters {
         false
     }
 
-    /// Whether others read the payload from a cache, and whether they want more of it now.
+    /// Returns whether others read the payload from a cache, and if so, whether they need more of it now.
     pub(super) fn feeds_others(&self, context: &Context<'_>) -> Option<bool> {
         self.stages.iter().find_map(|stage| match &stage.filter {
             Filter::Keep(own) => own.feeds_others(context),
@@ -149,7 +149,7 @@ impl Filters {
         })
     }
 
-    /// The receiver is gone. The payload is now only stored in the last cache, without limits.
+    /// The receiver is gone. From now on, the payload is only stored in the last cache, without limits.
     #[cold]
     pub(super) fn discard(&mut self) {
         let last = self.stages.iter().rposition(|stage| matches!(stage.filter, Filter::Keep(_)));
@@ -164,8 +164,8 @@ impl Filters {
         self.made.clear();
     }
 
-    /// Returns the stretches of ranks between the filters that change payload. Limits and traces within a stretch see the same
-    /// bytes.
+    /// Returns the stretches of ranks between the filters that change the payload. Limits and traces within a stretch see the
+    /// same bytes.
     pub(crate) fn stretches(&self) -> Vec<Stretch> {
         let mut from = Bound::Unbounded;
         let mut all = Vec::new();
@@ -177,13 +177,13 @@ impl Filters {
         all
     }
 
-    /// Inserts `gate` at that rank.
+    /// Inserts `gate` at this rank.
     pub(crate) fn hold(&mut self, rank: Rank, gate: Gate) {
         let at = self.stages.partition_point(|stage| stage.rank < rank);
         self.stages.insert(at, FilterStage { rank, filter: Filter::hold(gate) });
     }
 
-    /// Whether limits or traces are among them.
+    /// Whether there are limits or traces in the list.
     pub(crate) fn has_gates(&self) -> bool {
         self.stages.iter().any(|stage| matches!(stage.filter, Filter::Hold(_)))
     }
@@ -193,7 +193,7 @@ impl Filters {
         self.stages.retain(|stage| !matches!(&stage.filter, Filter::Hold(_)));
     }
 
-    /// Passes unchanged `data` to caches and other readers.
+    /// Passes `data`, which no filter changes, to caches and other readers.
     pub(super) fn pass(&mut self, data: &[u8]) {
         self.taps.iter().for_each(|tap| tap.pass(data));
         for stage in &mut self.stages {
@@ -203,7 +203,7 @@ impl Filters {
         }
     }
 
-    /// Filters `data`, if something changes it ([`changes_payload`](Self::changes_payload)).
+    /// Filters `data`. Used if a filter changes the payload ([`changes_payload`](Self::changes_payload)).
     pub(super) fn data(&mut self, data: &[u8]) {
         self.taps.iter().for_each(|tap| tap.pass(data));
         self.put(0, data);
@@ -215,7 +215,7 @@ impl Filters {
         self.end_from(0);
     }
 
-    /// Passes `data` to the filter at that index. After the last filter, appends it to the output.
+    /// Passes `data` to the filter at this index. After the last filter, appends it to the output.
     fn put(&mut self, from: usize, data: &[u8]) {
         for at in from..self.stages.len() {
             match &mut self.stages[at].filter {
@@ -251,7 +251,7 @@ impl Filters {
         }
     }
 
-    /// Runs `make` on the compression filter at that index and passes its output to the next filter. Returns whether there was
+    /// Runs `make` on the compression filter at this index, and passes its output to the next filter. Returns whether there was
     /// output.
     fn code(&mut self, at: usize, make: impl FnOnce(&mut Compressor, &mut Vec<u8>)) -> bool {
         let is_last = at + 1 == self.stages.len();
@@ -275,7 +275,7 @@ impl Filters {
         has_coded
     }
 
-    /// Ends the input of the filter at that index, and of the following ones that do not queue.
+    /// Ends the input of the filter at this index, and of the filters after it that have no queue.
     fn end_from(&mut self, from: usize) {
         for at in from..self.stages.len() {
             match &mut self.stages[at].filter {
@@ -301,7 +301,7 @@ impl Filters {
         self.is_over = true;
     }
 
-    /// Flushes compression filters, starting at that index. Returns whether there was output.
+    /// Flushes the compression filters from this index on. Returns whether there was output.
     pub(super) fn flush(&mut self, from: usize) -> bool {
         let mut has_given = false;
         for at in from..self.stages.len() {
@@ -310,7 +310,7 @@ impl Filters {
         has_given
     }
 
-    /// Moves the payload that was queued first, if limits allow it. Otherwise the calling task is woken when they allow more.
+    /// Moves the payload that was queued first, if the limits allow it. Otherwise, the calling task is woken when they do.
     pub(super) fn poll_turn(&mut self, context: &mut Context<'_>) -> NextFilter {
         for at in (0..self.stages.len()).rev() {
             match &mut self.stages[at].filter {
@@ -371,7 +371,7 @@ impl Filters {
         NextFilter::Moved
     }
 
-    /// Whether any payload is queued, so that no more may be read.
+    /// Whether payload is queued anywhere, so that nothing more may be read.
     pub(super) fn holds(&self) -> bool {
         self.stages.iter().any(|stage| stage.holds())
     }
@@ -387,8 +387,8 @@ impl Filters {
         (0..self.stages.len()).filter(is_script).collect()
     }
 
-    /// Moves payload that a script filter has not seen to the end of `into`, up to `room` bytes. `None` if a later filter must
-    /// process its payload first.
+    /// Moves payload that a script filter has not seen to the end of `into`, up to `room` bytes. Returns `None` if a later filter
+    /// must process its payload first.
     pub(super) fn take_unseen(
         &mut self,
         at: usize,
@@ -410,8 +410,8 @@ impl Filters {
         Some(Unseen { place: own.place, is_news, is_ended })
     }
 
-    /// Forwards the output of a script filter. `is_over` marks the end of the output. With `is_full`, the filter takes no more
-    /// input until it has forwarded something.
+    /// Forwards the output of a script filter. `is_over` marks the end of the output. If `is_full` is set, the filter takes no
+    /// more input until it has forwarded something.
     pub(super) fn put_from_script(&mut self, at: usize, bytes: &[u8], is_over: bool, is_full: bool) {
         if let Some(FilterStage { filter: Filter::Script(own), .. }) = self.stages.get_mut(at) {
             own.is_full = is_full;
@@ -423,7 +423,7 @@ impl Filters {
         }
     }
 
-    /// The response is complete, so caches store it from now on.
+    /// The response is complete, so caches may store it.
     pub(crate) fn keep(&mut self) {
         for stage in &mut self.stages {
             if let Filter::Keep(own) = &mut stage.filter {
@@ -432,7 +432,7 @@ impl Filters {
         }
     }
 
-    /// Appends the output of the filters to `staged`. If `staged` is empty, the buffers are swapped.
+    /// Appends the output of the filters to `staged`. If `staged` is empty, swaps the buffers instead.
     ///
     /// # Errors
     /// The output does not match the length declared to the receiver.
@@ -462,7 +462,7 @@ pub(crate) struct Unseen {
     pub(crate) place: usize,
     /// Whether there is anything new, including the end.
     pub(crate) is_news: bool,
-    /// Whether the payload ends after it.
+    /// Whether the payload ends after these bytes.
     pub(crate) is_ended: bool,
 }
 
@@ -472,7 +472,7 @@ impl FilterStage {
         matches!(&self.filter, Filter::Keep(own) if own.runs_ahead())
     }
 
-    /// Whether payload is queued before or in the filter, so that no more may be read.
+    /// Whether payload is queued before or in the filter, so that nothing more may be read.
     fn holds(&self) -> bool {
         match &self.filter {
             Filter::Hold(own) => !own.queue.is_empty(),
@@ -496,7 +496,7 @@ impl Drop for Filters {
     fn drop(&mut self) {
         let mut made = std::mem::take(&mut self.made);
         made.clear();
-        // At thread exit the pool no longer exists.
+        // The pool no longer exists when the thread exits.
         let _ = MADE.try_with(|kept| {
             if let Ok(mut kept) = kept.try_borrow_mut()
                 && kept.len() < 16

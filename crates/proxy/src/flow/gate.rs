@@ -1,8 +1,9 @@
 //! Delays the bytes of one direction: bandwidth limits and trace filters (configuration manual, 9.7 and 9.1).
 //!
-//! A [`Flow`](super::Flow) with a gate checks it before it sends; a flow without a gate has no cost. If filters change payload,
-//! gates are part of the [`Filters`](super::Filters). Heads pass freely; bodies and TCP streams are limited. A limit applies to a
-//! sliding window of its period: the previous period counts in proportion to its overlap with the window.
+//! A [`Flow`](super::Flow) with a gate checks it before each send; flows without a gate are not slowed down. If filters change
+//! the payload, the gates are part of the [`Filters`](super::Filters). Heads pass freely; bodies and TCP streams are limited. A
+//! limit applies to a sliding window of the length of its period: the bytes of the previous period count in proportion to its
+//! overlap with the window.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -12,10 +13,10 @@ use state::table::{DataType, Tracked};
 
 use super::Tracer;
 
-/// Minimum portion: the bytes that the limit allows in this time, in ms, except for short periods.
+/// Determines the minimum size of a portion: the bytes that the limit allows in this time, in ms, unless the period is short.
 const PORTION_MS: u64 = 20;
 
-/// A delayed direction refreshes its deadlines at least this often, in ms, because a delay is not a timeout.
+/// A delayed direction refreshes its deadlines at least this often, in ms, because a delay must not cause a timeout.
 const LOOK: u64 = 1000;
 
 /// One limit and its byte counts.
@@ -23,7 +24,7 @@ const LOOK: u64 = 1000;
 pub(crate) struct Throttle {
     limit: u64,
     period: u64,
-    /// Minimum size of a portion, except at the end. Never more than the limit.
+    /// The minimum size of a portion, except for the last one. Never more than the limit.
     least: u64,
     /// Start of the current period.
     began: u64,
@@ -47,7 +48,7 @@ impl SharedRate {
 }
 
 impl Throttle {
-    /// Creates a limit of `limit` bytes per `period` ms, with portions of at least `min_size`.
+    /// Creates a limit of `limit` bytes per `period` ms, sent in portions of at least `min_size` bytes.
     pub(crate) fn new(limit: u64, period: u64, min_size: u64, now: u64) -> Self {
         let portion = (limit.saturating_mul(PORTION_MS) / period.max(1)).min(limit / 10).max(1);
         let least = min_size.max(portion).min(limit);
@@ -59,7 +60,7 @@ impl Throttle {
         Self { shared, ..self }
     }
 
-    /// Reads the shared counter; returns the number of streams sharing it.
+    /// Reads the shared counter. Returns the number of streams that share it.
     fn look(&mut self, now: u64) -> u64 {
         let Some(SharedRate { entry, rate }) = &self.shared else { return 1 };
         let view = entry.view();
@@ -67,7 +68,7 @@ impl Throttle {
             let factor = u64::from(view.table().settings.bytes_factor);
             let (since, current, previous) = view.rate_parts(column, 0, now);
             self.began = now.saturating_sub(since.into());
-            // The parts of other members of an aggregate count as if they had been sent in this period.
+            // The values of the other members of an aggregate count as if they had been sent in this period.
             let current = u64::from(current).saturating_add(view.others(column, 0, now));
             (self.current, self.previous) = (current.saturating_mul(factor), u64::from(previous) * factor);
         }
@@ -99,7 +100,7 @@ impl Throttle {
         self.current + share as u64
     }
 
-    /// Returns how many of `wanted` bytes may be sent now. If not all bytes may be sent, they are only sent in portions.
+    /// Returns how many of `wanted` bytes may be sent now. If not all of them may be sent, they are sent only in portions.
     fn allow(&mut self, wanted: u64, now: u64) -> u64 {
         let users = self.look(now);
         self.turn(now);
@@ -107,10 +108,11 @@ impl Throttle {
         if free < wanted.min(self.least) { 0 } else { free.div_ceil(users).max(self.least).min(wanted) }
     }
 
-    /// Returns when a portion may be sent, if nothing is sent before that.
+    /// Returns when the next portion may be sent, provided that nothing is sent before.
     fn ready_at(&self, wanted: u64) -> u64 {
         let room = self.limit - wanted.min(self.least);
-        // The time within a period after which the previous sum counts for at most `room`. Fractions of a byte are ignored.
+        // Returns the time within a period after which the previous sum counts for at most `room`. Fractions of a byte are
+        // ignored.
         let after = |sum: u64, room: u64| {
             let still = (u128::from(room) + 1) * u128::from(self.period);
             match still.div_ceil(u128::from(sum.max(1))) {
@@ -129,7 +131,7 @@ impl Throttle {
 pub(crate) struct Gate {
     throttles: Vec<Throttle>,
     tracer: Option<Tracer>,
-    /// How many of the staged bytes to be sent next belong to a head, which passes freely.
+    /// How many of the staged bytes that are sent next belong to a head, which passes freely.
     pub(crate) free: usize,
     /// The number of payload bytes that have passed.
     passed: u64,
@@ -169,10 +171,10 @@ impl Gate {
         self.passed += bytes.len() as u64;
     }
 
-    /// Ready when some of `wanted` bytes may be sent.
+    /// Ready if some of `wanted` bytes may be sent.
     pub(crate) fn poll_open(&self, wanted: usize, context: &mut Context<'_>) -> Poll<()> {
         let at = self.throttles.iter().map(|throttle| throttle.ready_at(wanted as u64)).max().unwrap_or(0);
-        // At least one ms after now, because the clock used for the wait has not advanced.
+        // Waits at least 1 ms, because the clock that is used for the wait has not advanced.
         self.timer.set(at.clamp(now_ms() + 1, now_ms() + LOOK));
         self.timer.poll_expired(context)
     }
@@ -215,7 +217,7 @@ mod tests {
             let periods = 20;
             let sent = run(&mut throttle, u64::MAX, 500, 500 + periods * period);
             let total: u64 = sent.iter().map(|(_, n)| n).sum();
-            // The amount for a full period at once, then the limit: never more, and not much less.
+            // The amount for a full period is sent at once, then the limit applies: the total is never more and not much less.
             assert!(total <= limit * (periods + 1), "{limit} in {period}: {total}");
             // Portions as large as the limit wait until the previous one has left the window, and so do portions of periods as
             // short as the clock's resolution.

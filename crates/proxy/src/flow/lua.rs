@@ -1,13 +1,13 @@
-//! Payload that passes through script filters. Input is queued before a filter until the caller that drives the direction has shown
-//! it to the script and forwards the script's output.
+//! Payload that passes through script filters. Input is queued in front of a filter until the caller that drives the direction
+//! has shown it to the script. The caller then forwards the script's output.
 //!
-//! The scripts see the whole exchange, which a flow does not, so `message::lua` calls them.
+//! The scripts see the whole exchange. A flow does not have access to it, so `message::lua` calls the scripts.
 
 use super::filters::Unseen;
 use super::{Flow, FlowError};
 
 impl Flow {
-    /// Returns the indexes of the script filters, if there are any that may run now.
+    /// Returns the indexes of the script filters, if any may run now.
     pub(crate) fn scripts(&self) -> Vec<usize> {
         match &self.filters {
             // Output is sent first.
@@ -16,8 +16,8 @@ impl Flow {
         }
     }
 
-    /// Moves payload that the script filter at that index has not seen to the end of `into`, up to `room` bytes. `None` if it is
-    /// not the filter's turn.
+    /// Moves payload that the script filter at this index has not seen to the end of `into`, up to `room` bytes. Returns `None`
+    /// if it is not the filter's turn.
     pub(crate) fn take_unseen(
         &mut self,
         at: usize,
@@ -27,8 +27,8 @@ impl Flow {
         self.filters.as_mut()?.take_unseen(at, into, room)
     }
 
-    /// Forwards the filter's output. `is_over` marks the end of the output. With `is_full`, the filter takes no more input until it
-    /// has forwarded something.
+    /// Forwards the filter's output. `is_over` marks the end of the output. If `is_full` is set, the filter takes no more input
+    /// until it has forwarded something.
     ///
     /// # Errors
     /// The output does not match the length declared to the receiver.

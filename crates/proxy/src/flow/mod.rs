@@ -1,10 +1,10 @@
 //! One direction of a message or of a TCP stream: bytes flow from a [`Source`] to a [`Sink`]. Called by the steps of an exchange,
 //! by `tunnel` and by `respond`.
 //!
-//! A [`Flow`] is either verbatim or payload ([`Path`]). Verbatim bytes are sent from one HTTP/1 or TCP socket to another with their
-//! coding unchanged, from the buffer into which they were received, or through a pipe. Payload is decoded and encoded again, for
-//! any pair of protocols. In both cases, a flow knows how the body ends and which buffered bytes belong to it, so that a pipelined
-//! request after it is not touched.
+//! A [`Flow`] is either verbatim or payload ([`Path`]). Verbatim bytes are sent from one HTTP/1 or TCP socket to another with
+//! their coding unchanged, from the buffer into which they were received, or through a pipe. Payload is decoded and encoded
+//! again, for any pair of protocols. In both cases, the flow knows how the body ends and which buffered bytes belong to it, so
+//! that it leaves a pipelined request after the body in the buffer.
 
 mod ahead;
 mod filter;
@@ -45,19 +45,19 @@ use source::Framing;
 /// How bytes are processed on their way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Path {
-    /// The bytes are forwarded unchanged, including their framing: both sides use HTTP/1, or TCP.
+    /// The bytes are forwarded unchanged, including their framing, because both sides use HTTP/1 or both use TCP.
     #[default]
     Verbatim,
-    /// Only the payload is taken, and is written with another coding.
+    /// Only the payload is extracted. It is written with this coding.
     Payload(Coding),
     /// The payload passes through the filters, and their output is written with this coding.
     Filtered(Coding),
 }
 
-/// Bodies up to this size are copied after their head, because for the kernel this is cheaper than two pieces.
+/// Bodies up to this size are copied after their head, because the kernel handles one piece faster than two.
 const COPY: usize = 2048;
 
-/// The smallest segment size that IPv6 guarantees (RFC 8200, 5), less headers with all their options.
+/// The smallest segment size that IPv6 guarantees (RFC 8200, 5), minus the headers with all their options.
 const SEGMENT: usize = 1280 - 120;
 
 /// Bodies of at least this length use a pipe if the options allow it.
@@ -66,9 +66,9 @@ const SPLICE_FROM: u64 = 64 * 1024;
 /// Why a direction stopped before its end.
 #[derive(Debug)]
 pub(crate) enum FlowError {
-    /// Reading failed, or the sender closed early; with the kernel's error.
+    /// Reading failed, with this kernel error, or the sender closed early.
     Read(ConnectionError),
-    /// Writing failed; with the kernel's error.
+    /// Writing failed, with this kernel error.
     Write(ConnectionError),
     /// The chunked coding is malformed.
     Coding,
@@ -99,39 +99,39 @@ impl FlowError {
 pub(crate) struct Flow {
     framing: Framing,
     path: Path,
-    /// Bytes to send before those of the buffer: the head, or encoded parts of the body.
+    /// Bytes to send before those in the buffer: the head, or encoded parts of the body.
     pub(crate) staged: Vec<u8>,
     staged_sent: usize,
     /// How many bytes at the start of the buffer belong to the body and may be sent unchanged.
     ready: usize,
-    /// The number of bytes written to the receiver, including staged ones.
+    /// How many bytes were written to the receiver, including staged ones.
     pub(crate) sent: u64,
-    /// Bytes of the body received, with the sender's coding.
+    /// How many bytes of the body were received, in the sender's coding.
     pub(crate) received: u64,
-    /// The number of received bytes that were made ready (in the form in which they are sent) or decoded.
+    /// How many received bytes were decoded or made ready (in the form in which they are sent).
     admitted: u64,
-    /// Bytes spliced through a pipe.
+    /// How many bytes were spliced through a pipe.
     pub(crate) spliced: u64,
     /// The kernel pipe, if the options allow splicing.
     pub(crate) pipe: Option<Pipe>,
-    /// Trailers still to be sent.
+    /// Trailers that still have to be sent.
     trailers: Option<Box<Head>>,
     /// Whether trailers are dropped (`option http-drop-request-trailers`, `-response-`).
     pub(crate) drops_trailers: bool,
     /// The payload's filters, if its path has any.
     pub(crate) filters: Option<Box<Filters>>,
-    /// The gate of a direction with limits or traces but without a filter that changes the payload; usually `None`.
+    /// The gate of a direction that has limits or traces but no filter that changes the payload. Usually `None`.
     pub(crate) gate: Option<Box<Gate>>,
-    /// Whether the last call moved any bytes, in which case the caller extends its deadline.
+    /// Whether the last call moved any bytes. If so, the caller extends its deadline.
     pub(crate) moved: bool,
-    /// Whether the caller closes the receiver's connection after everything was sent, so that the last bytes and the end are sent
+    /// Whether the caller closes the receiver's connection after everything is sent. If so, the last bytes and the end are sent
     /// together.
     pub(crate) ends: bool,
-    /// Whether the last read filled more than a small buffer, so that the next one uses a large buffer.
+    /// Whether the last read filled more than a small buffer. If so, the next read uses a large buffer.
     bulk: bool,
-    /// Whether the receiver has blocked since the last read, so that unsent bytes are kept in little memory.
+    /// Whether the receiver has blocked since the last read. If so, unsent bytes are kept in as little memory as possible.
     slow: bool,
-    /// The number of reads that produced the filter output that is not staged yet.
+    /// How many reads produced the filter output that is not staged yet.
     gathered: u8,
     /// Whether the kernel holds back the last partial segment until more data follows.
     held: bool,
@@ -140,7 +140,7 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// Resets the flow for a body that ends as `length` specifies. The memory is kept.
+    /// Resets the flow for a body with an end marked as `length` specifies. Its memory is reused.
     pub(crate) fn start(&mut self, length: BodyLength, path: Path) {
         self.staged.clear();
         self.staged_sent = 0;
@@ -185,12 +185,12 @@ impl Flow {
         matches!(self.framing, Framing::Done | Framing::Held)
     }
 
-    /// Whether filters hold any payload, so that no more may be read.
+    /// Whether filters hold any payload, so that nothing more may be read.
     pub(crate) fn is_held(&self) -> bool {
         self.filters.as_ref().is_some_and(|filters| filters.holds())
     }
 
-    /// Whether it has limits or traces.
+    /// Whether the flow has limits or traces.
     pub(crate) fn is_gated(&self) -> bool {
         self.gate.is_some() || self.filters.as_ref().is_some_and(|filters| filters.has_gates())
     }
@@ -204,7 +204,7 @@ impl Flow {
         }
     }
 
-    /// Whether all has been sent, trailers included.
+    /// Whether everything has been sent, including trailers.
     pub(crate) fn is_finished(&self) -> bool {
         self.is_received() && !self.is_blocked() && self.trailers.is_none()
     }
@@ -214,22 +214,22 @@ impl Flow {
         self.path == Path::Payload(Coding::Nothing)
     }
 
-    /// Whether everything was received and fits into one write and one segment.
+    /// Whether everything was received and fits in one write and one segment.
     pub(crate) fn is_one_write(&self) -> bool {
         self.is_received() && self.gate.is_none() && self.staged.len() + self.ready <= SEGMENT
     }
 
-    /// How many staged bytes are still to be sent.
+    /// Returns how many staged bytes remain to be sent.
     pub(crate) fn staged_left(&self) -> usize {
         self.staged.len() - self.staged_sent
     }
 
-    /// Whether anything waits to be sent.
+    /// Whether any bytes are waiting to be sent.
     pub(crate) fn is_blocked(&self) -> bool {
         self.has_unsent() || self.handed_over || !self.pipe.as_ref().is_none_or(Pipe::is_empty)
     }
 
-    /// Whether anything waits to be sent, not counting the pipe.
+    /// Whether any bytes are waiting to be sent, not counting those in the pipe.
     #[inline]
     fn has_unsent(&self) -> bool {
         self.ready > 0 || self.staged_sent < self.staged.len()
@@ -240,8 +240,8 @@ impl Flow {
         self.ready
     }
 
-    /// Returns how many bytes of the body have left the buffer since [`start`](Self::start), in the form in which they are sent:
-    /// sent, staged, or lost with a broken connection.
+    /// Returns how many bytes of the body have left the buffer since [`start`](Self::start), in the form in which they are sent.
+    /// They were sent, staged, or lost with a broken connection.
     pub(crate) fn consumed(&self) -> u64 {
         self.admitted - self.ready as u64
     }
@@ -249,7 +249,7 @@ impl Flow {
     /// Whether the body, according to its framing, is long enough for a pipe to be worthwhile.
     pub(crate) fn is_long(&self) -> bool {
         match self.framing {
-            // Filtered bytes cannot go through a pipe.
+            // Bytes that pass through filters cannot be spliced.
             _ if self.filters.is_some() => false,
             Framing::Length(n) => n >= SPLICE_FROM,
             Framing::Chunked(_) | Framing::UntilClose => true,
@@ -281,7 +281,7 @@ mod tests {
         (Stream::from_fd(own.into(), true), peer)
     }
 
-    /// Reads all that has arrived so far.
+    /// Reads everything that has arrived so far.
     fn read_arrived(peer: &mut TcpStream) -> Vec<u8> {
         let mut all = Vec::new();
         peer.set_nonblocking(true).unwrap();
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn small_compressed_output_is_sent_together() {
-        // Two reads and the end of the body, then the last chunk.
+        // The output of two reads, then the end of the body, then the last chunk.
         let sizes = chunks_of_zeros(100_000);
         assert!(sizes.len() <= 3, "{sizes:?}");
         assert_eq!(sizes.last(), Some(&0));

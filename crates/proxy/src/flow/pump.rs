@@ -1,4 +1,4 @@
-//! Drives a direction: receives from the source and sends to the sink.
+//! Drives a direction: receives from the source, and sends to the sink.
 
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -13,17 +13,17 @@ use super::source::{Framing, SourceReader};
 use super::{Coding, Flow, FlowError, Path, Sink, Socket, Source};
 use crate::stream;
 
-/// Fewer bytes than this are not worth the two calls for a pipe.
+/// For fewer bytes than this, a pipe is not worth its two system calls.
 const SPLICE_LEAST: u64 = 4096;
 
-/// If less than this is staged, payload is added to a head before it is sent.
+/// If less than this is staged, payload is added to the head before it is sent.
 const TOGETHER: usize = 16 * 1024;
 
-/// Filter output below this size is not sent yet while more input arrives fast. Compression shrinks its input considerably, and a
-/// send costs more than the bytes.
+/// While more input arrives fast, filter output below this size is not sent yet: compression shrinks its input considerably, and
+/// the fixed cost of a send exceeds that of the bytes.
 const GATHERED: usize = 32 * 1024;
 
-/// The number of reads after which the output is sent anyway, to limit how long the receiver waits.
+/// The number of reads after which the output is sent in any case, to limit how long the receiver waits.
 const GATHERED_READS: u8 = 4;
 
 /// The progress of filters.
@@ -36,7 +36,7 @@ pub(super) enum Passed {
 }
 
 impl Flow {
-    /// Accounts for `n` bytes that went through a pipe.
+    /// Accounts for `n` bytes that passed through a pipe.
     fn skip(&mut self, n: u64) {
         self.received += n;
         self.admitted += n;
@@ -54,8 +54,8 @@ impl Flow {
         }
     }
 
-    /// Returns how many of the next bytes may be spliced without being inspected: a known length, the current chunk, or everything
-    /// until the close.
+    /// Returns how many of the next bytes may be spliced without inspection: a known length, the rest of the current chunk, or
+    /// everything until the close.
     fn spliceable(&self) -> u64 {
         match (&self.framing, self.path) {
             (Framing::Length(n), Path::Verbatim) => *n,
@@ -65,7 +65,7 @@ impl Flow {
         }
     }
 
-    /// Inspects the new bytes of `buffer`, and makes those that belong to the body ready to be sent.
+    /// Inspects the new bytes in `buffer`, and makes those that belong to the body ready for sending.
     pub(crate) fn admit(&mut self, buffer: &mut Buffer) -> Result<(), FlowError> {
         let fresh = buffer.len() - self.ready;
         if fresh == 0 || self.is_received() {
@@ -73,7 +73,7 @@ impl Flow {
         }
         match self.path {
             Path::Verbatim => self.admit_verbatim(buffer, fresh),
-            // No coding to remove or add.
+            // Neither side uses a coding.
             Path::Payload(Coding::Bare) if !matches!(self.framing, Framing::Chunked(_)) => {
                 self.admit_verbatim(buffer, fresh)
             }
@@ -96,7 +96,7 @@ impl Flow {
                 (taken as usize, taken as usize)
             }
             Framing::Chunked(decoder) => {
-                // Normalizes the chunked coding, so that all receivers agree on where a chunk ends.
+                // Normalizes the chunked coding, so that all receivers agree where a chunk ends.
                 let Normalized { used, kept } = decoder
                     .normalize(&mut buffer.filled_mut()[self.ready..])
                     .map_err(|_| FlowError::Coding)?;
@@ -112,12 +112,12 @@ impl Flow {
         self.ready += kept;
         self.received += used as u64;
         self.admitted += kept as u64;
-        // Chunk extensions and leading zeros are not progress, because a sender could send them forever.
+        // Chunk extensions and leading zeros do not count as progress, because a sender could send them forever.
         self.moved |= kept > 0 || self.is_received();
         Ok(())
     }
 
-    /// Discards the part of an unread body in `buffer`. Returns whether this was the end of the body.
+    /// Discards the bytes in `buffer` that belong to an unread body. Returns whether the body ended with them.
     ///
     /// # Errors
     /// The body is malformed.
@@ -143,7 +143,7 @@ impl Flow {
         }
     }
 
-    /// Moves the part of the body in `buffer` to the end of `out`. Returns whether this was the end of the body. For flows of bare
+    /// Moves the part of the body in `buffer` to the end of `out`. Returns whether the body ended with it. Only for flows of bare
     /// payload.
     ///
     /// # Errors
@@ -158,7 +158,7 @@ impl Flow {
         Ok(self.is_received())
     }
 
-    /// Takes the payload out of `buffer` and appends it to the staged bytes.
+    /// Takes the payload from `buffer`, and appends it to the staged bytes.
     fn admit_payload(&mut self, buffer: &mut Buffer, coding: Coding) -> Result<(), FlowError> {
         let mut staged = std::mem::take(&mut self.staged);
         let taken = self.take_payload(buffer, |data| coding.write(data, &mut staged));
@@ -170,7 +170,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Takes the payload out of `buffer`, and stages the output of the filters.
+    /// Takes the payload from `buffer`, and stages the output of the filters.
     #[cold]
     fn admit_filtered(&mut self, buffer: &mut Buffer, coding: Coding) -> Result<(), FlowError> {
         if matches!(self.framing, Framing::Held) {
@@ -207,7 +207,7 @@ impl Flow {
         taken.and(staged)
     }
 
-    /// Stages the output of the filters, and the end once the last filter has forwarded it.
+    /// Stages the output of the filters, and also the end if the last filter has passed it on.
     ///
     /// # Errors
     /// The output does not match the length declared to the receiver.
@@ -250,7 +250,8 @@ impl Flow {
         Ok(())
     }
 
-    /// Called when all staged bytes were sent: moves queued payload through the filters. `Pending` if none can move yet.
+    /// Called when all staged bytes were sent. Moves queued payload through the filters, or returns `Pending` if nothing can move
+    /// yet.
     #[cold]
     pub(super) fn poll_filters(&mut self, context: &mut Context<'_>) -> Poll<Result<Passed, FlowError>> {
         let Some(filters) = &mut self.filters else { return Poll::Ready(Ok(Passed::Nothing)) };
@@ -261,7 +262,7 @@ impl Flow {
             NextFilter::Cut => return Poll::Ready(Err(FlowError::Filter)),
             NextFilter::Moved => {}
             NextFilter::Held(at) | NextFilter::Limited(at) => {
-                // A delay by a limit does not count as inactivity of either side, so the deadlines start again.
+                // A delay by a limit is not inactivity of either side, so the deadlines restart.
                 self.moved |= matches!(turn, NextFilter::Limited(_));
                 if !filters.flush(at + 1) {
                     return Poll::Pending;
@@ -271,7 +272,7 @@ impl Flow {
         Poll::Ready(self.stage_filtered().map(|()| Passed::Something))
     }
 
-    /// The sender pauses: flushes compression and gathered output. Returns whether there was output.
+    /// Called when the sender pauses. Flushes compression and gathered output. Returns whether there was output.
     ///
     /// # Errors
     /// The output exceeds the length declared to the receiver.
@@ -284,8 +285,8 @@ impl Flow {
         Ok(has_any)
     }
 
-    /// Moves the body on until a side blocks. `Ready` once all of it was sent. Bytes that need no inspection pass through the pipe,
-    /// if there is one.
+    /// Moves the body from the source to the sink until a side blocks. `Ready` once all of it was sent. Bytes that need no
+    /// inspection pass through the pipe, if there is one.
     pub(crate) fn poll_pump(
         &mut self,
         context: &mut Context<'_>,
@@ -350,12 +351,12 @@ impl Flow {
         buffer: &mut Buffer,
         to: &mut Sink<'_>,
     ) -> Poll<Result<(), FlowError>> {
-        // Bytes that arrived with the head are sent together with it, in one call.
+        // Bytes that arrived with the head are sent with it, in one call.
         self.admit(buffer)?;
         if self.is_until_close() && from.is_at_end() {
             self.end_of_stream(&mut from)?;
         }
-        // Payload is sent together with the head. Nothing is added while the receiver blocks.
+        // Payload is sent with the head. Nothing is added while the receiver is blocked.
         let may_join = self.sent == 0 && self.staged_left() < TOGETHER;
         if self.staged_left() > 0
             && may_join
@@ -395,7 +396,7 @@ impl Flow {
                 && filters.take_turns(context)
             {
                 self.release(context, to);
-                // The task runs again after the worker's next poll of its sockets, because a reader is waiting for one of them.
+                // The task runs again after the worker's next poll of its sockets, because a reader waits for one of them.
                 turns::yield_turn(context);
                 return Poll::Pending;
             }
@@ -482,7 +483,7 @@ impl Flow {
         buffer: &mut Buffer,
     ) -> Poll<Result<(), FlowError>> {
         if buffer.len() > self.ready {
-            // Bytes that arrived with the head.
+            // These bytes arrived with the head.
             let before = self.received;
             self.admit(buffer)?;
             if self.received > before {
@@ -496,7 +497,7 @@ impl Flow {
         }
         let room = buffer.room_len();
         if room == 0 {
-            // A line of the coding that exceeds the buffer is treated as endless.
+            // A line of the chunked coding that does not fit in the buffer is considered endless.
             return if self.has_unsent() { Poll::Pending } else { Poll::Ready(Err(FlowError::Coding)) };
         }
         match from.poll_read(context, buffer) {
@@ -508,7 +509,7 @@ impl Flow {
                 self.bulk = n == room || n >= buffer::small_size();
                 let admitted = self.admit(buffer);
                 if from.is_at_end() && self.is_until_close() && admitted.is_ok() {
-                    // The end is sent with the last bytes.
+                    // The end is sent together with the last bytes.
                     return Poll::Ready(self.end_of_stream(from));
                 }
                 Poll::Ready(admitted)
@@ -520,7 +521,7 @@ impl Flow {
     #[inline]
     fn fit(&self, buffer: &mut Buffer) {
         if buffer.capacity() == 0 {
-            // The receiver has taken the bytes together with their memory.
+            // The receiver has taken the bytes together with their buffer.
             *buffer = if self.bulk && !self.slow { Buffer::for_body() } else { Buffer::small() };
         } else if self.slow {
             buffer.shrink();
@@ -529,8 +530,8 @@ impl Flow {
         }
     }
 
-    /// The receiver blocks: keeps the unsent bytes in as little memory as possible, because the wait may be long. A stream that took
-    /// them together with their memory blocks often even if its peer is fast, because the peer grants a window at a time.
+    /// The receiver is blocked. Keeps the unsent bytes in as little memory as possible, because the wait may be long. A stream
+    /// that took the buffer with the bytes blocks often even if its peer is fast, because the peer grants one window at a time.
     #[cold]
     fn wait_for_receiver(&mut self, buffer: &mut Buffer) -> Poll<Result<(), FlowError>> {
         self.slow = buffer.capacity() > 0;

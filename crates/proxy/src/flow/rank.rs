@@ -2,8 +2,8 @@
 
 use std::ops::Bound;
 
-/// The position of a filter in a direction. The frontend's filters come before the backend's; those of a proxy are in its order
-/// (`filter`, `filter-sequence`).
+/// The position of a filter in a direction. The frontend's filters come before the backend's. Those of one proxy are in the order
+/// that it configures (`filter`, `filter-sequence`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
     /// Whether the filter belongs to a backend other than the frontend.

@@ -1,5 +1,5 @@
-//! Bodies of test responses (`mode haterm`): bytes in static memory, sent again and again until the body has its length. The bytes are
-//! never copied for a response: HTTP/1 writes them from there, and HTTP/2 and HTTP/3 refer to them until they were sent.
+//! Bodies of test responses (`mode haterm`): bytes in static memory, sent repeatedly until the body has its length. The bytes are
+//! never copied for a response: HTTP/1 writes them directly, and HTTP/2 and HTTP/3 refer to them until they are sent.
 
 use std::sync::LazyLock;
 use std::task::{Context, Poll};
@@ -7,11 +7,11 @@ use std::task::{Context, Poll};
 use http::BodyLength;
 use runtime::turns;
 
-/// The period of the text: a line of 50 bytes, on which a truncated or shifted body is easy to see.
+/// The period of the text: a line of 50 bytes, which makes a truncated or shifted body easy to recognize.
 const LINE: &[u8; 50] = b".123456789.123456789.123456789.123456789.12345678\n";
 
-/// The size of each area: a whole number of lines, which one write to a socket usually accepts, and which stays in the second-level
-/// cache.
+/// The size of each area: a whole number of lines. One write to a socket usually accepts this much, and it stays in the
+/// second-level cache.
 const AREA: usize = 5000 * LINE.len();
 
 static TEXT: LazyLock<Box<[u8]>> = LazyLock::new(|| LINE.repeat(AREA / LINE.len()).into());
@@ -22,10 +22,11 @@ static RANDOM: LazyLock<Box<[u8]>> = LazyLock::new(|| {
     bytes.into()
 });
 
-/// The number of bytes after which other tasks of the worker run. A fast client could otherwise keep it busy for the whole body.
+/// The number of bytes after which other tasks of the worker run. Otherwise, a fast client could keep the worker busy for the
+/// whole body.
 const TURN: usize = 1 << 20;
 
-/// The same for bodies that pass through filters, which take far more time for each byte.
+/// The same number for bodies that pass through filters, which need far more time per byte.
 const FILTERED_TURN: usize = TURN / 4;
 
 /// The content of a body.
@@ -39,7 +40,7 @@ pub(crate) enum RepeatedBytes {
     Random,
 }
 
-/// The rest of a body.
+/// The part of a body that is still to be sent.
 #[derive(Debug)]
 pub(crate) struct Repeated {
     area: &'static [u8],
@@ -48,14 +49,14 @@ pub(crate) struct Repeated {
     left: u64,
     /// How the response is framed.
     framing: BodyLength,
-    /// Whether the size line of the only chunk was sent.
+    /// Whether the size line of the single chunk was sent.
     has_begun: bool,
-    /// How many bytes were sent since other tasks have run.
+    /// How many bytes were sent since other tasks last ran.
     in_turn: usize,
 }
 
 impl Repeated {
-    /// A body of `length` bytes. `framing` is the way in which the receiver finds its end.
+    /// Creates a body of `length` bytes. `framing` is how the receiver finds its end.
     pub(crate) fn new(bytes: RepeatedBytes, length: u64, framing: BodyLength) -> Self {
         let (area, at): (&'static [u8], _) = match bytes {
             RepeatedBytes::Text => (&TEXT, 0),
@@ -65,28 +66,28 @@ impl Repeated {
         Self { area, at, left: length, framing, has_begun: false, in_turn: 0 }
     }
 
-    /// How many bytes are left.
+    /// Returns how many bytes are left.
     pub(crate) fn left(&self) -> u64 {
         self.left
     }
 
-    /// How the response is framed.
+    /// Returns how the response is framed.
     pub(crate) fn framing(&self) -> BodyLength {
         self.framing
     }
 
-    /// The bytes that follow, as many as there are in one piece; empty at the end.
+    /// Returns the next bytes, as many as are available in one piece. Empty at the end.
     pub(crate) fn piece(&self) -> &'static [u8] {
         let rest = &self.area[self.at..];
         &rest[..rest.len().min(usize::try_from(self.left).unwrap_or(usize::MAX))]
     }
 
-    /// Whether the size line of the only chunk is still to be sent; then it counts as sent.
+    /// Returns whether the size line of the single chunk still has to be sent. From then on, it counts as sent.
     pub(super) fn takes_size_line(&mut self) -> bool {
         self.left > 0 && !std::mem::replace(&mut self.has_begun, true)
     }
 
-    /// Whether the size line of the only chunk was sent.
+    /// Whether the size line of the single chunk was sent.
     pub(super) fn has_size_line(&self) -> bool {
         self.has_begun
     }
@@ -101,7 +102,7 @@ impl Repeated {
         self.in_turn += count;
     }
 
-    /// Ready, except after each [`TURN`], when other tasks run first.
+    /// Ready, except after each [`TURN`]: then other tasks run first.
     pub(super) fn poll_turn(&mut self, context: &Context<'_>, is_filtered: bool) -> Poll<()> {
         if self.in_turn < if is_filtered { FILTERED_TURN } else { TURN } {
             return Poll::Ready(());
@@ -122,7 +123,7 @@ mod tests {
         let mut body = Repeated::new(RepeatedBytes::Text, length as u64, BodyLength::UntilClose);
         let mut bytes = Vec::new();
         while !body.piece().is_empty() {
-            // A prime, so that steps end at different positions of lines.
+            // A prime, so that steps end at different positions within lines.
             let piece = body.piece();
             let taken = piece.len().min(997);
             bytes.extend_from_slice(&piece[..taken]);

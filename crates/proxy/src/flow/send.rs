@@ -8,7 +8,7 @@ use super::sink::Following;
 use super::{COPY, Flow, FlowError, Gate, Sink};
 
 impl Flow {
-    /// Writes the staged and ready bytes; `Ready` when nothing is left to write.
+    /// Writes the staged and ready bytes. `Ready` when nothing is left to write.
     #[inline]
     pub(crate) fn poll_send(
         &mut self,
@@ -19,7 +19,7 @@ impl Flow {
         if self.gate.is_some() {
             return self.poll_send_gated(context, buffer, to);
         }
-        // The sender usually has more if it filled the buffer.
+        // If the sender filled the buffer, it usually has more.
         let following = match self.is_received() {
             true if self.trailers.is_some() => Following::More,
             true => Following::End(self.ends),
@@ -65,7 +65,7 @@ impl Flow {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes the staged bytes; `Ready` when none are left.
+    /// Writes the staged bytes. `Ready` when none are left.
     pub(super) fn poll_flush(
         &mut self,
         context: &mut Context<'_>,
@@ -87,17 +87,17 @@ impl Flow {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends the bytes that the kernel holds back for more data that has not arrived.
+    /// Sends the bytes that the kernel has held back in expectation of more data, which has not arrived.
     #[inline]
     pub(super) fn release(&mut self, context: &mut Context<'_>, to: &mut Sink<'_>) {
-        // An error will occur again at the next write.
+        // An error will occur again on the next write.
         let _ = to.poll_flush(context);
         if std::mem::take(&mut self.held) {
             to.push();
         }
     }
 
-    /// Everything was written. Bytes that are held back are sent together with the end of the connection, if it follows now.
+    /// Everything was written. If the end of the connection follows now, bytes that are held back are sent with it.
     #[inline]
     pub(super) fn poll_finished(
         &mut self,
@@ -112,8 +112,8 @@ impl Flow {
         Poll::Ready(Ok(()))
     }
 
-    /// Waits until the stream has sent a buffer that was handed over. Until then nothing more is read, so that a slow receiver holds
-    /// one buffer.
+    /// Waits until the stream has sent a buffer that was handed over. Until then, nothing more is read, so that a slow receiver
+    /// occupies only one buffer.
     fn poll_handed_over(
         &mut self,
         context: &mut Context<'_>,
@@ -126,7 +126,7 @@ impl Flow {
         Poll::Ready(Ok(()))
     }
 
-    /// Accounts for sent bytes, staged and from the buffer.
+    /// Accounts for bytes that were sent, both staged and from the buffer.
     #[inline]
     fn note_sent(&mut self, of_staged: usize, of_buffer: usize, buffer: &mut Buffer) {
         self.note_staged(of_staged);
@@ -135,7 +135,7 @@ impl Flow {
         self.ready -= of_buffer;
     }
 
-    /// Accounts for sent staged bytes.
+    /// Accounts for staged bytes that were sent.
     #[inline]
     pub(super) fn note_staged(&mut self, n: usize) {
         self.moved = true;
@@ -174,7 +174,7 @@ impl Flow {
             let payload = staged.len() - free + self.ready;
             let allowed = gate.allow(payload);
             if free == 0 && allowed == 0 {
-                // A delay by a limit does not count as inactivity of either side, so the deadlines start again.
+                // A delay by a limit is not inactivity of either side, so the deadlines restart.
                 self.moved = true;
                 match gate.poll_open(payload, context) {
                     Poll::Ready(()) => continue,

@@ -1,4 +1,4 @@
-//! The destinations of a direction, and the writing of payload for HTTP/1.
+//! The destinations of a direction, and how payload is written for HTTP/1.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -20,7 +20,7 @@ pub(crate) enum Sink<'a> {
     Gone,
 }
 
-/// The data that follows a write.
+/// The data or the end that follows a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Following {
     /// Unknown.
@@ -32,7 +32,7 @@ pub(crate) enum Following {
 }
 
 impl Sink<'_> {
-    /// Writes from both pieces in order. Returns how many bytes were accepted.
+    /// Writes both pieces in order. Returns how many bytes were accepted.
     ///
     /// # Errors
     /// The connection's error.
@@ -87,7 +87,7 @@ impl Sink<'_> {
         }
     }
 
-    /// Returns the stream if it can keep a buffer until its bytes were sent.
+    /// Returns the stream if it can hold a buffer until the bytes in it are sent.
     #[inline]
     pub(crate) fn gathering(&mut self) -> Option<&mut stream::AnyStream> {
         match self {
@@ -108,7 +108,7 @@ impl Sink<'_> {
         }
     }
 
-    /// Makes the kernel send the bytes it holds back.
+    /// Makes the kernel send the bytes that it holds back.
     #[inline]
     pub(crate) fn push(&mut self) {
         match self {
@@ -117,7 +117,7 @@ impl Sink<'_> {
         }
     }
 
-    /// Ends the message, with or without trailers, on sinks that mark the end separately from the written bytes.
+    /// Ends the message, with or without trailers, if the sink marks the end separately from the data.
     #[inline]
     pub(crate) fn end_message(&mut self, trailers: Option<Box<Head>>) {
         match (self, trailers) {
@@ -127,7 +127,7 @@ impl Sink<'_> {
         }
     }
 
-    /// Closes the sending side.
+    /// Closes the write side.
     pub(crate) fn finish(&mut self) {
         match self {
             Self::Socket(stream) => {
@@ -152,10 +152,10 @@ pub(crate) enum Coding {
 }
 
 impl Coding {
-    /// Returns how many bytes to reserve before payload so that most portions can be encoded in place.
+    /// Returns how many bytes to reserve in front of payload, so that most portions can be encoded in place.
     pub(crate) fn room(self) -> usize {
         match self {
-            // The size line of a chunk from 4 KiB to 64 KiB.
+            // The size line of a chunk of 4 KiB to 64 KiB.
             Self::Chunked => 6,
             Self::Bare | Self::Nothing => 0,
         }

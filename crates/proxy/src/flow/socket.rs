@@ -1,4 +1,4 @@
-//! A socket with its received bytes that were not consumed yet. Used for HTTP/1 and TCP clients and servers.
+//! A socket with received bytes that have not been consumed yet. Used for HTTP/1 and TCP clients and servers.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -75,8 +75,8 @@ impl Socket {
         read
     }
 
-    /// Like [`poll_fill`](Self::poll_fill), if the rest of a message may take long to arrive. Until then, the bytes are held in
-    /// little more memory than they need.
+    /// Like [`poll_fill`](Self::poll_fill), for the case that the rest of a message may take long to arrive. Until then, the
+    /// received bytes occupy little more memory than they need.
     pub(crate) fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.stream.poll_read_ready(context).is_ready() {
             if let Some(input) = &mut self.input {

@@ -41,7 +41,7 @@ impl SourceReader<'_> {
         }
     }
 
-    /// Whether there is data that can be read without a system call, because the connection has already received it.
+    /// Whether data can be read without a system call, because the connection has already received it.
     #[inline]
     pub(super) fn has_payload(&self) -> bool {
         match self {
@@ -74,13 +74,13 @@ pub(super) enum Framing {
     /// The body has ended, or there is none.
     #[default]
     Done,
-    /// The number of bytes still to be received.
+    /// This many bytes are still to be received.
     Length(u64),
     /// Chunked coding, strictly validated.
     Chunked(Box<ChunkDecoder>),
-    /// The sender closes.
+    /// The body ends when the sender closes the connection.
     UntilClose,
-    /// The body has ended, but filters have not forwarded the end yet.
+    /// The body has ended, but filters have not passed on the end yet.
     Held,
 }
 
@@ -140,10 +140,10 @@ pub(crate) enum Source<'a> {
     Stored(&'a mut MemoryBody),
 }
 
-/// A body in pieces, each generated on demand.
+/// A body that consists of pieces, each generated on demand.
 pub(crate) type Pieces = Box<dyn Iterator<Item = Vec<u8>>>;
 
-/// Size of a portion to send. A shorter body is sent as a whole.
+/// The size of a portion to send. A shorter body is sent as a whole.
 pub(super) const PORTION: usize = 16 * 1024;
 
 /// How long pieces are generated before the task yields.
@@ -151,7 +151,7 @@ const TURN: Duration = Duration::from_micros(200);
 
 /// A body read from a cache piece by piece.
 pub(crate) enum CachedBody {
-    /// The body of the response to another request, while it arrives.
+    /// The body of the response to another request, delivered as it arrives.
     Coming(Feed),
     /// A body in a file.
     Filed(FileFeed),
@@ -174,20 +174,20 @@ pub(crate) struct MemoryBody {
     pub(crate) bytes: Vec<u8>,
     /// The remaining pieces, if the body is generated in pieces.
     pub(crate) pieces: Option<Pieces>,
-    /// A cached object that is used instead, and the part of its body that is still to be sent.
+    /// A cached object that provides the body instead, and the part of that body that is still to be sent.
     pub(crate) object: Option<Arc<Object>>,
     rest: Range<usize>,
-    /// A cached body that is not completely in memory, and its remaining length if known.
+    /// A cached body that is not completely in memory, and how much of it remains, if known.
     pub(crate) feed: Option<Box<(CachedBody, Option<u64>)>>,
-    /// The body of a test response, which is used instead (`mode haterm`).
+    /// The body of a test response (`mode haterm`), which is sent instead.
     pub(crate) repeated: Option<Repeated>,
-    /// Whether response filters apply, because the body comes from a cache or a service.
+    /// Whether response filters apply to the body, because it comes from a cache or a service.
     pub(crate) is_filtered: bool,
     /// Whether the producer will add more.
     is_open: bool,
     /// Whether the available bytes were taken, so that the next portion must be generated.
     is_taken: bool,
-    /// Whether other tasks of the worker have run since then.
+    /// Whether other tasks of the worker have run since the last portion was taken.
     yielded: bool,
 }
 
@@ -213,7 +213,7 @@ impl MemoryBody {
         self.object = Some(object);
     }
 
-    /// Sets the body to the output of `feed`, of `length` bytes if known.
+    /// Sets the body to the output of `feed`. `length` is its length, if known.
     pub(crate) fn come(&mut self, feed: CachedBody, length: Option<u64>) {
         self.clear();
         self.feed = Some(Box::new((feed, length)));
@@ -225,7 +225,7 @@ impl MemoryBody {
         self.rest = part;
     }
 
-    /// Returns the length, not counting pieces not generated yet.
+    /// Returns the length, without pieces that are not generated yet.
     pub(crate) fn len(&self) -> u64 {
         match (&self.object, &self.repeated) {
             (Some(_), _) => self.rest.len() as u64,
@@ -234,7 +234,7 @@ impl MemoryBody {
         }
     }
 
-    /// Returns how the response is framed, if that does not follow from the length.
+    /// Returns how the response is framed, unless this follows from the length.
     pub(crate) fn framing(&self) -> Option<BodyLength> {
         self.repeated.as_ref().map(Repeated::framing)
     }
@@ -278,8 +278,8 @@ impl MemoryBody {
         self.pieces.is_none() && !self.is_open
     }
 
-    /// Generates pieces until there is a portion, or the body has ended. Pieces may be empty and still take time, so this yields
-    /// after a while.
+    /// Generates pieces until there is a portion or the body has ended. Even empty pieces take time, so this yields after a
+    /// while.
     pub(crate) fn poll_gather(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let since = Instant::now();
         while let Some(pieces) = &mut self.pieces
@@ -342,7 +342,7 @@ impl MemoryBody {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Beginning<'a> {
     pub(crate) bytes: &'a [u8],
-    /// For bare payload: whether its stream has ended after it.
+    /// For bare payload: whether the stream has ended after these bytes.
     pub(crate) is_all: Option<bool>,
 }
 
@@ -356,7 +356,7 @@ impl Beginning<'_> {
         self.decode_more(length, &mut Decoding::default(), out)
     }
 
-    /// Like [`decode`](Self::decode), for the bytes received since `decoding` was last used. Appends to `out`.
+    /// Like [`decode`](Self::decode), but decodes only the bytes received since `decoding` was last used, and appends to `out`.
     ///
     /// # Errors
     /// The body is malformed.
@@ -380,12 +380,12 @@ impl Beginning<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct Decoding {
     chunks: ChunkDecoder,
-    /// The number of decoded bytes of the buffer.
+    /// How many bytes of the buffer were decoded.
     at: usize,
 }
 
 impl Decoding {
-    /// Continues with a longer `input`: appends the new payload to `out`. Returns whether the body is complete.
+    /// Continues with a longer `input`, and appends the new payload to `out`. Returns whether the body is complete.
     ///
     /// # Errors
     /// The body is malformed.

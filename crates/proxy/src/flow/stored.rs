@@ -1,4 +1,4 @@
-//! Drives a direction with a stored payload: generated and cached responses, and test responses.
+//! Drives a direction with stored payload: generated and cached responses, and test responses.
 
 use std::task::{Context, Poll, ready};
 
@@ -10,7 +10,7 @@ use super::source::Framing;
 use super::{COPY, Coding, Flow, FlowError, MemoryBody, Path, Sink};
 
 impl Flow {
-    /// From memory to a socket.
+    /// Sends from memory to a socket.
     pub(super) fn poll_stored(
         &mut self,
         context: &mut Context<'_>,
@@ -50,7 +50,7 @@ impl Flow {
                 continue;
             }
             if stored.is_open() {
-                // The producer wakes the task when there is more.
+                // The producer wakes the task when there is more data.
                 return Poll::Pending;
             }
             ready!(stored.poll_portion(context));
@@ -110,7 +110,7 @@ impl Flow {
         }
     }
 
-    /// Sends a body that neither filters nor limits need to see. With chunked coding, it is one chunk.
+    /// Sends a body that neither filters nor limits need to see. With chunked coding, it is a single chunk.
     pub(super) fn poll_repeated(
         &mut self,
         context: &mut Context<'_>,
@@ -126,7 +126,7 @@ impl Flow {
                 return self.poll_finished(context, to);
             }
             if is_chunked && body.takes_size_line() {
-                // Bodies are never longer than what 63 bits can count.
+                // The length of a body always fits in 63 bits.
                 let length = usize::try_from(body.left()).unwrap_or(usize::MAX);
                 http::chunk::write_chunk_size(&mut self.staged, length);
             }

@@ -1,12 +1,12 @@
-//! A second reader of a payload (`http-request mirror`): the payload is copied into a bounded buffer for the reader. A reader that
-//! is too slow loses the rest; the direction itself never waits for it. Filled by [`Filters`](super::Filters); created and read by
-//! `serve::mirror`.
+//! A second reader of a payload (`http-request mirror`): copies the payload into a bounded buffer for the reader. A reader that
+//! is too slow loses the rest; the direction itself never waits for it. Filled by [`Filters`](super::Filters); created and read
+//! by `serve::mirror`.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// Maximum number of bytes waiting for the reader.
+/// The maximum number of bytes that wait for the reader.
 const MOST: usize = 256 * 1024;
 
 /// The number of bytes after which the direction yields to other tasks, including the reader.
@@ -18,7 +18,7 @@ struct SharedTap {
     waiting: Vec<u8>,
     end: TapEnd,
     reader: Option<Waker>,
-    /// The task to wake if the rest is lost.
+    /// The task to wake when the rest is lost.
     watcher: Option<Waker>,
 }
 
@@ -30,7 +30,7 @@ enum TapEnd {
     Open,
     /// The payload is complete.
     Whole,
-    /// The payload stopped early, or was too fast for the reader.
+    /// The payload stopped early, or arrived too fast for the reader.
     Cut,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Tap {
     copied: Cell<u64>,
     /// The number of bytes that passed in the current attempt. A request may be sent more than once.
     passed: Cell<u64>,
-    /// Bytes copied since the direction last paused.
+    /// The number of bytes copied since the direction last paused.
     turn: Cell<usize>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn tap() -> (Tap, Tapped) {
 }
 
 impl Tap {
-    /// The payload starts again. Bytes that were already copied are not copied twice.
+    /// The payload starts again. Bytes that were already copied are not copied again.
     pub(crate) fn start(&self) {
         self.passed.set(0);
     }
@@ -129,7 +129,7 @@ impl SharedTap {
 }
 
 impl Tapped {
-    /// Waits for more, and replaces the content of `into` with it. Returns `false` at the end.
+    /// Waits for more payload, and replaces the content of `into` with it. Returns `false` at the end.
     pub(crate) fn poll_take(&self, context: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<bool> {
         into.clear();
         let mut shared = self.0.borrow_mut();

@@ -1,8 +1,8 @@
-//! The output of `filter trace` for a stream on standard error (configuration manual, 9.1), in HAProxy's line format.
+//! Writes the output of `filter trace` for a stream to standard error (configuration manual, 9.1), in HAProxy's line format.
 //!
-//! In HAProxy, a stream passes through analysers, and every line shows which of them are still pending on either channel. Weir has
-//! no analysers, but the same steps in the same order: [`Trace`] maintains the two masks as HAProxy would, and is called at the
-//! beginning and end of each step. A stream is identified by its number.
+//! In HAProxy, a stream passes through analysers, and every line shows which of them are still pending on either channel. Weir
+//! has no analysers, but performs the same steps in the same order. [`Trace`] maintains the two masks as HAProxy would, and is
+//! called at the beginning and the end of each step. A stream is identified by its number.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
@@ -16,7 +16,7 @@ use plan::filter::TraceFilter;
 
 use super::{EVERYWHERE, Rank, Stretch};
 
-/// A step of a stream, with its name in HAProxy's engine.
+/// A step of a stream, with the name that HAProxy gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Analyser {
     InspectFrontend,
@@ -36,9 +36,9 @@ pub(crate) enum Analyser {
 
 /// Bits of the masks that are not steps.
 pub(crate) mod bit {
-    /// The filters of the frontend begin to see the request.
+    /// The frontend's filters begin to see the request.
     pub(crate) const START_FRONTEND: u32 = 0x1;
-    /// The filters of the backend begin to see the request.
+    /// The backend's filters begin to see the request.
     pub(crate) const START_BACKEND: u32 = 0x40;
     /// Filters still have to see the heads.
     pub(crate) const REQUEST_HEAD: u32 = 0x4000;
@@ -82,7 +82,7 @@ impl Analyser {
     }
 }
 
-/// One `filter trace` that sees the stream.
+/// A `filter trace` that sees the stream.
 pub(crate) struct Watcher {
     pub(crate) filter: Arc<TraceFilter>,
     /// The name of the filter's proxy.
@@ -104,7 +104,7 @@ impl Watcher {
         Some(Rank { of_backend: self.of_backend, place })
     }
 
-    /// Whether the filter is in that stretch of a direction.
+    /// Whether the filter is in this stretch of a direction.
     fn is_within(&self, request: bool, stretch: &Stretch) -> bool {
         self.rank(request).is_some_and(|rank| stretch.contains(&rank))
     }
@@ -157,7 +157,7 @@ fn line(filter: &TraceFilter, proxy: &str, text: &str) {
 pub(crate) struct Trace {
     stream: u64,
     http: bool,
-    /// The frontend's filters, then the backend's, in configuration order.
+    /// The filters of the frontend, then those of the backend, in configuration order.
     watchers: RefCell<Vec<Watcher>>,
     /// The pending steps on the request channel, and on the response channel.
     request: Cell<u32>,
@@ -166,7 +166,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// Starts the trace of the stream with this number. `request` has the pending request steps.
+    /// Starts the trace of the stream with this number. `request` contains the pending steps of the request.
     pub(crate) fn begin(stream: u64, http: bool, watchers: Vec<Watcher>, request: u32) -> Self {
         let trace = Self {
             stream,
@@ -187,7 +187,7 @@ impl Trace {
         trace
     }
 
-    /// The stream has a backend: its filters are added. `request` has additional pending steps.
+    /// The backend of the stream is known. Adds its filters, and `request` as further pending steps.
     pub(crate) fn backend(&self, name: &str, watchers: Vec<Watcher>, request: u32) {
         let joined = watchers.len();
         self.passed(true, Analyser::Switch.bit());
@@ -230,7 +230,7 @@ impl Trace {
         }
     }
 
-    /// Runs through steps that are instantaneous in Weir.
+    /// Passes through steps that are instantaneous in Weir.
     pub(crate) fn pass(&self, steps: &[Analyser]) {
         for step in steps {
             self.enter(*step);
@@ -273,7 +273,7 @@ impl Trace {
         let of_frontend = watchers.iter().any(|watcher| !watcher.of_backend);
         let start = if of_frontend { bit::RESPONSE_START_FRONTEND } else { 0 } | steps;
         self.response.set(bit::RESPONSE_END | bit::RESPONSE_DATA | start);
-        // The frontend's start is reported to all filters, the backend's only to its own filters.
+        // The start of the frontend is reported to all filters, that of the backend only to its own filters.
         for (bits, own_only) in [(bit::RESPONSE_START_FRONTEND, false), (bit::RESPONSE_START_BACKEND, true)] {
             if start & bits == 0 {
                 continue;
@@ -294,12 +294,12 @@ impl Trace {
         self.step_line(Analyser::ProcessResponse, "POST");
     }
 
-    /// Whether any filter is in that stretch of a direction.
+    /// Whether any filter is in this stretch of a direction.
     pub(crate) fn has_any(&self, request: bool, stretch: &Stretch) -> bool {
         self.watchers.borrow().iter().any(|watcher| watcher.is_within(request, stretch))
     }
 
-    /// Calls `see` for the filters in that stretch of a direction, in order.
+    /// Calls `see` for the filters in this stretch of a direction, in order.
     fn each(&self, request: bool, stretch: &Stretch, mut see: impl FnMut(&Watcher)) {
         let watchers = self.watchers.borrow();
         let mut own: Vec<&Watcher> =
@@ -308,7 +308,7 @@ impl Trace {
         own.into_iter().for_each(&mut see);
     }
 
-    /// A filter at that rank is about to change a head, so the head is recorded for the earlier filters.
+    /// A filter at this rank is about to change a head. Records the head for the filters before it.
     #[cold]
     pub(crate) fn keep_head(&self, request: bool, rank: Rank, head: &Head) {
         let mut text = Vec::new();
@@ -320,7 +320,7 @@ impl Trace {
         }
     }
 
-    /// The head of an HTTP message is sent.
+    /// An HTTP head is sent.
     fn head(&self, request: bool, stretch: &Stretch, head: &[u8]) {
         self.each(request, stretch, |watcher| {
             let head = watcher.heads[usize::from(!request)].as_deref().unwrap_or(head);
@@ -370,7 +370,7 @@ impl Trace {
         mask.set(mask.get() & !bits);
     }
 
-    /// Writes one line: stream, pending steps, event.
+    /// Writes one line with the stream, the pending steps and the event.
     fn write(&self, watcher: &Watcher, text: &str) {
         if watcher.filter.quiet {
             return;
@@ -404,7 +404,7 @@ pub(crate) struct Tracer {
 }
 
 impl Tracer {
-    /// Starts the direction, with a head if it is an HTTP stream.
+    /// Starts a direction. HTTP streams start with a head.
     pub(crate) fn begin(trace: Rc<Trace>, request: bool, stretch: Stretch, head: &[u8]) -> Self {
         if trace.http {
             trace.head(request, &stretch, head);
@@ -426,7 +426,7 @@ impl Tracer {
         allowed
     }
 
-    /// Bytes of payload were sent.
+    /// Payload bytes were sent.
     pub(crate) fn payload(&self, bytes: &[u8], offset: u64) {
         let event = if self.trace.http { "trace_http_payload" } else { "trace_tcp_payload" };
         let length = bytes.len();

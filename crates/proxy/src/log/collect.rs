@@ -1,6 +1,6 @@
-//! `log otel@<section>`: log lines as records for an OpenTelemetry collector.
+//! `log otel@<section>`: sends log lines as records to an OpenTelemetry collector.
 //!
-//! The attributes have the names that the syslog receiver of the OpenTelemetry Collector uses.
+//! The attributes have the same names as those of the syslog receiver of the OpenTelemetry Collector.
 
 use base::clock::WallTime;
 use otlp::LogRecord;
@@ -9,7 +9,7 @@ use state::telemetry::{Collector, QueuedSignal};
 
 use super::header::{LogLine, MessageOrigin};
 
-/// Queues a line; returns `false` if it was dropped.
+/// Queues a line. Returns `false` if it was dropped.
 pub(super) fn push(collector: &Collector, logger: &Logger, line: &LogLine<'_>) -> bool {
     let now = WallTime::now();
     let mut body = line.text;

@@ -1,4 +1,4 @@
-//! The header of a log line in each format (configuration manual, 4.2 `log`; RFC 3164 and RFC 5424).
+//! Formats the header of a log line (configuration manual, 4.2 `log`; RFC 3164 and RFC 5424).
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ pub enum Stamp<'a> {
     /// No time was given, so the current time is used.
     #[default]
     Now,
-    /// The time is explicitly unknown (`-`, RFC 5424). The current time is used, except in that format.
+    /// The time is explicitly unknown (`-`, RFC 5424). Formats other than RFC 5424 show the current time instead.
     Nil,
     /// `Nov 22 02:51:39`.
     Rfc3164(&'a [u8]),
@@ -41,23 +41,23 @@ pub enum MessageOrigin<'a> {
 pub struct LogLine<'a> {
     /// 0 (emerg) to 7 (debug).
     pub level: u8,
-    /// The facility, if the message has its own.
+    /// The facility, if the message specifies one.
     pub facility: Option<u8>,
     /// The timestamp.
     pub stamp: Stamp<'a>,
     /// The originator.
     pub origin: MessageOrigin<'a>,
-    /// The name of the program; empty for none.
+    /// The name of the program. May be empty.
     pub tag: &'a [u8],
-    /// RFC 5424's MSGID; empty for none.
+    /// The MSGID of RFC 5424. May be empty.
     pub message_id: &'a [u8],
-    /// RFC 5424's structured data; empty for none.
+    /// The structured data of RFC 5424. May be empty.
     pub structured: &'a [u8],
     /// The text.
     pub text: &'a [u8],
     /// The format in which the line was received.
     pub received: LogFormat,
-    /// The request that the line is about, if it has a trace: the trace, the span and whether it is exported.
+    /// For a line about a request with a trace: the trace, the span, and whether the span is exported.
     pub context: Option<(TraceId, SpanId, bool)>,
 }
 
@@ -109,7 +109,7 @@ impl Outbox {
         }
     }
 
-    /// `Nov 22 02:51:39 host tag[pid]: `, without the host in the local format.
+    /// Appends `Nov 22 02:51:39 host tag[pid]: `, without the host in the local format.
     fn bsd(&mut self, format: LogFormat, line: &LogLine<'_>, out: &mut Vec<u8>) {
         match line.stamp {
             Stamp::Rfc3164(stamp) => out.extend_from_slice(stamp),
@@ -135,7 +135,7 @@ impl Outbox {
         }
     }
 
-    /// `1 2026-11-22T02:51:39.636911+00:00 host tag pid msgid [data] `; a dash for missing fields.
+    /// Appends `1 2026-11-22T02:51:39.636911+00:00 host tag pid msgid [data] `, with a dash for each missing field.
     fn rfc5424(&mut self, line: &LogLine<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(b"1 ");
         match line.stamp {
@@ -184,7 +184,7 @@ fn bracketed(number: u32, out: &mut Vec<u8>) {
     let _ = write!(TextSink(out), "<{number}>");
 }
 
-/// Writes text to a byte buffer; it never fails.
+/// Writes text to a byte buffer. Never fails.
 struct TextSink<'a>(&'a mut Vec<u8>);
 
 impl std::fmt::Write for TextSink<'_> {

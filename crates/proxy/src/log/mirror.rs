@@ -1,7 +1,8 @@
-//! `backing-file` of a ring (configuration manual, 12.5): a file of the ring's size with its latest messages.
+//! `backing-file` of a ring (configuration manual, 12.5): a file of the ring's size that contains its latest messages.
 //!
-//! Messages are stored one per line, from the start to the end, and then overwrite the oldest ones from the start; a line that does
-//! not fit at the end of the file continues at its start. The file of an earlier process is kept with the suffix `.bak`.
+//! Messages are stored one per line, from the start of the file to its end, and then overwrite the oldest ones from the start. A
+//! line that does not fit at the end of the file continues at its start. The file of an earlier process is kept with the suffix
+//! `.bak`.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -40,7 +41,7 @@ impl Backing {
         if fs::metadata(path).is_ok_and(|file| file.len() > 0) {
             let mut kept = path.as_os_str().to_owned();
             kept.push(".bak");
-            // If the directory is not writable, no copy is kept, as documented in the manual.
+            // If the directory is not writable, the earlier file is not kept, as the manual documents.
             let _ = fs::rename(path, PathBuf::from(kept));
         }
         let file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
@@ -56,7 +57,7 @@ impl Mirror for Backing {
         self.line.push(b'\n');
         let room = (self.size - self.at).min(self.line.len() as u64) as usize;
         let (now, over) = self.line.split_at(room);
-        // If the file system is full, the copy loses this message; the ring itself has it.
+        // If the file system is full, this message is missing in the file, but not in the ring.
         let _ = self.file.write_all_at(now, self.at);
         let _ = self.file.write_all_at(over, 0);
         self.at = (self.at + self.line.len() as u64) % self.size;

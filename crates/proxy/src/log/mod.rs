@@ -1,9 +1,9 @@
-//! Sending log lines (configuration manual, 4.2 `log`): profiles, sampling, levels, and non-blocking output. Lines that cannot be
+//! Sends log lines (configuration manual, 4.2 `log`): profiles, sampling, levels, and non-blocking output. Lines that cannot be
 //! sent are counted.
 //!
 //! Producers of lines (`report`, health checks, log forwarders) call [`Outbox`]. `header` formats the header, `socket` sends the
-//! lines, `syslog` parses messages of other programs, and `mirror` maintains the backing files of rings. `serve::log` receives such
-//! messages and sends rings to servers.
+//! lines, `syslog` parses messages from other programs, and `mirror` maintains the backing files of rings. `serve::log` receives
+//! messages from other programs, and sends the messages in rings to servers.
 
 mod collect;
 pub(crate) mod header;
@@ -36,7 +36,7 @@ use crate::shared::Shared;
 pub(crate) static LOST: EventCounter =
     event_counter!(Count, "deliver()", "log message dropped because sending it would block");
 
-/// One worker's output for log lines. The process itself also has one, for its own messages.
+/// One worker's output for log lines. The process has another one for its own messages.
 pub struct Outbox {
     process: Arc<Process>,
     /// `log-send-hostname`.
@@ -75,7 +75,7 @@ impl<'a> Maker<'a> {
 
 /// A log report about a stream or connection.
 pub(crate) struct Report<'a> {
-    /// The format of the line, unless a profile sets another. Without one, only profiles produce lines.
+    /// The format of the line, unless a profile sets another one. Without a format, only profiles produce lines.
     pub(crate) format: Option<&'a Format>,
     /// The syslog level, 0 (emerg) to 7 (debug).
     pub(crate) level: u8,
@@ -103,7 +103,7 @@ impl Outbox {
         }
     }
 
-    /// Sends a report about a stream to each of its originator's loggers that accepts the line. Each text is rendered once, on
+    /// Sends a report about a stream to each logger of its originator that accepts the line. Each text is rendered only once, on
     /// first use.
     pub(crate) fn write(&mut self, shared: &Shared, maker: &Maker<'_>, env: &Env<'_>, report: &Report<'_>) {
         let mut lines = std::mem::take(&mut self.lines);
@@ -159,12 +159,12 @@ impl Outbox {
         }
     }
 
-    /// Whether a logger accepts a line of this level. The line is counted for sampling.
+    /// Whether a logger accepts a line of this level. The line counts for sampling.
     fn takes(logger: &Logger, level: u8) -> bool {
         level <= logger.max_level && logger.sample.as_ref().is_none_or(|sample| sample.takes_next())
     }
 
-    /// Frames a line for its logger and passes it to the logger's target. `index` is the logger's index in its proxy.
+    /// Frames a line for a logger, and passes it to the logger's target. `index` is the logger's index in its proxy.
     fn deliver(&mut self, shared: &Shared, index: usize, logger: &Logger, line: &LogLine<'_>) {
         let mut framed = std::mem::take(&mut self.framed);
         framed.clear();
@@ -176,7 +176,7 @@ impl Outbox {
         while framed.last() == Some(&b'\n') {
             framed.pop();
         }
-        // Every target except a ring expects a line end.
+        // Every target except a ring expects a line ending.
         let end = usize::from(!matches!(logger.target, LogTarget::Ring(_)));
         framed.truncate(logger.max_length.saturating_sub(end));
         let sent = match &logger.target {
@@ -195,8 +195,8 @@ impl Outbox {
         self.framed = framed;
     }
 
-    /// Sends a line to a server of a log backend. `text` is the line without its header, which is the input of `log-hash`; `index`
-    /// is the logger's index.
+    /// Sends a line to a server of a log backend. `text` is the line without its header, which is the input of `log-hash`.
+    /// `index` is the logger's index.
     fn balance(
         &mut self,
         shared: &Shared,
@@ -229,7 +229,7 @@ impl Outbox {
                 let sent = address.map(|address| self.sockets.send(&address, with_end(framed)));
                 sent.is_some_and(|sent| sent.inspect_err(|error| report(shared, index, error)).is_ok())
             }
-            // A server added to a log backend at run time has no connection for its lines.
+            // A server that was added to a log backend at run time has no connection for its lines.
             None => false,
         };
         let of_server = server.state.counters.mine();
@@ -247,7 +247,7 @@ impl Outbox {
     }
 }
 
-/// Reports the first target that rejects a line, once per process, like HAProxy. A target with a slow reader is not reported.
+/// Reports the first target that rejects a line, once per process, as HAProxy does. A target with a slow reader is not reported.
 fn report(shared: &Shared, index: usize, error: &io::Error) {
     static REPORTED: AtomicBool = AtomicBool::new(false);
     if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::WriteZero)
@@ -267,7 +267,7 @@ fn render<'b>(format: &Format, env: &Env<'_>, out: &'b mut Vec<u8>) -> &'b [u8] 
     out
 }
 
-/// Returns the line with the line end that sockets expect.
+/// Returns the line with the line ending that sockets expect.
 fn with_end(framed: &mut Vec<u8>) -> &[u8] {
     framed.push(b'\n');
     framed

@@ -1,4 +1,4 @@
-//! Targets that accept each log line at once or lose it: datagram sockets and descriptors. Called by [`super::Outbox`].
+//! Targets that either accept a log line immediately or lose it: datagram sockets and descriptors. Called by [`super::Outbox`].
 
 use std::collections::HashMap;
 use std::io;
@@ -21,7 +21,7 @@ enum LogSocket {
 /// The open sockets of one worker.
 pub(super) struct LogSockets {
     open: HashMap<LogAddress, LogSocket>,
-    /// The value of `tune.sndbuf.backend`; 0 for the kernel's default.
+    /// The value of `tune.sndbuf.backend`. 0 stands for the kernel's default.
     send_buffer: usize,
 }
 
@@ -33,10 +33,10 @@ impl LogSockets {
     /// Sends a line without blocking.
     ///
     /// # Errors
-    /// Errors from opening the target and from sending to it; `WouldBlock` if its reader is behind.
+    /// An error from opening the target or from sending to it. `WouldBlock` means that its reader has fallen behind.
     pub(super) fn send(&mut self, address: &LogAddress, bytes: &[u8]) -> io::Result<()> {
         if !self.open.contains_key(address) {
-            // The next line tries again, because the collector may be up by then.
+            // The next line tries again, because the target may be up by then.
             self.open.insert(address.clone(), open(address, self.send_buffer)?);
         }
         let Some(socket) = self.open.get(address) else { return Ok(()) };
@@ -46,14 +46,14 @@ impl LogSockets {
             io::ErrorKind::ConnectionRefused | io::ErrorKind::NotConnected | io::ErrorKind::NotFound
         );
         if gone && matches!(socket, LogSocket::Unix(_)) {
-            // The daemon behind the UNIX socket was restarted: reconnects and retries once.
+            // The daemon behind the UNIX socket was restarted. Reconnects and tries once more.
             self.open.remove(address);
             let socket = open(address, self.send_buffer)?;
             let sent = socket.send(bytes);
             self.open.insert(address.clone(), socket);
             return sent;
         }
-        // A refusal refers to an earlier datagram; the current one may have been sent.
+        // A refusal is about an earlier datagram; the current one may have been sent.
         match (error.kind(), address) {
             (io::ErrorKind::ConnectionRefused, LogAddress::Udp(_)) => Ok(()),
             _ => Err(error),
@@ -71,8 +71,8 @@ impl LogSocket {
     }
 }
 
-/// Opens the inherited descriptors used for log lines while the process still has its initial privileges. The standard streams of a
-/// process that runs in the background are replaced later, so they are opened when their first line is sent.
+/// Opens the inherited descriptors that are used for log lines, while the process still has its initial privileges. The standard
+/// streams of a background process are replaced later, so they are opened when their first line is sent.
 pub fn open_inherited(plan: &Plan) {
     let mut numbers = Vec::new();
     let of_proxies = plan.proxies.iter().flat_map(|proxy| &proxy.loggers);

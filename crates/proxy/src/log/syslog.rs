@@ -1,15 +1,15 @@
-//! Parses log messages of other programs (RFC 3164, RFC 5424). A message in neither format is forwarded whole, with an RFC 3164
-//! header.
+//! Parses log messages from other programs (RFC 3164, RFC 5424). A message in neither format is forwarded as a whole, with an RFC
+//! 3164 header.
 
 use plan::log::LogFormat;
 
 use super::header::{LogLine, MessageOrigin, Stamp};
 
-/// The level of a message without a priority. RFC 3164, 4.3.3, assigns "notice" to such messages; this level passes the filter of
-/// every `log` line, as in HAProxy.
+/// The level of a message without a priority. RFC 3164, 4.3.3, assigns "notice" to such messages. As in HAProxy, this level
+/// passes the filter of every `log` line instead.
 const UNSAID: u8 = 0;
 
-/// Parses a message. Its text and fields borrow from `bytes`.
+/// Parses a message. The text and the fields of the result borrow from `bytes`.
 pub(crate) fn parse(bytes: &[u8]) -> LogLine<'_> {
     let mut line = LogLine { received: LogFormat::Rfc3164, ..whole(bytes) };
     let Some((priority, rest)) = priority(bytes) else { return line };
@@ -38,7 +38,7 @@ pub(crate) fn whole(bytes: &[u8]) -> LogLine<'_> {
     }
 }
 
-/// Splits off the priority, such as `<134>`: at most three digits, which encode facility and level.
+/// Splits off the priority, such as `<134>`: up to three digits that encode the facility and the level.
 fn priority(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let rest = bytes.strip_prefix(b"<")?;
     let end = rest.iter().take(4).position(|byte| *byte == b'>')?;
@@ -47,7 +47,7 @@ fn priority(bytes: &[u8]) -> Option<(u32, &[u8])> {
     (value < 24 * 8).then_some((value, &rest[end + 1..]))
 }
 
-/// Splits off the next header field, which ends at a blank.
+/// Splits off the next header field, which ends at a space.
 fn field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = memchr::memchr(b' ', bytes)?;
     (end > 0).then(|| (&bytes[..end], &bytes[end + 1..]))
@@ -78,8 +78,8 @@ fn rfc5424<'a>(bytes: &'a [u8], line: &mut LogLine<'a>) -> Option<()> {
     Some(())
 }
 
-/// Returns the end of the structured data at the start of `bytes`: `-`, or elements in brackets with quoted values in which a
-/// backslash escapes.
+/// Returns the end of the structured data at the start of `bytes`: either `-`, or elements in brackets with quoted values, in
+/// which a backslash escapes the next character.
 fn structured_end(bytes: &[u8]) -> Option<usize> {
     let ends = |at: usize| matches!(bytes.get(at), None | Some(b' ')).then_some(at);
     if bytes.first() == Some(&b'-') {
@@ -102,8 +102,8 @@ fn structured_end(bytes: &[u8]) -> Option<usize> {
     if at == 0 { None } else { ends(at) }
 }
 
-/// Parses `Nov 22 02:51:39 host tag[pid]: text`. The word after the date is taken as the host, as in the RFC, even if a sender left
-/// the host out.
+/// Parses `Nov 22 02:51:39 host tag[pid]: text`. As the RFC specifies, the word after the date is taken as the host, even if a
+/// sender left the host out.
 fn rfc3164<'a>(bytes: &'a [u8], line: &mut LogLine<'a>) -> Option<()> {
     const STAMP: usize = 15;
     let (stamp, rest) = bytes.split_at_checked(STAMP)?;
@@ -126,7 +126,8 @@ fn rfc3164<'a>(bytes: &'a [u8], line: &mut LogLine<'a>) -> Option<()> {
     Some(())
 }
 
-/// Whether this is a date like `Nov 22 02:51:39`: the same width in any month, with a blank before a one-digit day.
+/// Whether this is a date like `Nov 22 02:51:39`. The width is the same in all months, and a one-digit day is preceded by a
+/// space.
 fn is_stamp(stamp: &[u8]) -> bool {
     const MONTHS: &[u8] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
     let month = stamp.get(..3).is_some_and(|month| MONTHS.chunks(3).any(|known| known == month));

@@ -1,8 +1,8 @@
-//! Compression of bodies (manual, 4.2 `compression …`, 9.2): which messages are compressed, with which algorithm, and the changes
-//! to their heads. The compression itself is done by [`flow::Filter`](crate::flow::Filter) and the crate `compress`.
+//! Compression of bodies (manual, 4.2 `compression …`, 9.2): decides which messages are compressed and with which algorithm, and
+//! changes their heads. The compression itself is done by [`flow::Filter`](crate::flow::Filter) and the crate `compress`.
 //!
-//! The codings accepted by the client are read when the request's rules have run; the decision about the response follows its own
-//! rules. Called by `fields` and `upload`; `exchange::coded` has the counters.
+//! The codings that the client accepts are read after the request rules have run; the decision about the response is made after
+//! the response rules. Called by `fields` and `upload`; `exchange::coded` contains the counters.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,7 +20,7 @@ use crate::exchange::Exchange;
 use crate::exchange::compression::Coded;
 use crate::flow::{Filter, Rank};
 
-/// The settings of backend and frontend: each setting is the backend's if it has one, otherwise the frontend's.
+/// The settings of both proxies. For each setting, the backend's value applies if it has one, otherwise the frontend's.
 #[derive(Clone, Copy)]
 struct Both<'a>([Option<&'a Compression>; 2]);
 
@@ -49,7 +49,7 @@ impl<'a> Both<'a> {
         self.sides(request).map(|side| side.min_size).find(|size| *size > 0).unwrap_or_default()
     }
 
-    /// Returns the rank of compression for bodies in that direction, which is the rank of the first filter that enables it.
+    /// Returns the rank of compression for bodies in this direction: the rank of the first filter that enables it.
     fn rank(self, of_response: bool) -> Option<Rank> {
         let [backend, frontend] = self.0.map(|own| own.and_then(|own| own.places.of(of_response)));
         let rank = |of_backend| move |place| Rank { of_backend, place };
@@ -61,7 +61,7 @@ impl<'a> Both<'a> {
     }
 }
 
-/// Reads the client's accepted codings, and compresses the request if configured.
+/// Reads which codings the client accepts, and compresses the request if configured.
 #[inline]
 pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &Proxy) {
     if let Some(both) = Both::of(client, backend) {
@@ -69,7 +69,7 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &Proxy) {
     }
 }
 
-/// Reads the accepted codings for a request answered by a cache or a service.
+/// Reads the accepted codings for a request that a cache or a service answers.
 #[cold]
 pub(crate) fn of_service(client: &Client, x: &mut Exchange, backend: &Proxy) {
     if let Some(both) = Both::of(client, backend)
@@ -82,7 +82,7 @@ pub(crate) fn of_service(client: &Client, x: &mut Exchange, backend: &Proxy) {
 #[cold]
 fn look_at_request(client: &Client, x: &mut Exchange, both: Both<'_>) {
     if x.coded.is_some() {
-        // This was done before: a cache is consulted again after a server failed, or compression was decided between two script
+        // This was already done: a cache is consulted again after a server failed, or compression was decided between two script
         // filters.
         return;
     }
@@ -97,12 +97,12 @@ fn look_at_request(client: &Client, x: &mut Exchange, both: Both<'_>) {
 
 fn look_at_client(x: &mut Exchange, both: Both<'_>) -> Coded {
     let accepted = accepted(&x.txn.request, both.algorithms(false));
-    // Response rules see the algorithm unless compression turns out not to apply.
+    // Response rules see the algorithm, unless it turns out that compression does not apply.
     x.txn.compressed = accepted.map(Algorithm::name);
     Coded { accepted, ..Coded::default() }
 }
 
-/// Returns the rank of compression for the body in that direction, if it may be compressed.
+/// Returns the rank of compression for the body in this direction, if the body may be compressed.
 #[cold]
 pub(crate) fn rank(client: &Client, x: &Exchange, of_response: bool) -> Option<Rank> {
     let backend = x.backend.as_ref().unwrap_or(&client.frontend);
@@ -121,7 +121,7 @@ pub(crate) fn decide_early(client: &Client, x: &mut Exchange, is_framed: bool) {
     }
 }
 
-/// Returns the request's encoder, and changes its head accordingly.
+/// Returns the encoder for the request, and changes the request's head accordingly.
 fn encoder_of_request(client: &Client, x: &mut Exchange, both: Both<'_>) -> Option<(Algorithm, Encoder)> {
     let algorithm = both.algorithms(true).first().copied()?;
     let has_body = !matches!(x.request_body.length, BodyLength::None | BodyLength::UntilClose);
@@ -138,8 +138,8 @@ fn encoder_of_request(client: &Client, x: &mut Exchange, both: Both<'_>) -> Opti
     Some((algorithm, encoder))
 }
 
-/// Called before the coding is announced in the head: earlier filters see the head unchanged, and a body length set by earlier
-/// script filters no longer applies.
+/// Called before the head announces the coding. Earlier filters see the unchanged head, and a body length set by earlier script
+/// filters no longer applies.
 fn changes_head(x: &mut Exchange, of_response: bool, rank: Rank) {
     if let Some(trace) = &x.trace {
         let head = if of_response { &x.txn.response } else { &x.txn.request };
@@ -150,7 +150,7 @@ fn changes_head(x: &mut Exchange, of_response: bool, rank: Rank) {
     }
 }
 
-/// Returns the filter for the request's body; called for each attempt.
+/// Returns the filter for the request's body. Called for each attempt.
 #[inline]
 pub(crate) fn filter_of_request(client: &Client, coded: &mut Option<Box<Coded>>) -> Option<(Rank, Filter)> {
     request_filter(client, coded.as_mut()?)
@@ -160,13 +160,13 @@ pub(crate) fn filter_of_request(client: &Client, coded: &mut Option<Box<Coded>>)
 fn request_filter(client: &Client, coded: &mut Coded) -> Option<(Rank, Filter)> {
     let (algorithm, rank) = coded.request?;
     let encoder = coded.encoder.take().or_else(|| {
-        // Once the head has announced the coding, the limits no longer apply.
+        // Once the head has announced the coding, the limits can no longer apply.
         Encoder::new(algorithm, &CoderSettings { most_memory: 0, ..settings(client) })
     })?;
     Some((rank, Filter::compress(encoder)))
 }
 
-/// Returns the filter for the response's body, and changes its head accordingly.
+/// Returns the filter for the response's body, and changes the response's head accordingly.
 #[inline]
 pub(crate) fn of_response(client: &Client, x: &mut Exchange) -> Option<(Rank, Filter)> {
     let algorithm = x.coded.as_ref()?.accepted?;
@@ -177,8 +177,8 @@ pub(crate) fn of_response(client: &Client, x: &mut Exchange) -> Option<(Rank, Fi
     filter
 }
 
-/// Returns the filter for the body of a generated response that passes through filters, unless this was decided between two script
-/// filters.
+/// Returns the filter for the body of a generated response that passes through filters, unless this was already decided between
+/// two script filters.
 #[cold]
 pub(crate) fn of_reply(client: &Client, x: &mut Exchange) -> Option<(Rank, Filter)> {
     match x.coded.as_mut()?.decided.take() {
@@ -216,7 +216,7 @@ fn look_at_response(client: &Client, x: &mut Exchange, algorithm: Algorithm) -> 
     Some((rank, Filter::compress(encoder)))
 }
 
-/// Whether a message with this head and length may be compressed, by its own headers and the configuration.
+/// Whether a message with this head and this length may be compressed, according to its headers and the configuration.
 fn is_fit(head: &Head, both: Both<'_>, request: bool, length: BodyLength) -> bool {
     if matches!(length, BodyLength::Length(bytes) if bytes < both.min_size(request).max(1)) {
         return false;
@@ -253,12 +253,12 @@ fn is_quoted(tag: &[u8]) -> bool {
     tag.len() >= 2 && tag.starts_with(b"\"") && tag.ends_with(b"\"")
 }
 
-/// Sets the head's fields for the coding and the framing of the body.
+/// Sets the fields of the head that describe the coding and the framing of the body.
 fn set_coding(head: &mut Head, algorithm: Algorithm, is_response: bool) {
     head.remove_body_length();
     head.append(b"transfer-encoding", b"chunked");
     if is_response {
-        // A strong entity tag becomes weak, because the bytes differ (RFC 9110, 8.8.1).
+        // A strong entity tag is made weak, because the bytes differ (RFC 9110, 8.8.1).
         if let Some(tag) = head.get_known(KnownName::Etag)
             && tag.starts_with(b"\"")
         {
@@ -292,8 +292,8 @@ fn vary(head: &mut Head) {
     }
 }
 
-/// Returns the algorithm that the client prefers. Among equally preferred ones, this is the first in the client's list, or
-/// the first in the configuration if that offers an algorithm that HAProxy does not know.
+/// Returns the algorithm that the client prefers. If several are equally preferred, the first one in the client's list is used,
+/// or the first one in the configuration if the configuration offers an algorithm that HAProxy does not support.
 fn accepted(head: &Head, offered: &[Algorithm]) -> Option<Algorithm> {
     if offered.is_empty() || head.get_known(KnownName::UserAgent).is_some_and(is_old_browser) {
         return None;
@@ -324,7 +324,7 @@ fn accepted(head: &Head, offered: &[Algorithm]) -> Option<Algorithm> {
     }
 }
 
-/// Splits an item into a coding and its quality, in thousandths (RFC 9110, 12.4.2).
+/// Splits an item into a coding and its quality value, in thousandths (RFC 9110, 12.4.2).
 fn preference(value: &[u8]) -> (&[u8], u32) {
     let mut parts = value.split(|byte| *byte == b';');
     let token = parts.next().unwrap_or_default().trim_ascii();
@@ -343,8 +343,8 @@ fn preference(value: &[u8]) -> (&[u8], u32) {
     (token, thousandths.min(1000))
 }
 
-/// Whether this is an old browser that claims codings it cannot decode: `Mozilla/4`, except Internet Explorer from version 6 on XP
-/// SP2.
+/// Whether this is an old browser that claims to support codings it cannot decode: `Mozilla/4`, except for Internet Explorer 6 or
+/// later on XP SP2.
 fn is_old_browser(agent: &[u8]) -> bool {
     let Some(rest) = agent.strip_prefix(b"Mozilla/4") else { return false };
     let Some(at) = rest.windows(5).position(|window| window == b"MSIE ") else { return true };
@@ -365,7 +365,7 @@ fn settings(client: &Client) -> CoderSettings {
     }
 }
 
-/// Returns an encoder, unless the process is at its compression limits.
+/// Returns an encoder, unless the process has reached its compression limits.
 fn encoder(client: &Client, algorithm: Algorithm) -> Option<Encoder> {
     let shared = &client.worker.shared;
     let limit = shared.process.compression_limit.load(Relaxed);
@@ -383,7 +383,7 @@ fn encoder(client: &Client, algorithm: Algorithm) -> Option<Encoder> {
     Encoder::new(algorithm, &settings(client))
 }
 
-/// Minimum interval for measuring CPU usage, in ms.
+/// The minimum interval between measurements of CPU usage, in ms.
 const MEASURED: u64 = 250;
 
 /// Returns this worker's recent CPU usage, in percent.

@@ -1,5 +1,5 @@
-//! Decides about both connections after a whole response: keep them for the next request, reserve the server connection for this
-//! client, or close them.
+//! Decides about both connections after a complete response: they can be kept for the next request or closed, and the server's
+//! can be reserved for this client.
 //!
 //! Called by `exchange` at its end, and before that by `fields`, which announces the decision to both sides.
 
@@ -19,7 +19,7 @@ use crate::routing::assign::Lease;
 use crate::server::Upstream;
 use crate::server::h1::Connection;
 
-/// Keeps or closes the two connections after a whole response.
+/// Keeps or closes the two connections after a complete response.
 // Inlined because this is on the hot path of a request, and the other callers are rare.
 #[inline(always)]
 pub(crate) fn after_response(
@@ -32,7 +32,7 @@ pub(crate) fn after_response(
     x.phase = Phase::None;
     let uploaded = x.upload.is_finished();
     if !x.keep_alive && uploaded {
-        // Closed at once, because the client may be waiting for that.
+        // Closed immediately, because the client may be waiting for that.
         client.side.finish();
     }
     sockets::leave(client, x);
@@ -45,7 +45,7 @@ pub(crate) fn after_response(
     if x.keep_alive && uploaded { Next::KeepAlive } else { Next::Close }
 }
 
-/// Keeps or closes the server connection alone, after a response without a body that goes to no client.
+/// Keeps or closes only the server connection, after a response without a body that is sent to no client.
 #[cold]
 pub(crate) fn early(client: &Client, x: &mut Exchange, backend: &Proxy, upstream: Upstream, lease: Lease) {
     sockets::leave(client, x);
@@ -54,13 +54,13 @@ pub(crate) fn early(client: &Client, x: &mut Exchange, backend: &Proxy, upstream
     drop(lease);
 }
 
-/// Keeps the server's connection for other requests, or for this client alone, or closes it; returns whether it was kept.
+/// Keeps the server's connection, for all requests or only for this client, or closes it. Returns whether it was kept.
 // Inlined because this is on the hot path of a request, and the other callers are rare.
 #[inline(always)]
 fn keep_upstream(client: &Client, x: &Exchange, backend: &Proxy, upstream: Upstream) -> bool {
     let mut connection = match upstream {
         Upstream::Socket(connection) => connection,
-        // The stream has ended; the connection is shared and managed elsewhere.
+        // The stream has ended. The connection is shared and managed elsewhere.
         Upstream::Stream(_) => {
             if backend.options.prefer_last_server {
                 client.last_server.replace(Rc::downgrade(upstream.server()));
@@ -98,18 +98,18 @@ fn keep_upstream(client: &Client, x: &Exchange, backend: &Proxy, upstream: Upstr
     false
 }
 
-/// Returns the end of the connection as its layers saw it (`term_events`).
+/// Returns how the connection ended, as its layers saw it (`term_events`).
 fn ending(x: &Exchange, kept: bool) -> Ending {
     if kept {
         return Ending { end: StreamEnd::Whole, server: ConnectionOutcome::Kept, client_closed: false };
     }
-    // If the end of the response is marked only by the close, that was seen.
+    // If only the close marks the end of the response, the close was seen.
     let until_close = x.response_body.length == http::BodyLength::UntilClose;
     let end = if until_close { StreamEnd::ServerEnd } else { StreamEnd::Whole };
     Ending { end, server: ConnectionOutcome::Closed, client_closed: false }
 }
 
-/// Remembers the server of the connection's last request in case the next one asks for it (`option prefer-last-server`).
+/// Records the server of the connection's last request, because the next request may prefer it (`option prefer-last-server`).
 fn note_last(client: &Client, backend: &Proxy, connection: &Connection) {
     if backend.options.prefer_last_server {
         client.last_server.replace(Rc::downgrade(&connection.open.server));

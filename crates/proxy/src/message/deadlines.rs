@@ -1,5 +1,5 @@
-//! The timeouts of both sides of an exchange while bytes flow, and the choice of the side that each applies to. Called by
-//! `response` and `download`.
+//! The timeouts of both sides of an exchange while bytes flow, and which side each of them applies to. Called by `response` and
+//! `download`.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use sample::transaction::TimeoutSlot;
 use crate::client::Client;
 use crate::exchange::Exchange;
 
-/// The deadlines of both sides while bytes flow. The timer is set to the earlier one.
+/// The deadlines of both sides while bytes flow. The timer is set to the earlier of the two.
 pub(super) struct Deadlines {
     client: Option<Duration>,
     server: Option<Duration>,
@@ -34,8 +34,8 @@ impl Deadlines {
         }
     }
 
-    /// Restarts the deadlines at `now`: the client's if Weir waits for the client (`client`), the server's if it waits for the
-    /// server (`server`).
+    /// Restarts the deadlines at `now`: the client's if Weir waits for the client (`client`), and the server's if it waits for
+    /// the server (`server`).
     pub(super) fn restart(&mut self, connection: &Client, now: u64, client: bool, server: bool) {
         let at = |waited: bool, timeout: Option<Duration>| match timeout {
             Some(timeout) if waited => now.saturating_add(timeout.as_millis() as u64),
@@ -46,8 +46,8 @@ impl Deadlines {
         connection.timer.set(self.client_at.min(self.server_at));
     }
 
-    /// Like [`restart`](Self::restart), after progress. With `option independent-streams`, bytes sent to a side are not activity of
-    /// that side: its activity is bytes received from it, or its acceptance of bytes that were blocked.
+    /// Like [`restart`](Self::restart), after progress. With `option independent-streams`, sending bytes to a side is not
+    /// activity of that side. A side is active if bytes are received from it, or if it accepts bytes that were blocked.
     pub(super) fn moved(&mut self, connection: &Client, x: &Exchange, client: bool, server: bool) {
         let before = (self.client_at, self.server_at);
         self.restart(connection, timer::now_ms(), client, server);
@@ -77,19 +77,19 @@ pub(super) enum Expired {
     Server,
 }
 
-/// Returns the timeout of the server; zero if the server already timed out while rules inspected its response.
+/// Returns the server's timeout, or zero if the server already timed out while rules inspected its response.
 fn server_limit(x: &Exchange, backend: &Proxy) -> Option<Duration> {
     let whole = x.timeout(TimeoutSlot::Server, backend.timeouts.server);
     if x.response_body.is_silent { Some(Duration::ZERO) } else { whole }
 }
 
-/// Whether Weir waits for the server: once the server has the whole request, for its response; before that, for it to accept the
-/// available bytes. A server is not blamed for a client that sends its body slowly.
+/// Whether Weir waits for the server: for its response if it has the whole request, otherwise for it to accept the available
+/// bytes. A server is not blamed if a client sends its body slowly.
 pub(super) fn server_owes(x: &Exchange) -> bool {
     x.upload.is_received() || x.upload.is_blocked()
 }
 
-/// Whether Weir waits for more of the request from the client. It does not while the server blocks.
+/// Whether Weir waits for the client to send more of the request. It does not while the server is blocked.
 pub(super) fn client_owes(x: &Exchange) -> bool {
     !x.upload.is_received() && !x.upload.is_blocked()
 }

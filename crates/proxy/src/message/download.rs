@@ -1,4 +1,4 @@
-//! Forwards the response's body to the client, and the rest of the request to the server. After that,
+//! Forwards the response's body to the client, and the rest of the request to the server. Afterwards,
 //! [`conclude`](crate::message::conclude) decides about the connections.
 
 use std::future::poll_fn;
@@ -23,8 +23,8 @@ use crate::message::splice::splice_pipe;
 use crate::message::upload::poll_upload;
 use crate::server::Upstream;
 
-/// Forwards the response to the client, and the rest of the request to the server. `ASIDE` creates a separate copy of this code for
-/// rare callers, so that the usual one stays inlined.
+/// Forwards the response to the client, and the rest of the request to the server. `ASIDE` creates a separate copy of this code
+/// for rare callers, so that the copy for the usual caller stays inlined.
 pub(crate) async fn forward<const ASIDE: bool>(
     client: &mut Client,
     x: &mut Exchange,
@@ -34,7 +34,7 @@ pub(crate) async fn forward<const ASIDE: bool>(
     x.phase = Phase::Data;
     x.answered = true;
     let mut deadlines = Deadlines::new(client, x, backend);
-    // A client that closed its sending side may still wait for a response that ends when its connection is closed.
+    // A client that has closed its write side may still wait for a response that ends when the connection is closed.
     let endless = x.response_body.length == BodyLength::UntilClose;
     let watch = x.aborts_on_close(client, backend) && !endless;
     let (mut upload_failed, mut client_left) = (false, false);
@@ -53,10 +53,10 @@ pub(crate) async fn forward<const ASIDE: bool>(
             }
         }
         if !x.download.is_finished() {
-            // `conclude::after_response` then keeps or closes the server's connection in the same turn.
+            // In the same turn, `conclude::after_response` then keeps or closes the server's connection.
             x.download.ends = !x.keep_alive && x.upload.is_finished();
             match poll_download(client, x, upstream, context) {
-                // Such a body ends with the connection, so only a clean close distinguishes the end from a cut connection.
+                // Such a body ends with the connection, so only a clean close distinguishes its end from a broken connection.
                 Poll::Ready(Ok(())) if endless && upstream.is_cut_off() => {
                     return Poll::Ready(Err(Fault::Truncated));
                 }
@@ -64,7 +64,7 @@ pub(crate) async fn forward<const ASIDE: bool>(
                 Poll::Ready(Err(fault)) => return Poll::Ready(Err(fault)),
             }
         }
-        // An early response is complete; the request must still be completed before the connections can be reused.
+        // An early response is complete, but the request must also be complete before the connections can be reused.
         if x.download.is_finished() && (upload_failed || x.upload.is_finished()) {
             return Poll::Ready(Ok(()));
         }
@@ -76,7 +76,7 @@ pub(crate) async fn forward<const ASIDE: bool>(
             x.txn.times.closed = 0;
             let blocked = x.download.is_blocked();
             let client_waits = blocked || client_owes(x);
-            // A server that has sent everything is only expected to read the rest of the request.
+            // If the server has sent everything, it only has to read the rest of the request.
             let server_waits = !blocked && (!x.download.is_received() || x.upload.is_blocked());
             deadlines.moved(client, x, client_waits, server_waits);
         }
@@ -93,7 +93,7 @@ pub(crate) async fn forward<const ASIDE: bool>(
         client.timer.poll_expired(context).map(|()| {
             Err(match deadlines.expired() {
                 Expired::Client => Fault::ClientTimeout,
-                // The server's timeout does not matter to a client that has left.
+                // If the client has left, the server's timeout is not the cause.
                 Expired::Server if client_left && !endless => Fault::ClientAborted,
                 Expired::Server => Fault::ServerTimeout,
             })
@@ -115,7 +115,7 @@ pub(crate) async fn forward<const ASIDE: bool>(
     outcome.map_err(|fault| unsent(x, backend, upstream, fault).into())
 }
 
-/// Fetches the rest of a response for its other readers (`collapsed-forwarding`), after the original client has left. `timeout
+/// Fetches the rest of a response for its other readers (`collapsed-forwarding`) after the original client has left. `timeout
 /// server` applies to each piece.
 #[cold]
 async fn feed_others(client: &mut Client, x: &mut Exchange, backend: &Proxy, upstream: &mut Upstream) {
@@ -133,7 +133,7 @@ async fn feed_others(client: &mut Client, x: &mut Exchange, backend: &Proxy, ups
         match x.download.feeds_others(context) {
             None => return Poll::Ready(()),
             Some(false) => {
-                // At this point the slow side is the readers.
+                // From here on, the readers are the slow side.
                 client.timer.set_after(now_ms(), silent);
                 return Poll::Pending;
             }
@@ -158,7 +158,8 @@ async fn feed_others(client: &mut Client, x: &mut Exchange, backend: &Proxy, ups
     .await;
 }
 
-/// Sends a head that is not sent as text together with the body, once the received part of the body has been validated.
+/// Sends the head, after validating the received part of the body. Only for heads that are not sent as text together with the
+/// body.
 ///
 /// # Errors
 /// The body is malformed. Nothing was sent.
@@ -183,7 +184,7 @@ fn fit_out(client: &Client, x: &mut Exchange, backend: &Proxy) {
     x.download.pipe = splice_pipe(client, backend, &x.download, |o| o.splice_response || o.splice_auto);
 }
 
-/// A malformed body found before any of the response was sent makes it a bad response: the client gets an error page.
+/// A malformed body that is found before any of the response was sent counts as a bad response, so the client gets an error page.
 fn unsent(x: &mut Exchange, backend: &Proxy, upstream: &Upstream, fault: Fault) -> Fault {
     if fault != Fault::BadResponseBody || x.download.sent > 0 {
         return fault;
@@ -213,7 +214,7 @@ fn download_fault(client: &mut Client, x: &mut Exchange, error: &FlowError) -> F
             client.session.error.set(error);
             Fault::ClientAborted
         }
-        // A body that ends with the close counts as complete, unless the connection was reset.
+        // A body that ends with the close is complete, unless the connection was reset.
         FlowError::Read(error) => {
             x.txn.server_error = error;
             Fault::Truncated

@@ -1,8 +1,8 @@
-//! Converts a request for a FastCGI application (configuration manual, chapter 10): parameters and fields set by its rules, the
-//! interpretation of the path, and the parameters to send.
+//! Converts a request for a FastCGI application (configuration manual, chapter 10): the parameters and fields that its rules set,
+//! the interpretation of the path, and the parameters to send.
 //!
-//! The rules run before a server is chosen, whatever its protocol; parameters are written only for FastCGI servers. Called by
-//! `serve::http` and by `upload`.
+//! The rules run before a server is chosen, regardless of its protocol; parameters are written only for FastCGI servers. Called
+//! by `serve::http` and by `upload`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -45,7 +45,7 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, app: &App) {
     x.fastcgi = Some(told);
 }
 
-/// Returns the user in the `Authorization` field, if its scheme is Basic.
+/// Returns the user name in the `Authorization` field, if its scheme is Basic.
 fn user(head: &Head) -> Option<Vec<u8>> {
     let value = head.get(&Name::new(b"authorization"))?;
     let (scheme, rest) = value.split_at_checked(6)?;

@@ -1,5 +1,5 @@
 //! Header fields that the proxy itself adds, changes or removes: the connection fields, `option forwardfor|originalto|forwarded`,
-//! the unique id.
+//! and the unique ID.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv6Addr};
@@ -17,7 +17,7 @@ use crate::flow::{Coding, Filter, Filters, Path, Rank};
 use crate::message::framing::{frame_request, frame_response, is_bodiless};
 use crate::message::{compression, lua};
 
-/// Returns the spelling of `name` according to `h1-case-adjust`.
+/// Returns how `h1-case-adjust` spells `name`.
 pub(crate) fn adjusted<'a>(table: &'a [(Box<str>, Box<str>)], name: &[u8]) -> Option<&'a [u8]> {
     let found = table.iter().find(|(lower, _)| lower.as_bytes().eq_ignore_ascii_case(name));
     found.map(|(_, written)| written.as_bytes())
@@ -54,11 +54,11 @@ pub(crate) fn of_request(client: &mut Client, x: &mut Exchange, backend: &Proxy)
         return Ok(());
     }
     let old = !x.txn.request.version().is_11_or_above();
-    // The client's own connection fields are gone, so a rule set this one. Servers may interpret chunks in HTTP/1.0 differently
-    // (RFC 9112 section 6.1), so the connection is not used for other requests.
+    // The client's own connection fields were removed, so a rule set this one. With HTTP/1.0, servers may interpret chunks
+    // differently (RFC 9112, section 6.1), so the connection is not used for other requests.
     x.closes_server = x.txn.request.take_close() || old && x.txn.request.must_close();
     if !client.keeps_server(backend) || x.closes_server {
-        // HTTP/1.0 closes by default.
+        // HTTP/1.0 connections close by default.
         if !pretend && !old {
             x.txn.request.append(b"connection", b"close");
         }
@@ -68,8 +68,8 @@ pub(crate) fn of_request(client: &mut Client, x: &mut Exchange, backend: &Proxy)
     Ok(())
 }
 
-/// Sets the framing of the body in the head of a request that script filters see. A decision that compression made between two of
-/// the filters stays.
+/// Sets the framing of the body in the head of a request that script filters see. If compression has already decided between two
+/// of the filters, its decision stays.
 #[cold]
 fn frame_filtered(client: &Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Fault> {
     let is_coded = |x: &Exchange| x.coded.as_ref().is_some_and(|coded| coded.request.is_some());
@@ -98,8 +98,8 @@ fn unique_id_header(client: &Client, x: &mut Exchange) {
     }
 }
 
-/// Applies `option forwardfor` or `originalto` of the frontend and the backend: the exceptions of both apply, the backend's header
-/// name takes precedence, and `if-none` applies only if neither option always adds the header.
+/// Applies `option forwardfor` or `originalto` of the frontend and the backend. The exceptions of both apply, the backend's
+/// header name takes precedence, and `if-none` applies only if neither proxy adds the header unconditionally.
 fn forward_for(x: &mut Exchange, options: [Option<&ForwardFor>; 2], ip: Option<IpAddr>) {
     let [frontend, backend] = options;
     let Some(option) = backend.or(frontend) else { return };
@@ -219,13 +219,13 @@ fn push_ip(text: &mut Vec<u8>, ip: Option<IpAddr>) {
     };
 }
 
-/// Whether the text of an expression is valid as a node or a port. Any other text could end the parameter (RFC 7239, 6.3).
+/// Whether the text of an expression is valid as a node or a port. Other text could terminate the parameter (RFC 7239, 6.3).
 fn is_obfuscated(name: &[u8]) -> bool {
     !name.is_empty()
         && name.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
 }
 
-/// Appends an obfuscated name, which begins with an underscore followed by at least one character.
+/// Appends an obfuscated name: an underscore followed by at least one character.
 fn push_obfuscated(text: &mut Vec<u8>, name: &[u8]) {
     if !name.starts_with(b"_") || name == b"_" {
         text.push(b'_');
@@ -233,7 +233,8 @@ fn push_obfuscated(text: &mut Vec<u8>, name: &[u8]) {
     text.extend_from_slice(name);
 }
 
-/// Whether a text is a host, with or without a port. A host is an address, or a name of letters, digits, hyphens and dots.
+/// Whether the text is a host, with or without a port. A host is an address, or a name that consists of letters, digits, hyphens
+/// and dots.
 fn is_host(text: &[u8]) -> bool {
     if let Some(rest) = text.strip_prefix(b"[") {
         let Some(end) = rest.iter().position(|byte| *byte == b']') else { return false };
@@ -262,7 +263,7 @@ fn is_number(digits: &[u8]) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok()
 }
 
-/// Appends one parameter, quoted if it is not a token; hosts and values with a possible port are always quoted, as in HAProxy.
+/// Appends one parameter, quoted if it is not a token. As in HAProxy, hosts and values that can include a port are always quoted.
 fn push(value: &mut Vec<u8>, name: &str, text: &[u8], quoted: bool) {
     if !value.is_empty() {
         value.push(b';');
@@ -283,14 +284,14 @@ fn push(value: &mut Vec<u8>, name: &str, text: &[u8], quoted: bool) {
     }
 }
 
-/// Changes the response's head for the client, stages it, and sets how its body is forwarded.
+/// Changes the response's head for the client, stages it, and decides how its body is forwarded.
 ///
 /// # Errors
-/// Rules changed the response in a way that does not fit its body.
+/// Rules changed the response in a way that is incompatible with its body.
 // Inlined because this is on the hot path of a request, and the other callers are rare.
 #[inline(always)]
 pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
-    // The client receives the status that rules have set.
+    // The client receives the status set by rules.
     x.txn.status = x.txn.response.status();
     let length = x.response_body.length;
     x.server_closes = !x.txn.response.keep_alive() || length == BodyLength::UntilClose;
@@ -303,7 +304,7 @@ pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), F
     if is_scripted {
         shown = lua::body::frame(x, true, length, coding.is_some());
     } else if x.filtering.is_some() && x.head_only && !x.is_tunnel {
-        // The framing that a filter sets also applies to a response without a body.
+        // The framing set by a filter also applies to a response without a body.
         lua::body::frame(x, true, length, false);
     }
     let mut path = frame_for_client(client, x, shown, is_framed);
@@ -341,8 +342,8 @@ pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), F
     Ok(())
 }
 
-/// Sets the framing of a response that may be compressed, unless this was done between two script filters. Returns whether the head
-/// has framing fields, and the compression filter.
+/// Sets the framing of a response that may be compressed, unless this was already done between two script filters. Returns
+/// whether the head has framing fields, and the compression filter.
 #[cold]
 fn frame_coded(client: &Client, x: &mut Exchange) -> Result<(bool, Option<(Rank, Filter)>), Fault> {
     match x.coded.as_mut().and_then(|coded| coded.decided.take()) {
@@ -358,8 +359,8 @@ fn frame_coded(client: &Client, x: &mut Exchange) -> Result<(bool, Option<(Rank,
     }
 }
 
-/// Starts a response that passes through one or more of compression, script filters (with the length that `lua::body` returns), and
-/// a cache.
+/// Starts a response that passes through compression, script filters (with the length that `lua::body` returns) or a cache, or
+/// several of these.
 #[cold]
 fn start_filtered(
     x: &mut Exchange,
@@ -385,7 +386,7 @@ fn start_filtered(
     }
 }
 
-/// Sets the response's fields for the client's connection and for the end of the body; returns how its body is sent.
+/// Sets the response's fields for the client's connection and for the end of the body. Returns how the body is sent.
 #[inline(always)]
 pub(crate) fn frame_for_client(
     client: &Client,

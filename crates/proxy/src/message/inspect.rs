@@ -1,5 +1,5 @@
-//! The parts of messages after their heads that rules inspect, and the wait for them: the body of an HTTP response, and the first
-//! bytes of both sides of a TCP stream. Called by [`crate::evaluate`].
+//! The parts of messages that rules inspect after the head, and the wait for them: the body of an HTTP response, and the first
+//! bytes from both sides of a TCP stream. Called by [`crate::evaluate`].
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -25,8 +25,8 @@ pub(crate) fn look(x: &mut Exchange, upstream: &Upstream) {
     let _ = upstream.beginning().decode(x.response_body.length, &mut x.response_body.seen);
 }
 
-/// Waits until `wanted` bytes of the response's body, all of it, or a full buffer have arrived, and decodes them for rules
-/// (`wait-for-body`). The bytes are still forwarded with their original coding.
+/// Waits until the response's body is complete, `wanted` bytes of it have arrived or the buffer is full, and decodes the bytes
+/// for rules (`wait-for-body`). They are still forwarded with their original coding.
 pub(crate) async fn hold(
     client: &mut Client,
     x: &mut Exchange,
@@ -56,10 +56,10 @@ pub(crate) async fn hold(
     }
 }
 
-/// Sends the received beginning of a TCP stream, whatever rules later do with its server's answer.
+/// Sends the received beginning of a TCP stream, even if rules later refuse the server's answer.
 pub(crate) async fn send_first(client: &mut Client, x: &mut Exchange, upstream: &mut Upstream) {
     poll_fn(|context: &mut Context<'_>| {
-        // An error will recur when the stream continues.
+        // An error will occur again when the stream continues.
         let _ = match x.filtering {
             None => x.upload.poll_pump(context, client.side.source(), &mut upstream.sink()),
             Some(_) => lua::pump::poll_upload(client, x, upstream, context),
@@ -69,8 +69,9 @@ pub(crate) async fn send_first(client: &mut Client, x: &mut Exchange, upstream: 
     .await;
 }
 
-/// Waits for more of the response's body, for `tcp-response content` rules, until the instant `until`. If no more can arrive, it
-/// waits for that instant. If the server times out, the wait ends at once, and the server is blamed when the response is forwarded.
+/// Waits for more of the response's body until the instant `until`, for `tcp-response content` rules. If no more can arrive,
+/// waits for that instant anyway. If the server times out, the wait ends immediately, and the server is blamed when the response
+/// is forwarded.
 pub(crate) async fn hold_more(
     client: &mut Client,
     x: &mut Exchange,
@@ -88,7 +89,7 @@ pub(crate) async fn hold_more(
         client.timer.set(silent_at.min(*until));
         let more = |client: &mut Client, context: &mut Context<'_>| {
             if let Poll::Ready(read) = upstream.poll_fill(context) {
-                // An error will recur when the body is forwarded.
+                // An error will occur again when the body is forwarded.
                 return Poll::Ready(Some(read.is_ok_and(|n| n > 0)));
             }
             client.timer.poll_expired(context).map(|()| None)
@@ -108,20 +109,20 @@ pub(crate) async fn hold_more(
     Ok(())
 }
 
-/// Returns how much of a stream rules can wait for: the buffer size minus `tune.maxrewrite`.
+/// Returns how many bytes of a stream rules can wait for: the buffer size minus `tune.maxrewrite`.
 fn most(client: &Client) -> usize {
     let tune = &client.worker.shared.plan.global.tune;
     tune.bufsize.saturating_sub(tune.maxrewrite)
 }
 
-/// Returns when a server that stays silent from now on times out, in ms of the worker's clock.
+/// Returns when the server times out if it stays silent from now on, in ms of the worker's clock.
 fn server_silent_at(x: &Exchange, backend: &Proxy) -> u64 {
     let allowed = x.timeout(TimeoutSlot::Server, backend.timeouts.server);
     allowed.map_or(NEVER, |allowed| timer::now_ms().saturating_add(allowed.as_millis() as u64))
 }
 
-/// Waits for more bytes of a TCP stream's server, for rules that inspect them, while the client's bytes are forwarded; returns
-/// whether there are any. A server timeout is recorded.
+/// Waits for more bytes from the server of a TCP stream, for rules that inspect them. The client's bytes are forwarded during the
+/// wait. Returns whether there are new bytes. A server timeout is only recorded.
 pub(crate) async fn more(
     client: &mut Client,
     x: &mut Exchange,
@@ -138,7 +139,7 @@ pub(crate) async fn more(
     }
     client.timer.set(until_ms.min(silent_at));
     let more = |client: &mut Client, context: &mut Context<'_>| {
-        // An error will recur when the stream continues.
+        // An error will occur again when the stream continues.
         let _ = match x.filtering {
             None => x.upload.poll_pump(context, client.side.source(), &mut upstream.sink()),
             Some(_) => lua::pump::poll_upload(client, x, upstream, context),
@@ -163,8 +164,8 @@ pub(crate) async fn more(
     Ok(false)
 }
 
-/// Waits for more bytes of a TCP stream's client, for rules that inspect them; returns whether there are any. A broken connection
-/// or a timeout is only recorded, because rules run first.
+/// Waits for more bytes from the client of a TCP stream, for rules that inspect them. Returns whether there are any. A broken
+/// connection or a timeout is only recorded, because the rules run first.
 ///
 /// # Errors
 /// An operator ended the stream.
@@ -200,7 +201,7 @@ pub(crate) async fn more_of_request(
     })
 }
 
-/// Returns when a client that sends nothing more while rules wait times out, in ms of the worker's clock.
+/// Returns when the client times out if it sends nothing more while rules wait, in ms of the worker's clock.
 pub(crate) fn client_silent_at(client: &Client, x: &mut Exchange) -> u64 {
     let heard = &mut x.request_body.heard_ms;
     *heard = u64::max(*heard, x.txn.times.started / 1000);

@@ -1,5 +1,5 @@
-//! The transfer of messages: receiving a request, forwarding it, receiving the response, forwarding that, and keeping or closing
-//! the connections afterwards.
+//! The transfer of messages: receives and forwards the request, receives and forwards the response, and then keeps or closes the
+//! connections.
 
 pub(crate) mod compression;
 pub(crate) mod conclude;

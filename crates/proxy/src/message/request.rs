@@ -29,7 +29,7 @@ pub(crate) async fn receive(client: &mut Client, x: &mut Exchange, arrival: Arri
         // A partial head must not be inspected.
         x.txn.request.clear();
         if stop != Stop::Silent {
-            // A malformed request still counts as a request.
+            // A malformed request is still counted.
             let counters = client.frontend.state.frontend.mine();
             counters.requests_total.add(1);
             counters.request_rate.tick(timer::now_ms());
@@ -112,7 +112,7 @@ async fn receive_head(client: &mut Client, x: &mut Exchange, arrival: Arrival) -
             });
         }
         if parse(client, x)? {
-            // If a head arrived in one piece, the clock is read only once.
+            // For a head that arrived in one piece, the clock is read only once.
             let now = if at_once { x.txn.times.started } else { now_us() };
             return complete(client, x, now);
         }
@@ -120,8 +120,8 @@ async fn receive_head(client: &mut Client, x: &mut Exchange, arrival: Arrival) -
     }
 }
 
-/// Sets the deadline. The whole head must arrive within `timeout http-request`, however many pieces it takes; if that is not set,
-/// each piece must arrive within `timeout client`.
+/// Sets the deadline. The whole head must arrive within `timeout http-request`, regardless of the number of pieces. If that is
+/// not set, each piece must arrive within `timeout client`.
 fn limit(client: &Client, x: &Exchange) -> Result<(), Fault> {
     let timeouts = &client.frontend.timeouts;
     match timeouts.http_request {
@@ -131,8 +131,8 @@ fn limit(client: &Client, x: &Exchange) -> Result<(), Fault> {
     if client.timer.deadline() <= timer::now_ms() { Err(Fault::RequestTimeout) } else { Ok(()) }
 }
 
-/// Handles a connection that ended or expired before its first byte: this is an error only for the first request and without
-/// `option http-ignore-probes`, and is logged unless `option dontlognull` is set.
+/// Handles a connection that ended or expired before its first byte. This is an error only if it was waiting for its first
+/// request and `option http-ignore-probes` is not set. It is logged unless `option dontlognull` is set.
 fn empty(client: &Client, x: &mut Exchange, fault: Fault) -> Stop {
     let options = &client.frontend.options;
     if client.session.requests.get() > 0 || options.http_ignore_probes {
@@ -160,7 +160,7 @@ fn begin(client: &mut Client, x: &mut Exchange) {
     }
 }
 
-/// Parses the received bytes; returns whether the head is complete.
+/// Parses the received bytes. Returns whether the head is complete.
 fn parse(client: &mut Client, x: &mut Exchange) -> Result<bool, Stop> {
     let options = &client.link.prepared().request_options;
     match client.side.read_head(&mut x.txn.request, options) {
@@ -181,7 +181,7 @@ fn parse(client: &mut Client, x: &mut Exchange) -> Result<bool, Stop> {
     }
 }
 
-/// Records a tolerated protocol violation for `show errors`; too many of them end the connection.
+/// Records a tolerated protocol violation for `show errors`. Too many violations end the connection.
 #[cold]
 fn note_glitch(client: &mut Client, breach: &http::ParseError) -> Result<(), Stop> {
     LET_PASS.note();
@@ -201,7 +201,7 @@ fn capture_error(client: &mut Client, error: &http::ParseError) {
     crate::exchange::finish::note_malformed(client, None, input, error);
 }
 
-/// Counts the request, which is complete at `now`, and records the values of the original request that logs and later steps need.
+/// Counts the request, which is complete at `now`, and records values of the original request that logs and later steps need.
 fn complete(client: &mut Client, x: &mut Exchange, now: u64) -> Result<(), Stop> {
     let length = client.side.body_length(&x.txn.request).map_err(|error| {
         capture_error(client, &error);
@@ -237,7 +237,7 @@ fn complete(client: &mut Client, x: &mut Exchange, now: u64) -> Result<(), Stop>
     if wanted || client.prepared().logs || client.frontend.unique_id_format.is_some() {
         note_request_line(client, x);
     }
-    // The response needs the empty slots too, because logs show one field per slot, whatever the source of the response.
+    // The response needs its empty slots too, because logs show one field per slot for responses of any origin.
     x.txn.response_captures.resize(client.frontend.response_captures.len(), None);
     if !client.frontend.request_captures.is_empty() {
         capture(client, x);
@@ -270,17 +270,17 @@ fn capture(client: &Client, x: &mut Exchange) {
     }
 }
 
-/// Receives the first bytes of a TCP stream that have already arrived, for rules that inspect them. Most clients that speak first
-/// have sent some by this time.
+/// Receives the bytes of a TCP stream that have already arrived, for rules that inspect them. Most clients that send first have
+/// sent something by this time.
 pub(crate) async fn look(client: &mut Client) {
     let mut is_first = true;
     poll_fn(|context: &mut Context<'_>| {
-        // An error will recur when the stream continues.
+        // An error will occur again when the stream continues.
         if !client.side.is_drained() || client.poll_fill(context).is_ready() {
             return Poll::Ready(());
         }
         if std::mem::take(&mut is_first) {
-            // Lets the reactor run once.
+            // Gives the reactor a chance to run once.
             context.waker().wake_by_ref();
             return Poll::Pending;
         }

@@ -1,4 +1,4 @@
-//! The response's head: the wait for it while the request is still being sent, and its acceptance.
+//! The head of the response: waits for it while the request is still being sent, and accepts it.
 //! [`download`](crate::message::download) handles the body.
 
 use std::future::poll_fn;
@@ -29,19 +29,19 @@ pub(crate) static LET_PASS: EventCounter =
 /// How many interim responses are forwarded before the task yields.
 const INTERIM_A_TURN: u32 = 16;
 
-/// The wait for the head of a response, while the request is still being sent.
+/// The wait for a response head while the request is still being sent.
 pub(crate) struct HeadWait {
     deadlines: Deadlines,
     /// `option abortonclose`: whether the request ends when the client closes its connection.
     watch: bool,
-    /// With `option independent-streams`, bytes sent to the server do not extend its deadline.
+    /// `option independent-streams`: bytes sent to the server do not extend its deadline.
     independent: bool,
     /// Whether the request was incomplete when the wait began.
     waits: bool,
     first: bool,
     /// The number of interim responses so far.
     interim: u32,
-    /// Whether the head of the request waits for room on a shared connection.
+    /// Whether the request's head is waiting for room on a shared connection.
     is_held: bool,
     send_failed: bool,
     client_left: bool,
@@ -67,7 +67,7 @@ impl HeadWait {
         own
     }
 
-    /// Continues after a wait for something else.
+    /// Continues after waiting for something else.
     pub(crate) fn resume(&self, client: &Client) {
         client.timer.set(self.deadlines.client_at.min(self.deadlines.server_at));
     }
@@ -76,8 +76,8 @@ impl HeadWait {
         server_owes(x) || self.independent
     }
 
-    /// Sends the available part of the request, and receives a head into the transaction, possibly an interim one.
-    // Instantiated for the usual wait, and for the wait with a hedge.
+    /// Sends the available part of the request, and receives a head, possibly an interim one, into the transaction.
+    // Instantiated twice: for the usual wait, and for the wait with a hedge.
     #[inline(always)]
     pub(crate) fn poll(
         &mut self,
@@ -92,7 +92,7 @@ impl HeadWait {
         if !self.send_failed && !x.upload.is_finished() {
             match poll_upload(client, x, upstream, context) {
                 Ok(moved) => {
-                    // If the request was sent at once, the deadlines were set only just before.
+                    // If the request was sent immediately, the deadlines have only just been set.
                     let is_set = std::mem::take(&mut self.first) && !self.waits && x.upload.is_finished();
                     if moved && !is_set {
                         let owes = self.owes(x);
@@ -127,13 +127,13 @@ impl HeadWait {
             tokio::task::yield_now().await;
         }
         interim(client, x).await?;
-        // The server is working, so its timeout starts again (manual, 4.2 `timeout server`).
+        // The server is working, so its timeout restarts (manual, 4.2 `timeout server`).
         let (waits, owes) = (client_owes(x), self.owes(x));
         self.deadlines.restart(client, timer::now_ms(), waits, owes);
         Ok(())
     }
 
-    /// Sends a head that had to wait. This wait counts towards the server's timeout.
+    /// Sends a head that had to wait. The wait counts towards the server's timeout.
     #[cold]
     fn poll_open(
         &mut self,
@@ -165,7 +165,7 @@ impl HeadWait {
             match client.poll_presence(context) {
                 Presence::Here => {}
                 Presence::Closed if self.watch => return Poll::Ready(Err(Fault::ClientLeft)),
-                // The client may have closed only its sending side.
+                // The client may have closed only its write side.
                 Presence::Closed => self.client_left = true,
                 Presence::Broken => return Poll::Ready(Err(Fault::ClientReset)),
             }
@@ -200,7 +200,7 @@ pub(crate) async fn await_head(
     }
 }
 
-/// Whether the received head is the last one of its response.
+/// Whether the received head is the final one of its response.
 pub(crate) fn is_final(x: &Exchange) -> bool {
     let status = x.txn.response.status();
     status >= 200 || status == 101
@@ -214,8 +214,8 @@ pub(crate) fn accept(
     backend: &Proxy,
     upstream: &Upstream,
 ) -> Result<(), Fault> {
-    // The server switched to a protocol that the request did not offer, or before the request was complete (RFC 9110 section 7.8):
-    // the rest of the body would be read as the other protocol.
+    // The server switched to a protocol that the request did not offer, or switched before the request was complete (RFC 9110,
+    // section 7.8). It would interpret the rest of the body as the other protocol.
     let request = &x.txn.request;
     let is_asked = || request.has_upgrade() && x.txn.response.switches_as_asked(request);
     let is_too_early = || x.has_body() && !x.upload.is_finished();
@@ -244,7 +244,7 @@ pub(crate) fn accept(
     Ok(())
 }
 
-/// Counts the head of a response, including interim ones, for its server.
+/// Counts the head of a response at its server, including interim responses.
 fn count_response(upstream: &Upstream, status: u16) {
     let counters = upstream.server().state.counters.mine();
     counters.traffic.responses.add(status);
@@ -287,13 +287,13 @@ pub(crate) fn take_head(
         websocket::of_response(x, upstream.is_bare())?;
     }
     if x.choice.is_early {
-        // The handshake is complete at this point, so its details are known.
+        // The handshake is complete at this point, so its details are available.
         x.txn.server_tls = upstream.tls().cloned();
     }
     Ok(())
 }
 
-/// Returns the fault if no head arrives.
+/// Returns the fault for a response without a head.
 #[cold]
 pub(crate) fn head_fault(client: &Client, x: &mut Exchange, upstream: &Upstream, none: NoHead) -> Fault {
     if upstream.refused_early() {
@@ -332,7 +332,7 @@ fn note_glitch(client: &Client, upstream: &mut Upstream, breach: &http::ParseErr
     finish::note_malformed(client, Some((server.backend, &server.state)), upstream.received(), breach);
 }
 
-/// Forwards an interim response (1xx) unchanged, to clients that support it.
+/// Forwards an interim response (1xx) unchanged if the client supports it.
 async fn interim(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     if x.txn.response.status() == 100 {
         x.request_body.expects_continue = false;
@@ -351,7 +351,7 @@ async fn interim(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `capture response header`: captures the server's values before any rule runs; rules may replace the captured values.
+/// `capture response header`: captures the values that the server sent, before any rule runs. Rules may replace them.
 fn capture(client: &Client, x: &mut Exchange) {
     for (index, capture) in client.frontend.response_captures.iter().enumerate() {
         let Some(name) = &capture.header else { continue };
@@ -362,8 +362,8 @@ fn capture(client: &Client, x: &mut Exchange) {
     }
 }
 
-/// Whether the server reported that it could not serve a gRPC call (status 14), in the head of a response without a body (gRPC over
-/// HTTP/2, "Trailers-Only").
+/// Whether the server reported that it could not serve a gRPC call (status 14) in the head of a response without a body (gRPC
+/// over HTTP/2, "Trailers-Only").
 fn is_unavailable(x: &Exchange) -> bool {
     let is_over = matches!(x.response_body.length, BodyLength::None | BodyLength::Length(0));
     let status = http::Name::new(b"grpc-status");
@@ -373,7 +373,7 @@ fn is_unavailable(x: &Exchange) -> bool {
 fn note_head(x: &mut Exchange, upstream: &Upstream) {
     x.txn.times.response = now_us();
     x.txn.has_response = true;
-    // Rules do not see the fields that concern only the connection between the server and Weir.
+    // Fields that concern only the connection between the server and Weir are hidden from rules.
     x.txn.response.clean_connection();
     x.txn.response.watch_framing();
     let method = x.txn.request.method_id();
@@ -383,7 +383,7 @@ fn note_head(x: &mut Exchange, upstream: &Upstream) {
     let status = x.txn.response.status();
     x.txn.server_status = status;
     x.txn.status = status;
-    // A server that rejects a client's request has not failed (manual, `observe`); 501 and 505 are such rejections.
+    // A server that rejects a client's request has not failed (manual, `observe`). 501 and 505 are such rejections.
     let failed = matches!(status, 500..=599) && !matches!(status, 501 | 505);
     let failed = failed && upstream.server().observe == Observe::Layer7;
     observe(upstream.server(), if failed { Err(Trouble::Status) } else { Ok(()) });

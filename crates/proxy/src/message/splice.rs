@@ -11,7 +11,7 @@ use crate::flow::Flow;
 pub(crate) static NO_PIPE: EventCounter =
     event_counter!(Count, "splice_pipe()", "no pipe available for splicing, data is copied");
 
-/// Returns a pipe for one direction, if an option of either proxy enables it and the body is large enough.
+/// Returns a pipe for one direction if an option of either proxy enables it and the body is large enough.
 #[inline]
 pub(crate) fn splice_pipe(
     client: &Client,

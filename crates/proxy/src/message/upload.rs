@@ -1,5 +1,5 @@
-//! Sends the request to the server: its head in the server's protocol, then its body. Buffers the part of the body that must arrive
-//! first (`option http-buffer-request`, rules that inspect it, retries), and sends the request again for a retry.
+//! Sends the request to the server: the head in the server's protocol, then the body. Buffers the part of the body that must
+//! arrive first (`option http-buffer-request`, rules that inspect it, retries), and sends the request again for a retry.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -22,7 +22,7 @@ use crate::message::wanted::BodyWait;
 use crate::message::{compression, fastcgi, inspect, lua};
 use crate::server::{NotExpressible, SharedRequest, Upstream};
 
-/// Delays the request until its body has arrived, if this is configured.
+/// Delays the request until its body has arrived, if configured.
 pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
     if !x.has_body() {
         return Ok(());
@@ -47,9 +47,9 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange, backend: &Pro
         let allowed = Allowed::of(client, backend);
         Box::pin(hold(client, x, BodyWait::ALL, allowed)).await?;
     }
-    // Retries do not cause a wait: a body can be sent again only if it had already arrived as a whole.
+    // Retries do not require a wait: a body can be sent again only if it had already arrived as a whole.
     if x.request_body.is_bare {
-        // The bytes that arrived with the head are still in the stream.
+        // The bytes that arrived with the head are still in the stream's buffer.
         poll_fn(|context| {
             while client.side.has_room() && matches!(client.poll_fill(context), Poll::Ready(Ok(1..))) {}
             Poll::Ready(())
@@ -66,7 +66,7 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange, backend: &Pro
 /// The time limit for a body.
 #[derive(Clone, Copy)]
 pub(crate) enum Allowed {
-    /// For the whole body.
+    /// The limit for the whole body.
     InAll(Duration),
     /// The limit for each piece.
     EachPiece(Option<Duration>),
@@ -88,8 +88,8 @@ impl Allowed {
     }
 }
 
-/// Waits until `wanted` bytes of the body, all of it, or a full buffer have arrived, and decodes them for rules. The bytes are
-/// still forwarded with their original coding.
+/// Waits until the body is complete, `wanted` bytes of it have arrived or the buffer is full, and decodes the bytes for rules.
+/// They are still forwarded with their original coding.
 pub(crate) async fn hold(
     client: &mut Client,
     x: &mut Exchange,
@@ -103,13 +103,13 @@ pub(crate) async fn hold(
     client.timer.set_after(timer::now_ms(), allowed.time());
     answer_expectation(client, x).await?;
     let held = hold_within(client, x, wanted, allowed).await;
-    // The time of this wait belongs to the request. A request that failed was never complete.
+    // The time of this wait belongs to the request. A request that failed never became complete.
     x.txn.times.request = if held.is_err() { 0 } else { timer::now_us() };
     held
 }
 
-/// Buffers the whole body if its length is unknown, because FastCGI applications need a length. A client that expects a 100 before
-/// it sends its body gets one from Weir, as in HAProxy.
+/// Buffers the whole body if its length is unknown, because FastCGI applications need the length. If the client expects a 100
+/// before it sends its body, Weir sends one, as HAProxy does.
 #[cold]
 pub(crate) async fn hold_for_application(
     client: &mut Client,
@@ -122,8 +122,8 @@ pub(crate) async fn hold_for_application(
     Ok(answer_expectation(client, x).await?)
 }
 
-/// Waits up to `time` for more of the body; then rules use the available part. A client timeout is only recorded, because rules run
-/// first.
+/// Waits up to `time` for more of the body; afterwards, rules use the available part. A client timeout is only recorded, because
+/// rules run first.
 pub(crate) async fn hold_more(client: &mut Client, x: &mut Exchange, time: Duration) -> Result<(), Stop> {
     let until = timer::now_ms().saturating_add(time.as_millis() as u64);
     let silent_at = inspect::client_silent_at(client, x);
@@ -143,7 +143,7 @@ pub(crate) async fn hold_more(client: &mut Client, x: &mut Exchange, time: Durat
         if let Ok(None) = read {
             x.request_body.is_late = silent_at <= until;
         } else if x.request_body.seen.len() > seen {
-            // Chunk extensions are not progress.
+            // Chunk extensions do not count as progress.
             x.request_body.heard_ms = timer::now_ms();
         }
         return Ok(());
@@ -153,7 +153,7 @@ pub(crate) async fn hold_more(client: &mut Client, x: &mut Exchange, time: Durat
     Ok(())
 }
 
-/// Sends a 100 to a client that waits for one, because its body is about to be read.
+/// Sends a 100 to a client that waits for one, because the body is about to be read.
 pub(crate) async fn answer_expectation(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     if !std::mem::take(&mut x.request_body.expects_continue) {
         return Ok(());
@@ -161,12 +161,12 @@ pub(crate) async fn answer_expectation(client: &mut Client, x: &mut Exchange) ->
     let mut head = Head::new();
     head.start_response(100, None);
     client.send_interim(&head, &mut Vec::new()).await?;
-    // The client has its answer and sends the body, so the request to the server no longer asks for a 100.
+    // The client got its 100 and sends the body, so the request to the server no longer asks for one.
     x.txn.request.remove_known(KnownName::Expect);
     Ok(())
 }
 
-/// Waits until that many bytes of the body have arrived, or the timer expires.
+/// Waits until this many bytes of the body have arrived or the timer expires.
 async fn hold_within(
     client: &mut Client,
     x: &mut Exchange,
@@ -196,7 +196,7 @@ async fn hold_within(
         let watch = Watch { leaving: false, late: Fault::RequestTimeout };
         let read = client.wait(watch, |client, context| client.poll_fill(context)).await?;
         if matches!(read, Err(_) | Ok(0)) {
-            // Rules still see the received part. The request fails later, when it would be sent to a server.
+            // Rules still see the received part. The request fails later, when it is about to be sent to a server.
             x.request_body.is_cut = true;
             return Ok(());
         }
@@ -210,7 +210,7 @@ pub(crate) fn look(client: &Client, x: &mut Exchange) {
     }
 }
 
-/// Decodes the buffered body from its beginning. Buffered bodies are small and rare, so this is not incremental.
+/// Decodes the buffered body from its beginning. Buffered bodies are small and rare, so this need not be incremental.
 fn decode(client: &Client, x: &mut Exchange) -> Result<(), Fault> {
     let length = decoded_length(x);
     x.request_body.is_complete = client
@@ -221,7 +221,7 @@ fn decode(client: &Client, x: &mut Exchange) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Returns the length for decoding a body. The body of a request never ends with its connection.
+/// Returns the length to use for decoding a body. A request body never ends with its connection.
 fn decoded_length(x: &Exchange) -> BodyLength {
     match x.request_body.length {
         BodyLength::UntilClose => BodyLength::None,
@@ -286,7 +286,7 @@ fn stage(client: &mut Client, x: &mut Exchange, backend: &Proxy) {
         x.txn.request.write_to(staged);
     }
     filters::install(client, x, true);
-    // The head is sent first.
+    // The head must be sent first.
     admit(client, x);
     if !x.upload.is_received() {
         let wanted = |options: &plan::ProxyOptions| options.splice_request || options.splice_auto;
@@ -309,7 +309,7 @@ fn send(client: &mut Client, x: &mut Exchange, backend: &Proxy, request: &mut Sh
 fn parameters(client: &Client, x: &Exchange, backend: &Proxy) -> Result<Parameters, NotExpressible> {
     match &backend.fcgi {
         Some(app) => fastcgi::parameters(client, x, app),
-        // A configuration with such a server but no application in the backend is rejected.
+        // Configurations with such a server but without an application in the backend are rejected.
         None => Err(NotExpressible::Head),
     }
 }
@@ -356,17 +356,17 @@ fn note_stream(client: &Client, x: &mut Exchange, facts: StreamFacts) {
     x.txn.server_stream = Some(facts);
 }
 
-/// Admits the part of the body that arrived with the head, and counts it unless it was sent before.
+/// Admits the part of the body that arrived with the head. Counts it, unless it was already sent before.
 fn admit(client: &mut Client, x: &mut Exchange) {
-    // Malformed coding is reported when the body is pumped.
+    // A malformed coding is reported when the body is forwarded.
     let _ = client.side.admit(&mut x.upload);
     if x.txn.retries == 0 && !x.choice.fresh && x.txn.hedged == Hedged::No {
         x.txn.bytes_in += x.upload.received;
     }
 }
 
-/// Undoes the consumption of the body by an attempt, so that the client's buffer begins with the whole body again and none of it
-/// counts as consumed. Valid only if [`Exchange::can_rewind`] returns true; does nothing if the attempt consumed nothing.
+/// Undoes an attempt's consumption of the body: the client's buffer begins with the whole body again, and none of it counts as
+/// consumed. Valid only if [`Exchange::can_rewind`] returns true. Does nothing if the attempt consumed nothing.
 pub(crate) fn rewind(client: &mut Client, x: &mut Exchange) {
     if x.upload.consumed() > 0 {
         client.side.put_back(&x.request_body.kept, &x.upload);
@@ -374,7 +374,7 @@ pub(crate) fn rewind(client: &mut Client, x: &mut Exchange) {
     x.upload.start(client.side.framing(x.request_body.length), Path::Verbatim);
 }
 
-/// Moves the request on; returns whether there was progress.
+/// Advances the request. Returns whether there was progress.
 #[inline]
 pub(crate) fn poll_upload(
     client: &mut Client,

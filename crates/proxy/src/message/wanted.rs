@@ -1,15 +1,15 @@
-//! How much of the body of a request (`upload`) or a response (`inspect`) `evaluate` wants to wait for.
+//! How much of the body of a request (`upload`) or a response (`inspect`) `evaluate` waits for.
 
 /// How much of a body to wait for.
 #[derive(Clone, Copy)]
 pub(crate) struct BodyWait {
-    /// The number of bytes to wait for, if the body is that long.
+    /// The number of bytes to wait for. A shorter body suffices if it is complete.
     pub(crate) bytes: usize,
-    /// The size of a larger buffer, for bodies that exceed the usual one; 0 for none.
+    /// The size of the larger buffer for bodies that exceed the usual one, or 0 if there is only the usual one.
     pub(crate) large: usize,
 }
 
 impl BodyWait {
-    /// As much as fits in a usual buffer.
+    /// As many bytes as fit in a usual buffer.
     pub(crate) const ALL: Self = Self { bytes: usize::MAX, large: 0 };
 }

@@ -1,6 +1,6 @@
-//! Upgrades between sides with different versions of HTTP. An HTTP/1 upgrade corresponds to an extended CONNECT in HTTP/2 (RFC
-//! 8441). For WebSocket (RFC 6455), that request has no key, and its response does not prove that the server understood the key.
-//! This module generates both for the HTTP/1 side.
+//! Upgrades between sides that use different versions of HTTP. An HTTP/1 upgrade corresponds to an extended CONNECT in HTTP/2
+//! (RFC 8441). For WebSocket (RFC 6455), that request has no key, and its response does not prove that the server understood the
+//! key. This module generates both for the HTTP/1 side.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,10 +10,10 @@ use sha1::{Digest, Sha1};
 use crate::exchange::Exchange;
 use crate::fault::Fault;
 
-/// The suffix appended to a key before hashing (RFC 6455, 1.3).
+/// The suffix that is appended to a key before hashing (RFC 6455, 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Adds a key to a request that arrived over HTTP/2 and goes to an HTTP/1 server.
+/// Adds a key to a request that arrived over HTTP/2 and is sent to an HTTP/1 server.
 pub(crate) fn give_key(x: &mut Exchange) {
     let head = &mut x.txn.request;
     if !head.is_websocket() || !head.has_upgrade() || head.get_known(KnownName::SecWebsocketKey).is_some() {
@@ -28,7 +28,8 @@ pub(crate) fn give_key(x: &mut Exchange) {
     x.choice.gave_key = true;
 }
 
-/// Checks the head of a response to such a request, and turns an accepting HTTP/2 response into the answer to an upgrade.
+/// Checks the head of the response to such a request, and converts an HTTP/2 response that accepts the upgrade to its HTTP/1
+/// form.
 ///
 /// # Errors
 /// The server's proof is missing or wrong.
@@ -52,7 +53,7 @@ pub(crate) fn of_response(x: &mut Exchange, bare: bool) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Turns a 2xx response to an extended CONNECT into HTTP/1's 101.
+/// Converts a 2xx response to an extended CONNECT to a 101 of HTTP/1.
 fn agree(x: &mut Exchange) {
     let request = &x.txn.request;
     let proof = request.get_known(KnownName::SecWebsocketKey).filter(|_| request.is_websocket()).map(proof);

@@ -20,7 +20,7 @@ use crate::exchange::{Exchange, tracing};
 use crate::fault::Fault;
 use crate::server::per_worker::{LocalProxy, LocalServer};
 
-/// A slot on a server. Dropping it releases the slot, which wakes the next request in the queue.
+/// A slot on a server. Dropping it releases the slot and wakes the next request in the queue.
 pub(crate) struct Lease {
     backend: Rc<LocalProxy>,
     server: Rc<LocalServer>,
@@ -77,11 +77,13 @@ impl Drop for Lease {
     }
 }
 
-/// The limit of a server that may serve no request, because other processes have all of them (`maxconn … fleet`).
+/// The limit of a server that currently may not serve any request, because other processes use the whole limit (`maxconn …
+/// fleet`).
 const NO_ROOM: u32 = u32::MAX;
 
 /// Returns how many requests a server may serve at this time: `maxconn`, reduced towards `minconn` while the backend is not busy
-/// (`fullconn`), and while the server has just come up (`slowstart`). 0 for no limit, [`NO_ROOM`] for none at all.
+/// (`fullconn`), and reduced while the server has just come up (`slowstart`). 0 means unlimited, [`NO_ROOM`] that it may serve
+/// none.
 fn limit(backend: &Proxy, server: &state::Server) -> u32 {
     let most = server.maxconn.load(Relaxed);
     if most == 0 {
@@ -101,7 +103,7 @@ fn room(backend: &Proxy, server: &state::Server) -> u32 {
     if limit == NO_ROOM { 0 } else { limit }
 }
 
-/// Like [`limit`], for callers that do not queue; `None` if the server may serve no request.
+/// Like [`limit`], for callers that do not queue. Returns `None` if the server may not serve any request.
 pub(crate) fn limit_without_queue(backend: &Proxy, server: &state::Server) -> Option<u32> {
     Some(limit(backend, server)).filter(|limit| *limit != NO_ROOM)
 }
@@ -118,7 +120,7 @@ fn dynamic_limit(backend: &Proxy, server: &state::Server, most: u32) -> u32 {
     ((u64::from(most) * busy / full) as u32).max(server.minconn)
 }
 
-/// Finds a server and takes a slot on it, waiting if necessary. `avoid` just failed.
+/// Finds a server and acquires a slot on it, waiting if necessary. `avoid` is the server that has just failed.
 pub(crate) async fn assign(
     client: &mut Client,
     x: &mut Exchange,
@@ -160,7 +162,7 @@ pub(crate) fn another(x: &Exchange, backend: &Rc<LocalProxy>, than: &LocalServer
 /// The result of asking for a server.
 pub(crate) enum Assigned {
     Place(Lease),
-    /// No slot is free: the caller must [`wait`] for this server, to which the request is bound, or for any.
+    /// No slot is free: the caller must [`wait`] for this server if the request is bound to it, or otherwise for any server.
     Wait(Option<Rc<LocalServer>>),
 }
 
@@ -200,7 +202,7 @@ fn try_assign(
         count();
         return Ok(Assigned::Place(lease));
     }
-    // The first backup is exempt, because it is used when no other server could serve the request.
+    // The first backup is exempt, because it is used only when no other server could serve the request.
     let stands_alone = picked.state.backup && !backend.options.allbackups;
     if x.choice.hash.is_none() && !is_preferred && !stands_alone {
         return Ok(Assigned::Wait(None));
@@ -209,7 +211,7 @@ fn try_assign(
     Ok(Assigned::Wait(Some(picked)))
 }
 
-/// The balancer's choice.
+/// Returns the balancer's choice.
 #[inline(always)]
 pub(crate) fn pick(backend: &LocalProxy, wish: Wish) -> Option<Rc<LocalServer>> {
     let picked = backend.prepared().picker().pick(wish, |server| room(backend, server));
@@ -219,22 +221,22 @@ pub(crate) fn pick(backend: &LocalProxy, wish: Wish) -> Option<Rc<LocalServer>> 
     }
 }
 
-/// Repeats a choice that found no server: the servers of the balancer may have been replaced by others in the meantime.
+/// Repeats a choice that found no server, because the servers of the balancer may have been replaced in the meantime.
 #[cold]
 fn pick_again(backend: &LocalProxy, wish: Wish) -> Option<Rc<LocalServer>> {
     let at = backend.prepared().picker().pick(wish, |server| room(backend, server))?;
     backend.server(at)
 }
 
-/// Chooses a server for anything but the first attempt of a request.
+/// Chooses a server for an attempt that is not the first one of a request.
 #[cold]
 fn pick_late(backend: &LocalProxy, wish: Wish) -> Option<Rc<LocalServer>> {
     pick(backend, wish)
 }
 
-/// Returns the server that the client authenticated to over a connection reserved for it (NTLM), or the server of the connection's
-/// last request (`option prefer-last-server`). Returns `None` if that server is not usable, its queue exceeds
-/// `max-keep-alive-queue`, or the balancing algorithm hashes.
+/// Returns the server to which the client authenticated over a connection that is reserved for it (NTLM), or the server of the
+/// connection's last request (`option prefer-last-server`). Returns `None` if that server is not usable, if its queue exceeds
+/// `max-keep-alive-queue`, or if the balancing algorithm uses a hash.
 fn preferred(client: &Client, backend: &LocalProxy, avoid: Option<usize>) -> Option<Rc<LocalServer>> {
     if client.private.borrow().is_none() && !backend.options.prefer_last_server
         || backend.balance.algorithm.hashes()
@@ -250,7 +252,7 @@ fn preferred(client: &Client, backend: &LocalProxy, avoid: Option<usize>) -> Opt
     let state = &server.state;
     let limit = limit(backend, state);
     let has_room = limit == 0 || (limit != NO_ROOM && state.serves_fewer(limit));
-    // `max-keep-alive-queue`: the longest queue for which the server is still preferred to another one.
+    // `max-keep-alive-queue`: the longest queue with which the server is still preferred to another one.
     let most = i64::from(backend.max_keep_alive_queue);
     let short = most < 0 || has_room || i64::from(state.queue.len()) < most;
     let usable = state.effective_weight() > 0;
@@ -275,11 +277,11 @@ fn lease(backend: &Rc<LocalProxy>, server: &Rc<LocalServer>, tally: Tally, now: 
     Lease { backend: backend.clone(), server: server.clone(), tally, since: Cell::new(since) }
 }
 
-/// A place in the queue of a server or the backend. Dropping it leaves the queue.
+/// A position in the queue of a server or of the backend. Dropping it leaves the queue.
 struct InLine<'a> {
     queue: &'a Queue,
     ticket: Ticket,
-    /// The balancer, and the index of the server that the queue belongs to: the queue is part of the server's load.
+    /// The balancer, and the index of the server to which the queue belongs. The queue is part of the server's load.
     load: Option<(&'a LocalProxy, usize)>,
 }
 
@@ -289,7 +291,7 @@ impl Drop for InLine<'_> {
         if let Some((backend, server)) = self.load {
             backend.prepared().picker().parted(server);
         }
-        // If one slot became free, there may be more: the next request is woken to check.
+        // If one slot became free, there may be more, so the next request is woken to check.
         self.queue.wake_first();
     }
 }
@@ -321,7 +323,7 @@ pub(crate) async fn wait(
     }
 }
 
-/// Waits in one queue; returns `None` if its server went down.
+/// Waits in one queue. Returns `None` if the queue's server went down.
 async fn wait_in_line(
     client: &mut Client,
     x: &mut Exchange,
@@ -329,7 +331,7 @@ async fn wait_in_line(
     server: Option<&Rc<LocalServer>>,
     avoid: Option<usize>,
 ) -> Result<Option<Lease>, Fault> {
-    // Logs name the server that a request waits for, even if the request gets no slot on it.
+    // Logs name the server that a request waits for, even if it never gets a slot there.
     x.txn.server = server.map(|server| server.held.clone()).or(x.txn.server.take());
     let allowed = x.timeout(TimeoutSlot::Queue, backend.timeouts.queue.or(backend.timeouts.connect));
     client.timer.set_after(timer::now_ms(), allowed);
@@ -377,7 +379,7 @@ impl<'a> QueueWait<'a> {
             Some(place) => self.queue.is_first(place.ticket),
             None => {
                 self.enter(x, context)?;
-                // A slot may have become free after the queue was chosen.
+                // A slot may have become free since the queue was chosen.
                 true
             }
         };
@@ -426,7 +428,7 @@ impl<'a> QueueWait<'a> {
         });
     }
 
-    /// Leaves the queue, and counts the request if it was `served`. Returns the position for logs: the number of requests served
+    /// Leaves the queue, and counts the request if it was `served`. Returns the position to log: the number of requests served
     /// before it, plus one if it was queued.
     fn leave(self, served: bool) -> u32 {
         let before = self.queue.served.load(Relaxed).saturating_sub(self.served_before) as u32;
@@ -462,8 +464,8 @@ fn waiting<T>(
     }
 }
 
-/// Checks the client while no server is reached. A broken connection ends the stream; a closed sending side ends it only if the
-/// client is watched (`option abortonclose`).
+/// Checks the client while no server is reached. A broken connection ends the stream. If the client has only closed its write
+/// side, this ends the stream only if the client is watched (`option abortonclose`).
 pub(crate) fn left(
     client: &mut Client,
     x: &Exchange,
@@ -472,7 +474,7 @@ pub(crate) fn left(
 ) -> Option<Fault> {
     match client.poll_presence(context) {
         Presence::Here => None,
-        // A client that never sent anything has nothing to wait for.
+        // If the client never sent anything, there is nothing to wait for.
         Presence::Closed => {
             (watch || client.side.is_drained() && !x.txn.is_http).then_some(Fault::ClientAborted)
         }

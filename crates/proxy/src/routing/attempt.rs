@@ -13,7 +13,7 @@ use crate::routing::assign::Lease;
 use crate::routing::retry;
 use crate::server::per_worker::LocalServer;
 
-/// Records the chosen server, which replaces the failed server `instead` if there is one.
+/// Records the chosen server. If it replaces a failed server, that is `instead`.
 pub(crate) fn note_server(
     client: &Client,
     x: &mut Exchange,
@@ -30,7 +30,7 @@ pub(crate) fn note_server(
         Some(failed) if failed.is(server) => retry::count_retry(backend, failed),
         Some(failed) => {
             if x.txn.termination.cookie == b'V' {
-                // The server named by the cookie is considered down.
+                // The cookie's server counts as down.
                 x.txn.termination.cookie = b'D';
             }
             x.txn.redispatched = true;
@@ -40,7 +40,7 @@ pub(crate) fn note_server(
     }
 }
 
-/// Counts a session of the server. Each attempt to reach the server is one session.
+/// Counts a session at the server. Each attempt to reach a server is one session.
 pub(crate) fn count_attempt(x: &Exchange, lease: &Lease) {
     let of_server = &lease.server().state.counters.mine().traffic;
     of_server.sessions_total.add(1);
@@ -63,7 +63,7 @@ pub(crate) fn answer(status: u16) -> AttemptOutcome {
     }
 }
 
-/// Counts a failure of a server, if it is the request's `last` attempt, and reports it to the observer (`observe`).
+/// Reports a failure to the observer of the server (`observe`), and counts it if this is the request's `last` attempt.
 pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault, last: bool) {
     let of_server = lease.server().state.counters.mine();
     let of_backend = backend.state.backend.mine();
@@ -79,7 +79,7 @@ pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault, last: 
     let connected = match fault {
         Fault::ConnectFailed(_) | Fault::ConnectTimeout => false,
         fault if fault.blames_server() => true,
-        // The observer received the status with the head; the balancer did not.
+        // The observer got the status with the head, but the balancer did not.
         Fault::RetryStatus(status) => return lease.answered(answer(status)),
         Fault::Unavailable => return lease.answered(AttemptOutcome::Bad),
         _ => return,
@@ -92,7 +92,7 @@ pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault, last: 
     }
 }
 
-/// Maps a fault to the trouble reported to the checks.
+/// Maps a fault to the kind of trouble that is reported to the health checks.
 fn trouble(fault: Fault) -> Trouble {
     match fault {
         Fault::ConnectFailed(_) | Fault::ConnectTimeout => Trouble::Connection,

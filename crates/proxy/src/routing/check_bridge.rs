@@ -1,5 +1,5 @@
-//! An HTTP/1 health check over a connection that a client has provided (`rhttp@`), or over QUIC or QMux: the check gets one end of a
-//! socket pair, and the request at the other end is converted to HTTP/2 or HTTP/3 on that connection.
+//! An HTTP/1 health check over a connection that a client has provided (`rhttp@`), or over QUIC or QMux. The check gets one end
+//! of a socket pair, and the request at the other end is converted to HTTP/2 or HTTP/3 on that connection.
 //!
 //! Each bridge carries one request and its response. Called by the binary, for `health`, on the worker that runs the check.
 
@@ -31,11 +31,11 @@ use crate::stream::{AnyStream, EngineStream, RequestEngine};
 /// Maximum size of a check's request, in bytes.
 const MOST: usize = 1 << 17;
 
-/// Upper bound for the duration of a check. The check's own limits end it long before.
+/// An upper bound for the duration of a check. The limits of the check itself end it much earlier.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// Returns a stream to `server` over a connection that has room for a request with the connection name `name`; `None` if clients
-/// have provided no connection.
+/// Returns a stream to `server` over a connection that has room for a request with the connection name `name`. Returns `None` if
+/// clients have not provided a connection.
 pub async fn reach(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) -> Option<Stream> {
     let (worker, local) = check_pool::find(backend, server)?;
     let key = check_pool::key(name);
@@ -54,8 +54,8 @@ pub async fn reach(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) ->
     bridge(request?, None).ok()
 }
 
-/// Serves one end of a socket pair with a request; returns the other end. A check without a host gets `authority`: HTTP/3 requires one
-/// (RFC 9114, 4.3.1).
+/// Sends the request that arrives at one end of a socket pair, and returns the other end. A check without a host gets
+/// `authority`, because HTTP/3 requires one (RFC 9114, 4.3.1).
 fn bridge<E, X, R>(request: R, authority: Option<SocketAddr>) -> io::Result<Stream>
 where
     E: RequestEngine + 'static,
@@ -65,7 +65,7 @@ where
 {
     let (ours, theirs) = pair()?;
     tokio::task::spawn_local(async move {
-        // The check notices the end of the bridge, and needs no reason.
+        // The check notices that the bridge has ended, and needs no reason.
         let _ = timer::timeout(PATIENCE, serve(request, theirs, authority)).await;
     });
     Ok(ours)
@@ -81,16 +81,16 @@ fn pair() -> io::Result<(Stream, Stream)> {
 pub struct QuicReached {
     /// The check's end of the conversation, in HTTP/1.
     pub stream: Stream,
-    /// Our address and the server's.
+    /// The local address and the server's.
     pub ends: (SocketAddr, SocketAddr),
     /// The TLS details of the connection.
     pub tls: Arc<tls::Details>,
 }
 
-/// Why a check has not reached a server over QUIC.
+/// Why a check did not reach a server over QUIC.
 #[derive(Debug)]
 pub enum QuicUnreached {
-    /// No connection was attempted.
+    /// No connection was attempted, for this reason.
     Unknown(&'static str),
     /// The socket failed.
     Socket(io::Error),
@@ -109,7 +109,8 @@ impl From<tls::Error> for QuicUnreached {
     }
 }
 
-/// Connects to a server over QUIC for a check, with `name` as SNI. Without `is_http` only the connection is checked.
+/// Connects to a server over QUIC for a check, with `name` as SNI. If `is_http` is not set, only the connection itself is
+/// checked.
 ///
 /// # Errors
 /// The reasons are those of [`QuicUnreached`].
@@ -166,10 +167,10 @@ pub async fn connect_quic(
     Ok(QuicReached { stream: stream.map_err(QuicUnreached::Socket)?, ends, tls: details })
 }
 
-/// Starts HTTP/3 over QMux on a check's connection to a server; returns the check's end of the conversation, in HTTP/1.
+/// Starts HTTP/3 over QMux on a check's connection to a server. Returns the check's end of the conversation, in HTTP/1.
 ///
 /// # Errors
-/// The server does not speak QMux, or the connection has failed.
+/// The server does not support QMux, or the connection failed.
 pub async fn speak_qmux(backend: &Proxy, server: &Arc<ServerSettings>, socket: Stream) -> io::Result<Stream> {
     let Some((worker, local)) = check_pool::here(backend, server) else {
         return Err(io::ErrorKind::NotConnected.into());
@@ -187,7 +188,7 @@ pub async fn speak_qmux(backend: &Proxy, server: &Arc<ServerSettings>, socket: S
     bridge(worker.qmux_carriers.begin(opened, backend.state.clone()), authority)
 }
 
-/// Forwards the request, and its response back.
+/// Forwards the request to the server, and the response back.
 async fn serve<E, X, R>(mut request: R, mut check: Stream, authority: Option<SocketAddr>) -> io::Result<()>
 where
     E: RequestEngine,
@@ -240,7 +241,7 @@ where
     Ok(())
 }
 
-/// Whether the check has closed its end. It sends nothing after its request.
+/// Whether the check has closed its end. Checks send nothing after the request.
 fn gone(check: &mut Stream, context: &mut Context<'_>) -> bool {
     matches!(check.poll_read(context, &mut [0; 16]), Poll::Ready(Ok(0) | Err(_)))
 }
@@ -282,7 +283,7 @@ where
     }
 }
 
-/// Writes the head in HTTP/1. The body's end is marked by its length or by the close.
+/// Writes the head in HTTP/1. Its length, or the close, marks the end of the body.
 fn write_head(head: &Head, out: &mut Vec<u8>) {
     head.write_start_line(out);
     for (name, value) in head.fields() {

@@ -1,7 +1,7 @@
-//! Lends idle connections to health checks, and accepts connections that checks opened (`check-reuse-pool`).
+//! Lends idle connections to health checks, and accepts connections that checks have opened (`check-reuse-pool`).
 //!
-//! A check uses the same connections as a client's first request, because it cannot be sent again. It is counted neither as a
-//! request nor as a connection. Called by the binary, for `health`, on the worker that runs the check.
+//! A check uses the same connections as the first request of a client, because Weir can send neither of them again. It is counted
+//! neither as a request nor as a connection. Called by the binary, for `health`, on the worker that runs the check.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Lent {
     }
 }
 
-/// Takes an idle connection to `server` that requests with the connection name `name` may use (empty for requests without one).
+/// Takes an idle connection to `server`, for a request with the connection name `name` (empty if it has none).
 pub async fn take(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) -> Option<Lent> {
     let (worker, local) = find(backend, server)?;
     let key = key(name);
@@ -56,7 +56,8 @@ pub async fn take(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) -> 
     Some(Lent(connection))
 }
 
-/// Adds a check's idle connection to the pool. It was opened after the address of `server` had changed `moves` times.
+/// Adds a check's idle connection to the pool. `moves` is how often the address of `server` had changed when the connection was
+/// opened.
 pub fn keep(backend: &Proxy, server: &Arc<ServerSettings>, name: &str, stream: Stream, moves: u32) {
     let Some((worker, local)) = find(backend, server) else { return stream.reset_on_close() };
     let limit = local.state.maxconn.load(std::sync::atomic::Ordering::Relaxed);
@@ -101,13 +102,13 @@ pub(super) fn find(backend: &Proxy, server: &Arc<ServerSettings>) -> Option<(Rc<
 /// Returns the server on the calling worker.
 pub(super) fn here(backend: &Proxy, server: &Arc<ServerSettings>) -> Option<(Rc<Worker>, Rc<LocalServer>)> {
     let worker = current()?;
-    // The check may belong to another plan, which may have another server at this index.
+    // The check may belong to another plan, in which this index may stand for another server.
     worker.shared.proxies.get(backend.index)?;
     let local = worker.local(backend.index).server(server.index)?;
     Arc::ptr_eq(&local.state, &server.state).then_some((worker, local))
 }
 
-/// Returns the pool key for requests that differ only in the name (`connect::pool_key`).
+/// Returns the pool key for requests that differ only in their name (`connect::pool_key`).
 pub(super) fn key(name: &str) -> PoolKey {
     match name {
         "" => PoolKey::default(),

@@ -1,4 +1,4 @@
-//! Connects to the chosen server, over an idle connection if the request may use one, otherwise over a new one.
+//! Connects to the chosen server over an idle connection, if the request may use one, or over a new one.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -37,7 +37,7 @@ use crate::server::shared::OpenedConnection;
 use crate::server::{self, ClientId, Open, SharedRequest, Upstream};
 use crate::worker::Worker;
 
-/// The log level of application output.
+/// The log level for the output of applications.
 const ERR: u8 = 3;
 
 /// Returns a connection for this request.
@@ -127,7 +127,7 @@ fn may_reuse(x: &Exchange, settings: &LocalServer) -> bool {
 /// Returns the query for idle connections.
 #[inline]
 fn ask<'a>(client: &Client, backend: &Proxy, settings: &LocalServer, key: &'a [u8]) -> PoolQuery<'a> {
-    // Connections provided by clients are not reserved for particular requests.
+    // Connections that clients provide are not reserved for particular requests.
     let first = is_first(client, backend) && !settings.is_reverse;
     PoolQuery { key, reuse: backend.reuse, first, client: Some(ClientId::of(&client.link)) }
 }
@@ -138,7 +138,7 @@ fn begin_again(x: &mut Exchange, backend: &Proxy, settings: &LocalServer, upstre
     upstream.begin_again();
     settings.state.counters.mine().reuses.add(1);
     backend.state.backend.mine().reuses.add(1);
-    // The clock is read again only after a retry, because deadlines start here.
+    // Deadlines start here, so the clock must be read again after a retry. Otherwise, the earlier reading is accurate enough.
     x.txn.times.connected = if x.txn.retries == 0 { x.txn.times.queued } else { now_us() };
 }
 
@@ -151,17 +151,17 @@ fn reuse(client: &Client, server: &LocalServer, ask: PoolQuery<'_>) -> Option<Bo
     client.worker.pools.take(server, ask)
 }
 
-/// Whether the request is the first on its client's connection and only the client could resend it if the server has closed the
-/// connection. False if `retry-on` allows Weir to resend it in any case.
+/// Whether the request is the first on its client's connection, so that only the client could resend it if the server has closed
+/// the connection. False if `retry-on` allows Weir to resend it anyway.
 fn is_first(client: &Client, backend: &Proxy) -> bool {
     let on = &backend.retry_on;
     client.session.requests.get() <= 1 && !(on.conn_failure && on.empty_response && on.response_timeout)
 }
 
-/// Returns the key that distinguishes the connections to this server.
+/// Returns the key that distinguishes the connections to this server in the pool.
 pub(crate) fn pool_key(client: &Client, x: &Exchange, settings: &ServerSettings) -> Box<[u8]> {
     if settings.is_reverse {
-        // Connections provided by clients differ only in the name.
+        // Connections that clients provide differ only in their name.
         let name = match &settings.pool_conn_name {
             Some(name) => {
                 let mut text = Vec::new();
@@ -179,12 +179,12 @@ pub(crate) fn pool_key(client: &Client, x: &Exchange, settings: &ServerSettings)
         || x.choice.address.is_some()
         || settings.state.port_offset().is_some()
         || settings.state.is_unspecified();
-    // A name set on the `server` line for the connection replaces the name sent to the server (manual, 5.2 `pool-conn-name`).
+    // A connection name on the `server` line replaces the name that is sent to the server (manual, 5.2 `pool-conn-name`).
     let name = match settings.pool_conn_name {
         Some(_) => None,
         None => server_tls::server_name(client, x, settings),
     };
-    // Upgrades may use another protocol than other requests, so they have separate connections.
+    // Upgrades may use a different protocol than other requests, so they have separate connections.
     let apart = x.txn.request.has_upgrade()
         && (settings.ws != Ws::Auto || settings.tls.as_ref().is_some_and(|tls| tls.of_upgrades.is_some()));
     let marked = x.txn.server_tos.is_some() || x.txn.server_mark.is_some();
@@ -225,7 +225,7 @@ pub(crate) fn pool_key(client: &Client, x: &Exchange, settings: &ServerSettings)
     key.into()
 }
 
-/// Opens a connection that several requests will share; the caller starts the protocol on it.
+/// Opens a connection that several requests will share. The caller starts the protocol on it.
 pub(crate) async fn open_shared(
     client: &mut Client,
     x: &mut Exchange,
@@ -238,26 +238,26 @@ pub(crate) async fn open_shared(
     Ok(OpenedConnection { for_one, ..shared(x, stands, key) })
 }
 
-/// Prepares an established connection for sharing: the frames of many requests follow each other, and no frame may wait until the
-/// previous one is acknowledged.
+/// Prepares an established connection for sharing. The frames of many requests follow each other, so a frame must not wait until
+/// the previous one is acknowledged.
 fn shared(x: &mut Exchange, (socket, ends, open): OpenedSocket, key: Box<[u8]>) -> OpenedConnection {
     socket.set_nodelay();
     let preamble = std::mem::take(&mut x.choice.preamble);
     OpenedConnection { socket, preamble, key, ends, for_one: false, open }
 }
 
-/// A socket, both of its endpoints, and its count among the open connections.
+/// A socket, its two endpoints, and its slot in the count of open connections.
 type OpenedSocket = (Stream, Option<(Endpoint, Endpoint)>, Open);
 
-/// Opens a socket, with TLS if configured. The bytes to send first stay in the exchange's preamble.
+/// Opens a socket, with TLS if configured. The bytes that must be sent first remain in the exchange's preamble.
 async fn open_socket(
     client: &mut Client,
     x: &mut Exchange,
     backend: &Proxy,
     settings: &Rc<LocalServer>,
 ) -> Result<OpenedSocket, Fault> {
-    // Read before the address: if the address changes between the two reads, the connection is taken as outdated, and never as
-    // current by mistake.
+    // Read before the address: if the address changes between the two reads, the connection counts as outdated, never wrongly as
+    // current.
     let moves = settings.state.moves();
     let target = target(client, x, settings).ok_or(Fault::ConnectFailed(ConnectionError::SOCKET))?;
     let mut opened = place(client, settings).await?;
@@ -265,7 +265,7 @@ async fn open_socket(
     settings.state.counters.mine().connects.add(1);
     backend.state.backend.mine().connects.add(1);
     let allowed = x.timeout(TimeoutSlot::Connect, backend.timeouts.connect);
-    // In HTTP mode a request is ready to be sent, and its packet also carries the acknowledgement.
+    // In HTTP mode, a request is ready to be sent, and its packet can carry the acknowledgement.
     let late_ack = backend.options.tcp_smart_connect.unwrap_or(x.txn.is_http);
     let watch = client.aborts_on_close(backend);
     let mut stream = match settings.socks4 {
@@ -277,7 +277,7 @@ async fn open_socket(
     if let Some(tls) = settings.speaks_tls() {
         let name = server_tls::server_name(client, x, settings);
         let preamble = std::mem::take(&mut x.choice.preamble);
-        // The transport parameters of QMux are not known before the handshake.
+        // The transport parameters of QMux are not available before the handshake.
         let early = settings.qmux == QmuxUse::Never && server_tls::may_be_early(client, x, backend, tls);
         let sent = (name.as_deref(), &*preamble, early);
         let upgrades = tls.of_upgrades.as_ref().filter(|_| x.txn.request.has_upgrade());
@@ -358,7 +358,7 @@ fn begin_shared(
     Ok(Upstream::Stream(SharedRequest::Fcgi(request)))
 }
 
-/// Returns an application's connection settings.
+/// Returns the connection settings of an application.
 fn fcgi_config(app: &App, head: http::ParseOptions) -> fcgi::Config {
     fcgi::Config {
         keeps: app.keeps,
@@ -374,7 +374,7 @@ fn fcgi_config(app: &App, head: http::ParseOptions) -> fcgi::Config {
 fn error_logger(worker: &Rc<Worker>, app: &Arc<App>) -> server::fcgi::ErrorLog {
     let (worker, app) = (worker.clone(), app.clone());
     Box::new(move |text| {
-        // Each message is one line, with control characters replaced, as in HAProxy.
+        // As in HAProxy, each message is one line, with control characters replaced.
         let text: Vec<u8> =
             text.iter().map(|byte| if byte.is_ascii_control() { b'.' } else { *byte }).collect();
         let line = LogLine::own(ERR, &app.name, &text);
@@ -394,7 +394,7 @@ pub(crate) fn set_options(stream: &Stream, backend: &Proxy) {
     }
 }
 
-/// Connects through a SOCKS4 proxy. All steps together may take `allowed`.
+/// Connects through a SOCKS4 proxy. All steps together may take at most `allowed`.
 async fn through(
     client: &mut Client,
     x: &mut Exchange,
@@ -415,7 +415,7 @@ async fn through(
     Ok(stream)
 }
 
-/// Connects within `allowed`. If the client is watched (`option abortonclose`), the attempt ends when it leaves.
+/// Connects within `allowed`. If the client is watched (`option abortonclose`), the attempt ends when the client leaves.
 async fn dial(
     client: &mut Client,
     x: &mut Exchange,
@@ -439,8 +439,8 @@ async fn dial(
     reach(client, x, watch, step).await
 }
 
-/// Whether a small write may wait for acknowledgements until a second one follows: most requests are a single write, and most
-/// clients that open a connection per request use it only once.
+/// Whether a small write may wait for acknowledgements until another one follows. This is harmless for most requests: they are a
+/// single write, and most clients that open a connection per request use it only once.
 fn may_wait(x: &Exchange, settings: &ServerSettings) -> bool {
     x.txn.is_http && settings.socks4.is_none()
 }

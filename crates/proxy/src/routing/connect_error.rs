@@ -18,7 +18,7 @@ pub(crate) static NO_MEMORY: EventCounter =
 pub(crate) static NO_PORT: EventCounter =
     event_counter!(Count, "by_kernel()", "no source port or address available for a server connection");
 
-/// Converts a kernel error to its cause: the source address, this machine, or the server.
+/// Maps a kernel error by its cause: the source address, this machine, or the server.
 pub(super) fn by_kernel(error: &io::Error) -> Fault {
     match SourceError::inside(error) {
         Some(SourceError::PortRange) => return Fault::Resource(ConnectionError::PORT_RANGE),
@@ -37,7 +37,7 @@ pub(super) fn by_kernel(error: &io::Error) -> Fault {
     Fault::Resource(resource)
 }
 
-/// Returns the fault for a connection that is not attempted because the process is close to its memory limit.
+/// Returns the fault for a connection that is not attempted because the process has almost reached its memory limit.
 pub(super) fn by_memory() -> Fault {
     NO_MEMORY.note();
     Fault::Resource(ConnectionError::SYSTEM_MEMORY)

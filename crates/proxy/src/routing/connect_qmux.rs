@@ -20,8 +20,8 @@ use crate::server::{SharedRequest, Upstream};
 use crate::stream::{h3, quic};
 use crate::worker::Worker;
 
-/// Exchanges transport parameters on a new connection, within the remaining connect timeout, and starts the first request on it. If
-/// the client is watched (`option abortonclose`), the attempt ends when it leaves.
+/// Exchanges transport parameters on a new connection and starts the first request on it, within the remaining connect timeout.
+/// If the client is watched (`option abortonclose`), the attempt ends when the client leaves.
 pub(super) async fn begin(
     client: &mut Client,
     x: &mut Exchange,
@@ -55,7 +55,7 @@ pub(super) fn transport(
     let tune = &worker.shared.plan.global.tune;
     let back = &tune.quic.back;
     let quic = quic::settings((Default::default(), back.max_window), back, &tune.quic, tune.bufsize);
-    // Servers open no streams for requests.
+    // Servers do not open streams for requests.
     let settings = ::quic::Settings { max_streams: 0, ..h3::qmux_settings(quic) };
     let config = &worker.proxy(server.backend).h2.h3_back;
     let keys = points::of_server(&server.state, socket.as_fd().as_raw_fd() as u64 + 1);

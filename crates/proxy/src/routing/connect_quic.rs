@@ -30,10 +30,10 @@ use crate::server::{SharedRequest, Upstream};
 use crate::stream::quic;
 use crate::worker::Worker;
 
-/// The code of a server that refuses the connection (RFC 9000, 20.1).
+/// The error code with which a server refuses the connection (RFC 9000, 20.1).
 const REFUSED: u64 = 2;
 
-/// Opens a connection, and starts the first request on it.
+/// Opens a connection and starts the first request on it.
 pub(super) async fn open(
     client: &mut Client,
     x: &mut Exchange,
@@ -42,7 +42,7 @@ pub(super) async fn open(
     key: Box<[u8]>,
 ) -> Result<Upstream, Fault> {
     let unusable = Fault::ConnectFailed(ConnectionError::SOCKET);
-    // Read before the address: if the address changes between the two reads, the connection is taken as outdated.
+    // Read before the address: if the address changes between the two reads, the connection counts as outdated.
     let moves = server.state.moves();
     let Some(to @ Target::Ip(address)) = target(client, x, server) else { return Err(unusable) };
     let mut opened = place(client, server).await?;
@@ -79,7 +79,7 @@ pub(super) async fn open(
     Ok(Upstream::Stream(SharedRequest::H3(request)))
 }
 
-/// Creates the socket and the connection; also returns whether early data may be sent.
+/// Creates the socket and the connection. Also returns whether early data may be sent.
 fn start(
     client: &Client,
     x: &Exchange,
@@ -104,7 +104,7 @@ fn start(
     Ok((transport, early))
 }
 
-/// Why a connection was not begun.
+/// Why a connection was not started.
 pub(super) enum NotBegun {
     /// The socket could not be opened.
     Socket(io::Error),
@@ -132,7 +132,7 @@ pub(super) fn begin(
             (line.congestion, line.max_window)
         });
         let settings = quic::settings(congestion, &tune.quic.back, &tune.quic, tune.bufsize);
-        // Servers open no streams for requests.
+        // Servers do not open streams for requests.
         ClientSettings::new(&Settings { max_streams: 0, ..settings })
     });
     let keys = points::of_server(&server.state, socket.as_fd().as_raw_fd() as u64 + 1);
@@ -141,7 +141,7 @@ pub(super) fn begin(
         .map_err(NotBegun::Connection)
 }
 
-/// Converts the end of a connection before the end of its handshake.
+/// Maps the end of a connection that ended before its handshake was complete.
 fn of_end(end: TransportEnd) -> Fault {
     Fault::ConnectFailed(match end {
         TransportEnd::Socket(error) => return connect_error::by_kernel(&error),

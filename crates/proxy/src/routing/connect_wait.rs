@@ -1,5 +1,5 @@
-//! The wait until a server is reached, and the events that end it early. Called by [`super::connect`] and [`super::server_tls`] for
-//! each of their steps.
+//! Waits until a server is reached, or until an event ends the wait early. Called by [`super::connect`] and [`super::server_tls`]
+//! for each of their steps.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -14,9 +14,9 @@ use crate::exchange::Exchange;
 use crate::fault::Fault;
 use crate::routing::assign;
 
-/// Polls `step` until it completes, at most until `connect_by`. If the client is watched (`option abortonclose`), the attempt ends
-/// when it leaves. The attempt also ends when `timeout client` expires for a client that has not sent its whole request, or that
-/// has sent nothing in TCP.
+/// Polls `step` until it completes, but not after `connect_by`. If the client is watched (`option abortonclose`), the attempt
+/// ends when the client leaves. It also ends when `timeout client` expires for an HTTP client that has not sent its whole
+/// request, or for a TCP client that has sent nothing.
 pub(super) async fn reach<T>(
     client: &mut Client,
     x: &mut Exchange,
@@ -28,7 +28,7 @@ pub(super) async fn reach<T>(
     wait(client, x, watch, looks, step).await
 }
 
-/// Waits before the next attempt, which the same events end early.
+/// Waits before the next attempt. The same events as in `reach` end the wait early.
 pub(super) async fn pause(
     client: &mut Client,
     x: &mut Exchange,
@@ -78,8 +78,8 @@ async fn wait<T>(
             if silent_until >= x.choice.connect_by {
                 return Poll::Ready(Err(Fault::ConnectTimeout));
             }
-            // TCP data may not have been read yet, because there was no server to send it to, and the reactor may not have
-            // registered the socket.
+            // TCP data may not have been read yet: no server was available to receive it, and the reactor may not have registered
+            // the socket.
             if x.txn.is_http || !looks && client.poll_fill(context).is_pending() || client.side.is_drained() {
                 return Poll::Ready(Err(Fault::ClientTimeout));
             }
@@ -91,7 +91,8 @@ async fn wait<T>(
     .await
 }
 
-/// Returns when a client times out that has not sent its whole request, or has sent nothing in TCP; [`NEVER`] for other clients.
+/// Returns when the client times out: an HTTP client that has not sent its whole request, or a TCP client that has sent nothing.
+/// Returns [`NEVER`] for other clients.
 fn silent_until(client: &mut Client, x: &Exchange) -> u64 {
     let received = client.side.received();
     let received_none = received.is_empty();

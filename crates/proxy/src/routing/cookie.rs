@@ -1,4 +1,4 @@
-//! Cookie persistence (configuration manual, 4.2 `cookie`): reading the cookie in requests, writing it in responses.
+//! Cookie persistence (configuration manual, 4.2 `cookie`): reads the cookie in requests, and writes it in responses.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,11 +16,11 @@ use crate::exchange::{BoundServer, CookieServer, Dates, Exchange};
 use crate::routing::assign::Lease;
 use crate::server::per_worker::{LocalProxy, LocalServer};
 
-/// The digits of dates in cookies: six bits each, the most significant digit first.
+/// The digits of dates in cookies. Each stands for six bits; the most significant digit is first.
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// How far in the future a date may be, in seconds, because the clocks of load balancers differ. A cookie with a later date is
-/// treated as too old.
+/// How far in the future a date may be, in seconds, because the clocks of load balancers differ. A cookie with a later date
+/// counts as too old.
 const SKEW_MAX: u64 = 24 * 60 * 60;
 
 fn now_seconds() -> u64 {
@@ -38,7 +38,7 @@ fn write_date(units: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads the five digits at the beginning of `text`, and ignores the rest, as HAProxy does.
+/// Reads the five digits at the beginning of `text`. As in HAProxy, the rest is ignored.
 fn read_date(text: &[u8]) -> Option<u64> {
     text.get(..5)?.iter().try_fold(0u64, |units, byte| {
         let digit = DIGITS.iter().position(|digit| digit == byte)?;
@@ -72,7 +72,7 @@ fn find_server(backend: &LocalProxy, value: &[u8]) -> Option<Rc<LocalServer>> {
     backend.server(place?)
 }
 
-/// Returns another server with the same cookie value that is up, if the first one is not.
+/// Returns another server that has the same cookie value and is up, if the first one is not.
 fn find_other(backend: &LocalProxy, value: &[u8]) -> Option<Rc<LocalServer>> {
     let key = backend.state.cookie_key();
     let serves = |server: &ServerAt<'_>| {
@@ -82,7 +82,7 @@ fn find_other(backend: &LocalProxy, value: &[u8]) -> Option<Rc<LocalServer>> {
     backend.server(backend.servers.iter().find(serves)?.index)
 }
 
-/// Reads the persistence cookie, binds the request to the cookie's server, and removes from the request the parts that the server
+/// Reads the persistence cookie, binds the request to the cookie's server, and removes the parts of the request that the server
 /// must not see.
 pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy) {
     capture_of_client(client, x);
@@ -98,13 +98,13 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy
     x.choice.is_ignored = ignored;
     let name = cookie.name.as_bytes();
     x.txn.termination.cookie = b'N';
-    // `use-server` takes precedence: in that case the cookie chooses nothing, and its state is not reported.
+    // `use-server` takes precedence. The cookie then chooses nothing, and its state is not reported.
     let is_chosen = x.choice.bound.is_some();
     if let Some(chosen) = &x.choice.bound {
         x.choice.cookie = CookieServer::Server(chosen.server.clone());
     }
     let separator = if cookie.operation == CookieOperation::Prefix { b'~' } else { b'|' };
-    // If there are several cookies, the first that names a server is used.
+    // If there are several cookies, the first one that names a server is used.
     let names_one = |whole: &&[u8]| {
         let value = whole.split(|&byte| byte == separator).next().unwrap_or_default();
         !value.is_empty() && find_server(backend, value).is_some()
@@ -120,7 +120,7 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy
     x.choice.dates = dates_of(dates);
     let age = age_of(cookie, x.choice.dates, dates.is_some());
     if matches!(age, Age::Idle | Age::Old) {
-        // Dates apply to a single cookie only.
+        // Dates apply only if there is a single cookie.
         x.choice.dates = Dates::default();
     }
     let found = if value.is_empty() { None } else { find_server(backend, value) };
@@ -134,7 +134,7 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy
         state = b'U';
     }
     if is_chosen {
-        // The server has been chosen already.
+        // The server was already chosen.
     } else if let Some(server) = found.filter(|_| state == b'V' && !ignored) {
         let stays = server.state.is_up() || forced || backend.options.persist;
         let server = if stays { server } else { find_other(backend, value).unwrap_or(server) };
@@ -153,7 +153,7 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy
     }
     x.txn.termination.cookie = state;
     if cookie.operation == CookieOperation::Prefix {
-        // If there are several cookies, each has its own value, or none.
+        // If there are several cookies, each has a separate value or none.
         let own = |value: &[u8]| match value.iter().position(|&byte| byte == separator) {
             Some(at) => value[at + 1..].to_vec(),
             None => value.to_vec(),
@@ -164,7 +164,7 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy
     }
 }
 
-/// Reads the persistence cookie of a denied request for its log line: its server, and whether it is valid.
+/// Reads the persistence cookie of a denied request for the log line: its server, and whether it is valid.
 pub(crate) fn of_denied(client: &Client, x: &mut Exchange, backend: &LocalProxy) {
     of_request(client, x, backend);
     if let Some(bound) = &x.choice.bound {
@@ -186,7 +186,7 @@ enum Age {
     Old,
 }
 
-/// Returns the dates in the cookie: when it was last used, and when it was first set.
+/// Returns the dates in the cookie: when it was last used and when it was first set.
 fn dates_of(dates: Option<&[u8]>) -> Dates {
     let mut parts = dates.unwrap_or_default().split(|&byte| byte == b'|');
     // Zero means no date.
@@ -231,7 +231,7 @@ pub(crate) fn of_response(client: &Client, x: &mut Exchange, backend: &LocalProx
     }
     if cookie.indirect && cookie.operation != CookieOperation::Insert && x.choice.cookie.names(lease.server())
     {
-        // The client's cookie is valid, and the client must not receive another one.
+        // The client's cookie is valid, so the client must not receive another one.
         if edit_set_cookies(x, cookie.name.as_bytes(), |_| None) > 0 {
             x.txn.termination.set_cookie = b'D';
         }
@@ -242,7 +242,7 @@ pub(crate) fn of_response(client: &Client, x: &mut Exchange, backend: &LocalProx
     let name = cookie.name.as_bytes();
     let value = value_of(key.as_ref().map(|key| &***key), lease.server());
     let Some(value) = value else {
-        // The server has no value (a backup server, for example), so the client's cookie for another server is removed.
+        // The server has no cookie value (a backup server, for example), so the client's cookie for another server is removed.
         if cookie.operation == CookieOperation::Insert {
             insert(x, cookie, None, lease.server());
         } else if sets(x, name) {
@@ -279,7 +279,7 @@ fn insert(x: &mut Exchange, cookie: &Cookie, value: Option<&[u8]>, server: &Loca
             x.txn.termination.set_cookie = b'P';
             return;
         }
-        // The inserted cookie replaces the server's own.
+        // The inserted cookie replaces the server's.
         x.txn.termination.set_cookie = b'D';
         edit_set_cookies(x, name, |_| None);
     }
@@ -288,7 +288,7 @@ fn insert(x: &mut Exchange, cookie: &Cookie, value: Option<&[u8]>, server: &Loca
     if known && !is_stale(cookie, x.choice.dates) || cookie.postonly && !post {
         return;
     }
-    // Cacheability is decided by the server's original response.
+    // Cacheability depends on the server's original response.
     let private = cookie.nocache && cacheability::of(x.txn.request.method_id(), &x.txn.response).response;
     let line = match value {
         Some(value) => set_cookie(cookie, value, x.choice.dates),
@@ -308,8 +308,8 @@ fn is_stale(cookie: &Cookie, Dates { last, first }: Dates) -> bool {
         || cookie.max_life.is_some() != first.is_some()
 }
 
-/// Returns the line that sets the cookie to `value`, with the dates that the limits require: the current date, and the date when it
-/// was first set.
+/// Returns the field value that sets the cookie to `value`, with the dates that the limits require: the current date, and the
+/// date when it was first set.
 fn set_cookie(cookie: &Cookie, value: &[u8], dates: Dates) -> Vec<u8> {
     let dated = cookie.max_idle.is_some() || cookie.max_life.is_some();
     let mut line = [cookie.name.as_bytes(), b"=", value].concat();
@@ -324,7 +324,8 @@ fn set_cookie(cookie: &Cookie, value: &[u8], dates: Dates) -> Vec<u8> {
     end(cookie, line)
 }
 
-/// Returns the line that makes the client delete the cookie. It has the same path and domain, because these identify the cookie.
+/// Returns the field value that makes the client delete the cookie. The path and the domain must be the same, because they
+/// identify the cookie.
 fn expiring(cookie: &Cookie) -> Vec<u8> {
     end(cookie, [cookie.name.as_bytes(), b"=; Expires=Thu, 01-Jan-1970 00:00:01 GMT"].concat())
 }
@@ -356,7 +357,7 @@ fn sets(x: &Exchange, name: &[u8]) -> bool {
     })
 }
 
-/// Changes the value of each `Set-Cookie` of `name`, or removes it; returns how many there were.
+/// Changes or removes the value of each `Set-Cookie` for `name`. Returns how many there were.
 fn edit_set_cookies(x: &mut Exchange, name: &[u8], edit: impl Fn(&[u8]) -> Option<Vec<u8>>) -> usize {
     let head = &mut x.txn.response;
     let indices: Vec<usize> = head.indices(&KnownName::SetCookie.into()).collect();
@@ -381,7 +382,7 @@ fn edit_set_cookies(x: &mut Exchange, name: &[u8], edit: impl Fn(&[u8]) -> Optio
     changed
 }
 
-/// `capture cookie` for the client's cookie. Called after rules may have changed it.
+/// `capture cookie` for the client's cookie. Called after rules that may change it.
 fn capture_of_client(client: &Client, x: &mut Exchange) {
     let Some(cookie) = &client.frontend.cookie_capture else { return };
     let wanted = cookie.name.as_bytes();
@@ -395,7 +396,7 @@ fn capture_of_client(client: &Client, x: &mut Exchange) {
     }
 }
 
-/// `capture cookie` for the server's.
+/// `capture cookie` for the server's cookie.
 fn capture(client: &Client, x: &mut Exchange) {
     let frontend = &client.frontend;
     if let Some(cookie) = &frontend.cookie_capture {

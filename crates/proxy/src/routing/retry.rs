@@ -1,5 +1,5 @@
-//! Retries (configuration manual, 4.2 `retries`, `retry-on`, `option redispatch`): whether, where, and when. Called by the code
-//! that makes attempts, `exchange` and `relay`.
+//! Retries (configuration manual, 4.2 `retries`, `retry-on`, `option redispatch`): decides whether, where and when to retry.
+//! Called by the code that makes attempts: `exchange` and `relay`.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -21,10 +21,10 @@ use crate::routing::assign::{Lease, left};
 use crate::routing::connect_wait;
 use crate::server::per_worker::LocalServer;
 
-/// Whether a request failed because its idle connection was being closed, and may be sent again. This requires that there was no
-/// response and that the method is idempotent (RFC 9110, 9.2.2).
+/// Whether a request failed because its idle connection was being closed, and may be sent again. This requires that no response
+/// arrived and that the method is idempotent (RFC 9110, 9.2.2).
 pub(crate) fn is_stale(x: &Exchange, fault: Fault) -> bool {
-    // An unprocessed request may be treated as never sent, whatever the method.
+    // An unprocessed request can be treated as never sent, regardless of its method.
     if fault == Fault::Unprocessed {
         return x.can_rewind();
     }
@@ -38,7 +38,8 @@ pub(crate) fn may_retry(x: &Exchange, backend: &Proxy, fault: Fault) -> bool {
     let wanted = match fault.retry_kind() {
         None => false,
         Some(RetryKind::Connection) => backend.retry_on.conn_failure,
-        // With `disable-l7-retry`, or a body that was not buffered as a whole, a request that was sent once is not sent again.
+        // A request that was already sent is not sent again if `disable-l7-retry` applies or its body was not buffered as a
+        // whole.
         Some(_) if x.txn.no_replay || !x.is_kept() => false,
         Some(RetryKind::Empty) => backend.retry_on.empty_response,
         Some(RetryKind::Junk) => backend.retry_on.junk_response,
@@ -50,8 +51,8 @@ pub(crate) fn may_retry(x: &Exchange, backend: &Proxy, fault: Fault) -> bool {
     wanted && x.can_rewind()
 }
 
-/// Whether the backend's budget allows one more retry (`retry-budget`). A granted retry remains granted until it is used: another
-/// call before the retry begins changes nothing.
+/// Whether the backend's budget allows one more retry (`retry-budget`). A granted retry stays granted until it is used, so
+/// further calls before the retry begins have no effect.
 #[inline]
 pub(crate) fn is_affordable(x: &mut Exchange, backend: &Proxy) -> bool {
     backend.balance.budget.is_none_or(|budget| grant(x, backend, budget))
@@ -83,14 +84,14 @@ pub(crate) fn most(x: &Exchange, backend: &Proxy) -> u32 {
 
 /// The target of the next attempt.
 pub(crate) enum RetryTarget {
-    /// The same server. Its slot is kept, so that requests in its queue keep waiting for this request too.
+    /// The same server. Its slot is kept, so that requests in its queue wait for this request too.
     Same(Lease),
-    /// Any other server, if there are others.
+    /// Any other server, if there is one.
     Other(Rc<LocalServer>),
 }
 
 impl RetryTarget {
-    /// Returns the slot if it is kept, and the server to avoid.
+    /// Returns the slot if it is kept, and the server that should be avoided.
     pub(crate) fn parts(self) -> (Option<Lease>, Option<Rc<LocalServer>>) {
         match self {
             Self::Same(lease) => (Some(lease), None),
@@ -99,8 +100,7 @@ impl RetryTarget {
     }
 }
 
-/// Counts a retry after `fault`, and decides whether it goes to the same server or to another one. Waits before the retry if
-/// required.
+/// Counts a retry after `fault`, and decides whether it uses the same server or another one. Waits before the retry if required.
 ///
 /// # Errors
 /// The client left, or an operator ended the connection.
@@ -115,7 +115,7 @@ pub(crate) async fn before_retry(
         not_early(client, x).await?;
     }
     let retries = most(x, backend);
-    // Nothing has been sent, so this also applies to tunnel requests.
+    // Nothing was sent yet, so this also applies to tunnel requests.
     let watch = client.aborts_on_close(backend);
     let looks = looks_at(client, x).await;
     if looks && let Some(fault) = poll_fn(|context| Poll::Ready(left(client, x, context, watch))).await {
@@ -131,7 +131,7 @@ pub(crate) async fn before_retry(
     let redispatches = may_redispatch(client, x, backend, &failed, retries, others);
     let target = if redispatches {
         x.choice.bound = None;
-        // The request has no server until the next one is chosen.
+        // Until the next server is chosen, the request has none.
         x.txn.server = None;
         drop(lease);
         RetryTarget::Other(failed)
@@ -142,8 +142,7 @@ pub(crate) async fn before_retry(
         RetryTarget::Same(lease)
     };
     if refused && !(redispatches && others) {
-        // The retry goes to the same server, after a delay of one second, or of `timeout connect` if that is shorter (manual,
-        // `retries`).
+        // A retry at the same server waits for one second, or for `timeout connect` if that is shorter (manual, `retries`).
         let second = Duration::from_secs(1);
         let pause = backend.timeouts.connect.unwrap_or(second).min(second);
         connect_wait::pause(client, x, pause, watch, looks).await?;
@@ -151,8 +150,8 @@ pub(crate) async fn before_retry(
     Ok(target)
 }
 
-/// Makes sure that the next attempt does not use early data (RFC 8470, 5.2): the handshake with the client must be complete, and
-/// the handshake with the server must complete before anything is sent.
+/// Ensures that the next attempt does not use early data (RFC 8470, 5.2): the handshake with the client must be complete, and the
+/// handshake with the server must complete before anything is sent.
 async fn not_early(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     if client.side.is_early() && !client.settle().await {
         return Err(Fault::ClientAborted);
@@ -164,8 +163,8 @@ async fn not_early(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether the client is checked while there is no server. A TCP client may have sent all its data, and as in HAProxy no more is
-/// read from it at this stage, unless rules did so.
+/// Whether the client is checked while the request has no server. A TCP client may have sent all its data. As in HAProxy, no more
+/// data is read from it at this stage, unless rules have already read some.
 async fn looks_at(client: &mut Client, x: &Exchange) -> bool {
     if !x.txn.is_http && client.side.is_drained() {
         // The client's data may not have been read yet, because there was no server to send it to.
@@ -180,8 +179,8 @@ pub(crate) fn count_retry(backend: &Proxy, failed: &LocalServer) {
     backend.state.backend.mine().retries.add(1);
 }
 
-/// Whether this retry may go to another server than `failed` (`option redispatch`): when the interval is reached, when the server
-/// is down, or at once when the request is not bound to the server and there are `others`.
+/// Whether this retry may use a server other than `failed` (`option redispatch`): when the interval is reached, when the server
+/// is down, or immediately if the request is not bound to the server and there are `others`.
 fn may_redispatch(
     client: &Client,
     x: &Exchange,
@@ -199,8 +198,8 @@ fn may_redispatch(
     if interval == 0 || forced() {
         return false;
     }
-    // A negative interval `-n` applies from the n-th retry before the last, and at each multiple of that. If n exceeds the number
-    // of retries, the sign is ignored, as in HAProxy; if the result is 0, every retry may be redispatched.
+    // A negative interval `-n` counts from the n-th retry before the last one, and applies at each multiple of that. As in
+    // HAProxy, the sign is ignored if n exceeds the number of retries. If the result is 0, every retry may be redispatched.
     let every = if interval > 0 { interval.into() } else { i64::from(retries) + 1 + i64::from(interval) };
     let its_turn = i64::from(x.txn.retries) % every.abs().max(1) == 0;
     let down = matches!(failed.state.operational(), Operational::Stopped | Operational::Starting);

@@ -21,7 +21,7 @@ use crate::exchange::view::{self, holds};
 use crate::fault::Fault;
 use crate::server::per_worker::LocalProxy;
 
-/// The maximum size in bytes of an unknown backend's name that is kept.
+/// The maximum length of an unknown backend's name that is recorded, in bytes.
 const UNKNOWN_NAME: usize = 256;
 
 /// Chooses the backend and counts the session there.
@@ -32,7 +32,7 @@ pub(crate) fn choose(client: &Client, x: &mut Exchange) -> Result<Rc<LocalProxy>
     let shared = &client.worker.shared;
     let forced = !frontend.force_be_switch.is_empty()
         && view::with(client, x, |env| frontend.force_be_switch.iter().any(|when| holds(Some(when), env)));
-    // Disabled or unpublished backends are skipped, unless the backend is this proxy itself.
+    // Disabled and unpublished backends are skipped, unless the backend is this proxy itself.
     let eligible = |index: usize| {
         let plan = &shared.proxies[index].plan;
         forced || index == frontend.index || !(plan.disabled || plan.state.unpublished.load(Relaxed))
@@ -46,11 +46,11 @@ pub(crate) fn choose(client: &Client, x: &mut Exchange) -> Result<Rc<LocalProxy>
         .ok_or_else(|| no_backend(client, x))?;
     let backend = client.worker.local(index);
     if x.txn.is_http && backend.mode != Mode::Http {
-        // An upgraded HTTP stream cannot return to TCP.
+        // A stream that was upgraded to HTTP cannot return to TCP.
         return Err(no_backend(client, x));
     }
     if backend.index != client.frontend.index {
-        // Server timeouts that the frontend's rules set were meant for the backend part of the same proxy.
+        // Server timeouts set by the frontend's rules are for the backend side of the same proxy.
         for slot in [TimeoutSlot::Server, TimeoutSlot::Connect, TimeoutSlot::Queue, TimeoutSlot::Tunnel] {
             x.txn.timeouts[slot as usize] = None;
         }
@@ -69,7 +69,8 @@ pub(crate) fn choose(client: &Client, x: &mut Exchange) -> Result<Rc<LocalProxy>
     Ok(backend)
 }
 
-/// Returns the backend of the first matching `use_backend`. A name computed at run time that is not a backend ends the search.
+/// Returns the backend of the first `use_backend` rule that matches. If it computes a name at run time that is not the name of a
+/// backend, the search ends.
 fn choose_by_rule(
     frontend: &Proxy,
     backends: &Backends,
@@ -96,8 +97,9 @@ fn choose_by_rule(
     None
 }
 
-/// `use-server`: binds the request to the server of the first matching rule with a usable server (any server, with `force-persist`
-/// or `option persist`). A name computed at run time that is not a server ends the search. Overrides cookies.
+/// `use-server`: binds the request to the server of the first rule that matches and has a usable server (with `force-persist` or
+/// `option persist`, any server). If a rule computes a name at run time that is not the name of a server, the search ends.
+/// Overrides cookies.
 pub(crate) fn bind_server(client: &Client, x: &mut Exchange, backend: &LocalProxy) {
     if x.choice.bound.is_some() {
         return;
@@ -110,8 +112,8 @@ pub(crate) fn bind_server(client: &Client, x: &mut Exchange, backend: &LocalProx
     }
 }
 
-/// Records the lack of a backend, and the name that a rule computed if no backend has it. Logs of such a request have no request time (`%TR`, `%Tq`), because that ends when the backend is
-/// known.
+/// Records that no backend was found, and the name that a rule computed if no backend has it. The log line of such a request has
+/// no request time (`%TR`, `%Tq`), because that time ends only when the backend is chosen.
 #[cold]
 fn no_backend(client: &Client, x: &mut Exchange) -> Fault {
     x.txn.times.request = 0;
@@ -171,7 +173,7 @@ fn by_rdp_token(client: &Client, x: &Exchange, backend: &LocalProxy) -> Option<B
     Some(BoundServer { server, even_down, again: false })
 }
 
-/// Returns the hash of this request's key; `None` if the algorithm uses no key or the request does not have one.
+/// Returns the hash of this request's key, or `None` if the algorithm uses no key or the request has none.
 pub(crate) fn hash(client: &Client, x: &Exchange, backend: &Proxy) -> Option<u32> {
     if !backend.balance.algorithm.hashes() {
         return None;

@@ -1,4 +1,4 @@
-//! The PROXY header, which describes the client to a server (`send-proxy`, `send-proxy-v2`; proxy-protocol.txt, 2.1 and 2.2).
+//! The PROXY header, which describes the client to the server (`send-proxy`, `send-proxy-v2`; proxy-protocol.txt, 2.1 and 2.2).
 
 use net::proxy_protocol::{self, tlv};
 use plan::ServerSettings;
@@ -10,7 +10,7 @@ use tls::x509::CertificateFields;
 use crate::client::Client;
 use crate::exchange::{Exchange, view};
 
-/// Returns the header to send first to this server; empty for none.
+/// Returns the header that must be sent first to this server. Empty if no header is sent.
 pub(super) fn proxy_header(client: &Client, x: &Exchange, settings: &ServerSettings) -> Vec<u8> {
     let mut out = Vec::new();
     let addresses = match (x.source(client), x.destination(client)) {
@@ -21,7 +21,8 @@ pub(super) fn proxy_header(client: &Client, x: &Exchange, settings: &ServerSetti
         SendProxy::None => {}
         SendProxy::V1 => proxy_protocol::write_v1(addresses, &mut out),
         SendProxy::V2 { unique_id, crc32c, authority, tls } => {
-            // The fields in HAProxy's order: those from formats, the checksum, the protocol, the host name, the unique id, TLS.
+            // The fields are in HAProxy's order: those from formats, the checksum, the protocol, the host name, the unique ID,
+            // TLS.
             let mut tlvs: Vec<(u8, Vec<u8>)> = Vec::new();
             for (kind, format) in settings.proxy_v2_tlvs.iter() {
                 let mut value = Vec::new();
@@ -49,7 +50,7 @@ pub(super) fn proxy_header(client: &Client, x: &Exchange, settings: &ServerSetti
     out
 }
 
-/// Returns the host name that the client requested: from the PROXY header that was received, or from TLS.
+/// Returns the host name that the client requested, from the PROXY header that was received or from TLS.
 fn host(client: &Client, details: Option<&Details>) -> Option<Vec<u8>> {
     let received = client.session.tlvs().iter().find(|one| one.kind == tlv::AUTHORITY);
     match received {

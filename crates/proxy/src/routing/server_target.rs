@@ -1,4 +1,4 @@
-//! The address of a new connection to a server, the options of its socket, and its place among the server's connections. Called by
+//! The address of a new connection to a server, the options of its socket, and its slot among the server's connections. Called by
 //! [`connect`](super::connect) and [`connect_quic`](super::connect_quic).
 
 use std::net::{IpAddr, SocketAddr};
@@ -21,8 +21,8 @@ use crate::server::Open;
 use crate::server::per_worker::LocalServer;
 use crate::worker::Worker;
 
-/// Counts the connection that is about to be opened. If descriptors run short (`tune.pool-high-fd-ratio`), or the server is at its
-/// `maxconn` (`strict-maxconn`), an idle connection is closed to make room.
+/// Counts the connection that is about to be opened. If descriptors are running out (`tune.pool-high-fd-ratio`) or the server has
+/// reached its `maxconn` (`strict-maxconn`), an idle connection is closed to make room.
 pub(super) async fn place(client: &Client, server: &Rc<LocalServer>) -> Result<Open, Fault> {
     let worker = &client.worker;
     let process = &worker.shared.process;
@@ -47,7 +47,7 @@ pub(super) async fn place(client: &Client, server: &Rc<LocalServer>) -> Result<O
             continue;
         }
         let Some(other) = others.next() else {
-            // A connection that is returned or closed at this moment is still counted.
+            // A connection that is being returned or closed at this moment is still counted.
             patience = patience.checked_sub(1).ok_or(Fault::Resource(ConnectionError::CONFIGURED_LIMIT))?;
             timer::sleep(Duration::from_millis(1)).await;
             others = group();
@@ -61,10 +61,10 @@ pub(super) async fn place(client: &Client, server: &Rc<LocalServer>) -> Result<O
             {
                 worker.pools.evict(&server);
             }
-            // The requester may no longer wait.
+            // The requester may no longer be waiting.
             let _ = send.send(());
         });
-        // A worker that no longer responds cannot close a connection either.
+        // A worker that does not respond cannot close a connection either.
         let _ = receive.await;
     }
 }
@@ -87,8 +87,8 @@ pub(super) fn socket_options<'a>(
     dial
 }
 
-/// Returns the address to connect to: the server's address, with the client's port if it has no port, or the address set by
-/// `set-dst`.
+/// Returns the address to connect to: the address set by `set-dst`, or the server's address, with the client's port if it has no
+/// port.
 pub(super) fn target(client: &Client, x: &Exchange, settings: &ServerSettings) -> Option<Target> {
     if let Some(address) = x.choice.address {
         return Some(Target::Ip(address));
@@ -96,7 +96,7 @@ pub(super) fn target(client: &Client, x: &Exchange, settings: &ServerSettings) -
     match &**settings.state.address.load() {
         ServerAddress::Ip(address) => {
             let mut address = *address;
-            // `0.0.0.0` means the client's destination address.
+            // `0.0.0.0` stands for the client's destination address.
             if address.ip().is_unspecified() {
                 address.set_ip(x.destination(client).ip()?);
                 if address.port() == 0 {
@@ -112,7 +112,7 @@ pub(super) fn target(client: &Client, x: &Exchange, settings: &ServerSettings) -
     }
 }
 
-/// Returns the source address that `usesrc` takes from the client or its request.
+/// Returns the source address that `usesrc` takes from the client or from its request.
 fn foreign_address(client: &Client, x: &Exchange, settings: &ServerSettings) -> Option<SocketAddr> {
     match &settings.source.as_ref()?.transparent {
         UseSource::No | UseSource::Fixed(_) => None,

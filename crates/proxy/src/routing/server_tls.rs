@@ -1,4 +1,4 @@
-//! TLS on a connection to a server: the server name to send, and the handshake.
+//! TLS on a connection to a server: the server name to send and the handshake.
 
 use std::task::{Context, ready};
 
@@ -21,8 +21,8 @@ pub(super) fn server_name(client: &Client, x: &Exchange, settings: &ServerSettin
     (!name.is_empty()).then_some(name)
 }
 
-/// Whether this request may be sent as early data (`allow-0rtt`). It may if the client sent it as early data itself, or if it can
-/// be resent and `retry-on 0rtt-rejected` is set; in the second case only for safe methods (RFC 8470, 4).
+/// Whether this request may be sent as early data (`allow-0rtt`). This is allowed if the client itself sent it as early data, or
+/// if it can be resent and `retry-on 0rtt-rejected` is set. In the second case, only safe methods are allowed (RFC 8470, 4).
 pub(super) fn may_be_early(client: &Client, x: &Exchange, backend: &Proxy, tls: &ServerTls) -> bool {
     let by_us = || {
         use http::Method::{Get, Head, Options, Trace};
@@ -33,8 +33,8 @@ pub(super) fn may_be_early(client: &Client, x: &Exchange, backend: &Proxy, tls: 
     tls.early && x.txn.is_http && !x.choice.never_early && (client.side.is_early() || by_us())
 }
 
-/// Sends `preamble`, then performs the handshake, all within the remaining connect timeout; `early` data may be sent before the
-/// handshake ends. If the client is watched (`option abortonclose`), the attempt ends when it leaves.
+/// Sends `preamble` and then performs the handshake, all within the remaining connect timeout. `early` data may be sent before
+/// the handshake is complete. If the client is watched (`option abortonclose`), the attempt ends when the client leaves.
 pub(super) async fn begin(
     client: &mut Client,
     x: &mut Exchange,
@@ -87,10 +87,10 @@ pub(super) fn count_handshake(client: &Client, details: &tls::Details) {
     }
 }
 
-/// Converts the failure of a handshake.
+/// Maps a handshake failure to a fault.
 pub(super) fn failed(error: tls::Error) -> Fault {
     match error.kind {
-        // The server is not at fault.
+        // The server did not cause this.
         tls::FailureKind::TooMany => Fault::Internal,
         kind => Fault::ConnectFailed(ConnectionError(kind.facts().0)),
     }

@@ -1,5 +1,5 @@
-//! The `stick …` rules (configuration manual, 4.2): they choose the server stored for a key in a stick table, and store the server
-//! that served a request.
+//! The `stick …` rules (configuration manual, 4.2): they choose the server that a stick table contains for a key, and store the
+//! server that served a request.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,10 +17,10 @@ use crate::exchange::{BoundServer, CookieServer, Exchange};
 use crate::server::Upstream;
 use crate::server::per_worker::{LocalProxy, LocalServer};
 
-/// Maximum number of keys stored per request.
+/// The maximum number of keys stored per request.
 const MOST: usize = 8;
 
-/// Chooses the server of the first known key, unless one is already chosen, and records the keys to store.
+/// Chooses the server of the first key that is known, unless a server is already chosen. Also records the keys to store.
 pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy) {
     if let Some(rules) = &backend.stick {
         look(client, x, backend, rules);
@@ -29,7 +29,7 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy
 
 fn look(client: &Client, x: &mut Exchange, backend: &LocalProxy, rules: &StickRules) {
     for (number, rule) in rules.of_request.iter().enumerate() {
-        // If several rules use the same table, only the first of them stores a key.
+        // If several rules use the same table, only the first one stores a key.
         if rule.stores && is_kept(x, rules, rule) {
             continue;
         }
@@ -120,7 +120,7 @@ pub(crate) fn of_response(client: &Client, x: &mut Exchange, backend: &LocalProx
     note(x, rules, server);
 }
 
-/// Stores the server of a TCP stream, where keys may come from the server's first bytes.
+/// Stores the server of a TCP stream. Keys may come from the server's first bytes.
 pub(crate) fn of_stream(
     client: &Client,
     x: &mut Exchange,
@@ -158,7 +158,7 @@ fn enter(table: &Table, key: &[u8], server: &LocalServer) {
     let Some(entry) = table.get(key, now) else { return };
     entry.set(DataType::ServerId, 0, server.state.id.into(), now);
     let by = table.settings.server_key;
-    // Usually the entry already has this server.
+    // Usually the entry already contains this server.
     if !entry.server_key().is_some_and(|key| is_named(by, &server.state, key)) {
         match by {
             ServerKey::Name => entry.set_server_key(&server.state.name),

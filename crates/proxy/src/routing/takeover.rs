@@ -1,5 +1,5 @@
-//! Takes over idle connections of other workers in the group for a request on this worker. Called by `connect`, and by `lend` and
-//! `bridge` for the process's own requests.
+//! Takes over idle connections from other workers of the group, for requests on this worker. Called by `connect`, and by `lend`
+//! and `bridge` for the process's own requests.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,7 +19,7 @@ use crate::server::{self, SharedRequest, Upstream};
 use crate::worker::Worker;
 
 /// Whether another worker of the group may have an idle connection for this request. If clients provide the connections to the
-/// server, any open one suffices, because Weir cannot open one itself.
+/// server, any open connection suffices, because Weir cannot open one itself.
 pub(crate) fn has_idle_elsewhere(worker: &Worker, settings: &ServerSettings, ask: PoolQuery<'_>) -> bool {
     if worker.group.len() <= 1 || !worker.shared.plan.global.tune.idle_pool_shared {
         return false;
@@ -29,7 +29,7 @@ pub(crate) fn has_idle_elsewhere(worker: &Worker, settings: &ServerSettings, ask
         return allowed && settings.state.open().load(Relaxed) > 0;
     }
     let own = worker.index;
-    // The threshold applies to all connections of the server (manual, 5.2 `pool-low-conn`).
+    // The threshold applies to the connections of the server on all workers (manual, 5.2 `pool-low-conn`).
     let (mut all, mut elsewhere) = (0, 0);
     for index in 0..runtime::shard::workers() {
         let idle = idle_of(settings, index);
@@ -39,7 +39,7 @@ pub(crate) fn has_idle_elsewhere(worker: &Worker, settings: &ServerSettings, ask
     allowed && elsewhere > 0 && all >= i64::from(settings.pool_low_conn)
 }
 
-/// The number of a worker's idle connections to a server.
+/// Returns the number of idle connections that a worker has to a server.
 fn idle_of(server: &ServerSettings, worker: usize) -> i64 {
     server.state.counters.of_worker(worker).map_or(0, |counters| counters.idle.get())
 }
@@ -62,7 +62,7 @@ struct H1Transfer {
     open: server::OpenTransfer,
 }
 
-/// Takes over an idle connection of another worker in the group. With `shared` it may also be a multiplexed one, because this
+/// Takes over an idle connection from another worker of the group. If `shared` is set, it may be a multiplexed one, because this
 /// worker has none.
 pub(crate) async fn take_over(
     worker: &Worker,
@@ -128,7 +128,7 @@ pub(crate) async fn take_over(
                 let request = worker.qmux_carriers.take_in(*handed, key, backend, settings)?;
                 return Some(Upstream::Stream(SharedRequest::Qmux(request)));
             }
-            // That worker had no connection, or has lost it in the meantime.
+            // That worker had no connection, or no longer has it.
             Err(_) => {}
         }
     }

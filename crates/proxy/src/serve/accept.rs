@@ -1,7 +1,7 @@
 //! Accepts connections: checks limits, chooses a worker of the group, and starts the session.
 //!
-//! Each listening socket is watched by one worker. It picks two random workers of its group, and passes the new connection to the
-//! one with fewer connections, as a descriptor that no reactor has registered yet.
+//! Each listening socket is watched by one worker. For each new connection, it picks two random workers of its group and passes
+//! the connection to the one with fewer connections, as a descriptor that is not registered with any reactor yet.
 
 use std::future::poll_fn;
 use std::io;
@@ -27,25 +27,26 @@ use crate::worker::Worker;
 pub(crate) static NOT_ACCEPTED: EventCounter =
     event_counter!(Count, "pause_after()", "connection not accepted for lack of descriptors or memory");
 
-/// The same for the journal.
+/// The same event for the journal.
 static REFUSED: RepeatedEvent = RepeatedEvent::new();
 
-/// How long accepting pauses when descriptors or memory have run out, unless a connection ends earlier.
+/// How long accepting pauses when descriptors or memory run out, unless a connection ends earlier.
 const SHORTAGE: Duration = Duration::from_millis(100);
 
-/// The interval of checking whether memory suffices for one more connection.
+/// The interval for checking whether there is enough memory for one more connection.
 const LOOK_FOR_MEMORY: Duration = Duration::from_millis(5);
 
-/// Interval for checking whether a connection has ended during the pause.
+/// The interval for checking whether a connection has ended during the pause.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Prepares the calling worker to serve connections, both those it accepts and those passed to it.
+/// Prepares the calling worker to serve connections, both those that it accepts and those that are passed to it.
 pub fn install() {
     handoff::install(crate::serve::session::starter());
 }
 
-/// Accepts from `listener`, bind number `bind` of frontend number `frontend`, until the frontend stops or another plan is in use.
-/// If the new plan does not have this socket, the pending connections are accepted first. Connections are served by `workers`.
+/// Accepts connections from `listener`, which is bind number `bind` of frontend number `frontend`, until the frontend stops or
+/// another plan is in use. If the new plan does not have this socket, the pending connections are accepted first. `workers` serve
+/// the connections.
 pub async fn serve(
     worker: Rc<Worker>,
     mut listener: Listener,
@@ -77,7 +78,7 @@ pub async fn serve(
         if base::memory::is_short() || worker.shared.process.accepted_in_shortage.load(Relaxed) > 0 {
             await_memory(&worker).await;
         }
-        // `tune.maxaccept` is reached: lets other tasks run.
+        // `tune.maxaccept` is reached, so other tasks may run.
         if most > 0 && in_a_row >= most {
             in_a_row = 0;
             tokio::task::yield_now().await;
@@ -108,7 +109,7 @@ pub async fn serve(
             Some(Ok(accepted)) => {
                 let Some(Reserved { tls_place }) = gate.reserve().await else { continue };
                 let target = match spread {
-                    // Other workers may have dropped this plan already.
+                    // Other workers may already have dropped this plan.
                     _ if worker.is_old() => worker.index,
                     MultiQueue::Off => worker.index,
                     MultiQueue::On => choose(worker.index, &workers),
@@ -124,8 +125,8 @@ pub async fn serve(
     }
 }
 
-/// Pauses during `disable frontend`, or for a successor that cannot share the address. The port is free until the pause ends. If
-/// the socket cannot be paused, its clients wait.
+/// Pauses while the frontend is disabled (`disable frontend`), or for a successor that cannot share the address. The port is free
+/// until the pause ends. If the socket cannot be paused, its clients wait.
 async fn sit_out(worker: &Worker, proxy: &plan::Proxy, entry: &state::Listener, listener: &mut Listener) {
     let paused = listener.pause().is_ok();
     poll_fn(|context: &mut Context<'_>| {
@@ -135,7 +136,7 @@ async fn sit_out(worker: &Worker, proxy: &plan::Proxy, entry: &state::Listener, 
     })
     .await;
     while paused && proxy.state.admission() == Admission::Open && listener.resume().is_err() {
-        // Another process still has the address.
+        // Another process still uses the address.
         timer::sleep(SHORTAGE).await;
     }
 }
@@ -173,7 +174,7 @@ fn hand_over(
     }
 }
 
-/// Returns the worker with fewer connections of two random ones.
+/// Returns the one of two random workers that has fewer connections.
 fn choose(own: usize, workers: &[usize]) -> usize {
     if workers.len() <= 1 {
         return own;
@@ -183,7 +184,7 @@ fn choose(own: usize, workers: &[usize]) -> usize {
     match worker::connections(first).cmp(&worker::connections(second)) {
         std::cmp::Ordering::Greater => second,
         std::cmp::Ordering::Less => first,
-        // On a tie the connection stays on this worker, which avoids waking another thread.
+        // On a tie, the connection stays on this worker, which avoids waking another thread.
         std::cmp::Ordering::Equal if second == own => own,
         std::cmp::Ordering::Equal => first,
     }
@@ -220,7 +221,7 @@ async fn pause_after(worker: &Worker, error: &io::Error) {
                 );
                 ("-".to_owned(), text)
             });
-            // Half of the descriptors are reserved for server connections: without one, an accepted client would only get a 503.
+            // Half of the descriptors are reserved for server connections. Without one, an accepted client would only get a 503.
             let few = process.connections.load(Relaxed) / 2;
             let until = now_ms() + SHORTAGE.as_millis() as u64;
             while process.connections.load(Relaxed) > few && now_ms() < until {

@@ -1,7 +1,9 @@
-//! Decides when an idle or stalled multiplexed client connection is closed. Called by `multiplexed` after each turn with progress.
+//! Decides when an idle or stalled multiplexed client connection is closed. Called by `multiplexed` after each turn with
+//! progress.
 //!
-//! Streams have their own deadlines. The deadline of the connection applies between streams, and to output that the client does not
-//! read. Only events that matter to a timeout restart it; PINGs, SETTINGS and the bytes of an unfinished header block do not.
+//! Streams have separate deadlines. The deadline of the connection applies between streams, and to output that the client does
+//! not read. Only events that are relevant to a timeout restart it, not PINGs, SETTINGS or the bytes of an unfinished header
+//! block.
 
 use std::time::Duration;
 
@@ -18,16 +20,16 @@ pub(super) struct DeadlineState {
     pub(super) had_requests: bool,
     /// Whether anything was received in this turn.
     pub(super) received: bool,
-    /// Whether a header block, or a frame that precedes one, has been received only in part.
+    /// Whether a header block, or a frame that precedes one, is incomplete.
     pub(super) is_within_head: bool,
-    /// Whether output waits for the client to read.
+    /// Whether there is output that the client has not read yet.
     pub(super) has_output: bool,
     /// Whether the client accepted some output in this turn.
     pub(super) wrote: bool,
 }
 
-/// The start of each kind of wait, in ms; [`NEVER`] if the connection is not waiting in that way. Each idle connection has one of
-/// these values, so they are kept small and are not `Option`s.
+/// When each kind of wait began, in ms, or [`NEVER`] if the connection is not waiting in that way. Each idle connection has these
+/// values, so they are kept small and are not `Option`s.
 #[derive(Debug)]
 pub(super) struct ConnectionDeadline {
     heard: u64,
@@ -57,7 +59,7 @@ impl ConnectionDeadline {
         self.stalled = since(turn.has_output, if turn.wrote { now } else { self.stalled });
         let stalled = after(self.stalled, timeouts.client);
         let within_head = after(self.within_head, timeouts.http_request);
-        // `timeout http-keep-alive` no longer applies once the next request has begun (manual, 4.2), as in HTTP/1.
+        // As in HTTP/1, `timeout http-keep-alive` no longer applies once the next request has begun (manual, 4.2).
         let has_begun = within_head != NEVER && turn.had_requests;
         let idle = if has_begun { NEVER } else { self.idle_until(turn, timeouts) };
         stalled.min(within_head).min(idle)
@@ -69,7 +71,7 @@ impl ConnectionDeadline {
             true => timeouts.http_keep_alive.or(timeouts.http_request),
             false => timeouts.http_request,
         };
-        // `timeout client` limits silence; the other timeouts limit requests.
+        // `timeout client` limits silence, whereas the other timeouts limit requests.
         match allowed {
             _ if self.idle == NEVER => NEVER,
             None => after(self.heard.max(self.idle), timeouts.client),

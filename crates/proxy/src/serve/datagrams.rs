@@ -1,8 +1,8 @@
-//! Datagram sockets: one worker watches and reads a socket, and all workers of the bind line process its datagrams.
+//! Datagram sockets. One worker watches and reads a socket, and all workers of the bind line process its datagrams.
 //!
-//! The datagrams of one sender are processed by the same worker, in order. The other workers get their datagrams in batches over a
-//! channel ([`runtime::datagrams`]); its receiving end was passed to them as [`Incoming::Datagrams`]. Because there is only one
-//! socket, no datagram is lost when a successor takes it over. Used by `log-forward` ([`forward`]).
+//! All datagrams from one sender are processed by the same worker, in order. The other workers get their datagrams in batches
+//! over a channel ([`runtime::datagrams`]), of which they received the receiving end as [`Incoming::Datagrams`]. Because there is
+//! only one socket, no datagram is lost when a successor takes it over. Used by `log-forward` ([`forward`]).
 //!
 //! [`Incoming::Datagrams`]: super::handoff::Incoming::Datagrams
 
@@ -32,26 +32,26 @@ use crate::worker::Worker;
 pub(crate) static OVERFLOWED: EventCounter =
     event_counter!(Count, "finish()", "datagram dropped because the worker's queue is full");
 
-/// The largest datagram.
+/// The maximum size of a datagram.
 const DATAGRAM: usize = 65_535;
 
 /// How many datagrams and bytes are read before the task yields.
 const TURN: usize = 64;
 const TURN_BYTES: usize = 128 * 1024;
 
-/// With at most this many datagrams in a turn, waking another worker is not worth its cost.
+/// If a turn has at most this many datagrams, waking another worker is not worth the cost.
 const FEW: usize = 8;
 
-/// The number of bytes of datagrams that may wait for one worker.
+/// How many bytes of datagrams may wait for one worker.
 const WAITING: usize = 256 * 1024;
 
-/// Interval for checking whether processing has ended.
+/// The interval for checking whether processing has ended.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// The number of sockets that are being read. Changed by the reading workers, when they start and when they end.
+/// The number of sockets that are being read. The workers that read them change it when they start and end.
 static READING: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether datagrams are being read, or were read and are not yet processed. A stopping process waits until this is false.
+/// Whether datagrams are being read, or were read but not processed yet. A stopping process waits until this is false.
 pub fn is_active() -> bool {
     READING.load(Relaxed) > 0
 }
@@ -72,7 +72,7 @@ impl Drop for Reading {
     }
 }
 
-/// Processes the worker's share of a socket while the socket is read.
+/// Processes this worker's share of the datagrams as long as the socket is read.
 pub(super) async fn process(worker: Rc<Worker>, mut datagrams: Datagrams) {
     let proxy = worker.proxy(datagrams.frontend).plan.clone();
     let mut batch = Batch::default();
@@ -116,7 +116,7 @@ pub async fn serve(
     Ok(())
 }
 
-/// Reads one turn of datagrams into `spread`; returns whether the socket is drained, or `None` once the frontend has stopped.
+/// Reads one turn of datagrams into `spread`. Returns whether the socket is drained, or `None` once the frontend has stopped.
 async fn read(proxy: &Proxy, socket: &UdpSocket, buffer: &mut [u8], spread: &mut Spread) -> Option<bool> {
     let listeners = proxy.state.listeners.load_full();
     poll_fn(|context| {
@@ -134,7 +134,7 @@ async fn read(proxy: &Proxy, socket: &UdpSocket, buffer: &mut [u8], spread: &mut
             listener.wait(context.waker().clone());
         }
         if proxy.state.admission() != admission {
-            // The state changed before the task registered for changes.
+            // The state changed before the task had registered for changes.
             context.waker().wake_by_ref();
         }
         Poll::Pending
@@ -149,7 +149,7 @@ fn poll_turn(
     spread: &mut Spread,
 ) -> Poll<bool> {
     let mut room = tokio::io::ReadBuf::new(buffer);
-    // An error concerns a single datagram, for example the refusal of an earlier answer.
+    // An error concerns a single datagram, for example because an earlier answer was refused.
     if let Ok(from) = ready!(socket.poll_recv_from(context, &mut room)) {
         spread.take(from, room.filled());
     }
@@ -182,12 +182,12 @@ struct Spread {
 #[derive(Default)]
 struct Share {
     batch: Batch<SocketAddr>,
-    /// The channel to the worker; `None` for the worker that reads.
+    /// The channel to the worker. `None` for the worker that reads the socket.
     sender: Option<Sender<SocketAddr>>,
 }
 
 impl Spread {
-    /// Passes the receiving ends to the other `workers`.
+    /// Creates the channels, and passes the receiving ends to the other `workers`.
     fn new(worker: &Worker, frontend: usize, workers: &[usize]) -> Self {
         let (own, generation) = (worker.index, worker.shared.generation);
         let stays = worker.shared.plan.global.tune.multi_queue == MultiQueue::Off;
@@ -215,13 +215,13 @@ impl Spread {
         self.shares[at].batch.push(from, bytes);
     }
 
-    /// Sends the other workers their shares and passes the rest to `process`: the own share, shares that are too small to wake
-    /// another worker, and datagrams that exceed the limit of their channel.
+    /// Sends the other workers their shares, and passes the remaining datagrams to `process`: the share of this worker, shares
+    /// that are too small to wake another worker, and datagrams that exceed the limit of their channel.
     fn finish(&mut self, mut process: impl FnMut(SocketAddr, &[u8])) {
         let is_small = std::mem::take(&mut self.count) <= FEW;
         for Share { batch, sender } in &mut self.shares {
             let Some(sender) = sender else { continue };
-            // A worker that is not idle may still have earlier datagrams of the same senders.
+            // A worker that is not idle may still have earlier datagrams from the same senders.
             if batch.is_empty() || (is_small && sender.is_idle()) {
                 continue;
             }
@@ -239,7 +239,7 @@ impl Spread {
         self.shares.iter().filter_map(|share| share.sender.as_ref()).all(Sender::is_idle)
     }
 
-    /// Frees memory after a burst.
+    /// Frees memory that was needed for a burst.
     fn shrink(&mut self) {
         self.shares.iter_mut().for_each(|share| share.batch.shrink());
     }
@@ -308,11 +308,11 @@ mod tests {
         assert!(finish(&mut spread).len() < 90);
         let [receiver, _] = &mut others;
         let (remote, _) = received(receiver)[0];
-        // That worker has the batch and may still be processing it.
+        // That worker has received the batch and may still be processing it.
         (0..8).for_each(|_| spread.take(remote, &[1]));
         assert_eq!(finish(&mut spread).len(), 0);
         assert_eq!(received(receiver).len(), 8);
-        // From here on the worker waits for more.
+        // From here on, the worker waits for more.
         assert!(received(receiver).is_empty());
         (0..8).for_each(|_| spread.take(remote, &[2]));
         assert_eq!(finish(&mut spread).len(), 8);

@@ -1,5 +1,5 @@
-//! Requests in progress: their futures are in reused boxes, so that an idle connection is small and a warm request allocates
-//! nothing.
+//! Requests in progress. Their futures are in reused boxes, so that an idle connection is small and a request in the steady state
+//! allocates nothing.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -17,7 +17,7 @@ use crate::exchange::{Arrival, Next};
 
 /// Serves requests: the steps of [`http`](super::http), with the type of their future.
 pub(crate) trait ServeExchange {
-    /// Serves one request; returns the client.
+    /// Serves one request, and returns the client.
     type Exchange: Future<Output = (Boxed<Client>, Next)>;
 
     /// Starts serving the next request of `client`.
@@ -40,13 +40,13 @@ where
 /// A box for the future of a request.
 type ExchangeSlot<F> = Pin<Box<Option<F>>>;
 
-/// Boxes for the futures of requests in progress. There are as many as requests ever ran at the same time on this worker.
+/// Boxes for the futures of requests in progress: as many as requests ever ran at the same time on this worker.
 pub(crate) struct Exchanges<S: ServeExchange> {
     server: S,
     free: RefCell<Vec<ExchangeSlot<S::Exchange>>>,
     /// The number of boxes allocated.
     made: Cell<usize>,
-    /// Boxes for the clients of streams, of which there are equally many. The client of a whole connection has its own box.
+    /// Boxes for the clients of streams, as many as there are futures. The client of a whole connection has a separate box.
     clients: Boxes<Client>,
 }
 
@@ -67,7 +67,7 @@ impl<S: ServeExchange> Exchanges<S> {
     }
 
     /// Serves a request.
-    // Started before it is awaited: otherwise the future of an idle connection would contain this one.
+    // The exchange is started before it is awaited. Otherwise, the future of an idle connection would contain it.
     pub(super) fn run(
         &self,
         connection: ClientConnection,
@@ -90,7 +90,7 @@ impl<S: ServeExchange> Exchanges<S> {
         });
         let task = task_of(&client);
         slot.set(Some(self.server.serve(client, arrival)));
-        // Boxed for the same reason.
+        // Boxed for the same reason as above.
         let measure = profile::measures().then(|| Box::new(Measured::new("exchange")));
         RunningRequest { slot, task, measure }
     }

@@ -1,14 +1,13 @@
-//! The optional features of an HTTP request: script filters, SPOE, mirrors, caches, traces and
-//! trace contexts (OpenTelemetry). [`http`](super::http) calls one
-//! function of this module at each point of a request, in this order:
+//! The optional features of an HTTP request: script filters, SPOE, mirrors, caches, traces and trace contexts (OpenTelemetry).
+//! [`http`](super::http) calls one function of this module at each point of a request, in this order:
 //!
 //! [`begin`], [`routed`], [`request_head`], [`before_connect`], [`response`], [`response_rules`], [`response_head`],
 //! [`before_answer`], [`body`], [`end`]; and [`stopped`] if the request ends early.
 //!
-//! Each feature lists its hooks: `message::lua`, `evaluate::lua` and `serve::lua`; `evaluate::spoe`; [`mirror`]; `exchange::cache`
-//! and `serve::cache`; [`trace`]; [`tracing`].
+//! The modules of the features list the features' hooks: `message::lua`, `evaluate::lua` and `serve::lua`; `evaluate::spoe`;
+//! [`mirror`]; `exchange::cache` and `serve::cache`; [`trace`]; [`tracing`].
 //!
-//! For a request without features, each point costs one comparison. A point that may have to wait returns a [`FeatureWait`].
+//! For a request without features, each point costs one comparison. Points that may have to wait return a [`FeatureWait`].
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -29,7 +28,7 @@ use crate::server::per_worker::LocalProxy;
 /// The part of a point that may have to wait. The caller awaits it.
 pub(super) type FeatureWait<'a> = Pin<Box<dyn Future<Output = Result<(), Stop>> + 'a>>;
 
-/// Called when the request was received.
+/// Called when the request has been received.
 #[inline(always)]
 pub(super) fn begin<'a>(client: &'a mut Client, x: &'a mut Exchange) -> Option<FeatureWait<'a>> {
     trace::filter::begin(x, &client.frontend);
@@ -70,7 +69,7 @@ pub(super) fn routed<'a>(
     }))
 }
 
-/// Called when all request rules have run, and as much of the body as they need has arrived.
+/// Called when all request rules have run and as much of the body as they need has arrived.
 #[inline(always)]
 pub(super) fn request_head<'a>(client: &'a mut Client, x: &'a mut Exchange) -> Option<FeatureWait<'a>> {
     if x.mirrors.is_some() {
@@ -88,8 +87,8 @@ pub(super) fn before_connect(x: &Exchange) {
     trace::filter::forwards_request(x);
 }
 
-/// Called with the server's response: a cache stores it, uses it to confirm a stored one, or requests the response again without a
-/// condition.
+/// Called with the server's response. A cache stores it, uses it to confirm a stored one, or requests the response again without
+/// a condition.
 ///
 /// # Errors
 /// A stored response answers the request.
@@ -145,7 +144,7 @@ pub(super) fn before_answer(client: &Client, x: &Exchange) {
     trace::events::answer(client, x);
 }
 
-/// Called when the response's body was sent.
+/// Called when the response's body has been sent.
 #[inline(always)]
 pub(super) fn body(x: &mut Exchange) {
     if x.caching.is_some() {
@@ -153,7 +152,7 @@ pub(super) fn body(x: &mut Exchange) {
     }
 }
 
-/// Called when the request ends early. Returns the way it ends, which a cache may have changed.
+/// Called when the request ends early. Returns how it ends, which a cache may have changed.
 #[cold]
 pub(super) fn stopped(client: &mut Client, x: &mut Exchange, stop: Stop) -> Stop {
     let stop = if x.caching.is_some() { answer::instead_of(client, x, stop) } else { stop };

@@ -12,7 +12,7 @@ use state::proxy::Admission;
 
 use crate::worker::Worker;
 
-/// The conditions a listener checks before it accepts.
+/// The conditions that a listener checks before it accepts a connection.
 pub(super) struct Gate<'a> {
     pub(super) worker: &'a Worker,
     pub(super) proxy: &'a plan::Proxy,
@@ -22,11 +22,11 @@ pub(super) struct Gate<'a> {
 
 /// The slots of an accepted connection.
 pub(super) struct Reserved {
-    /// Present if TLS connections are limited.
+    /// Only present if TLS connections are limited.
     pub(super) tls_place: Option<tls::ConnectionPermit>,
 }
 
-/// Retry interval of a listener delayed by the rate or TLS limits.
+/// How long a listener waits between checks while the rate or TLS limits delay it.
 const HELD: Duration = Duration::from_millis(5);
 
 fn below(count: &AtomicU32, limit: u32) -> bool {
@@ -34,12 +34,12 @@ fn below(count: &AtomicU32, limit: u32) -> bool {
 }
 
 impl Gate<'_> {
-    /// Waits until one more connection may be accepted; returns `false` if the frontend has stopped for good.
+    /// Waits until one more connection may be accepted. Returns `false` if the frontend has stopped for good.
     pub(super) async fn admitted(&self) -> bool {
         loop {
             match self.proxy.state.admission() {
                 Admission::Stopped => return false,
-                // Queued waiters proceed on their own. If there are none, there is no room.
+                // Waiters that are queued proceed on their own. An empty queue means that all slots are taken.
                 _ if self.worker.is_old() && !self.has_room() => return false,
                 Admission::Open if self.has_room() => {
                     if !self.is_held() {
@@ -52,7 +52,7 @@ impl Gate<'_> {
         }
     }
 
-    /// Waits until there may be room. With `heeds_plan`, the wait also ends when another plan is in use.
+    /// Waits until there may be room. If `heeds_plan` is set, the wait also ends when another plan is in use.
     async fn wait(&self, heeds_plan: bool) {
         let mut waited = false;
         poll_fn(|context: &mut Context<'_>| {
@@ -60,7 +60,7 @@ impl Gate<'_> {
                 return Poll::Ready(());
             }
             self.listener.wait(context.waker().clone());
-            // Catches changes between the check and the registration.
+            // Catches a change between the check and the registration.
             let open = self.proxy.state.admission() != Admission::Paused;
             if (open && self.has_room()) || (heeds_plan && self.worker.is_old()) {
                 Poll::Ready(())
@@ -87,8 +87,9 @@ impl Gate<'_> {
             || (self.is_tls && process.tls_limit.load(Relaxed) > 0)
     }
 
-    /// Whether the rate limits (`maxconnrate`, `maxsessrate`, `rate-limit sessions`, `maxsslrate`) or the TLS limit (`maxsslconn`)
-    /// delay the next accept. There is no wake-up for their end: server connections count against the TLS limit too.
+    /// Whether the rate limits (`maxconnrate`, `maxsessrate`, `rate-limit sessions`, `maxsslrate`) or the TLS limit
+    /// (`maxsslconn`) delay the next accept. The end of the delay wakes no task, because server connections count towards the TLS
+    /// limit too.
     pub(super) fn is_held(&self) -> bool {
         let (process, of_proxy) = (&self.worker.shared.process, &self.proxy.state);
         let now = now_ms();
@@ -103,11 +104,12 @@ impl Gate<'_> {
             || (self.is_tls && (!tls::limit::has_room() || over(process.tls_limit.load(Relaxed), &secured)))
     }
 
-    /// Takes the slots for a connection that was just accepted. Waits if another listener has taken the last one in the meantime.
+    /// Takes the slots for a connection that was just accepted. If another listener has taken the last slot in the meantime,
+    /// waits.
     pub(super) async fn reserve(&self) -> Option<Reserved> {
         let process = &self.worker.shared.process;
         if self.has_rate_limit() {
-            // Lets the previous connection be counted first. Its own wait may have begun before this connection arrived.
+            // The previous connection must be counted first: its own wait may have begun before this connection arrived.
             tokio::task::yield_now().await;
             while self.is_held() {
                 timer::sleep(HELD).await;
@@ -128,7 +130,7 @@ impl Gate<'_> {
                     process.connections.sub(1);
                 }
             }
-            // An accepted connection waits, whatever plan is in use.
+            // A connection that was already accepted waits, regardless of the plan in use.
             match self.proxy.state.admission() {
                 Admission::Stopped => return None,
                 Admission::Open if self.has_room() => {
@@ -141,7 +143,7 @@ impl Gate<'_> {
         }
     }
 
-    /// Returns a TLS slot if their number is limited and one is needed; `None` if none is free.
+    /// Returns a TLS slot if one is needed and their number is limited. Returns `None` if none is free.
     fn take_tls_place(&self) -> Option<Option<tls::ConnectionPermit>> {
         if self.is_tls && tls::limit::limit() > 0 {
             tls::ConnectionPermit::take().map(Some)

@@ -17,15 +17,15 @@ use crate::stream::h2::H2Connection;
 use crate::stream::h3::H3Connection;
 use crate::worker::{self, Worker};
 
-/// Starts to serve incoming traffic, as a worker of the plan that the indexes in [`Incoming`] belong to.
+/// Starts to serve incoming traffic, as a worker of the plan to which the indexes in [`Incoming`] belong.
 pub(super) type ServeFn = Box<dyn Fn(Rc<Worker>, Incoming)>;
 
 thread_local! {
-    /// The function with which the calling worker starts to serve; set once.
+    /// The function with which the calling worker starts to serve. Set once.
     static STARTER: OnceCell<ServeFn> = const { OnceCell::new() };
 }
 
-/// Sets the starter of the calling worker.
+/// Sets the calling worker's start function.
 pub(super) fn install(starter: ServeFn) {
     STARTER.with(|cell| {
         // A second call keeps the first function, because each thread has one worker.
@@ -33,7 +33,7 @@ pub(super) fn install(starter: ServeFn) {
     });
 }
 
-/// Starts to serve this on the calling worker.
+/// Starts to serve `incoming` on the calling worker.
 pub(super) fn start(incoming: Incoming) {
     let generation = match &incoming {
         Incoming::Socket(newcomer) => newcomer.generation,
@@ -46,7 +46,7 @@ pub(super) fn start(incoming: Incoming) {
     }
 }
 
-/// Starts to serve this on the calling worker, with the given plan.
+/// Starts to serve `incoming` on the calling worker, with the given plan.
 pub(super) fn start_at(worker: Rc<Worker>, incoming: Incoming) {
     STARTER.with(|cell| {
         if let Some(start) = cell.get() {
@@ -93,12 +93,12 @@ pub(crate) struct Dialled {
     pub(crate) slot: OpenPermit,
 }
 
-/// A QUIC connection whose handshake is in progress.
+/// A QUIC connection that is still in its handshake.
 pub(crate) struct QuicNewcomer {
     pub(crate) listener: Rc<QuicSocket>,
     pub(crate) connection: Rc<H3Connection>,
     pub(crate) handle: quic::ConnectionHandle,
-    /// The client's address, and the one that it sends to.
+    /// The client's address, and the address to which the client sends.
     pub(crate) ends: [Option<SocketAddr>; 2],
     pub(crate) generation: u64,
     pub(crate) frontend: usize,

@@ -1,7 +1,7 @@
 //! A frontend in `mode haterm` answers each request itself, with the response that its query describes. [`http`](super::http) calls
 //! this module once the frontend's rules have accepted the request; `reply` then sends the response.
 //!
-//! Unless the query asks for an early response, the body of the request is received and discarded first, and the delay follows.
+//! Unless the query asks for an early response, the request body is first received and discarded, and then the delay begins.
 
 use std::task::Context;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::fault::Fault;
 use crate::flow::{Coding, FlowError, Path, Sink};
 use crate::message::upload;
 
-/// Answers a request for which nothing has to wait, which is the usual case; `None` for others, for which [`answer_later`] is
-/// called.
+/// Answers a request that needs no wait, which is the usual case. Returns `None` for other requests, for which [`answer_later`]
+/// must be called.
 #[inline]
 pub(super) fn answer(client: &Client, x: &mut Exchange) -> Option<Stop> {
     let waits = x.has_body() || x.engaged.is_some() || !client.frontend.http_response.is_empty();
@@ -36,7 +36,7 @@ pub(super) fn answer(client: &Client, x: &mut Exchange) -> Option<Stop> {
     Some(Stop::Reply)
 }
 
-/// Answers a request after receiving its body and after the delay, and runs the response rules.
+/// Receives the body of a request, waits for the delay, and then answers the request. Also runs the response rules.
 pub(super) async fn answer_later(client: &mut Client, x: &mut Exchange) -> Stop {
     let wanted = wanted(x);
     match prepare_later(client, x, &wanted).await {
@@ -45,7 +45,7 @@ pub(super) async fn answer_later(client: &mut Client, x: &mut Exchange) -> Stop 
     }
 }
 
-/// Reads the request's query, which rules may have changed.
+/// Parses the query of the request, which rules may have changed.
 fn wanted(x: &Exchange) -> Wanted {
     let target = x.txn.request.target();
     Wanted::of(memchr::memchr(b'?', target).map(|at| &target[at + 1..]))
@@ -77,7 +77,7 @@ async fn receive(client: &mut Client, x: &mut Exchange, allowed: Option<Duration
     let more = |client: &mut Client, context: &mut Context<'_>| {
         x.upload.moved = false;
         let pumped = x.upload.poll_pump(context, client.side.source(), &mut Sink::Gone);
-        // Chunk extensions are not progress.
+        // Chunk extensions do not count as progress.
         if pumped.is_pending() && x.upload.moved {
             client.timer.set_after(timer::now_ms(), allowed);
         }
@@ -95,7 +95,7 @@ async fn receive(client: &mut Client, x: &mut Exchange, allowed: Option<Duration
     }
 }
 
-/// Copies the response to the transaction. `complete` is the time at which the whole request had arrived.
+/// Copies the response to the transaction. `complete` is when the whole request had arrived.
 fn prepare(client: &Client, x: &mut Exchange, wanted: &Wanted, (complete, now): (u64, u64)) {
     let times = &mut x.txn.times;
     let since = |from: u64, until: u64| Duration::from_micros(until.saturating_sub(from));

@@ -1,9 +1,9 @@
 //! `hedge`: sends the request to a second server if the first is slow to answer, and uses the first response
 //! (docs/beyond-haproxy.md).
 //!
-//! A request is hedged only if it can be repeated: it is idempotent, has no body or one that was buffered as a whole, is sent
+//! A request is hedged only if it can be repeated: it is idempotent, has no body or one that was buffered as a whole, was sent
 //! completely, and is not bound to a server. [`balance::hedge`] decides when and how often. Called by [`super::http`] instead of
-//! the plain wait for a head. The request to the slower server is cancelled at once, and that server is not blamed.
+//! the plain wait for a head. The request to the slower server is cancelled immediately, and that server is not blamed.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -32,11 +32,11 @@ use crate::server::{NoHead, Upstream};
 /// The connection of an attempt, and its slot on the server.
 type Attempt<'a> = (&'a mut Upstream, &'a mut Lease);
 
-/// Like [`response::await_head`], with a second server if the first is slow. Afterwards, the attempt is that of the server that
-/// answered.
+/// Like [`response::await_head`], but uses a second server if the first is slow. Afterwards, the attempt is that of the server
+/// that answered.
 ///
 /// # Errors
-/// The client's error, or the error of the attempt that failed last.
+/// The error of the client, or of the attempt that failed last.
 pub(super) async fn await_head(
     client: &mut Client,
     x: &mut Exchange,
@@ -72,20 +72,20 @@ pub(super) async fn await_head(
         poll_fn(|context| waiting.poll(client, x, upstream, context)).await?;
     }
     response::accept(client, x, backend, upstream)?;
-    // If the second server answered, the first attempt was counted when it was abandoned.
+    // If the second server answered, the first attempt was already counted when it was abandoned.
     if x.txn.hedged != Hedged::Second && attempt::answer(x.txn.server_status) == AttemptOutcome::Good {
         count_time(backend, lease);
     }
     Ok(())
 }
 
-/// Records how long a first attempt took until it was answered or abandoned. The answer of an abandoned attempt would have taken
+/// Records how long the first attempt took until it was answered or abandoned. If it was abandoned, its answer would have taken
 /// longer.
 fn count_time(backend: &LocalProxy, lease: &Lease) {
     backend.state.keep_extra().counters.mine().times.add(lease.taken_us());
 }
 
-/// Returns a timer that expires when a second server is to be used; `None` for a request that must not be sent twice.
+/// Returns a timer that expires when a second server should be used, or `None` for a request that must not be sent twice.
 fn alarm(client: &Client, x: &Exchange, backend: &LocalProxy, hedge: &Hedge) -> Option<Timer> {
     let may_repeat = x.txn.request.method_id().is_idempotent()
         && x.is_kept()
@@ -135,17 +135,17 @@ fn second(x: &mut Exchange, backend: &Rc<LocalProxy>, first: &Lease, hedge: &Hed
 enum HedgeOutcome {
     /// The first server sent a head of this many bytes.
     First(usize),
-    /// The second server sent a head, which is in the transaction.
+    /// The second server sent a head. It is in the transaction.
     Second,
-    /// The second failed, and the first has not answered.
+    /// The second attempt failed, and the first server has not answered yet.
     FirstAlone,
 }
 
-/// The first attempt, while the second one is made.
+/// The first attempt, while the second one is in progress.
 struct First<'a> {
     upstream: &'a mut Upstream,
     options: &'a ::http::ParseOptions,
-    /// The part of the first attempt's head received so far.
+    /// The part of the head that the first attempt has received so far.
     head: Head,
     /// Why the first attempt failed.
     failed: Option<NoHead>,
@@ -221,7 +221,7 @@ impl Second {
         drop(first);
     }
 
-    /// Ends the second attempt without an answer; `gave_up` if its server is not at fault.
+    /// Ends the second attempt without an answer. If its server is not at fault, `gave_up` is set.
     fn end(self, gave_up: bool) {
         if let Some((mut own, _)) = self.reached {
             own.reset();
@@ -244,10 +244,10 @@ impl Suspended {
         Self { queued: std::mem::replace(&mut times.queued, now_us()), connected: times.connected }
     }
 
-    /// Continues with the first attempt, which is the only one from here on.
+    /// Continues with the first attempt, which is now the only one.
     fn resume(self, client: &mut Client, x: &mut Exchange, upstream: &Upstream, waiting: &HeadWait) {
         if !x.upload.is_received() {
-            // The rest of the body in the client's buffer was sent to the first.
+            // The rest of the body in the client's buffer was sent to the first server.
             x.keep_alive = false;
         }
         x.upload.start(BodyLength::None, Path::Verbatim);
@@ -260,8 +260,8 @@ impl Suspended {
     }
 }
 
-/// Sends the request to the second server while the first may still answer. Afterwards the transaction has a head, and the attempt
-/// is that of the server that sent the head.
+/// Sends the request to the second server while the first may still answer. Afterwards, the transaction contains a head, and the
+/// attempt is that of the server that sent it.
 async fn race(
     client: &mut Client,
     x: &mut Exchange,
@@ -282,7 +282,7 @@ async fn race(
     let failed = failed.map(|none| AttemptFailure::new(client, x, upstream, none));
     let outcome = match asked {
         Ok(outcome) => outcome,
-        // The first is still waited for.
+        // The first server may still answer.
         Err(fault) if failed.is_none() && is_of_server(fault) => {
             second.count_failure(x, backend, fault);
             HedgeOutcome::FirstAlone
@@ -371,7 +371,7 @@ async fn ask(
     .await
 }
 
-/// Whether a fault ends only an attempt, and not the request.
+/// Whether a fault ends only the attempt, not the request.
 fn is_of_server(fault: Fault) -> bool {
     fault.blames_server() || matches!(fault, Fault::NoConnection | Fault::Resource(_) | Fault::EarlyRefused)
 }

@@ -16,7 +16,7 @@ use crate::routing::{cookie, route, stick};
 use crate::serve::cache::checkcache;
 use crate::server::per_worker::LocalProxy;
 
-/// Serves one request of `client`; returns the connection and what to do next.
+/// Serves one request of `client`. Returns the connection and what to do with it next.
 pub(crate) async fn exchange(mut client: Boxed<Client>, arrival: Arrival) -> (Boxed<Client>, Next) {
     let (mut x, arrival) = match arrival {
         Arrival::Upgraded(stream) => (stream, Arrival::Ready),
@@ -40,7 +40,7 @@ pub(crate) async fn exchange(mut client: Boxed<Client>, arrival: Arrival) -> (Bo
     };
     let mut next = next;
     if client.side.is_early() {
-        // The next request, or the closing of the connection, must wait for the end of the handshake.
+        // Before the next request or the close, the handshake must be complete.
         match Box::pin(client.settle()).await {
             true if next == Next::Close => client.side.finish(),
             true => {}
@@ -163,8 +163,8 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
     Ok(next)
 }
 
-/// Includes the cookie in the log of a request that rules of `proxy` denied. Logs of other requests that failed early have no
-/// cookie.
+/// Adds the cookie to the log line of a request that rules of `proxy` denied. Log lines of other requests that failed early have
+/// no cookie.
 fn denied(client: &Client, x: &mut Exchange, proxy: &LocalProxy, stop: Stop) -> Stop {
     if stop == Stop::Reply && x.txn.termination.cause == Cause::Proxy {
         cookie::of_denied(client, x, proxy);

@@ -1,4 +1,4 @@
-//! Requests made by Weir itself: each has an internal client that sends a given body and discards the response. Called by
+//! Requests made by Weir itself. Each has an internal client that sends a given body and discards the response. Called by
 //! `cache::revalidate` and `mirror`.
 
 use std::cell::Cell;
@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::client::Client;
 use crate::flow::{Coding, Tapped};
 
-/// A running internal request. No connection limit applies to these requests, so this type counts them.
+/// A running internal request. Connection limits do not apply to these requests, so this type counts them.
 pub(super) struct InternalRequest(&'static LocalKey<Cell<usize>>);
 
 impl InternalRequest {
@@ -60,7 +60,7 @@ pub(super) fn client(client: &Client, body: InternalBody) -> io::Result<Boxed<Cl
     Ok(client.aside(own))
 }
 
-/// Sends the body, and discards the response until its end. If the body is cut, the connection is closed.
+/// Sends the body, and discards the response until its end. If the body is cut off, closes the connection.
 async fn feed(mut stream: tokio::net::UnixStream, body: InternalBody) {
     let sent = match body {
         InternalBody::Whole(bytes) => stream.write_all(&bytes).await.is_ok(),
@@ -76,7 +76,7 @@ async fn feed(mut stream: tokio::net::UnixStream, body: InternalBody) {
 /// Sends a body while it arrives.
 ///
 /// # Errors
-/// The body was cut, or its reader has closed.
+/// The body was cut off, or its reader has closed.
 async fn pass(stream: &mut tokio::net::UnixStream, body: &Tapped, coding: Coding) -> io::Result<()> {
     let (mut piece, mut coded) = (Vec::new(), Vec::new());
     while poll_fn(|context| body.poll_take(context, &mut piece)).await {

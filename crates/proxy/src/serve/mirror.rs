@@ -1,5 +1,6 @@
-//! `http-request mirror`: sends a copy of the request to another backend, with its own rules, balancing, queues and pools. The
-//! response is read and discarded, and the request never waits for its copies. The hooks, in the order of a request:
+//! `http-request mirror`: sends a copy of the request to another backend, which has separate rules, balancing, queues and pools.
+//! The response is read and discarded, and the request never waits for its copies. The hooks, in the order in which a request
+//! reaches them:
 //!
 //! | point | function |
 //! | --- | --- |
@@ -7,9 +8,9 @@
 //! | request head | [`begin`] sends the copies |
 //! | body | `message::upload` adds the [`taps`](crate::exchange::Mirrors::taps) to the flow |
 //!
-//! A copy has the head as changed by rules. It gets the body directly if that has arrived as a whole; otherwise the body is copied
-//! while it goes to the request's own server ([`Tapped`]). If a backend reads too slowly for the bounded buffer, its copy is lost.
-//! The number of concurrent copies is limited; copies beyond the limit are counted but not sent.
+//! A copy has the head after the rules changed it. If the body has arrived as a whole, the copy gets it directly; otherwise, the
+//! body is copied while it is sent to the request's own server ([`Tapped`]). If a backend reads too slowly for the bounded
+//! buffer, its copy is lost. The number of concurrent copies is limited; copies beyond the limit are counted but not sent.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -33,7 +34,7 @@ use crate::message::{conclude, download, fastcgi, fields, upload};
 use crate::routing::{route, stick};
 use crate::server::per_worker::LocalProxy;
 
-/// Maximum number of concurrent copies per worker.
+/// The maximum number of concurrent copies per worker.
 const MOST: usize = 128;
 
 thread_local! {
@@ -74,7 +75,7 @@ pub(super) fn begin(client: &Client, x: &mut Exchange) {
     }
 }
 
-/// Returns the body of a copy, and the tap that feeds it if the request's body is still arriving.
+/// Returns the body of a copy, and the tap that fills it if the request's body is still arriving.
 fn body(x: &Exchange) -> (InternalBody, Option<Rc<Tap>>) {
     if !x.has_body() || x.request_body.is_complete {
         let seen = if x.has_body() { x.request_body.seen.clone() } else { Vec::new() };
@@ -103,16 +104,16 @@ fn take_request(copy: &mut Exchange, x: &Exchange) {
         }
     } else if x.has_body() {
         copy.request_body.seen.extend_from_slice(&x.request_body.seen);
-        // The body of the copy is complete, whatever its original framing.
+        // The body of the copy is complete, regardless of its original framing.
         let length = copy.request_body.seen.len() as u64;
         copy.request_body.length = BodyLength::Length(length);
         copy.txn.request.set_content_length(length);
     }
-    // The client has sent the body already, so no 100 is needed.
+    // The client has already sent the body, so no 100 is needed.
     copy.txn.request.remove_known(http::KnownName::Expect);
 }
 
-/// Serves a copy until its end, and counts the outcome. `coming` is the body if it is still arriving.
+/// Serves a copy until its end, and counts the outcome. `coming` is the body, if it is still arriving.
 async fn run(
     mut client: Boxed<Client>,
     mut copy: Box<Exchange>,
@@ -127,7 +128,7 @@ async fn run(
         None => serve(&mut client, &mut copy, &backend).await,
         Some(body) => {
             let mut serving = pin!(serve(&mut client, &mut copy, &backend));
-            // After the copy is lost, a server that does not read would keep the task alive.
+            // After the copy is lost, a server that does not read would otherwise keep the task alive.
             poll_fn(|context| match serving.as_mut().poll(context) {
                 Poll::Pending => body.poll_cut(context).map(|()| Err(Fault::ClientCut.into())),
                 served => served,

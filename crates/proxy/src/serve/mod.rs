@@ -1,4 +1,4 @@
-//! Serves connections from accept to end. [`http`] serves a request, [`tcp`] a stream.
+//! Serves connections from accept to close. [`http`] serves a request, [`tcp`] a stream.
 
 pub mod accept;
 mod cache;

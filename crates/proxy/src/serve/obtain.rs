@@ -24,8 +24,8 @@ use crate::server::per_worker::{LocalProxy, LocalServer};
 pub(crate) static CLOSED_MEANWHILE: EventCounter =
     event_counter!(Count, "obtain_response()", "server closed an idle connection just as a request was sent");
 
-/// Sends the request to a server and waits for the head of its final response; retries if allowed (`retries`, `retry-on`, `option
-/// redispatch`). `ASIDE` creates a separate copy of this code for rare callers, so that the usual one stays inlined.
+/// Sends the request to a server and waits for the head of its final response. Retries if allowed (`retries`, `retry-on`, `option
+/// redispatch`). `ASIDE` creates a separate copy of this code for rare callers, so that the usual copy stays inlined.
 pub(super) async fn obtain_response<const ASIDE: bool>(
     client: &mut Client,
     x: &mut Exchange,
@@ -61,7 +61,7 @@ pub(super) async fn obtain_response<const ASIDE: bool>(
                 Err((fault, true))
                     if retry::is_stale(x, fault) && !(lease.server().is_reverse && x.choice.fresh) =>
                 {
-                    // The server closed an idle connection just when it was used, which is neither its fault nor a retry.
+                    // The server closed an idle connection just when it was used. This is neither the server's fault nor a retry.
                     CLOSED_MEANWHILE.note();
                     x.choice.fresh = true;
                     x.txn.response.clear();
@@ -169,7 +169,7 @@ async fn attempt(
             upstream.reset();
             x.txn.server_stream = upstream.stream_facts();
             sockets::leave(client, x);
-            // If a part of a head arrived, the connection was not stale.
+            // If part of a head arrived, the connection was not stale.
             let nothing_came = upstream.received().is_empty();
             Err((fault, reused && nothing_came && x.txn.hedged == Hedged::No))
         }

@@ -1,4 +1,4 @@
-//! The beginning of a client's connection, whatever its transport: counters, its session, and the rules that run before the first
+//! The beginning of a client's connection, for all transports: counters, the session, and the rules that run before the first
 //! request.
 
 use std::rc::Rc;
@@ -30,12 +30,12 @@ pub(super) fn count_connection(worker: &Worker, frontend: &plan::Proxy, bind: &B
     of_process.connections.add(1);
     of_process.connection_rate.tick(now_ms);
     if bind.tls.is_some() {
-        // Counted before the handshake, because the limit protects against too many handshakes.
+        // Counted before the handshake, because the limit protects against excessive handshakes.
         of_process.tls_rate.tick(now_ms);
     }
 }
 
-/// Creates the connection state for `ends`, the client's and our endpoint.
+/// Creates the connection state for `ends`: the client's endpoint and the local one.
 pub(super) fn new_connection(
     worker: Rc<Worker>,
     (frontend, bind): (usize, usize),
@@ -62,7 +62,7 @@ pub(super) fn new_connection(
     ClientConnection::new(worker, frontend, side, session, entry, load, tls_place)
 }
 
-/// Runs the connection and session rules; `false` if the connection is refused.
+/// Runs the connection and session rules. Returns `false` if the connection is refused.
 pub(super) async fn follow_rules(client: &mut ClientConnection) -> bool {
     let refused = evaluate::tcp_connection(client).await.is_err();
     if refused {

@@ -1,5 +1,5 @@
-//! The connection of a peer (configuration manual, 11.2). After the accept and the TLS handshake, its `peers` section serves it.
-//! This module counts, lists and kills it like any other connection, and logs its end.
+//! A peer's connection (configuration manual, 11.2). After the accept and the TLS handshake, the `peers` section serves it. This
+//! module counts, lists and kills it like any other connection, and logs its end.
 
 use std::future::poll_fn;
 use std::task::Poll;

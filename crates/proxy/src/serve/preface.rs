@@ -1,4 +1,4 @@
-//! HTTP/2 in clear text, by prior knowledge (RFC 9113, 3.3): the first bytes of the connection distinguish it from HTTP/1.
+//! HTTP/2 in clear text with prior knowledge (RFC 9113, 3.3). The first bytes of the connection distinguish it from HTTP/1.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -12,11 +12,11 @@ use crate::fault::Fault;
 /// The preface that an HTTP/2 client sends first.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Checks the client's first bytes. Returns `None` if they are the preface, otherwise how its first request arrived.
+/// Checks the client's first bytes. Returns `None` if they are the preface, otherwise how the first request arrived.
 #[inline]
 pub(super) async fn look(client: &mut Client) -> Option<Arrival> {
     if client.side.is_drained() {
-        // An error will recur when the request is received.
+        // An error will occur again when the request is received.
         poll_fn(|context| Poll::Ready(client.poll_fill(context).is_ready())).await;
     }
     let received = client.side.received();
@@ -33,7 +33,7 @@ pub(super) async fn look(client: &mut Client) -> Option<Arrival> {
     }
 }
 
-/// The meaning of the first bytes.
+/// The kind of the first bytes.
 enum PrefaceKind {
     Preface,
     Else,
@@ -41,7 +41,7 @@ enum PrefaceKind {
     Late,
 }
 
-/// Waits for the rest of the preface. The time limit is that of a request's head.
+/// Waits for the rest of the preface. The time limit is the same as for the head of a request.
 async fn await_it(client: &mut Client) -> PrefaceKind {
     let http1_alone = handshake::bind(client).is_some_and(|bind| bind.http1_alone);
     if client.frontend.options.disable_h2_upgrade || http1_alone {
@@ -63,7 +63,7 @@ async fn await_it(client: &mut Client) -> PrefaceKind {
         match client.wait(watch, more).await {
             Ok(Ok(1..)) => {}
             Err(Fault::RequestTimeout) => return PrefaceKind::Late,
-            // An error will recur when the request is received.
+            // An error will occur again when the request is received.
             _ => return PrefaceKind::Else,
         }
     }

@@ -20,11 +20,11 @@ pub(crate) struct QuicSocket {
     connections: RefCell<Vec<Option<Rc<H3Connection>>>>,
     /// Datagrams being assembled.
     pub(super) output: RefCell<Vec<u8>>,
-    /// Limits replies without a connection.
+    /// Limits the replies that are sent without a connection.
     pub(super) replies: RefCell<ReplyBudget>,
     /// Wakes the task of the socket.
     pub(super) task: RefCell<Option<Waker>>,
-    /// Wakes it when a stopping socket no longer waits for clients.
+    /// Wakes the task when a stopping socket no longer waits for clients.
     pub(super) timer: Timer,
 }
 
@@ -51,7 +51,7 @@ impl QuicSocket {
         }
     }
 
-    /// Sends datagrams that no connection keeps. They are lost if the socket takes none.
+    /// Sends datagrams that belong to no connection. They are lost if the socket does not accept them.
     pub(super) fn send(&self, transmit: &::quic::Transmit, bytes: &[u8]) {
         let _ = self.socket.try_send(&of_engine(transmit, bytes));
     }
@@ -79,7 +79,7 @@ impl QuicSocket {
         if let Some(place) = self.connections.borrow_mut().get_mut(handle.0) {
             *place = None;
         }
-        // A socket that is to be closed waits for its last connection.
+        // A socket that is about to close waits for its last connection.
         if let Some(task) = self.task.take() {
             task.wake();
         }

@@ -1,4 +1,4 @@
-//! Generated responses: errors, and the replies of rules. The connection stays open if that is safe.
+//! Sends generated responses: errors, and replies of rules. The connection stays open if that is safe.
 
 use http::{BodyLength, Method};
 use runtime::timer::{self, now_us};
@@ -18,7 +18,7 @@ use super::cache::{answer, stream};
 use super::lua::service;
 use super::sending::{self, begin_reply, end_reply, pump};
 
-/// Ends a request that left the usual course: sends a response if none was sent, and records the reason.
+/// Ends a request that did not complete normally: sends a response if none was sent, and records the reason.
 pub(crate) async fn after(client: &mut Client, x: &mut Exchange, stop: Stop) -> Next {
     match stop {
         Stop::Silent => {
@@ -56,8 +56,8 @@ pub(crate) async fn after(client: &mut Client, x: &mut Exchange, stop: Stop) -> 
                 x.note(client, CountedEvent::Failure);
             }
             if x.answered {
-                // It is too late for an error page, and the client must not treat the response as complete. A reset reports this
-                // even where the framing cannot. Tunnels end differently.
+                // It is too late for an error page, and the client must not treat the response as complete. A reset shows this
+                // even if the framing cannot. Tunnels end differently.
                 if fault == Fault::Truncated && x.download.is_until_close() && !x.is_tunnel {
                     client.side.reset();
                 }
@@ -105,7 +105,7 @@ fn count(client: &Client, x: &Exchange, fault: Fault) {
             }
         }
         Fault::Internal => client.count(|traffic| traffic.internal_errors.add(1)),
-        // A client that leaves the queue, or leaves during connecting, has not aborted a transfer.
+        // A client that leaves while it is queued, or while Weir connects, has not aborted a transfer.
         Fault::ClientAborted if matches!(x.phase, Phase::Queue | Phase::Connect) => {}
         Fault::ClientAborted
         | Fault::ClientLeft
@@ -123,7 +123,7 @@ fn count(client: &Client, x: &Exchange, fault: Fault) {
             let server = x.txn.server.as_ref().map(|server| server.counters.mine());
             for counters in [backend, server].into_iter().flatten() {
                 counters.server_aborts.add(1);
-                // A response that stalls is not a malformed one.
+                // A response that stalls is not malformed.
                 if fault != Fault::ServerTimeout {
                     counters.response_errors.add(1);
                 }
@@ -139,7 +139,7 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
     let made = x.txn.response.status();
     x.txn.status = if x.error_status > 0 { x.error_status } else { made };
     if made == 0 {
-        // The error file is empty: nothing is sent.
+        // The error file is empty, so nothing is sent.
         x.txn.times.closed = now_us();
         return Next::Close;
     }
@@ -179,7 +179,7 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
     }
     let begun = !client.side.is_drained();
     let whole = upload_is_over(client, x);
-    // The rest of the body is discarded after the response, unless the client may never send it: because it expects a 100 and has
+    // The rest of the body is discarded after the response, unless the client may never send it because it expects a 100 and has
     // sent nothing yet, or because it has left.
     let waits = x.request_body.expects_continue && !begun;
     let drains = !waits && !x.request_body.is_cut;
@@ -194,7 +194,7 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
     conclude(client, x, sent, whole)
 }
 
-/// Sets the framing of a response, whatever rules did to its fields.
+/// Sets the framing of a response, even if rules changed its fields.
 fn settle_framing(x: &mut Exchange) {
     let length = x.reply.len();
     let body = match x.reply.framing() {
@@ -203,7 +203,7 @@ fn settle_framing(x: &mut Exchange) {
         None => BodyLength::Length(length),
     };
     if x.txn.cache.is_some() && x.txn.response.status() == 304 {
-        // The client has the only body that these fields could describe.
+        // The only body that these fields could describe is the one that the client has.
         x.txn.response.remove_body_length();
     } else if matches!(x.txn.response.settle_framing(body), Err(_) | Ok(false)) && x.reply.is_whole() {
         match body {
@@ -214,8 +214,8 @@ fn settle_framing(x: &mut Exchange) {
     }
 }
 
-/// Calls response filters for the head of a response from a cache or a service, and request filters for the request's head if they
-/// have not seen it.
+/// Calls the response filters for the head of a response from a cache or a service, and the request filters for the request's
+/// head if they have not seen it.
 ///
 /// # Errors
 /// A filter failed.
@@ -245,7 +245,7 @@ fn conclude(client: &Client, x: &mut Exchange, sent: Result<(), Fault>, whole: b
     if let Err(fault) = sent {
         faults::note_late(client, x, fault);
         if x.reply.repeated.is_some() {
-            // Such a body may be long, so its client has not only missed the last bytes.
+            // Such a body may be long, so the client has missed more than its last bytes.
             (x.txn.termination.cause, x.txn.termination.phase) = fault.termination(Phase::Data);
         }
         x.txn.termination.set(Cause::Client, Phase::Last);
@@ -260,7 +260,7 @@ fn conclude(client: &Client, x: &mut Exchange, sent: Result<(), Fault>, whole: b
     Next::Close
 }
 
-/// Whether the whole request body has been received. It is then discarded, and the bytes after it are the next request.
+/// Whether the whole request body has been received. If so, it is discarded, and the bytes after it are the next request.
 fn upload_is_over(client: &mut Client, x: &mut Exchange) -> bool {
     if x.txn.request.is_empty() && x.txn.request.method().is_empty() {
         return false;
@@ -268,7 +268,7 @@ fn upload_is_over(client: &mut Client, x: &mut Exchange) -> bool {
     client.side.skip_body(&mut x.upload)
 }
 
-/// Discards the rest of a request's body, so that the next request can follow; returns whether its end was reached.
+/// Discards the rest of a request body, so that the next request can follow. Returns whether the end of the body was reached.
 pub(crate) async fn drain(client: &mut Client, x: &mut Exchange) -> bool {
     let allowed = client.frontend.timeouts.client;
     client.timer.set_after(timer::now_ms(), allowed);
@@ -277,7 +277,7 @@ pub(crate) async fn drain(client: &mut Client, x: &mut Exchange) -> bool {
         if client.side.skip_body(&mut x.upload) {
             return true;
         }
-        // Chunk extensions are not progress.
+        // Chunk extensions do not count as progress.
         if x.upload.moved {
             client.timer.set_after(timer::now_ms(), allowed);
         }

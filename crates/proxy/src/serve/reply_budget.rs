@@ -1,9 +1,9 @@
 //! Limits the replies that are sent without a connection: Retry, Version Negotiation, refusals and stateless resets.
 //!
-//! The addresses of their receivers are not validated, so that a flood of forged datagrams would be passed on to victims, and each
-//! reply costs a system call.
+//! The addresses of the receivers are not validated, so a flood of forged datagrams would be reflected to victims. In addition,
+//! each reply costs a system call.
 
-/// The number of replies that a socket may send per millisecond, and at once after a pause.
+/// How many replies a socket may send per millisecond, and how many immediately after a pause.
 const PER_MS: u64 = 10;
 const MOST: u64 = 1000;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use runtime::shared::Shared as _;
 use runtime::timer::now_ms;
 
-/// The delay after a failure. A connection that ends within this time is considered useless.
+/// The delay after a failure. A connection that ends within this time was useless.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
 /// The connections of one listener.
@@ -40,7 +40,7 @@ impl OpenCount {
         *self.waker() = Some(waker.clone());
     }
 
-    /// Returns how many are open or being opened.
+    /// Returns how many connections are open or being opened.
     pub(super) fn open(&self) -> u32 {
         self.open.load(Relaxed)
     }

@@ -13,7 +13,7 @@ use crate::fault::Fault;
 use crate::flow::{Coding, Filters, FlowError, Path, Source};
 use crate::message::{compression, lua};
 
-/// Returns how the body of a service's response ends.
+/// Returns how the end of the body of a service's response is marked.
 pub(super) fn length(x: &Exchange) -> BodyLength {
     let service = x.scripting.as_ref().and_then(|scripting| scripting.service.as_ref());
     let bodiless = x.head_only || matches!(x.txn.response.status(), 100..=199 | 204 | 304);
@@ -28,7 +28,7 @@ pub(super) fn length(x: &Exchange) -> BodyLength {
     }
 }
 
-/// Returns how the body of any generated response ends, before filters see it.
+/// Returns how the end of the body of any generated response is marked, before filters see it.
 pub(super) fn reply_length(x: &Exchange) -> BodyLength {
     let bodiless = x.head_only || matches!(x.txn.response.status(), 100..=199 | 204 | 304);
     match x.reply.pieces {
@@ -40,7 +40,7 @@ pub(super) fn reply_length(x: &Exchange) -> BodyLength {
     }
 }
 
-/// Prepares the head to be sent, and the coding of the body.
+/// Prepares the head for sending, and the coding of the body.
 pub(super) fn begin_reply(client: &mut Client, x: &mut Exchange) {
     let bodiless = x.head_only || matches!(x.txn.response.status(), 100..=199 | 204 | 304);
     let length = reply_length(x);
@@ -59,10 +59,10 @@ pub(super) fn begin_reply(client: &mut Client, x: &mut Exchange) {
     x.download.ends = !x.keep_alive;
 }
 
-/// Sets the response's framing for a body of that length; returns the path on which the body is sent.
+/// Sets the response's framing for a body of this length. Returns the path on which the body is sent.
 fn path(client: &Client, x: &mut Exchange, length: BodyLength) -> Path {
     match crate::message::fields::frame_for_client(client, x, length, true) {
-        // The pieces are not chunked yet.
+        // The pieces do not have chunked framing yet.
         Path::Verbatim if length == BodyLength::Chunked => Path::Payload(Coding::Chunked),
         path => path,
     }

@@ -1,5 +1,5 @@
-//! A connection from accept to close: `tcp-request connection` rules, the headers of a proxy in front of this one ([`handshake`]),
-//! `tcp-request session` rules, then requests one after the other (HTTP) or one stream (TCP).
+//! A connection from accept to close: first the `tcp-request connection` rules, the headers from a proxy in front of this one
+//! ([`handshake`]) and the `tcp-request session` rules, then requests one after the other (HTTP) or one stream (TCP).
 //!
 //! An idle keep-alive connection waits in this module, in a future without a buffer; the future of a request in progress is in a
 //! reused box (`boxes`).
@@ -86,7 +86,7 @@ fn begin(worker: Rc<Worker>, newcomer: AcceptedConnection) -> ClientConnection {
     let is_tcp = newcomer.peer.is_some();
     count_connection(&worker, &frontend, bind, newcomer.accepted_us / 1000);
     let stream = Stream::from_fd(newcomer.socket, is_tcp);
-    // A socket bound to one address has a fixed destination. Only for a wildcard address the kernel must be queried.
+    // If a socket is bound to one address, the destination is known. The kernel must be queried only for wildcard addresses.
     let destination = match &bind.address {
         BindAddress::Ip(address) if !address.ip().is_unspecified() && !bind.transparent => Some(*address),
         _ if is_tcp => stream.local(),
@@ -107,7 +107,7 @@ fn set_options(stream: &Stream, frontend: &plan::Proxy, is_tcp: bool) {
         stream.set_keepalive(probe.count, probe.idle, probe.interval);
     }
     if options.tcp_smart_accept == Some(true) {
-        // The acknowledgement of the request is sent together with its response.
+        // The acknowledgement of the request is sent with the response.
         stream.set_quickack(false);
     }
     if options.nolinger_frontend {
@@ -120,7 +120,7 @@ async fn reversed<S: ServeExchange>(worker: Rc<Worker>, dialled: Box<Dialled>, e
     let Dialled { socket, connection, reader, frontend, bind, load, slot: _slot, .. } = *dialled;
     let proxy = worker.local(frontend);
     let (line, now_us) = (&proxy.binds[bind], now_us());
-    // Such connections are not queued: above the limits the connection is closed.
+    // Such connections are not queued: above the limits, they are closed.
     let process = &worker.shared.process;
     let limit = process.maxconn.load(Relaxed);
     if process.connections.take_below(if limit == 0 { u32::MAX } else { limit }).is_err() {
@@ -169,7 +169,7 @@ fn run<S: ServeExchange>(
             }
         }
         count_session(&connection);
-        // Boxed so that the future of an idle HTTP/1 connection needs no room for the other kinds.
+        // Boxed, so that the future of an idle HTTP/1 connection needs no room for the other kinds.
         match kind(&connection, leaves_to) {
             ConnectionKind::Reversed(attach) => return Box::pin(accept::attach(connection, *attach)).await,
             ConnectionKind::LogForward => return Box::pin(forward::stream(connection)).await,
@@ -230,13 +230,13 @@ enum ConnectionKind {
     LogForward,
     /// HTTP/2 with requests that the client serves (`attach-srv`).
     Reversed(Box<Attach>),
-    /// A connection to be attached (`attach-srv`) that is not HTTP/2 and therefore cannot be reversed.
+    /// A connection that a rule attaches (`attach-srv`) but that is not HTTP/2, so it cannot be reversed.
     Irreversible,
     /// A connection to a frontend for agents, which serves no clients.
     Unserved,
 }
 
-/// Returns the kind of `connection`; `leaves_to` is the server that a rule attaches it to.
+/// Returns the kind of `connection`. `leaves_to` is the server to which a rule attaches it.
 fn kind(connection: &ClientConnection, leaves_to: Option<Box<Attach>>) -> ConnectionKind {
     let frontend = &connection.frontend;
     match leaves_to {
@@ -303,7 +303,7 @@ async fn stream<S: ServeExchange>(connection: ClientConnection, exchanges: &Exch
     if next == Next::Close { After::End } else { After::Http(back) }
 }
 
-/// Whether the client speaks HTTP/2 from the start: because the listener requires it, or because it was negotiated in TLS.
+/// Whether the client uses HTTP/2 from the start, because the listener requires it or because TLS negotiated it.
 fn speaks_h2(connection: &ClientConnection) -> bool {
     let is_spoken = |bind: &Bind| bind.speaks_h2;
     connection.frontend.mode == Mode::Http
@@ -311,7 +311,7 @@ fn speaks_h2(connection: &ClientConnection) -> bool {
             || handshake::bind(connection).is_some_and(is_spoken))
 }
 
-/// Whether the client speaks HTTP/3 over QMux: because the listener requires it, or because it was negotiated in TLS over TCP.
+/// Whether the client uses HTTP/3 over QMux, because the listener requires it or because TLS negotiated it over TCP.
 fn speaks_qmux(connection: &ClientConnection) -> bool {
     match handshake::bind(connection).map_or(QmuxUse::Never, |bind| bind.qmux) {
         QmuxUse::Never => false,
@@ -330,7 +330,7 @@ fn wait_for_request(connection: &mut ClientConnection) -> impl Future<Output = O
     let mut is_armed = false;
     poll_fn(move |context: &mut Context<'_>| {
         if is_here {
-            // Pipelined requests rarely poll the socket: without this, a client that keeps sending them would monopolize the
+            // Pipelined requests rarely poll the socket. Without this, a client that keeps sending them would monopolize the
             // worker.
             return coop::poll_proceed(context).map(|turn| {
                 turn.made_progress();
@@ -338,7 +338,7 @@ fn wait_for_request(connection: &mut ClientConnection) -> impl Future<Output = O
             });
         }
         connection.follow_plan();
-        // A new client usually speaks first, and its data has often arrived already.
+        // A new client usually sends first, and its data has often already arrived.
         let came = is_first && !is_armed && connection.poll_fill(context).is_ready();
         connection.side.release();
         if came || connection.side.poll_arrival(context).is_ready() {
@@ -353,7 +353,7 @@ fn wait_for_request(connection: &mut ClientConnection) -> impl Future<Output = O
                 true => timeouts.http_request.or(timeouts.client),
                 false => timeouts.http_keep_alive.or(timeouts.http_request).or(timeouts.client),
             };
-            // The last request ended in this turn, so its time is accurate enough.
+            // The last request ended in this turn, so the time of its end is accurate enough.
             connection.timer.set_after(connection.idle_from / 1000, allowed);
         }
         connection.limit_rest();
@@ -361,8 +361,8 @@ fn wait_for_request(connection: &mut ClientConnection) -> impl Future<Output = O
     })
 }
 
-/// Performs the steps before any request: `tcp-request connection` rules, headers of proxies, `tcp-request session` rules. Returns
-/// the server to attach the connection to, if a rule requests this.
+/// Performs the steps before any request: the `tcp-request connection` rules, the headers of proxies, and the `tcp-request
+/// session` rules. Returns the server to which a rule attaches the connection, if any.
 async fn open(connection: &mut ClientConnection) -> Result<Option<Box<Attach>>, ConnectionRefused> {
     let Ok(expected) = evaluate::tcp_connection(connection).await else {
         count_refused_connection(connection);

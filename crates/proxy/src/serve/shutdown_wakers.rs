@@ -1,5 +1,5 @@
-//! Wakes connections when the process stops. These are connections that last longer than a request, and would otherwise notice the
-//! stop only with the next one.
+//! Wakes connections when the process stops. These are connections that last longer than a request and would otherwise notice the
+//! stop only at the next request.
 
 use std::cell::RefCell;
 use std::task::Waker;
@@ -14,7 +14,7 @@ thread_local! {
     static WAITING: RefCell<ShutdownList> = RefCell::default();
 }
 
-/// A registration, removed when dropped.
+/// A registration. Dropping it removes it.
 pub(super) struct ShutdownWaker(usize);
 
 /// Registers `waker` to be woken when the process stops.
@@ -43,7 +43,7 @@ pub fn stop() {
 
 impl Drop for ShutdownWaker {
     fn drop(&mut self) {
-        // The thread may be ending.
+        // The thread may be about to end.
         let _ = WAITING.try_with(|waiting| {
             let mut waiting = waiting.borrow_mut();
             waiting.wakers[self.0] = None;

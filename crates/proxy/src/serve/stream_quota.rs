@@ -1,7 +1,7 @@
-//! Determines the number of streams offered to a new client connection. If its worker is busy, this is fewer
-//! (`tune.h2.fe.max-concurrent-streams … rq-load`). If the total is limited (`tune.streams-elasticity`), each connection gets one
-//! stream, plus a share of the rest, which is the total minus one stream for each of `maxconn` connections; the share shrinks as
-//! streams are given out.
+//! Determines how many streams a new client connection is offered. If its worker is busy, it is offered fewer
+//! (`tune.h2.fe.max-concurrent-streams … rq-load`). If the total is limited (`tune.streams-elasticity`), one stream is set aside
+//! for each of `maxconn` connections. Each connection gets its one stream and a share of the rest, which shrinks as streams are
+//! given out.
 //!
 //! The results are exactly the values that HAProxy 3.5 advertises.
 
@@ -15,14 +15,14 @@ use state::Process;
 
 use crate::worker::Worker;
 
-/// The share of a connection, returned when dropped.
+/// The share of a connection. Dropping it returns the share.
 pub(super) struct StreamQuota {
     process: Arc<Process>,
     extra: u64,
 }
 
 impl StreamQuota {
-    /// Takes a share, and returns the configuration to advertise, which is `None` if there is no limit.
+    /// Takes a share, and returns the configuration to advertise, or `None` if the number is unlimited.
     pub(super) fn take(worker: &Worker, config: &Arc<h2::Config>) -> Option<(StreamQuota, Arc<h2::Config>)> {
         let percent = u64::from(worker.shared.plan.global.tune.streams_elasticity);
         if percent == 0 {
@@ -42,8 +42,8 @@ impl StreamQuota {
     }
 }
 
-/// Returns how many of `limit` streams (0 for no limit) to offer while this many tasks wait on the worker. Above the allowed load
-/// the number falls with the excess.
+/// Returns how many of `limit` streams (0 for no limit) to offer while `load` tasks wait on the worker. Above the allowed load,
+/// the number decreases with the excess.
 pub(super) fn moderated(limit: u32, own: Moderation, load: u32) -> u32 {
     if load <= own.load {
         return limit;
@@ -54,7 +54,7 @@ pub(super) fn moderated(limit: u32, own: Moderation, load: u32) -> u32 {
     u32::try_from(told).unwrap_or(most).max(own.least).min(most)
 }
 
-/// Returns the configuration to advertise while the worker is busy (`rq-load`); `None` for the usual one.
+/// Returns the configuration to advertise while the worker is busy (`rq-load`), or `None` for the usual one.
 pub(super) async fn moderate(own: Moderation, config: &h2::Config) -> Option<Arc<h2::Config>> {
     let limit = config.max_concurrent_streams;
     let told = moderated(limit, own, usage::load().await);
@@ -67,7 +67,7 @@ impl Drop for StreamQuota {
     }
 }
 
-/// Returns how many streams beyond the first to offer, at most `limit`, when `taken` of `all` are given out.
+/// Returns how many streams beyond the first to offer, at most `limit`, if `taken` of `all` are already given out.
 fn extra(all: u64, taken: u64, limit: u64) -> u64 {
     let left = all.saturating_sub(taken);
     if left == 0 { 0 } else { (limit.saturating_mul(left) / all).max(1).min(limit) }

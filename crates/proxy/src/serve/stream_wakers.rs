@@ -1,7 +1,7 @@
 //! Tracks which streams of a connection have work. Each stream has its own waker, and the connection's task polls woken streams in
 //! the order in which they were woken.
 //!
-//! Other threads may call the wakers. While the task runs it need not be woken, because it checks this queue again before it
+//! Other threads may call the wakers. While the task runs, it need not be woken, because it checks this queue again before it
 //! sleeps.
 
 use std::collections::VecDeque;
@@ -44,7 +44,7 @@ impl WakeQueue {
         }
     }
 
-    /// Called when the task goes to sleep. It is woken at once if a stream was woken in the meantime.
+    /// Called when the task is about to sleep. It is woken immediately if a stream was woken in the meantime.
     pub(super) fn leave(&self) {
         let mut state = self.state();
         state.is_running = false;

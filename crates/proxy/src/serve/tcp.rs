@@ -109,7 +109,7 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     }
     evaluate::of_tcp_frontend(client, x).await?;
     if client.frontend.options.dontlognull && !has_bytes(client) && client.frontend.tcp_request.is_empty() {
-        // Whether the client ever sends anything is known only at the end; see `finish`.
+        // Whether the client ever sends anything is known only at the end (see `finish`).
         x.phase = Phase::Request;
     }
     x.txn.times.request = now_us();
@@ -175,8 +175,8 @@ fn has_bytes(client: &Client) -> bool {
     !client.side.is_drained()
 }
 
-/// Whether the client has been silent for `timeout client` while rules waited for it, which is a timeout as in HAProxy. Other
-/// limits apply to a client that never sent anything.
+/// Whether the client was silent for `timeout client` while rules waited for it. As in HAProxy, this is a timeout. Other limits
+/// apply to a client that never sent anything.
 async fn was_silent(client: &mut Client, x: &Exchange) -> bool {
     let heard = x.request_body.heard_ms;
     let here = poll_fn(|context| Poll::Ready(client.poll_presence(context))).await == Presence::Here;
@@ -185,7 +185,7 @@ async fn was_silent(client: &mut Client, x: &Exchange) -> bool {
         && allowed.is_some_and(|allowed| now_ms().saturating_sub(heard) >= allowed.as_millis() as u64)
 }
 
-/// Connects to a server; retries if allowed.
+/// Connects to a server. Retries if allowed.
 async fn reach(
     client: &mut Client,
     x: &mut Exchange,
@@ -240,7 +240,7 @@ fn count(client: &Client, x: &Exchange, fault: Fault) {
     let server = x.txn.server.as_ref().map(|server| server.counters.mine());
     for counters in [Some(backend.state.backend.mine()), server].into_iter().flatten() {
         match fault {
-            // A client that leaves the queue, or leaves during connecting, has not aborted a transfer.
+            // A client that leaves while it is queued, or while Weir connects, has not aborted a transfer.
             Fault::ClientAborted if matches!(x.phase, Phase::Queue | Phase::Connect) => {}
             Fault::ClientAborted
             | Fault::ClientReset
@@ -262,7 +262,7 @@ fn count(client: &Client, x: &Exchange, fault: Fault) {
     }
 }
 
-/// Discards the client's unread bytes, so that the close does not reset its connection.
+/// Discards the client's unread bytes, so that closing does not reset its connection.
 fn discard(client: &Client, x: &mut Exchange) {
     x.txn.bytes_in += client.side.discard_received() as u64;
 }

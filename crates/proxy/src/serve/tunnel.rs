@@ -1,5 +1,5 @@
-//! Forwards bytes in two directions at once, until both have ended: TCP streams, and HTTP connections that became tunnels by an
-//! upgrade or CONNECT.
+//! Forwards bytes in both directions at the same time until both have ended: TCP streams, and HTTP connections that became
+//! tunnels through an upgrade or CONNECT.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -30,8 +30,8 @@ pub(crate) struct TunnelTimeouts {
     server_fin: Option<Duration>,
     /// `option independent-streams` of the frontend and of the backend.
     independent: (bool, bool),
-    /// When client and server last sent something, in ms of the worker's clock, if rules waited for more: the time of that wait
-    /// counts as inactivity too.
+    /// When the client and the server last sent something, in ms of the worker's clock, if rules waited for more. The time of
+    /// that wait counts as inactivity too.
     heard: (u64, u64),
 }
 
@@ -58,7 +58,7 @@ impl TunnelTimeouts {
 struct Leg {
     /// Whether the local side towards the receiver was closed after the last byte.
     shut: bool,
-    /// Whether the receiver's connection is reset after that instead of closed (`option nolinger`).
+    /// Whether the receiver's connection is then reset instead of closed (`option nolinger`).
     breaks: bool,
 }
 
@@ -71,7 +71,7 @@ pub(crate) async fn upgrade(
 ) -> Result<(), Stop> {
     x.phase = Phase::Data;
     x.answered = true;
-    // Staged bytes and the unsent rest of the request are sent first, then everything else.
+    // Staged bytes and the unsent rest of the request are sent before everything else.
     let staged = std::mem::take(&mut x.upload.staged);
     x.upload.start(BodyLength::UntilClose, Path::Verbatim);
     x.upload.staged = staged;
@@ -102,7 +102,7 @@ impl Clock {
         let limits = self.limits;
         let now = timer::now_ms();
         let at = |limit: Option<Duration>| limit.map_or(NEVER, |limit| now + millis(limit));
-        // A side that was sent the end has a shorter time to end its own direction.
+        // A side that received the end of one direction has less time to end its own direction.
         let client_limit = if down.shut { limits.client_fin.or(limits.client) } else { limits.client };
         let server_limit = if up.shut { limits.server_fin.or(limits.server) } else { limits.server };
         let received = (upload.received, download.received);
@@ -117,7 +117,7 @@ impl Clock {
             self.server_at = if down.shut { NEVER } else { at(server_limit) };
             self.server_from = now;
         }
-        // A side does not time out while nothing is read from it because the other side blocks.
+        // A side does not time out while it is not read because the other side is blocked.
         match (upload.is_blocked(), download.is_blocked()) {
             (true, false) => self.client_at = NEVER,
             (false, true) => self.server_at = NEVER,
@@ -139,8 +139,8 @@ impl Clock {
         }
     }
 
-    /// Adjusts the deadlines when directions end without another byte. That is not activity: a side that was sent the end gets its
-    /// shorter timeout, counted from its last activity, or the rest of the usual one.
+    /// Adjusts the deadlines when directions end without further bytes. This does not count as activity: a side that received the
+    /// end gets its shorter timeout, counted from its last activity, or the remaining part of the usual one.
     fn ended(&mut self, up: bool, down: bool) {
         if up {
             let limit = self.limits.server_fin;
@@ -158,7 +158,7 @@ impl Clock {
         client.timer.set(self.client_at.min(self.server_at));
     }
 
-    /// Returns the side that timed out, and whether both did. The direction from that side ends; the direction to it continues,
+    /// Returns the side that timed out, and whether both did. The direction from that side ends. The direction to it continues,
     /// unless the side does not read.
     fn expired(
         &mut self,
@@ -260,7 +260,7 @@ impl Tunnel {
         }
     }
 
-    /// Moves the bytes that can be moved. Returns the outcome if nothing remains to be moved, or a direction failed.
+    /// Moves the bytes that can be moved. Returns the outcome if nothing remains to be moved or a direction failed.
     fn pump(
         &mut self,
         client: &mut Client,
@@ -278,13 +278,13 @@ impl Tunnel {
         // A server that has closed its side gets a clean close, not a reset.
         up.breaks &= !down.shut || up.shut;
         if up.breaks && up.shut {
-            // `option nolinger` discards the bytes that the server may still send.
+            // `option nolinger` discards bytes that the server may still send.
             down.cut(&mut client.side.sink());
             return Some(Ok(()));
         }
         match (uploaded, downloaded) {
             (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Some(Ok(())),
-            // The server had already closed its side, so the bytes that it did not accept are not missed.
+            // The server had already closed its side, so bytes that it did not accept do not matter.
             (Poll::Ready(Err(FlowError::Write(_))), _) if down.shut && x.txn.is_http => Some(Ok(())),
             (uploaded, downloaded) => {
                 let blame = Blame::of(error(uploaded), error(downloaded))?;
@@ -293,7 +293,7 @@ impl Tunnel {
         }
     }
 
-    /// Restarts the deadlines if bytes moved, or if a direction ended that had not ended `before`. Counts these bytes.
+    /// Restarts the deadlines if bytes moved, or if a direction has ended since `before`. Counts these bytes.
     fn note_progress(&mut self, client: &Client, x: &mut Exchange, before: (bool, bool)) {
         let Self { up, down, clock, .. } = self;
         // When a direction ends, no bytes move, but the limits change.
@@ -319,7 +319,7 @@ impl Tunnel {
         }
     }
 
-    /// Ends the directions that depend on a deadline that has passed.
+    /// Ends the directions for which a deadline has passed.
     fn expire(&mut self, client: &mut Client, x: &Exchange, upstream: &mut Upstream) {
         let Self { up, down, clock, .. } = self;
         let halves = (up.shut, down.shut);
@@ -397,7 +397,7 @@ impl Blame {
         }
     }
 
-    /// If both directions fail at once, the cause with the lower rank is reported.
+    /// If both directions fail at the same time, the cause with the lower rank is reported.
     fn rank(&self) -> u8 {
         match self {
             Self::Client(_) => 0,
@@ -407,7 +407,7 @@ impl Blame {
         }
     }
 
-    /// Keeps the error for the log; returns the fault.
+    /// Records the error for the log, and returns the fault.
     fn note(self, client: &Client, x: &mut Exchange) -> Fault {
         match self {
             Self::Client(error) => {
@@ -424,8 +424,8 @@ impl Blame {
     }
 }
 
-/// Returns the events as the layers saw them (`term_events`); `halves` is which directions (towards the server, towards the client)
-/// had ended before.
+/// Returns the events as the layers saw them (`term_events`). `halves` states which directions (towards the server, towards the
+/// client) had ended before.
 fn ending(
     is_http: bool,
     outcome: Result<(), Fault>,
@@ -474,7 +474,7 @@ fn pipes(client: &Client, x: &Exchange) -> (Option<Pipe>, Option<Pipe>) {
 }
 
 impl Leg {
-    /// Ends this direction: closes the receiver's side, and accepts no more bytes from the other.
+    /// Ends this direction: closes the receiver's side, and accepts no more bytes from the other side.
     fn cut(&mut self, to: &mut Sink<'_>) {
         if !self.shut {
             self.end(to);
@@ -488,7 +488,7 @@ impl Leg {
         self.shut = true;
     }
 
-    /// Moves this direction on with `pump`, until it has ended.
+    /// Advances this direction with `pump` until it has ended.
     fn poll(&self, pump: impl FnOnce() -> Poll<Result<(), FlowError>>) -> Poll<Result<(), FlowError>> {
         if self.shut { Poll::Ready(Ok(())) } else { pump() }
     }

@@ -11,25 +11,25 @@ use super::Open;
 use super::per_worker::LocalServer;
 use crate::flow::Socket;
 
-/// Distinguishes the connections to one server: only requests with the same key share them. Empty for plain connections.
+/// Distinguishes the connections to one server: only requests with the same key share a connection. Empty for plain connections.
 pub(crate) type PoolKey = Box<[u8]>;
 
-/// A connection with this many requests is considered proven to survive being idle.
+/// After this many requests, a connection is considered to survive being idle.
 pub(super) const PROVEN: u32 = 2;
 
-/// A connection to a server. Boxed once when it is opened; the box then moves from step to step.
+/// A connection to a server. It is boxed once when it is opened; the box then moves from step to step.
 pub(crate) struct Connection {
     pub(crate) socket: Socket,
     pub(crate) key: PoolKey,
     /// The number of requests sent over this connection so far.
     pub(crate) uses: u32,
-    /// Responses with tolerated protocol violations.
+    /// How many responses had tolerated protocol violations.
     pub(crate) glitches: u32,
     /// Whether only one client may use the connection.
     pub(crate) private: bool,
     /// The local endpoint and the server's, queried once.
     pub(crate) ends: Option<(Endpoint, Endpoint)>,
-    /// Whether small writes still wait for the acknowledgement of earlier ones (Nagle). The first write never has to.
+    /// Whether small writes still wait for the acknowledgement of earlier ones (Nagle). The first write never has to wait.
     pub(crate) late_nodelay: bool,
     /// Counts the connection as open, and identifies its server.
     pub(crate) open: Open,
@@ -47,11 +47,11 @@ pub(crate) enum NotExpressible {
 /// Why no head was received.
 #[derive(Debug)]
 pub(crate) enum NoHead {
-    /// The server closed, or its connection broke, before the first byte.
+    /// The server closed the connection, or it broke, before the first byte.
     Nothing(Option<io::Error>),
     /// The server refused to process the request.
     Refused,
-    /// The server closed, or its connection broke, within the head.
+    /// The server closed the connection, or it broke, in the middle of the head.
     Cut(Option<io::Error>),
     /// The request cannot be expressed in the server's protocol.
     Unspeakable(NotExpressible),
@@ -66,12 +66,12 @@ impl Connection {
         &self.open.server
     }
 
-    /// Closes an idle connection with a reset. This saves both kernels the closing handshake, and frees the port at once.
+    /// Closes an idle connection with a reset. This saves both kernels the closing handshake, and frees the port immediately.
     pub(crate) fn discard(self) {
         self.socket.stream.reset_on_close();
     }
 
-    /// Sends small writes at once from this call on. To be called before the second write.
+    /// Sends small writes without delay from now on. Must be called before the second write.
     #[inline]
     pub(crate) fn send_at_once(&mut self) {
         if std::mem::take(&mut self.late_nodelay) {
@@ -79,7 +79,7 @@ impl Connection {
         }
     }
 
-    /// Whether the connection has been reused after being idle, which proves that it survives that.
+    /// Whether the connection was reused after being idle, which shows that it survives that.
     pub(super) fn is_proven(&self) -> bool {
         self.uses >= PROVEN
     }

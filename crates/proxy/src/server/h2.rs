@@ -1,7 +1,7 @@
-//! An HTTP/2 connection to a server, shared by the requests of many clients.
+//! An HTTP/2 connection to a server, shared by requests from many clients.
 //!
-//! One task per connection owns the socket ([`carriers`](super::h2_pool)). A request with a share of a connection opens its stream
-//! by sending its head ([`http_request`](super::http_request)).
+//! One task per connection owns the socket ([`carriers`](super::h2_pool)). A request that has a share of a connection opens its
+//! stream by sending its head ([`http_request`](super::http_request)).
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};

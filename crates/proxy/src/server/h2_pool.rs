@@ -1,7 +1,7 @@
-//! The shared HTTP/2 connections of one worker: finding one for a request, exchanging them with clients and other workers, and the
+//! One worker's shared HTTP/2 connections: finds one for a request, exchanges them with clients and other workers, and runs the
 //! task of each.
 //!
-//! The task owns the socket ([`run`]): it reads from it, passes frames to the streams, and sends the output of all requests
+//! The task ([`run`]) owns the socket: it reads from it, passes frames to the streams, and sends the output of all requests
 //! together.
 
 use std::cell::RefCell;
@@ -48,7 +48,7 @@ pub(crate) struct IdleHttp2 {
 /// One worker's shared HTTP/2 connections.
 pub(crate) struct Carriers {
     all: ConnectionList<H2Engine, Http2>,
-    /// The CPU usage of the worker, in percent, from which connections with too many glitches are closed.
+    /// The worker's CPU usage, in percent, above which connections with too many glitches are closed.
     busy_from: u8,
 }
 
@@ -64,7 +64,7 @@ impl Carriers {
         self.all.share(server, ask).map(H2Request::begin)
     }
 
-    /// Creates a connection on an HTTP/2 socket; returns the first request on it.
+    /// Creates a connection on an HTTP/2 socket. Returns the first request on it.
     pub(crate) fn begin(
         self: &Rc<Self>,
         opened: OpenedConnection,
@@ -82,13 +82,13 @@ impl Carriers {
         request
     }
 
-    /// Adds a connection provided by a client. From this call on requests can use it.
+    /// Adds a connection that a client provided. From now on, requests can use it.
     pub(crate) fn attach(self: &Rc<Self>, standing: IdleHttp2) {
         let (shared, ()) = self.start(standing, Vec::new(), drop);
         shared.counters().connections_total.add(1);
     }
 
-    /// Adds a connection of another worker, and starts a request on it.
+    /// Adds a connection from another worker, and starts a request on it.
     pub(crate) fn take_in(
         self: &Rc<Self>,
         handed: H2Transfer,
@@ -113,7 +113,7 @@ impl Carriers {
         self.start(standing, Vec::new(), H2Request::begin).1
     }
 
-    /// Passes on an idle, usable connection; does nothing if there is none.
+    /// Passes on an idle, usable connection if there is one.
     pub(crate) fn hand_over(&self, server: &LocalServer, ask: PoolQuery<'_>, give: Give) {
         if let Some(one) = self.all.find(server, ask, Multiplexed::is_idle) {
             *one.own.leaves_to.borrow_mut() = Some(give);
@@ -121,7 +121,7 @@ impl Carriers {
         }
     }
 
-    /// Closes the idle connections to a server, and makes the tasks of the others check their state.
+    /// Closes the idle connections to a server, and makes the tasks of its other connections check their state.
     pub(crate) fn look(&self, server: &LocalServer) {
         self.all.look(server);
     }
@@ -270,7 +270,7 @@ fn leave(shared: Rc<Multiplexed>, socket: Socket) {
     give(H2Transfer { stream: socket.detach(), engine, is_settled, uses, ends, open });
 }
 
-/// Reads once, and passes the frames to their streams; returns whether there were any.
+/// Reads once, and passes the frames to their streams. Returns whether there were any.
 fn receive(
     shared: &Multiplexed,
     socket: &mut Socket,

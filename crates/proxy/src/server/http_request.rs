@@ -14,7 +14,7 @@ use super::h1::NoHead;
 use super::shared::{Carrier, ProtocolState, Share};
 use crate::stream::{self, AnyStream, EngineStream, RequestEngine};
 
-/// The scheme of requests without one in their target. As in HAProxy, it does not depend on TLS.
+/// The scheme of requests without a scheme in their target. As in HAProxy, it does not depend on TLS.
 const SCHEME: Scheme = Scheme::Https;
 
 /// A protocol's state of a connection, as requests need it.
@@ -57,8 +57,8 @@ impl Settling {
     }
 }
 
-/// A request head that cannot be sent yet. Either it is an upgrade, and the settings in which the server announces support for that
-/// have not arrived (RFC 8441, 3; RFC 9220, 3); or the server does not read, and enough heads wait for it already.
+/// A request head that cannot be sent yet. Either it is an upgrade, and the settings in which the server announces support for it
+/// have not arrived (RFC 8441, 3; RFC 9220, 3), or the server is not reading, and enough heads are already waiting.
 struct HeldHead {
     head: Head,
     ends: bool,
@@ -101,8 +101,8 @@ where
         self.carrier.connection.engine.borrow().glitches()
     }
 
-    /// Like [`send_head`](Self::send_head), for a request with a body of this `length`, which has ended if `ends`. An upgrade with
-    /// a body cannot be expressed in these protocols.
+    /// Like [`send_head`](Self::send_head), for a request with a body of this `length`. If `ends` is set, the body has already
+    /// ended. An upgrade with a body cannot be expressed in these protocols.
     pub(crate) fn start(&mut self, head: &Head, length: BodyLength, ends: bool) {
         if head.has_upgrade() && length != BodyLength::None {
             return self.refuse();
@@ -111,7 +111,7 @@ where
         self.send_head(head, ends && !is_tunnel);
     }
 
-    /// Opens the stream with the head of the request; with `ends`, there is no body. A head that cannot be sent yet is held
+    /// Opens the stream with the head of the request. If `ends` is set, no body follows. A head that cannot be sent yet is held
     /// ([`poll_open`](Self::poll_open)). If the connection accepts no more streams, [`poll_head`](Self::poll_head) returns the
     /// error.
     pub(crate) fn send_head(&mut self, head: &Head, ends: bool) {
@@ -129,7 +129,7 @@ where
         self.held.is_some()
     }
 
-    /// Sends a held head once that is possible; ready when no head is held.
+    /// Sends a held head once that is possible. Ready when no head is held.
     pub(crate) fn poll_open(&mut self, context: &Context<'_>) -> Poll<()> {
         let Some(held) = &self.held else { return Poll::Ready(()) };
         let own = &self.carrier.own;
@@ -146,8 +146,8 @@ where
         Poll::Ready(())
     }
 
-    /// Called when the request timed out while it waited for its response, or for room to be sent. If it was never sent, the server
-    /// has read nothing in that time, and later requests use another connection.
+    /// Called when the request timed out while it waited for its response or for room to be sent. If it was never sent, the
+    /// server has read nothing in that time, so later requests use another connection.
     pub(crate) fn note_timeout(&mut self) {
         if self.holds_head() {
             self.carrier.is_leaving.set(true);
@@ -178,7 +178,7 @@ where
         self.is_unspeakable = true;
     }
 
-    /// Queues part of the request's body; with the last part the body ends.
+    /// Queues part of the request's body. The last part ends the body.
     ///
     /// # Errors
     /// The stream was reset, or does not exist.
@@ -220,8 +220,8 @@ where
         }
     }
 
-    /// Returns how the body of the response ends. A body without a declared length ends with the stream, and is reported as
-    /// chunked.
+    /// Returns how the end of the response's body is marked. A body without a declared length ends with the stream and is
+    /// reported as chunked.
     pub(crate) fn body_length(&self, head: &Head, method: Method) -> BodyLength {
         match head.response_body(method) {
             BodyLength::None => BodyLength::None,

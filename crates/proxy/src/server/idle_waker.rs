@@ -49,7 +49,7 @@ impl Board {
         }
     }
 
-    /// Moves the servers with events since the last call to `places`; the memory of `places` is kept for the next call.
+    /// Moves the servers that had events since the last call to `places`, and reuses the memory of `places`.
     pub(crate) fn take(&self, places: &mut Vec<ServerPosition>) {
         places.clear();
         std::mem::swap(places, &mut self.rung().places);

@@ -1,4 +1,4 @@
-//! The server's side: connections to servers ([`Upstream`]), idle ones ([`pool`]), and one worker's view of servers
+//! The server side: connections to servers ([`Upstream`]), idle ones ([`pool`]), and one worker's view of servers
 //! ([`per_worker`]).
 //!
 //! The steps of a request call the methods of [`Upstream`], which are the same for all protocols.
@@ -65,7 +65,7 @@ impl Upstream {
         }
     }
 
-    /// Whether the protocol allows a switch to another (upgrades, WebSocket).
+    /// Whether the protocol allows switching to another one (upgrades, WebSocket).
     pub(crate) fn can_upgrade(&self) -> bool {
         match self {
             Self::Socket(_) => true,
@@ -82,7 +82,8 @@ impl Upstream {
         }
     }
 
-    /// Returns how the body of a response ends; `head` is the head of the response, the method that of its request.
+    /// Returns how the end of a response's body is marked. `head` is the head of the response, and `method` is the method of its
+    /// request.
     #[inline]
     pub(crate) fn body_length(&self, head: &Head, method: Method) -> BodyLength {
         match self {
@@ -177,7 +178,7 @@ impl Upstream {
             .is_some_and(|error| error.kind == tls::FailureKind::EarlyData)
     }
 
-    /// Sends small writes at once from this call on. To be called before the second write.
+    /// Sends small writes without delay from now on. Must be called before the second write.
     #[inline]
     pub(crate) fn send_at_once(&mut self) {
         match self {
@@ -211,7 +212,7 @@ impl Upstream {
         }
     }
 
-    /// Reads until the head of a response is complete; returns its length within the received bytes.
+    /// Reads until the head of a response is complete. Returns the length of the head in the received bytes.
     ///
     /// # Errors
     /// No head will arrive.
@@ -228,8 +229,8 @@ impl Upstream {
         }
     }
 
-    /// Checks the part of the body that arrived with its `head` of `length` bytes, the head of the response to a request with this
-    /// method. A malformed response is not forwarded.
+    /// Checks the part of the body that arrived with the response's `head` of `length` bytes. The request used this method. A
+    /// malformed response is not forwarded.
     ///
     /// # Errors
     /// The body is malformed.
@@ -291,7 +292,7 @@ impl Upstream {
         Beginning { bytes: self.received(), is_all }
     }
 
-    /// Grows the buffer to at least `bytes`; returns whether that succeeded.
+    /// Grows the buffer to at least `bytes`. Returns whether that succeeded.
     pub(crate) fn enlarge(&mut self, bytes: usize) -> bool {
         self.input().is_some_and(|input| input.enlarge(bytes))
     }
@@ -301,7 +302,7 @@ impl Upstream {
         self.input().is_some_and(Buffer::has_room)
     }
 
-    /// Returns the receive buffer, or one sized for a body if there is none; `None` if no stream was opened.
+    /// Returns the receive buffer, and allocates one sized for a body if necessary. Returns `None` if no stream was opened.
     fn input(&mut self) -> Option<&mut Buffer> {
         match self {
             Self::Socket(connection) => Some(connection.socket.input_for_body()),
@@ -309,7 +310,7 @@ impl Upstream {
         }
     }
 
-    /// Reads more data from the server; returns 0 at its end. There must be [room](Self::has_room).
+    /// Reads more data from the server. Returns 0 at the end of the data. Requires [room](Self::has_room).
     ///
     /// # Errors
     /// The connection failed.

@@ -21,7 +21,7 @@ pub(crate) struct Open {
     pub(super) source: TraceSource,
 }
 
-/// A connection that is moved to another worker. It stays counted until that worker takes it, or it is dropped.
+/// A connection that moves to another worker. It stays counted until that worker takes it or it is dropped.
 pub(crate) struct OpenTransfer {
     process: Arc<Process>,
     server: Arc<Server>,
@@ -30,7 +30,7 @@ pub(crate) struct OpenTransfer {
 }
 
 impl OpenTransfer {
-    /// Counts the connection on this worker from here on, for the same server.
+    /// Counts the connection on this worker from now on, for the same server.
     pub(crate) fn take(mut self, server: &Rc<LocalServer>) -> Open {
         self.taken = true;
         Open { server: server.clone(), moves: self.moves, handed: false, source: TraceSource::H1 }

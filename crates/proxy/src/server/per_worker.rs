@@ -1,8 +1,8 @@
 //! One worker's view of proxies and servers.
 //!
-//! Each worker references the shared state of the plan once, on first use; its tasks count their references among themselves
-//! ([`Local`]). A request can therefore reference a proxy and a server without a write that another worker would notice. A server
-//! held by a task keeps its index (`plan::servers`), even while the task waits.
+//! Each worker references the shared state of the plan once, on first use; its tasks count their references locally ([`Local`]).
+//! A request can therefore reference a proxy and a server without a write that other workers would notice. A server that a task
+//! holds keeps its index (`plan::servers`), even while the task waits.
 
 use std::cell::{OnceCell, RefCell};
 use std::ops::Deref;
@@ -111,7 +111,7 @@ impl LocalProxy {
         all[number].get_or_insert_with(|| Local::new(self.plan.binds[number].listener.clone())).clone()
     }
 
-    /// Returns the server at index `place`; `None` if there never was one.
+    /// Returns the server at index `place`, or `None` if there never was one.
     #[inline]
     pub(crate) fn server(&self, place: usize) -> Option<Rc<LocalServer>> {
         if let Some(Some(known)) = self.servers.borrow().get(place) {

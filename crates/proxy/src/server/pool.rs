@@ -1,7 +1,8 @@
 //! Idle connections to servers, one set per worker (`http-reuse`, `pool-*`, `max-reuse`).
 //!
-//! An idle connection is used only if the kernel has reported no event on it, which needs no system call. The sweeper, one task per
-//! worker, is notified of every server with an event on an idle connection, and drops the closed ones.
+//! An idle connection is used only if the kernel has reported no event on it, so this check needs no system call. The sweeper, a
+//! task on each worker, is notified of every server with an event on an idle connection, and drops the connections that were
+//! closed.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
@@ -43,7 +44,7 @@ pub(crate) struct ServerPool {
     expected: u32,
     purge_at: u64,
     elsewhere: Elsewhere,
-    /// The bell that the idle connections ring, and its waker; created with the first connection.
+    /// The bell that the idle connections ring, and its waker. Created with the first connection.
     bell: Option<(Arc<Bell>, Waker)>,
 }
 
@@ -72,7 +73,7 @@ pub(crate) struct Pools {
     successor: RefCell<Option<Successor>>,
 }
 
-/// Keeps a connection to a server of an older plan, or returns the connection.
+/// Accepts a connection to a server of an older plan, or returns the connection.
 pub(crate) type Successor = Box<dyn Fn(Box<Connection>) -> Option<Box<Connection>>>;
 
 /// A request's requirements for a pooled connection.
@@ -87,8 +88,8 @@ pub(crate) struct PoolQuery<'a> {
 }
 
 impl PoolQuery<'_> {
-    /// Returns how many requests, including this one, a connection must have served to be reused; `None` if reuse is not allowed
-    /// (manual, 4.2 `http-reuse`).
+    /// Returns how many requests, including this one, a connection must have served before it may be reused. Returns `None` if
+    /// reuse is not allowed (manual, 4.2 `http-reuse`).
     #[inline]
     pub(crate) fn least_uses(&self) -> Option<u32> {
         match (self.reuse, self.first) {
@@ -150,21 +151,22 @@ impl Pools {
         None
     }
 
-    /// Keeps a connection for later if the server's limits allow it; otherwise closes it.
+    /// Keeps a connection for later if the server's limits allow it. Otherwise, closes it.
     pub(crate) fn put(&self, connection: Box<Connection>) {
         if let Some(unwanted) = self.keep(connection) {
             unwanted.discard();
         }
     }
 
-    /// Passes connections to `successor` from this call on, and ends the sweeper.
+    /// Passes connections to `successor` from now on, and ends the sweeper.
     pub(crate) fn retire(&self, successor: Successor) {
         self.successor.replace(Some(successor));
         self.is_old.set(true);
         self.board.wake_sweeper();
     }
 
-    /// Takes the idle connections to the server `from` out of the pools of an older plan, `older`. In this plan the server is `to`.
+    /// Takes the idle connections to the server `from` from the pools of the older plan `older`. In this plan, the server is
+    /// `to`.
     pub(crate) fn take_over(&self, older: &Self, from: &LocalServer, to: &Rc<LocalServer>) {
         let old = std::mem::take(&mut *older.of(from));
         let pool = &mut *self.of(to);
@@ -218,7 +220,8 @@ impl Pools {
         }
         connection.socket.input = None;
         let pool = &mut *self.of(settings);
-        // One connection is always kept. More are kept only up to the number ever needed at once, including this one.
+        // One connection is always kept. More are kept only up to the number that was ever needed at the same time, including
+        // this one.
         let elsewhere = pool.elsewhere(&settings.state);
         let own = settings.state.counters.mine();
         let used = match settings.state.counts_apart.load(Relaxed) {
@@ -257,7 +260,7 @@ impl Pools {
         None
     }
 
-    /// Closes the oldest idle connection to `server`; returns whether there was one.
+    /// Closes the oldest idle connection to `server`. Returns whether one existed.
     pub(crate) fn evict(&self, server: &LocalServer) -> bool {
         let mut pool = self.of(server);
         if pool.idle.is_empty() {
@@ -296,8 +299,8 @@ impl Pools {
         }
     }
 
-    /// Drops connections with an event, at the servers listed in `places`. When the time to purge has come, closes half of the
-    /// unneeded ones. Returns the next instant to check.
+    /// Drops connections with an event at the servers listed in `places`. If it is time to purge, closes half of the connections
+    /// that are not needed. Returns the next instant to check.
     fn sweep(&self, locals: &Locals, now: u64, places: &mut Vec<ServerPosition>) -> u64 {
         self.board.take(places);
         for (backend, index) in places.iter() {
@@ -365,8 +368,8 @@ impl ServerPool {
         self.spare = self.spare.min(self.idle.len());
     }
 
-    /// Returns the counts of other workers. Those are written on every request, and reading them moves the cache lines, so this is
-    /// done only once per millisecond.
+    /// Returns the counts of the other workers. They change on every request, and reading them moves their cache lines, so this
+    /// is done only once per millisecond.
     fn elsewhere(&mut self, server: &Server) -> Elsewhere {
         let matters = !self.idle.is_empty() || server.counts_apart.load(Relaxed);
         if !matters || runtime::shard::workers() == 1 {

@@ -83,7 +83,7 @@ impl PrivateConnections {
         self.idle.iter().rev().map(Box::as_ref).find(binds).map(|kept| kept.open.server.clone())
     }
 
-    /// Closes the oldest connections until there is room for one more; returns false if there never is.
+    /// Closes the oldest connections until there is room for one more. Returns false if this is impossible.
     fn make_room(&mut self, most: usize) -> bool {
         self.multiplexed.retain(|connection| connection.strong_count() > 0);
         while most > 0 && self.idle.len() + self.multiplexed.len() >= most {

@@ -1,5 +1,5 @@
-//! A request on a connection that it shares with others, for every protocol that servers speak. A new protocol is a new variant of
-//! this type.
+//! A request on a connection that it shares with others, for all protocols of servers. A new protocol is a new variant of this
+//! type.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -54,7 +54,7 @@ impl SharedRequest {
         each!(self, request => request.connection())
     }
 
-    /// Whether the protocol allows a switch to another (upgrades, WebSocket).
+    /// Whether the protocol allows switching to another one (upgrades, WebSocket).
     pub(crate) fn can_upgrade(&self) -> bool {
         match self {
             Self::H2(_) | Self::H3(_) | Self::Qmux(_) => true,
@@ -62,8 +62,8 @@ impl SharedRequest {
         }
     }
 
-    /// Prepares a head that needs more than the fields of the request, such as FastCGI's `parameters`. Returns whether the protocol
-    /// can express the request; if not, [`poll_head`](Self::poll_head) returns the error.
+    /// Prepares a head that needs more than the fields of the request, such as FastCGI's `parameters`. Returns whether the
+    /// protocol can express the request. If not, [`poll_head`](Self::poll_head) returns the error.
     pub(crate) fn prepare(
         &mut self,
         method: Method,
@@ -75,8 +75,8 @@ impl SharedRequest {
         }
     }
 
-    /// Sends the head of a prepared request, or holds it until the connection has room for it. `length` is the length of the body;
-    /// with `ends`, no part of the body follows.
+    /// Sends the head of a prepared request, or holds it until the connection has room for it. `length` is the length of the
+    /// body. If `ends` is set, no part of the body follows.
     pub(crate) fn send_head(&mut self, head: &Head, length: BodyLength, ends: bool) {
         match self {
             Self::H2(request) => request.start(head, length, ends),
@@ -125,7 +125,8 @@ impl SharedRequest {
         each!(self, request => request.poll_head(context, head))
     }
 
-    /// Returns how the body of the response ends. A body of unknown length ends with the stream, and is reported as chunked.
+    /// Returns how the end of the response's body is marked. A body of unknown length ends with the stream and is reported as
+    /// chunked.
     pub(crate) fn body_length(&self, head: &Head, method: Method) -> BodyLength {
         each!(self, request => request.body_length(head, method))
     }
@@ -151,7 +152,7 @@ impl SharedRequest {
         }
     }
 
-    /// Whether the server refused the early data of the connection, and thereby the request, without processing it.
+    /// Whether the server refused the connection's early data, and thus the request, without processing it.
     pub(crate) fn refused_early(&self) -> bool {
         match self {
             Self::H3(request) => request.refused_early(),
@@ -194,17 +195,17 @@ impl SharedRequest {
         each!(self, request => request.received())
     }
 
-    /// Whether the response is complete, and the rest of its body is in [`received`](Self::received).
+    /// Whether the response is complete and the rest of its body is in [`received`](Self::received).
     pub(crate) fn is_ended(&self) -> bool {
         each!(self, request => request.is_ended())
     }
 
-    /// Returns the buffer of received bytes; `None` without a stream.
+    /// Returns the buffer of received bytes, or `None` if no stream was opened.
     pub(crate) fn input(&mut self) -> Option<&mut Buffer> {
         each!(self, request => request.input())
     }
 
-    /// Receives more of the response's body; returns 0 at its end.
+    /// Receives more of the response's body. Returns 0 at its end.
     ///
     /// # Errors
     /// The response is truncated, or there is no stream.

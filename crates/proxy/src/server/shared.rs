@@ -1,5 +1,5 @@
-//! Connections to servers that are shared by requests of several clients, in any protocol: which requests may use one, a request's
-//! share of it, the list of one worker, and how long an idle one is kept.
+//! Connections to servers that requests of several clients share, in any protocol: which requests may use one, a request's share
+//! of it, the list of one worker, and how long an idle one is kept.
 //!
 //! Each protocol adds its own state ([`h2`](super::h2), [`fcgi`](super::fcgi)), and the task that owns the socket.
 
@@ -43,7 +43,7 @@ pub(crate) struct Carrier<E: Protocol, X> {
     pub(super) uses: Cell<u32>,
     /// The number of requests that hold the connection and have not started yet.
     pub(super) waiting: Cell<u32>,
-    /// Whether the connection accepts no more requests, and is closed once its current ones have ended.
+    /// Whether the connection accepts no more requests. It is closed once its current ones have ended.
     pub(super) is_leaving: Cell<bool>,
     /// The only client that may use the connection (`http-reuse never`).
     reserved_for: Cell<Option<ClientId>>,
@@ -116,7 +116,7 @@ impl<E: Protocol, X: ProtocolState> Carrier<E, X> {
             && (self.open.server.max_reuse < 0 || i64::from(self.uses.get()) <= self.open.server.max_reuse)
     }
 
-    /// Whether the requester may use the connection at all.
+    /// Whether the requester is allowed to use the connection.
     pub(super) fn may_serve(&self, server: &LocalServer, ask: PoolQuery<'_>) -> bool {
         let is_permitted = match self.reserved_for.get() {
             None => ask.least_uses().is_some_and(|least| self.uses.get() >= least),
@@ -186,7 +186,7 @@ impl<E: Protocol, X: ProtocolState> ConnectionList<E, X> {
         });
     }
 
-    /// Closes the idle connections to a server, and makes the tasks of the others check their state.
+    /// Closes the idle connections to a server, and makes the tasks of its other connections check their state.
     pub(super) fn look(&self, server: &LocalServer) {
         self.each(|one| {
             if one.open.server.is(server) {
@@ -284,7 +284,7 @@ impl<E: Protocol, X> Share<E, X> {
         self.stream.as_mut().map(AnyStream::input)
     }
 
-    /// Receives more of the response's body; returns 0 at its end.
+    /// Receives more of the response's body. Returns 0 at its end.
     ///
     /// # Errors
     /// The response was aborted, or there is no stream.
@@ -309,7 +309,7 @@ impl<E: Protocol, X> Share<E, X> {
         self.stream.as_ref().map_or(&[][..], AnyStream::received)
     }
 
-    /// Whether nothing remains of the response, neither payload nor trailers.
+    /// Whether the response is completely consumed, with neither payload nor trailers left.
     pub(crate) fn has_no_rest(&self) -> bool {
         self.stream.as_ref().is_none_or(AnyStream::has_no_rest)
     }
@@ -351,10 +351,10 @@ pub(super) fn send<E: SocketOutput>(
     connection.send(socket, context).map(drop)
 }
 
-/// Maximum number of consecutive steps before the task yields.
+/// The maximum number of consecutive steps before the task yields.
 const TURN: u32 = 8;
 
-/// Calls `step` until it returns that nothing remains to be done, or the turn is over.
+/// Calls `step` until it returns that nothing remains to be done or the turn is over.
 ///
 /// # Errors
 /// The reason to end the connection.
@@ -391,7 +391,7 @@ impl Idle {
         }
     }
 
-    /// The connection is idle; ready if it is no longer needed.
+    /// Called while the connection is idle. Ready once it can be closed.
     pub(super) fn poll<E: Protocol, X: ProtocolState>(
         &mut self,
         carrier: &Carrier<E, X>,
@@ -399,7 +399,7 @@ impl Idle {
         context: &mut Context<'_>,
     ) -> Poll<()> {
         let server = &carrier.open.server;
-        // Clients that provide connections cannot know that a health check has found the server down.
+        // Clients that provide connections cannot detect that a health check considers the server down.
         let is_left = match server.is_reverse {
             true => server.state.admin().in_maintenance(),
             false => !server.state.is_up(),
@@ -422,7 +422,7 @@ impl Idle {
             self.timer.set_after(now_ms(), Some(server.pool_purge_delay));
         }
         while self.timer.poll_expired(context).is_ready() {
-            // One connection is always kept, and so is every connection that could not be opened again.
+            // One connection is always kept, and so are connections that Weir cannot open itself.
             if all.count(server) > 1 && !server.is_reverse {
                 return Poll::Ready(());
             }

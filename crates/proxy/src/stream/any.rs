@@ -126,7 +126,7 @@ impl AnyStream {
         }
     }
 
-    /// Receives more of the body; returns 0 at the end of the message.
+    /// Receives more of the body. Returns 0 at the end of the message.
     ///
     /// # Errors
     /// The stream was reset, or its connection has ended; `OutOfMemory` if the buffer is full.
@@ -164,8 +164,8 @@ impl AnyStream {
         each!(self, stream => stream.set_reset(reset));
     }
 
-    /// Ready when the connection has room for a head. To be called before each interim head, because the server decides how many
-    /// there are.
+    /// Ready when the connection has room for a head. Must be called before each interim head, because the server decides how
+    /// many there are.
     ///
     /// # Errors
     /// The stream was reset.
@@ -282,7 +282,7 @@ impl AnyStream {
 }
 
 impl AnyIncoming<'_> {
-    /// Receives payload into `buffer`; returns 0 at the end of the message.
+    /// Receives payload into `buffer`. Returns 0 at the end of the message.
     ///
     /// # Errors
     /// The stream was reset, or its connection has ended.

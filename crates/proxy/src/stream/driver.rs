@@ -1,5 +1,6 @@
-//! Reads a multiplexed connection, in any protocol: its driver passes received data to the mailboxes of the streams, and the owner
-//! of the connection handles the other events. Called by `serve::multiplexed`, `serve::reverse`, `server::h2_pool`, `server::fcgi`.
+//! Reads a multiplexed connection of any protocol: its driver passes received data to the mailboxes of the streams, and the owner
+//! of the connection handles the other events. Called by `serve::multiplexed`, `serve::reverse`, `server::h2_pool`,
+//! `server::fcgi`.
 
 use std::fmt::Debug;
 use std::io;
@@ -11,16 +12,16 @@ use super::{EngineConnection, Messages, NoHead, Protocol, Reset};
 /// An event on a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ConnectionEvent<K> {
-    /// The head of a request, on a stream that it opens, or of a response, in [`Messages::head_mut`]. With `end` the message is
-    /// complete.
+    /// A head in [`Messages::head_mut`], either of a response or of a request, which opens its stream. If `end` is set, the
+    /// message is complete.
     Head { key: K, end: bool },
-    /// A part of a body: a `range` of the received bytes, for [`Driver::put`]. With `end` the message is complete.
+    /// Part of a body: a `range` of the received bytes, for [`Driver::put`]. If `end` is set, the message is complete.
     Data { key: K, range: Range<usize>, end: bool },
     /// Trailers, in [`Messages::head_mut`], and the end of the message.
     Trailers { key: K },
     /// The end of the message.
     End { key: K },
-    /// The stream ended before its message; `why` is the error for a request waiting for a head.
+    /// The stream ended before its message. `why` is the error for a request that waits for a head.
     Reset { key: K, reset: Reset, why: NoHead },
     /// The engine refused a stream that the peer opened.
     Refused,
@@ -30,7 +31,7 @@ pub(crate) enum ConnectionEvent<K> {
     Settings,
     /// The peer answered a ping.
     Pong,
-    /// The peer sent a log message, which is in the engine.
+    /// The peer sent a log message. Read it from the engine.
     Message,
 }
 
@@ -77,7 +78,7 @@ pub(crate) trait Driver {
     type Broken: Debug;
 
     /// Reads once, unless bytes of the last read are left. If `busy` returns `true`, the worker is overloaded, and a connection
-    /// with too many glitches ends.
+    /// with too many glitches is ended.
     ///
     /// # Errors
     /// The errors of the socket.
@@ -89,7 +90,7 @@ pub(crate) trait Driver {
         busy: impl FnOnce() -> bool,
     ) -> io::Result<Received>;
 
-    /// Returns the next event of the received bytes; `None` if this turn has no more.
+    /// Returns the next event of the received bytes, or `None` if this turn has no more.
     ///
     /// # Errors
     /// The connection has ended.
@@ -152,8 +153,8 @@ pub(crate) trait Driver {
         Ok(None)
     }
 
-    /// Reads once and handles all events: those of streams are passed to their mailboxes, the others to `notice`. Stops early while
-    /// a request has too many heads that it has not taken.
+    /// Reads once and handles all events: events of streams are passed to the streams' mailboxes, and all others to `notice`.
+    /// Stops early while a request has too many heads that it has not taken yet.
     ///
     /// # Errors
     /// The connection has ended.

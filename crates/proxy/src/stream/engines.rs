@@ -1,5 +1,5 @@
-//! The code shared by the FastCGI and SPOP engines, where streams end without a reason and the output is one slice. Each method
-//! calls the engine's method of the same name.
+//! The code shared by the FastCGI and SPOP engines, in which streams end without a reason and the output is a single slice. Each
+//! method calls the engine's method with the same name.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -8,8 +8,8 @@ use sample::StreamFacts;
 
 use super::{Protocol, Reset, SocketOutput};
 
-/// `$id` converts a key to its number, `$open` returns the number of streams; `$more` contains methods that are specific to the
-/// engine.
+/// `$id` converts a key to its number, and `$open` returns the number of streams. `$more` contains methods that are specific to
+/// the engine.
 macro_rules! without_codes {
     ($engine:ty, $key:ty, $id:ident, $open:ident, { $($more:tt)* }) => {
         impl Protocol for $engine {

@@ -163,7 +163,7 @@ impl Messages for H2Engine {
     }
 
     fn send_static(&mut self, key: StreamKey, data: &'static [u8], ends: bool) -> usize {
-        // The engine copies a payload that a window cuts, so it gets the part that fits as a whole.
+        // The engine copies a payload that exceeds a window, so it gets exactly the part that fits.
         let fitting = data.len().min(self.sendable(key));
         let is_whole = fitting == data.len();
         match self.send_owned(key, Payload::Static(data), 0..fitting, ends && is_whole) {

@@ -1,4 +1,4 @@
-//! Payload that streams send from its own memory, without a copy: buffers that are handed over, and static memory.
+//! Payload that streams send without a copy, from its own memory: buffers that are handed over, and static memory.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -8,8 +8,8 @@ use runtime::{Buffer, buffer};
 use super::{EngineStream, IncomingHalf, Messages};
 
 impl<E: Messages> EngineStream<E> {
-    /// Like [`poll_write`](Self::poll_write), for all of `buffer`. The part that is accepted is sent without a copy, and the buffer
-    /// loses its memory.
+    /// Like [`poll_write`](Self::poll_write), for all of `buffer`. If part of it is accepted, that part is sent without a copy,
+    /// and the buffer gives up its memory.
     ///
     /// # Errors
     /// The stream was reset.
@@ -58,8 +58,8 @@ impl<E: Messages> EngineStream<E> {
         Poll::Pending
     }
 
-    /// Like [`poll_write`](Self::poll_write), for payload in static memory, of which it takes no more than a large buffer holds, so
-    /// that the other streams get their turn.
+    /// Like [`poll_write`](Self::poll_write), for payload in static memory. Accepts no more than fits in a large buffer, so that
+    /// the other streams get their turn.
     ///
     /// # Errors
     /// The stream was reset.

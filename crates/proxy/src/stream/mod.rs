@@ -1,5 +1,5 @@
-//! One stream of a multiplexed connection (HTTP/2 in [`h2`], FastCGI in [`fastcgi`], the agents' protocol in [`spop`]), as a
-//! request sees it: payload is received, heads and payload are sent, without frames or records.
+//! One stream of a multiplexed connection (HTTP/2 in [`h2`], FastCGI in [`fastcgi`], the agents' protocol in [`spop`]) as a
+//! request sees it: it receives payload and sends heads and payload, without frames or records.
 //!
 //! The request owns a [`Stream`]. The task that owns the socket (`serve::multiplexed`, `server::h2_pool`, `server::h3`, `server::fcgi`,
 //! `server::agents`) owns the [`Connection`] behind it; it passes received data to the streams' mailboxes and sends the engine's
@@ -56,8 +56,8 @@ pub(crate) struct EngineConnection<E: Protocol> {
     pub(crate) engine: RefCell<E>,
     /// The file descriptor of the socket.
     pub(crate) descriptor: RawFd,
-    /// Whether payload may be sent without a copy. With TLS it is not: TLS copies it anyway, and makes larger records of a single
-    /// piece.
+    /// Whether payload may be sent without a copy. This is not useful with TLS, which copies it anyway and makes larger records
+    /// from a single piece.
     gathers: bool,
     /// Changes to the connection requested by streams' rules.
     wish: Cell<Wish>,
@@ -78,7 +78,7 @@ pub(crate) struct EngineConnection<E: Protocol> {
 /// A stream. Dropping it resets the parts of it that have not ended, and releases its mailbox.
 pub(crate) struct EngineStream<E: Protocol> {
     incoming: IncomingHalf<E>,
-    /// The received payload that is not used yet; `None` while there is none.
+    /// The received payload that was not consumed yet, if any.
     pub(crate) input: Option<Buffer>,
     /// Whether the local side of the stream has ended.
     ended: bool,
@@ -109,7 +109,7 @@ impl<E: Protocol> EngineConnection<E> {
         })
     }
 
-    /// Returns the engine of a connection that is not used any more; `None` if it is.
+    /// Returns the engine of a connection that is not used any more, or `None` if it is.
     pub(crate) fn into_engine(self: Rc<Self>) -> Option<E> {
         Rc::into_inner(self).map(|connection| connection.engine.into_inner())
     }
@@ -174,8 +174,8 @@ impl<E: Protocol> EngineConnection<E> {
         self.crowded.set(self.crowded.get() + u32::from(is_crowded));
     }
 
-    /// Whether a request has too many (interim) heads that it has not taken. The connection is not read until the request takes
-    /// one, or has ended.
+    /// Whether a request has too many (interim) heads that it has not taken yet. The connection is not read until the request
+    /// takes one or has ended.
     pub(crate) fn is_crowded(&self) -> bool {
         self.crowded.get() > 0
     }
@@ -219,7 +219,7 @@ impl<E: Protocol> EngineConnection<E> {
         self.wish.take()
     }
 
-    /// The stream ended before its message; `why` is the error for a request waiting for a head.
+    /// The stream ended before its message. `why` is the error for a request that waits for a head.
     pub(crate) fn put_reset(&self, key: E::Key, reset: Reset, why: NoHead) {
         self.with_place(key, |place| {
             if let NoHead::Malformed(_) = why {
@@ -238,7 +238,7 @@ impl<E: Protocol> EngineConnection<E> {
 }
 
 impl<E: SocketOutput> EngineConnection<E> {
-    /// Writes as much of the output as the socket takes; returns whether any was written.
+    /// Writes as much of the output as the socket accepts. Returns whether anything was written.
     ///
     /// # Errors
     /// The errors of the socket.
@@ -304,7 +304,7 @@ impl<E: Protocol> EngineStream<E> {
         Self::begin(connection, key, false)
     }
 
-    /// Creates a stream that the local side opened; with `ended` nothing follows its head.
+    /// Creates a stream that the local side opened. If `ended` is set, nothing follows its head.
     pub(crate) fn opened(connection: Rc<EngineConnection<E>>, key: E::Key, ended: bool) -> Self {
         let stream = Self::begin(connection, key, ended);
         stream.incoming.connection.touch();
@@ -377,7 +377,7 @@ impl<E: Protocol> EngineStream<E> {
         }
     }
 
-    /// Receives more payload; returns 0 at the end of the message.
+    /// Receives more payload. Returns 0 at the end of the message.
     ///
     /// # Errors
     /// The stream was reset, or its connection has ended; `OutOfMemory` if there is no room.
@@ -402,8 +402,8 @@ impl<E: Protocol> EngineStream<E> {
         self.incoming.with(|place| place.reset.is_some())
     }
 
-    /// Returns why the stream ended before its message: the peer reset it, or the connection has ended. Otherwise returns `None`,
-    /// and the task is woken when that happens.
+    /// Returns why the stream ended before its message: because the peer reset it or because the connection has ended. If it has
+    /// not ended, returns `None`, and the task is woken when it does.
     pub(crate) fn poll_reset(&self, context: &Context<'_>) -> Option<Reset> {
         self.incoming.with(|place| {
             place.watch(context.waker());
@@ -423,7 +423,7 @@ impl<E: Protocol> EngineStream<E> {
 }
 
 impl<E: Messages> EngineStream<E> {
-    /// Queues as much payload as is accepted now; with `is_last` the message ends after all of it.
+    /// Queues as much payload as is accepted now. If `is_last` is set, the message ends after all of it.
     ///
     /// # Errors
     /// The stream was reset.
@@ -460,8 +460,8 @@ impl<E: Messages> EngineStream<E> {
         Poll::Ready(Ok(taken))
     }
 
-    /// Ready once the connection has room for a head. To be called before each interim head, because the server decides how many
-    /// there are.
+    /// Ready once the connection has room for a head. Must be called before each interim head, because the server decides how
+    /// many it sends.
     ///
     /// # Errors
     /// The stream was reset.
@@ -543,7 +543,7 @@ impl<E: Protocol> IncomingHalf<E> {
         self.with(StreamMailbox::take_trailers)
     }
 
-    /// Receives payload into `buffer`; returns 0 at the end of the message.
+    /// Receives payload into `buffer`. Returns 0 at the end of the message.
     ///
     /// # Errors
     /// The stream was reset, or its connection has ended.

@@ -1,4 +1,4 @@
-//! The mailbox of one stream: data that was received and that its request has not taken yet. Mailboxes and their memory are reused.
+//! The mailbox of one stream: received data that its request has not taken yet. Mailboxes and their memory are reused.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,8 +9,8 @@ use runtime::{Buffer, buffer};
 
 use super::Reset;
 
-/// The maximum number of heads of one stream that were not taken. No flow-control window limits heads, so beyond this number the
-/// connection is not read until the request has taken one.
+/// The maximum number of heads of one stream that were not taken yet. No flow-control window limits heads, so when this is
+/// exceeded, the connection is not read until the request has taken one.
 const HEADS: usize = 8;
 
 /// Why there is no head.
@@ -30,7 +30,7 @@ pub(crate) enum NoHead {
 pub(super) enum Piece {
     /// A whole frame, or the only part that is known.
     Whole,
-    /// A part of a frame that took two reads, both of which filled their buffers. Usually more of it follows.
+    /// Part of a frame that took two reads, both of which filled their buffers. Usually, more of it follows.
     OfFrame,
     /// The end of the message.
     Last,
@@ -79,7 +79,7 @@ impl StreamMailbox {
             });
             bytes = &bytes[taken..];
             if !bytes.is_empty() {
-                // After a large frame usually more follows, and payload that arrives faster than it is taken is taken in larger
+                // After a large frame, more usually follows. If payload arrives faster than it is taken, it is taken in larger
                 // pieces, because each piece costs a system call.
                 let is_short = match piece {
                     Piece::Whole => bytes.len() < buffer::small_size() / 2,
@@ -148,7 +148,7 @@ impl StreamMailbox {
         self.ended && self.payload.is_empty()
     }
 
-    /// Whether the message has ended, and neither payload nor trailers are left to take.
+    /// Whether the message has ended and neither payload nor trailers remain to be taken.
     pub(super) fn is_empty_at_end(&self) -> bool {
         self.is_at_end() && self.trailers.is_none()
     }
@@ -181,7 +181,7 @@ impl StreamMailbox {
         }
     }
 
-    /// Moves payload into `buffer`; returns 0 if the message has ended.
+    /// Moves payload into `buffer`. Returns 0 if the message has ended.
     pub(super) fn poll_take(&mut self, waker: &Waker, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
         let Some(next) = self.payload.front_mut() else {
             if self.ended {

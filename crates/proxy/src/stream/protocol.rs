@@ -32,7 +32,7 @@ pub(crate) trait Protocol {
         let _ = (key, count);
     }
 
-    /// Forgets the stream. If the stream has not ended, a reset is sent to the peer, with `reset` as the reason if the protocol has
+    /// Removes the stream. If it has not ended, a reset is sent to the peer, with `reset` as the reason if the protocol has
     /// reasons.
     fn release(&mut self, key: Self::Key, reset: Option<Reset>);
 
@@ -45,11 +45,11 @@ pub(crate) trait Protocol {
 
 /// An engine whose output is a sequence of bytes on a socket.
 pub(crate) trait SocketOutput: Protocol {
-    /// Writes as much of the output as the socket takes; returns whether any was written.
+    /// Writes as much of the output as the socket accepts. Returns whether anything was written.
     ///
     /// # Errors
-    /// The errors of the socket. An engine may instead drop output that cannot be written; the error is then returned by the next
-    /// read, after the data that the peer sent before.
+    /// The errors of the socket. Instead of returning an error, an engine may drop output that cannot be written; the next read
+    /// then returns the error, after the data that the peer had sent before.
     fn send(&mut self, socket: &mut net::Stream, context: &mut Context<'_>) -> io::Result<bool>;
 }
 
@@ -61,15 +61,16 @@ pub(crate) trait Messages: Protocol {
     /// Returns the message of the last event.
     fn head_mut(&mut self) -> &mut Head;
 
-    /// Sends a head on an open stream; with `ends` nothing follows it. FastCGI opens a stream with the head and does nothing here.
+    /// Sends a head on an open stream. If `ends` is set, nothing follows it. FastCGI opens a stream with the head, and does
+    /// nothing here.
     fn send_head(&mut self, key: Self::Key, head: &Head, ends: bool) {
         let _ = (key, head, ends);
     }
 
-    /// Queues payload to be sent; returns how much was accepted. With `ends`, nothing follows it.
+    /// Queues payload for sending. Returns how much was accepted. If `ends` is set, nothing follows it.
     fn send_data(&mut self, key: Self::Key, data: &[u8], ends: bool) -> usize;
 
-    /// Queues the content of `buffer` to be sent without a copy; with `ends` nothing follows it.
+    /// Queues the content of `buffer` for sending without a copy. If `ends` is set, nothing follows it.
     ///
     /// # Errors
     /// A buffer with the rest that was not accepted, and how many bytes were.
@@ -78,19 +79,19 @@ pub(crate) trait Messages: Protocol {
         unsent(buffer, taken)
     }
 
-    /// Whether a stream has queued payload, which must be sent before more is accepted. If so, the stream waits.
+    /// Whether a stream has queued payload that must be sent before more is accepted. If so, the stream waits.
     fn is_blocked(&mut self, key: Self::Key) -> bool {
         let _ = key;
         false
     }
 
-    /// Queues payload in static memory, without a copy if [`SENDS_OWNED`](Self::SENDS_OWNED); returns how much was accepted. With
-    /// `ends`, nothing follows it.
+    /// Queues payload in static memory, without a copy if [`SENDS_OWNED`](Self::SENDS_OWNED). Returns how much was accepted. If
+    /// `ends` is set, nothing follows it.
     fn send_static(&mut self, key: Self::Key, data: &'static [u8], ends: bool) -> usize {
         self.send_data(key, data, ends)
     }
 
-    /// Sends trailers, which end the message. A protocol without trailers only sends the end.
+    /// Sends trailers, which end the message. A protocol without trailers sends only the end.
     fn send_trailers(&mut self, key: Self::Key, trailers: &Head) {
         let _ = trailers;
         self.send_data(key, &[], true);
@@ -129,11 +130,11 @@ pub(crate) trait Lifecycle: Messages {
     /// Whether a header block has been received in part.
     fn is_within_head(&self) -> bool;
 
-    /// Returns how much output the peer has yet to take: bytes that wait for the transport, and messages that the transport would
-    /// discard if the connection were closed.
+    /// Returns how much output the peer has not taken yet: bytes that wait for the transport, and messages that the transport
+    /// would discard if the connection were closed.
     fn pending(&self) -> usize;
 
-    /// Whether both sides have announced the end, and it is up to us to close the connection.
+    /// Whether both sides have announced the end, so that Weir must close the connection.
     fn is_ours_to_close(&self) -> bool;
 
     /// Adds the counts since the last call to `counters`.
@@ -142,8 +143,8 @@ pub(crate) trait Lifecycle: Messages {
 
 /// An engine that sends requests to a server.
 pub(crate) trait RequestEngine: Lifecycle {
-    /// Opens a stream with the head of a request; with `ends`, nothing follows it. Returns `None` if the connection accepts no more
-    /// streams.
+    /// Opens a stream with the head of a request. If `ends` is set, nothing follows it. Returns `None` if the connection accepts
+    /// no more streams.
     fn open(&mut self, head: &Head, scheme: Scheme, ends: bool) -> Option<Self::Key>;
 
     /// Whether the server announces support for upgrades (RFC 8441, RFC 9220).

@@ -1,5 +1,5 @@
-//! QUIC settings of the plan, and QUIC datagrams and timeouts in the form of sockets and timers, for connections of clients and to
-//! servers.
+//! The QUIC settings of the plan, and QUIC datagrams and timeouts in terms of sockets and timers. Used for connections from
+//! clients and to servers.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use state::quic_counters::QuicShard;
 
 use crate::stream::h3::H3Connection;
 
-/// The maximum number of datagrams passed to the kernel at once, as many as it segments.
+/// The maximum number of datagrams passed to the kernel in one call, which is as many as it segments.
 pub(crate) const SEGMENTS_MAX: usize = 64;
 
 /// Returns the transport settings of a `bind` or `server` line, with its congestion control and maximum window.
@@ -56,7 +56,7 @@ pub(crate) fn of_engine<'a>(transmit: &::quic::Transmit, bytes: &'a [u8]) -> net
     }
 }
 
-/// Returns the next timeout of a connection in ms, rounded up so that it has passed then.
+/// Returns when the next timeout of a connection is due, in ms, rounded up so that it has passed by then.
 pub(crate) fn timeout_ms(connection: &mut ::quic::QuicConnection) -> u64 {
     connection.timeout().map_or(NEVER, timer_ms)
 }
@@ -67,7 +67,7 @@ pub(crate) fn timer_ms(at: Instant) -> u64 {
     u64::try_from(after.as_micros().div_ceil(1000)).unwrap_or(NEVER)
 }
 
-/// Adds the numbers of a connection that is over to the counters of its frontend or backend.
+/// Adds the statistics of a connection that has ended to the counters of its frontend or backend.
 pub(crate) fn count(counters: &QuicShard, connection: &H3Connection) {
     let mut engine = connection.engine.borrow_mut();
     engine.count_frames(&counters.h3);

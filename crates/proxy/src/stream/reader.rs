@@ -18,7 +18,7 @@ pub(crate) struct ReceivedBytes {
     /// The start of the last event's bytes, and the start of the bytes after them.
     event: usize,
     rest: usize,
-    /// Whether there are bytes that the engine could have decoded but did not, because its turn was over, or because it must send
+    /// Whether there are bytes that the engine could have decoded but did not, because its turn was over or because it must send
     /// output first.
     is_fresh: bool,
     /// Whether the last read filled its buffer. In that case, the next read uses a large one.
@@ -130,8 +130,8 @@ impl Driver for ReceivedBytes {
         self.release();
     }
 
-    /// A stream with the beginning of a frame is woken once the rest has arrived, usually with the next read, because sending two
-    /// pieces would cost two system calls.
+    /// If a stream has received the beginning of a frame, it is woken once the rest has arrived, usually with the next read,
+    /// because sending two pieces would cost two system calls.
     fn put(&mut self, connection: &H2Connection, key: StreamKey, range: Range<usize>, is_last: bool) {
         let filled = self.input.as_ref().map_or(&[][..], Buffer::filled);
         let (from, to) = (self.event + range.start, self.event + range.end);
@@ -207,7 +207,7 @@ mod tests {
         bytes
     }
 
-    /// Reads until something arrived, and dispatches it; returns the stream, if one was opened.
+    /// Reads until something has arrived, and dispatches it. Returns the stream, if one was opened.
     async fn turn(
         reader: &mut ReceivedBytes,
         connection: &std::rc::Rc<H2Connection>,

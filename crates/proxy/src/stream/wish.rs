@@ -7,6 +7,6 @@ pub(crate) struct Wish {
     pub(crate) tos: Option<u32>,
     /// The new firewall mark.
     pub(crate) mark: Option<u32>,
-    /// Closes the connection without notifying the peer; the value is the time to live of a last reset (`silent-drop`).
+    /// Closes the connection without notifying the peer. The value is the time to live of a final reset (`silent-drop`).
     pub(crate) vanish: Option<Option<u8>>,
 }

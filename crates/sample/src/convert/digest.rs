@@ -1,5 +1,5 @@
-//! Message digests by name, and the HMAC (RFC 2104) with any of them. The names are those of OpenSSL, in any case, including
-//! signature schemes and dotted ASN.1 identifiers. Used by the converters of [`super::hash`].
+//! Message digests by name, and the HMAC (RFC 2104) with any of them. The names are the same as in OpenSSL, in upper or lower
+//! case, and include signature schemes and dotted ASN.1 identifiers. Used by the converters in [`super::hash`].
 
 use blake2::{Blake2b512, Blake2s256};
 use md5::Md5;
@@ -89,7 +89,7 @@ pub(super) fn find(name: &str) -> Result<usize, String> {
     Err(format!("unknown digest `{name}`; use one of: {}", known.join(", ")))
 }
 
-/// The digest at that index.
+/// Returns the digest at this index.
 pub(super) fn at(place: i64) -> Option<&'static DigestAlgorithm> {
     ALGORITHMS.get(usize::try_from(place).ok()?)
 }

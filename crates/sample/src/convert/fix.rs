@@ -44,7 +44,7 @@ fn fields(bytes: &[u8]) -> impl Iterator<Item = Option<(i64, usize, usize, usize
 /// The shortest message: begin string, length, type and checksum.
 const SHORTEST: usize = 26;
 
-/// Whether the message has a valid head, length and checksum; `None` if bytes are missing.
+/// Whether the message has a valid head, length and checksum, or `None` if bytes are missing.
 fn check(bytes: &[u8]) -> Option<bool> {
     if bytes.len() < SHORTEST {
         return None;

@@ -23,7 +23,7 @@ pub(super) static CONVERTS: &[Convert] = &[
 
 const FIELDS: [&[u8]; 4] = [b"proto", b"host", b"for", b"by"];
 
-/// The ranges of the values of `proto`, `host`, `for` and `by`; `None` if the header is invalid.
+/// The ranges of the values of `proto`, `host`, `for` and `by`, or `None` if the header is invalid.
 fn parse(header: &[u8]) -> Option<[Option<(usize, usize)>; 4]> {
     let mut found = [None; 4];
     let mut at = 0;

@@ -258,7 +258,7 @@ impl<'t> PathReader<'t> {
     }
 }
 
-/// Appends the text of a string with its escapes resolved; `None` for an invalid escape.
+/// Appends the text of a string with its escapes resolved, or `None` for an invalid escape.
 pub(super) fn unescape(mut raw: &[u8], out: &mut Vec<u8>) -> Option<()> {
     while let Some(at) = memchr::memchr(b'\\', raw) {
         out.extend_from_slice(&raw[..at]);

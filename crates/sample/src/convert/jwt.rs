@@ -181,7 +181,7 @@ fn kind_of(name: &[u8]) -> Result<JwtAlgorithm, i64> {
     })
 }
 
-/// A text argument, or the current value of its variable; `None` if empty.
+/// A text argument, or the current value of its variable, or `None` if empty.
 fn text<'a>(arg: &'a Arg, env: &Env<'_>) -> Option<Bytes<'a>> {
     let text = match arg {
         Arg::Bytes(bytes) => Bytes::Borrowed(bytes),

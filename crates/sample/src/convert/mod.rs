@@ -49,7 +49,7 @@ pub(crate) type Calculate = fn(i64, &Args, &Env<'_>) -> Option<i64>;
 pub(crate) enum Run {
     /// For any value.
     Change(ConvertFn),
-    /// A function for numbers, which then stay in registers from one converter to the next.
+    /// A function for numbers. They stay in registers from one converter to the next.
     Calculate(Calculate),
 }
 

@@ -296,7 +296,7 @@ fn whole_tcp(bytes: &[u8]) -> Option<&[u8]> {
     (20..=bytes.len()).contains(&length).then_some(bytes)
 }
 
-/// The number in an optional TCP option; `None` if the header is truncated.
+/// The number in an optional TCP option, or `None` if the header is truncated.
 fn tcp_option(value: &Value<'_>, wanted: u8) -> Option<Option<i64>> {
     let mut found = tcp_options(whole_tcp(value.bytes()?)?);
     Some(

@@ -92,7 +92,7 @@ fn find<'b>(message: &'b [u8], path: &[u8]) -> Option<(u8, &'b [u8])> {
     Some(found)
 }
 
-/// Decodes the bytes according to their type. Without a type, they are returned unchanged.
+/// Decodes the bytes according to their type. If no type is given, they are returned unchanged.
 fn typed<'a>(wire: u8, bytes: &[u8], kind: Option<i64>) -> Option<Value<'a>> {
     let Some(kind) = kind else { return Some(Value::Bin(Bytes::Made(Scratch::copy(bytes)))) };
     let fixed = || bytes.iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte));

@@ -99,7 +99,7 @@ fn element<'a, const FACT: usize>(value: Value<'a>, args: &'a Args, env: &'a Env
     fact_of(value, args.table(1)?, FACT, (Element::Of(args.int(0)? as u32), Counted::of(args, 2)), env)
 }
 
-/// The result of `tell` for the entry. Without an entry, the second argument.
+/// Applies the function to the entry, or returns the second argument if the entry does not exist.
 fn or_else<'a>(
     value: Value<'a>,
     args: &'a Args,

@@ -121,7 +121,7 @@ fn bytes<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value
     Some(Value::Bin(bytes.slice(offset, end)))
 }
 
-/// The ranges of the fields. With `skip_empty`, the fields are words.
+/// Returns the ranges of the fields. If `skip_empty` is set, the fields are words.
 fn parts<'b>(
     bytes: &'b [u8],
     delimiters: &'b [u8],
@@ -296,7 +296,7 @@ fn variable<'a>(args: &Args, env: &Env<'_>) -> Option<Value<'a>> {
 
 fn strcmp<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
     let (left, right) = (value.into_str()?, variable(args, env)?.into_str()?);
-    // As in strcmp(3): the difference of the first bytes that differ; if all are equal, the lengths are compared.
+    // As in strcmp(3): the difference between the first bytes that differ. If all are equal, the lengths are compared.
     let apart = left.iter().zip(right.iter()).map(|(left, right)| i64::from(*left) - i64::from(*right));
     let lengths = match left.len().cmp(&right.len()) {
         std::cmp::Ordering::Less => -1,
@@ -376,7 +376,7 @@ fn thousandths(text: &[u8]) -> u32 {
     number.map_or(0, |number| (number.clamp(0.0, 1.0) * 1000.0) as u32)
 }
 
-/// Parses the mask, which has one bit per byte below 32, and bit 32 for DEL.
+/// Parses the mask. It has one bit for each byte below 32, and bit 32 for DEL.
 fn prepare_has_ctl(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     let mask = match text_of(&args[0]) {
         // Every control character except the tab.

@@ -62,7 +62,7 @@ pub(crate) fn destination(env: &Env<'_>) -> Option<Endpoint> {
     changed.or_else(|| env.session.map(|session| session.destination()))
 }
 
-/// The session of a client connection; `None` without a client.
+/// The session of a client connection, or `None` without a client.
 pub(super) fn connection<'a>(env: &Env<'a>) -> Option<&'a Session> {
     env.session.filter(|session| session.is_connected())
 }

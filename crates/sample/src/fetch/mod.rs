@@ -101,7 +101,7 @@ pub struct Fetch {
     pub run: Run,
     /// An additional check of the arguments.
     pub prepare: Option<Prepare>,
-    /// A shortcut for conditions that test all values. Without it, `run` is called for each value.
+    /// A shortcut for conditions that hold if any value matches. Without it, `run` is called once per value.
     pub any: Option<Any>,
     /// Whether the value is only known after the transfer. Log lines that use it are then delayed.
     pub late: bool,

@@ -133,7 +133,7 @@ fn payload<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value
     range(env, either(env, args), args)
 }
 
-/// The datagram; `None` if the client uses another transport.
+/// The datagram, or `None` if the client uses another transport.
 fn datagram<'a>(env: &'a Env<'a>) -> Option<&'a [u8]> {
     let is_datagram = env.session?.frontend.mode == state::Mode::Udp;
     is_datagram.then_some(env.request_bytes)
@@ -188,7 +188,7 @@ fn find_rdp_cookie<'a>(env: &Env<'a>, name: Option<&[u8]>) -> Option<&'a [u8]> {
     let bytes = env.request_bytes;
     let complete = bytes.len() >= 11 && bytes.len() >= usize::from(bytes[2]) << 8 | usize::from(bytes[3]);
     if !complete {
-        // No wait if the bytes cannot become such a frame.
+        // Does not wait if the bytes cannot become such a frame.
         env.want_bytes(matches!(bytes, [] | [3, ..]));
         return None;
     }

@@ -240,7 +240,7 @@ fn server_status<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Va
 
 fn txn_status<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
     let transaction = env.transaction?;
-    // A request that could not be parsed has no stream, whatever the response is.
+    // A request that could not be parsed has no stream, regardless of the response.
     if transaction.is_http && transaction.request.method().is_empty() {
         return None;
     }

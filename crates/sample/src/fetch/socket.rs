@@ -114,7 +114,7 @@ fn client_error(env: &Env<'_>) -> Option<ConnectionError> {
     connection(env).map(|session| session.error.get())
 }
 
-/// The error of the last connection attempt; `None` before the first attempt.
+/// The error of the last connection attempt, or `None` before the first attempt.
 fn server_error(env: &Env<'_>) -> Option<ConnectionError> {
     let transaction = env.transaction?;
     let attempted =

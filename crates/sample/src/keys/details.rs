@@ -36,7 +36,7 @@ pub struct Details {
 }
 
 impl Details {
-    /// The details of the first certificate in a chain; `None` if it cannot be parsed.
+    /// The details of the first certificate in a chain, or `None` if it cannot be parsed.
     pub fn of(chain: &[impl AsRef<[u8]>]) -> Option<Self> {
         let (first, rest) = chain.split_first()?;
         let first = first.as_ref();

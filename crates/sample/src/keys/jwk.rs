@@ -6,7 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::{Curve, PrivateKey, der, rsa};
 
-/// Parses a JSON Web Key for decryption; `None` if it is invalid or public.
+/// Parses a JSON Web Key for decryption, or `None` if it is invalid or public.
 pub fn parse_jwk(text: &[u8]) -> Option<PrivateKey> {
     let key: serde_json::Value = serde_json::from_slice(text).ok()?;
     match key.get("kty")?.as_str()? {

@@ -108,7 +108,7 @@ impl Certificate {
         Ok(Self { public, private, chain, key_text })
     }
 
-    /// The details for `show ssl cert`; `None` for a bare key or an unreadable certificate.
+    /// The details for `show ssl cert`, or `None` for a bare key or an unreadable certificate.
     pub fn details(&self) -> Option<Details> {
         Details::of(&self.chain)
     }

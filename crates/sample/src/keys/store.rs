@@ -137,8 +137,8 @@ impl Certificates {
         self.pending().as_ref().map(|pending| (pending.stored.name.clone(), Arc::clone(&pending.certificate)))
     }
 
-    /// `set ssl cert`: starts a change, or modifies the uncommitted one. Returns the name and whether a change was started. With
-    /// `key`, the text is the private key of the existing certificate.
+    /// `set ssl cert`: starts a change, or modifies the uncommitted one. Returns the name, and whether a change was started. If
+    /// `key` is set, the text is the private key of the existing certificate.
     ///
     /// # Errors
     /// The reason in one line.

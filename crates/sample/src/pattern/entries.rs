@@ -215,7 +215,7 @@ impl Entries {
     }
 }
 
-/// Parses one line of a file into key and value; `None` for blank lines and comments.
+/// Parses one line of a file into key and value, or `None` for blank lines and comments.
 fn line(
     file: &[u8],
     range: Range<usize>,

@@ -68,7 +68,7 @@ impl PatternIndex {
         }
     }
 
-    /// Adds the pattern of a slot; returns an error if the pattern is invalid for the method.
+    /// Adds the pattern of a slot. Returns an error if the pattern is invalid for the method.
     pub(crate) fn insert(&mut self, slot: LineSlot, texts: &impl Texts) -> Result<(), String> {
         match self {
             Self::Found | Self::Bool => {}

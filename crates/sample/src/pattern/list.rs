@@ -482,7 +482,7 @@ pub struct View {
 }
 
 impl View {
-    /// Creates a view of `list`; returns an error if a pattern is invalid for this method.
+    /// Creates a view of `list`. Returns an error if a pattern is invalid for this method.
     pub fn new(list: Arc<List>, method: MatchMethod, ignore_case: bool) -> Result<Self, String> {
         let mut contents = list.contents().write().unwrap_or_else(|poisoned| poisoned.into_inner());
         let at = contents.index(method, ignore_case, true)?;

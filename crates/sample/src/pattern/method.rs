@@ -54,7 +54,7 @@ impl MatchMethod {
         METHODS.iter().map(|row| row.0)
     }
 
-    /// The method that a type implies; `None` if `-m` is required.
+    /// The method that a type implies, or `None` if `-m` is required.
     pub fn implied_by(kind: Type) -> Option<Self> {
         match kind {
             Type::Bool => Some(Self::Bool),

@@ -39,7 +39,7 @@ pub struct Variables {
 }
 
 impl Variables {
-    /// Resolves the variable `text` (`txn.foo`); returns an error message if the name is invalid.
+    /// Resolves the variable `text` (`txn.foo`). Returns an error message if the name is invalid.
     pub fn resolve(&mut self, text: &str) -> Result<Var, String> {
         let Some((scope, name)) = text.split_once('.') else {
             return Err(no_scope(text));

@@ -61,10 +61,10 @@ pub(super) fn bucket(us: u64) -> usize {
     first + usize::from(BOUNDS_US.get(first).is_some_and(|end| us > *end))
 }
 
-/// The times of one request in µs, in the order of [`MeasuredTime::ALL`]; `None` for steps that were not completed.
+/// The times of one request in µs, in the order of [`MeasuredTime::ALL`], or `None` for steps that were not completed.
 pub type RequestTimes = [Option<u64>; 4];
 
-/// The times of one request with their buckets, which are the same for its frontend, backend and server.
+/// The times of one request with their buckets. Frontend, backend and server have the same buckets.
 #[derive(Debug, Clone, Copy)]
 pub struct BucketedTimes(pub(super) [(usize, u64); 4]);
 
@@ -72,7 +72,7 @@ impl BucketedTimes {
     /// Finds the buckets of the histograms that `latency-histograms on` keeps.
     #[inline]
     pub fn new(times: &RequestTimes) -> Self {
-        // Without a time, the position is out of range, and nothing is counted.
+        // If a time is missing, its position is out of range, and nothing is counted.
         Self(array::from_fn(|at| times[at].map_or((COUNTS, 0), |us| (at * BUCKETS + bucket(us), us))))
     }
 }

@@ -140,8 +140,8 @@ impl NativeHistogram {
         counts
     }
 
-    /// Returns the time in µs below which a share of `quantile` (0 to 1) of the times lies; `None` without requests. The error is at
-    /// most 9 %, except below 61 µs. Beyond 128 s, the result is 128 s.
+    /// Returns the time in µs below which a share of `quantile` (0 to 1) of the times lies, or `None` without requests. The error
+    /// is at most 9 %, except below 61 µs. Beyond 128 s, the result is 128 s.
     pub fn quantile(&self, quantile: f64) -> Option<u64> {
         super::quantile(&self.cells, |cell| TABLE.get(cell).map(|cell| cell.end_us), quantile)
     }

@@ -96,7 +96,7 @@ impl DurationHistogram {
         self.counts.iter().sum()
     }
 
-    /// Returns the time in µs below which a share of `quantile` (0 to 1) of the times lies; `None` without requests.
+    /// Returns the time in µs below which a share of `quantile` (0 to 1) of the times lies, or `None` without requests.
     ///
     /// The result is in the same bucket as the exact value, interpolated like `histogram_quantile` in PromQL. So it differs from
     /// the exact value by at most a factor of 2.5, or 4 between 2.5 s and 10 s. Times up to 0.5 ms are not distinguished, and beyond
@@ -141,7 +141,7 @@ impl Durations {
         self.exemplars.get_or_init(Box::default).note(times, request);
     }
 
-    /// Returns the histograms since the start, in the order of [`MeasuredTime::ALL`]; `None` if nothing was counted yet.
+    /// Returns the histograms since the start, in the order of [`MeasuredTime::ALL`], or `None` if nothing was counted yet.
     pub fn read(&self) -> Option<[DurationHistogram; 4]> {
         if let Some(native) = self.read_native() {
             return Some(native.map(|own| DurationHistogram { counts: own.classic(), sum_us: own.sum_us }));
@@ -154,14 +154,14 @@ impl Durations {
         }))
     }
 
-    /// Returns the native histograms since the start, in the order of [`MeasuredTime::ALL`]; `None` without any.
+    /// Returns the native histograms since the start, in the order of [`MeasuredTime::ALL`], or `None` without any.
     pub fn read_native(&self) -> Option<[NativeHistogram; 4]> {
         let kept = self.native.get()?;
         let (count, sums) = kept.read();
         Some(array::from_fn(|time| NativeHistogram::new(&count, time, sums[time])))
     }
 
-    /// Returns the exemplars of the classic buckets, in the order of [`MeasuredTime::ALL`]; `None` without any.
+    /// Returns the exemplars of the classic buckets, in the order of [`MeasuredTime::ALL`], or `None` without any.
     pub fn exemplars(&self) -> Option<[BucketExemplars; 4]> {
         self.exemplars.get().map(|own| own.read())
     }

@@ -18,8 +18,8 @@ impl Server {
         &self.served.0.open
     }
 
-    /// Returns how many requests this process may have, of a limit that holds for several processes; `None` if this server's limit
-    /// does not.
+    /// Returns how many requests this process may have, of a limit that holds for several processes, or `None` if this server's
+    /// limit does not.
     pub fn fleet_room(&self) -> Option<u32> {
         (self.minconn == FLEET_LIMIT)
             .then(|| self.maxconn.load(Relaxed).saturating_sub(self.elsewhere.load(Relaxed)))
@@ -98,7 +98,7 @@ impl Server {
         Some(tally)
     }
 
-    /// Takes one of `limit` slots: one that the worker keeps, otherwise a free one.
+    /// Takes one of `limit` slots: one that the worker holds, or otherwise a free one.
     #[inline]
     fn take_place(&self, own: &ServerCounters, limit: u32) -> Option<()> {
         let taken = &self.served.0.count;
@@ -116,7 +116,7 @@ impl Server {
         taken.take_below(limit).ok().map(drop)
     }
 
-    /// Like `take_place`, while there may be requests from before the limit was set: all requests are counted.
+    /// Like `take_place`, for as long as there may be requests from before the limit was set. All requests are counted.
     #[cold]
     fn take_place_late(&self, limit: u32) -> Option<()> {
         self.gather();

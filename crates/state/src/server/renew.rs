@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::{Admin, Server, ServerSeed};
 
 impl Server {
-    /// Whether the server can be kept for a new plan, because no property that is fixed has changed.
+    /// Whether the server can be kept for a new plan, because none of its fixed properties has changed.
     pub fn may_become(&self, seed: &ServerSeed) -> bool {
         let own = self.configured.load();
         let same = self.id == seed.id && *self.name == *seed.name && self.backup == seed.backup;

@@ -1,4 +1,4 @@
-//! How servers come up, at once or slowly (manual, 5.2 `slowstart`), and the callbacks for going up or down.
+//! How a server comes up, either immediately or slowly (manual, 5.2 `slowstart`), and the callbacks for going up or down.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 /// Size of the first run. Each further run is twice as large as the previous one.
 const FIRST: usize = 64;
 
-/// Maximum number of runs. Further strings are not stored.
+/// The maximum number of runs. Further strings are not stored.
 const RUNS: usize = 14;
 
 type WordBlock = Box<[OnceLock<Arc<str>>]>;
@@ -18,7 +18,7 @@ pub(super) struct Dictionary {
     runs: [OnceLock<WordBlock>; RUNS],
 }
 
-/// Returns the run of the string at `index`, and its index in the run.
+/// Returns the run that contains the string at `index`, and the index of the string in the run.
 fn place(index: usize) -> (usize, usize) {
     let run = (index / FIRST + 1).ilog2() as usize;
     (run, index - FIRST * ((1 << run) - 1))

@@ -20,7 +20,7 @@ pub struct EntryValues<'t> {
     pub(super) slot: EntrySlot,
 }
 
-/// A held entry, which is not removed until it is released.
+/// An entry that is held. It is not removed until it is released.
 #[derive(Debug)]
 pub struct TableEntry<'t> {
     pub(super) view: EntryValues<'t>,
@@ -185,7 +185,7 @@ impl<'t> EntryValues<'t> {
         if let Some((column, _)) = self.column(data, 0) {
             note_write();
             let word = &self.row.words[column.word as usize];
-            // A value that an operator has set to 0 stays 0.
+            // If an operator has set the value to 0, it stays 0.
             let _ = word.fetch_update(Relaxed, Relaxed, |now| now.checked_sub(1));
         }
     }

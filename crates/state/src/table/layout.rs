@@ -146,7 +146,7 @@ impl DataType {
 pub struct Column {
     /// The data type.
     pub data: DataType,
-    /// The number of elements, which is 1 except for arrays.
+    /// The number of elements. It is 1 except for arrays.
     pub count: u32,
     /// The period of a rate, in milliseconds; 0 for other types.
     pub period_ms: u32,

@@ -55,13 +55,13 @@ pub enum ServerKey {
 /// The settings of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableSettings {
-    /// The name of the table: that of its proxy, or `section/name`.
+    /// The name of the table: the name of its proxy, or `section/name`.
     pub name: Box<str>,
     /// The type of the keys.
     pub kind: KeyType,
     /// The length of keys in bytes; for text, the maximum length.
     pub key_length: usize,
-    /// Maximum number of entries.
+    /// The maximum number of entries.
     pub size: u32,
     /// Lifetime of an entry after it was touched, in milliseconds; 0 for unlimited.
     pub expire_ms: u32,
@@ -127,7 +127,7 @@ impl EntrySlot {
 /// Number of tables created so far.
 static TABLES: AtomicU32 = AtomicU32::new(0);
 
-/// Maximum number of shards.
+/// The maximum number of shards.
 const MOST_SHARDS: u32 = 256;
 
 /// A table has one shard per this many entries.
@@ -233,7 +233,7 @@ impl Table {
         self.fetch(key, now_ms, now_ms as u32).map(|(entry, _)| entry)
     }
 
-    /// Like `get`, but also returns the remaining lifetime in milliseconds of an existing entry; `None` for a new entry, which
+    /// Like `get`, but also returns the remaining lifetime in milliseconds of an existing entry, or `None` for a new entry, which
     /// counts as touched at `touched`.
     fn fetch(&self, key: &[u8], now_ms: u64, touched: u32) -> Option<(TableEntry<'_>, Option<u32>)> {
         let mut words = [0; LONGEST_KEY / 4 + 1];
@@ -392,7 +392,7 @@ impl Table {
         !self.settings.nopurge && self.evict(shard, index, now)
     }
 
-    /// Evicts the shard's oldest entry that is not held. The total count does not change, because a new entry takes its place.
+    /// Evicts the shard's oldest entry that is not held. The total count does not change, because a new entry replaces it.
     fn evict(&self, shard: &Shard, index: &mut ShardIndex, now: u32) -> bool {
         let oldest = shard.oldest(index, &self.layout, now, LOOKS);
         if let Some(at) = oldest {
@@ -402,7 +402,7 @@ impl Table {
     }
 
     /// Evicts the oldest entry of the next shard that has one. The total count does not change, because an entry of the caller's
-    /// shard takes its place.
+    /// shard replaces it.
     fn make_room_elsewhere(&self, own: u32, now: u32) -> bool {
         let count = self.shards.len() as u32;
         (1..count).any(|step| {
@@ -424,7 +424,7 @@ impl Table {
         EntryValues { table: self, row: self.shards[slot.shard as usize].row(&self.layout, slot.at), slot }
     }
 
-    /// Removes up to `most` expired entries; returns their number. Drops the parts of members that are gone.
+    /// Removes up to `most` expired entries. Returns their number. Drops the parts of members that are gone.
     pub fn sweep(&self, now_ms: u64, most: usize) -> usize {
         let (now, mut gone) = (now_ms as u32, 0);
         self.drop_gone(now_ms);
@@ -443,8 +443,8 @@ impl Table {
         gone
     }
 
-    /// Removes an entry that is not held otherwise. If other members of an aggregate table know the entry, only this process's part
-    /// is cleared. Returns whether that was done.
+    /// Removes an entry, unless something else holds it. If other members of an aggregate table have the entry too, only this
+    /// process's part is cleared. Returns whether the entry was removed or cleared.
     pub fn remove(&self, entry: TableEntry<'_>) -> bool {
         let slot = entry.view.slot;
         let shard = &self.shards[slot.shard as usize];
@@ -483,7 +483,7 @@ impl Table {
     /// order of age. Checks at most `most` positions.
     ///
     /// # Errors
-    /// The position to continue from if no entry was found in `most` positions; `None` after the last entry.
+    /// The position to continue from if no entry was found in `most` positions, or `None` after the last entry.
     pub fn next(
         &self,
         from: TableCursor,

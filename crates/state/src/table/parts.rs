@@ -4,8 +4,9 @@
 //! member. A member sends its part, which replaces the previous one; reading a value adds up all parts. Types that cannot be added
 //! (servers, tags) are stored in the own part, and have the value of the member that changed them last.
 //!
-//! A slot has a generation, which is also written into each entry that has a part in the slot. Parts of earlier generations do not
-//! count, so all parts of a member are dropped at once. Only the task of the `peers` section writes parts; anything may read them.
+//! A slot has a generation, which is also written to each entry that has a part in the slot. Parts of earlier generations do not
+//! count, so all parts of a member can be dropped in one step. Only the task of the `peers` section writes parts; anything may
+//! read them.
 //!
 //! In groups of more than [`MESH`] members, entries have other slots (`sums`).
 
@@ -49,7 +50,7 @@ pub(super) struct Parts {
 
 #[derive(Debug)]
 struct PartSlot {
-    /// The generation of the parts that count; never 0, which is the generation of an empty slot of an entry.
+    /// The generation of the parts that count. Never 0, which marks an empty slot in an entry.
     generation: AtomicU32,
     /// When the connection to the member ended, or when its parts were last dropped, in milliseconds with the lowest bit set; 0
     /// while the member is connected.
@@ -58,7 +59,7 @@ struct PartSlot {
     dropped: AtomicBool,
     /// How long the last measured change took to the member and its acknowledgement back, in milliseconds.
     delay: AtomicU32,
-    /// The share of the keys of which the member is an owner, in thousandths.
+    /// The share of the keys that the member owns, in thousandths.
     share: AtomicU32,
     /// The bytes of messages to the member and of those with its parts.
     sent: AtomicU64,
@@ -74,7 +75,7 @@ pub struct MemberState {
     pub is_dropped: bool,
     /// How long the last measured change took to the member and its acknowledgement back, in milliseconds; 0 before the first.
     pub delay_ms: u32,
-    /// The share of the keys of which the member is an owner, in thousandths; 0 if keys have no owners.
+    /// The share of the keys that the member owns, in thousandths. 0 if keys have no owners.
     pub owner_share: u32,
     /// The bytes of messages with this process's part that were sent to the member.
     pub sent: u64,
@@ -161,7 +162,7 @@ impl EntryValues<'_> {
             .is_some_and(|member| word == owner_slots::stamp(member, parts.generation(member)))
     }
 
-    /// Returns a value of a member's part; `None` if the member has no part of this entry.
+    /// Returns a value of a member's part, or `None` if the member has no part of this entry.
     pub fn part(&self, slot: usize, column: &Column, element: usize, now_ms: u64) -> Option<u64> {
         let parts = self.table.parts.as_ref().filter(|parts| slot < parts.slots)?;
         self.has_part_in(parts, slot).then(|| self.read_part(slot, column, element, now_ms))
@@ -198,7 +199,7 @@ impl EntryValues<'_> {
 }
 
 impl Table {
-    /// Returns the settings of an aggregate table; `None` for other tables.
+    /// Returns the settings of an aggregate table, or `None` for other tables.
     pub fn aggregate(&self) -> Option<&Aggregate> {
         self.settings.aggregate.as_ref()
     }
@@ -301,7 +302,8 @@ impl Table {
         before != number as u32
     }
 
-    /// Applies a tag or a server that a member has changed. If it is not known when, it does not replace a value of this process.
+    /// Applies a tag or a server that a member has changed. If the time of the change is unknown, it does not replace a value of
+    /// this process.
     fn apply_last(
         entry: &TableEntry<'_>,
         (column, element): (&Column, usize),
@@ -360,7 +362,7 @@ impl Table {
         }
     }
 
-    /// Records the share of the keys of which a member is an owner, in thousandths.
+    /// Records the share of the keys that a member owns, in thousandths.
     pub fn note_share(&self, slot: usize, share: u32) {
         if let Some(own) = self.parts.as_ref().and_then(|parts| parts.members.get(slot)) {
             own.share.store(share, Relaxed);
@@ -375,7 +377,7 @@ impl Table {
         }
     }
 
-    /// Returns the state of a member's parts; `None` in a table that is not an aggregate.
+    /// Returns the state of a member's parts, or `None` in a table that is not an aggregate.
     pub fn member(&self, slot: usize) -> Option<MemberState> {
         let own = self.parts.as_ref()?.members.get(slot)?;
         Some(MemberState {

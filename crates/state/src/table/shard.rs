@@ -1,7 +1,7 @@
 //! The storage of a stick table: each shard has some of the keys, with entries of equal size in slabs.
 //!
-//! The shard's lock, which is held during a lookup or an insertion, protects the index, the free list and the order of age. The
-//! values of an entry are atomic and need no lock: the entry stays in place while it is held (`head::HELD`).
+//! The shard's lock is held during a lookup or an insertion. It protects the index, the free list and the age order. The values
+//! of an entry are atomic and need no lock: the entry stays in place while it is held (`head::HELD`).
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock};
@@ -69,7 +69,7 @@ pub(super) struct Shard {
     index: Mutex<ShardIndex>,
     /// Allocated with the first entry, because a table may be far larger than its actual content.
     chunks: OnceLock<Box<[OnceLock<Chunk>]>>,
-    /// Maximum number of entries.
+    /// The maximum number of entries.
     most: u32,
     /// How much younger the entries in front of an entry may be, in ms. This delays the expiry of the entry by at most this time.
     /// Entries of about the same age can then be added without searching the position of each.
@@ -210,7 +210,7 @@ impl Shard {
         }
     }
 
-    /// Inserts an entry into the order of age at `when`, or close to it.
+    /// Inserts an entry into the age order at `when`, or close to it.
     fn place(&self, index: &mut ShardIndex, layout: &Layout, at: u32, when: u32) {
         let (mut older, mut newer) = (index.newest, NONE);
         for _ in 0..STEPS {

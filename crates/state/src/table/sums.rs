@@ -29,7 +29,7 @@ impl TableEntry<'_> {
 }
 
 impl Table {
-    /// Returns the number by which this process is known among the members, which follows those of the others.
+    /// Returns the number that identifies this process among the members. It follows the numbers of the others.
     pub fn own_number(&self) -> usize {
         self.aggregate().map_or(0, |aggregate| aggregate.members.len())
     }

@@ -1,8 +1,8 @@
 //! Changes to a table that is shared with peers. Entries are numbered in the order of their changes, and queried by number. Tables
 //! without peers have none of this state.
 //!
-//! A change marks its entry and records the position, only once for several changes. Numbers are assigned when peers ask for
-//! changes. An entry has only one number, that of its last change.
+//! A change marks its entry and records the entry's position, only once for several changes. Numbers are assigned when peers ask
+//! for changes. An entry has only one number: the number of its last change.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ use super::{EntrySlot, EntryValues, Table, TableCursor, TableEntry};
 /// The number of an entry whose change is not numbered yet.
 const PENDING: u32 = u32::MAX;
 
-/// The number of outdated numbers at which they are dropped.
+/// Numbers that are outdated are dropped once there are this many of them.
 const FORGOTTEN: usize = 1024;
 
 #[derive(Debug, Default)]
@@ -290,8 +290,8 @@ impl Table {
         if keeps { TableValue::Absent } else { value }
     }
 
-    /// Adds a count of the predecessor to the entry. A value that is not a count is returned if it should replace the entry's
-    /// value.
+    /// Adds a count from the predecessor to the entry. If a value is not a count and should replace the entry's value, it is
+    /// returned instead.
     fn added<'v>(
         entry: &TableEntry<'_>,
         (column, element): (&Column, u32),

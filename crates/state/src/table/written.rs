@@ -36,7 +36,7 @@ impl KeyType {
         }
     }
 
-    /// Formats an address or a number; `None` for keys of other types.
+    /// Formats an address or a number, or `None` for keys of other types.
     pub fn written(self, key: &[u8]) -> Option<String> {
         Some(match self {
             Self::Ip4 => Ipv4Addr::from(<[u8; 4]>::try_from(key).ok()?).to_string(),

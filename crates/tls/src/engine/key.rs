@@ -87,7 +87,7 @@ impl PrivateKey {
         })
     }
 
-    /// Returns the key as PKCS #8, which is secret.
+    /// Returns the key as PKCS #8. The result is secret.
     pub fn pkcs8(&self) -> &[u8] {
         &self.pkcs8
     }

@@ -26,7 +26,7 @@ use crate::record::{self, Aead, Direction};
 
 pub(crate) use error::error_of;
 
-/// Maximum number of unread handshake bytes. rustls accepts messages up to 64 KiB.
+/// The maximum number of unread handshake bytes. rustls accepts messages up to 64 KiB.
 const INCOMING_MAX: usize = 1 << 18;
 
 /// A handshake in progress.
@@ -43,7 +43,7 @@ pub(crate) struct Handshake {
 struct EarlyData {
     /// Received early data that was not taken yet, in order.
     received: Vec<u8>,
-    /// Client: whether early data is to be sent. Server: whether any was received.
+    /// Client: whether early data should be sent. Server: whether early data was received.
     is_begun: bool,
     /// Client: whether the ClientHello that offers early data was sent, and the server has not answered yet.
     is_open: bool,
@@ -97,8 +97,8 @@ impl Handshake {
         Ok(Self::new(SessionEnd::Server(Box::new(end)), incoming))
     }
 
-    /// Creates the client side. `name` is sent as SNI if present. With `early`, data is sent before the server's answer if an
-    /// earlier session allows this.
+    /// Creates the client side. `name` is sent as SNI if present. If `early` is set and an earlier session allows it, data is
+    /// sent before the server's answer.
     pub(crate) fn client(
         config: &side::RustlsClientSide,
         name: Option<&str>,
@@ -460,8 +460,8 @@ impl HandshakeTurn for UnbufferedClientConnection {
     }
 }
 
-/// Runs the engine once. Returns how many bytes of `incoming` were processed, and the next step. With `holds`, a client stops at
-/// the point at which early data may be sent.
+/// Runs the engine once. Returns how many bytes of `incoming` were processed, and the next step. If `holds` is set, a client
+/// stops at the point where early data may be sent.
 fn turn<T: HandshakeTurn>(
     end: &mut T,
     incoming: &mut [u8],

@@ -44,8 +44,8 @@ pub struct LevelKeys {
 pub struct Forged;
 
 impl HeaderKey {
-    /// Removes the protection from the header of `packet`, whose packet number starts at `number_at`. A packet that is too short is
-    /// left as it is, and fails to decrypt later.
+    /// Removes the protection from the header of `packet`. The packet number starts at `number_at`. A packet that is too short is
+    /// left unchanged, and fails to decrypt later.
     pub fn unprotect(&self, number_at: usize, packet: &mut [u8]) {
         let Some((first, number, sample)) = parts(number_at, packet, self.0.sample_len()) else { return };
         let _ = self.0.decrypt_in_place(sample, first, number);
@@ -85,7 +85,7 @@ impl PacketKey {
         Ok(())
     }
 
-    /// Decrypts `payload` in place; returns the length of the plaintext.
+    /// Decrypts `payload` in place. Returns the length of the plaintext.
     ///
     /// # Errors
     /// The packet is forged.
@@ -185,7 +185,7 @@ impl QuicEngine {
         matches!(self.connection.as_deref(), Some(Connection::Client(client)) if client.is_early_data_accepted())
     }
 
-    /// Processes handshake messages. An error comes with the number of the alert to send.
+    /// Processes handshake messages. An error includes the number of the alert to send.
     pub(crate) fn read(&mut self, messages: &[u8]) -> Result<(), (Error, u8)> {
         const INTERNAL_ERROR: u8 = 80;
         let Some(connection) = &mut self.connection else { return Ok(()) };

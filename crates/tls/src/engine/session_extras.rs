@@ -28,7 +28,7 @@ pub(crate) fn end_turn() -> (VerifyOutcome, u16) {
     (verify_policy::take_outcome(), GROUP.take())
 }
 
-/// Resets the result: no peer was verified, neither in this handshake nor in a resumed session.
+/// Resets the result to "no peer was verified", neither in this handshake nor in a resumed session.
 pub(crate) fn forget_outcome() {
     verify_policy::set_outcome(VerifyOutcome::default());
 }
@@ -46,7 +46,7 @@ pub(super) type VerifyRules = [u8; 16];
 
 const LENGTH: usize = size_of::<VerifyRules>() + 3;
 
-/// Maximum size of a session, including the client's certificates.
+/// The maximum size of a session, including the client's certificates.
 const SESSION_MAX: usize = 1 << 14;
 
 /// Returns the rules of a listener's line.

@@ -34,7 +34,7 @@ pub(crate) struct ServedCertificate<'a> {
     pub(crate) ocsp: Option<&'a [u8]>,
     pub(crate) alpn: &'a [Box<[u8]>],
     pub(crate) verify: &'a ClientVerify,
-    /// Maximum number of early data bytes that are accepted (`allow-0rtt`).
+    /// The maximum number of early data bytes that are accepted (`allow-0rtt`).
     pub(crate) early_data: u32,
 }
 

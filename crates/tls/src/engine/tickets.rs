@@ -57,7 +57,7 @@ impl SharedResumption {
         }
     }
 
-    /// Returns the ticket producer for these sessions; `None` if tickets are disabled.
+    /// Returns the ticket producer for these sessions, or `None` if tickets are disabled.
     pub(super) fn tickets(&self, verify: &ClientVerify) -> Option<Arc<dyn ProducesTickets>> {
         let keys = self.tickets.clone()?;
         let inner: Arc<dyn ProducesTickets> =
@@ -184,7 +184,8 @@ impl StoresServerSessions for ListenerCache {
     }
 }
 
-/// The sessions of a server line. rustls keeps the last group of each name, which is also used for the name's TLS 1.2 session.
+/// The sessions of a `server` line. rustls stores the last group for each name, which is also used for the TLS 1.2 session of
+/// that name.
 #[derive(Debug)]
 pub(super) struct OfServer(pub(super) ClientSessionMemoryCache);
 

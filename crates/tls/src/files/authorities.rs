@@ -115,7 +115,7 @@ impl FilesInner {
         Ok(trust)
     }
 
-    /// Updates all users of that file to the new contents; returns their number.
+    /// Updates all users of that file to the new contents. Returns their number.
     fn renew_trust(&mut self, name: &str) -> Result<usize, String> {
         let mut generation = [0; 16];
         rand::fill(&mut generation).map_err(|_| "the system provided no random bytes\n")?;

@@ -15,7 +15,7 @@ use crate::store::{Certificate, Sources};
 #[derive(Debug, Default)]
 pub(super) struct CertificateSlot {
     pub(super) contents: Contents,
-    /// The certificate built from the contents; `None` while parts are missing.
+    /// The certificate built from the contents, or `None` while parts are missing.
     pub(super) certificate: Option<Arc<Certificate>>,
     pub(super) sources: Sources,
 }
@@ -226,7 +226,7 @@ impl FilesInner {
         (Cow::Borrowed(name), part)
     }
 
-    /// Replaces the certificate with that name in all its uses; returns the number of uses.
+    /// Replaces the certificate with this name in all its uses. Returns the number of uses.
     pub(super) fn replace(&mut self, name: &str, new: Option<&Arc<Certificate>>) -> Result<usize, String> {
         if !self.uses(name) {
             return Ok(0);

@@ -110,7 +110,7 @@ impl Contents {
         Ok(Some(made))
     }
 
-    /// Returns key, certificate and chain in PEM, which is secret.
+    /// Returns the key, the certificate and the chain as PEM. The result is secret.
     pub fn to_pem(&self) -> String {
         let mut out = String::new();
         if let Some(key) = &self.key {

@@ -8,8 +8,8 @@ use crate::engine::key::PrivateKey;
 use crate::store::{Certificate, PemParts};
 
 impl Files {
-    /// Stores the certificates of a PEM text and their key under `name`; returns the new contents. An uncommitted change of that
-    /// certificate stays pending.
+    /// Stores the certificates of a PEM text and their key under `name`. Returns the new contents. If there is an uncommitted
+    /// change of the certificate, it stays pending.
     ///
     /// # Errors
     /// The parts do not belong together, or a user of the certificate rejects them. In this case nothing has changed.

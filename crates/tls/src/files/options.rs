@@ -11,7 +11,8 @@ use crate::entry::EntryOptions;
 use crate::names;
 use crate::settings::{Trust, VerifyMode};
 
-/// Maximum number of early data bytes that a client may send (`allow-0rtt`). As in HAProxy, this is a buffer of the default size.
+/// The maximum number of early data bytes that a client may send (`allow-0rtt`). As in HAProxy, this is a buffer of the default
+/// size.
 pub const EARLY_DATA: u32 = 15_360;
 
 /// Returns the name under which the file of an option (`ca-file`, `ca-verify-file`, `crl-file`) is known.
@@ -39,7 +40,7 @@ enum OptionFn {
     Value(fn(&mut OptionChange<'_>, &str) -> Result<(), String>),
     /// The option concerns the certificate. [`update_mode`] handles it, and `config` for orders and stores.
     OfCertificate,
-    /// The option names a file of the certificate, which is only read together with the configuration.
+    /// The option names a file that belongs to the certificate. Such files are read only with the configuration.
     OfFiles,
     Gone(&'static str),
 }
@@ -74,7 +75,7 @@ const SUITES: &str =
     "OpenSSL-only suites are skipped if TLS 1.3 is enabled and rustls supports other suites in the list";
 const KERNEL: &str = "accepted with a warning: TLS stays in user space";
 
-/// The options: those of `bind` lines and, starting with `crt`, those of `load` in a `crt-store`.
+/// The options: those of `bind` lines and, from `crt` on, those of `load` in a `crt-store`.
 #[rustfmt::skip]
 pub static TABLE: &[ListOption] = &[
     row("allow-0rtt",     "",             "accepts early data",                            OptionFn::Bare(|c| c.options.early_data = EARLY_DATA)).partial(EARLY),

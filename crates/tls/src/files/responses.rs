@@ -17,7 +17,7 @@ pub struct Answered {
     pub certificate: Box<str>,
     /// The hashes and the serial number in the identifier, in hexadecimal digits.
     pub parts: [String; 3],
-    /// The response; `None` before the first one (`ocsp-update`).
+    /// The response, or `None` before the first one (`ocsp-update`).
     pub response: Option<Response>,
 }
 
@@ -71,7 +71,7 @@ impl Files {
         Response::parse(&contents.ocsp?).ok()
     }
 
-    /// `set ssl ocsp-response`: applies a response to its certificate at once.
+    /// `set ssl ocsp-response`: applies a response to its certificate immediately.
     ///
     /// # Errors
     /// The reason, with HAProxy's wording.

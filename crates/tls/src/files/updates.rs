@@ -313,7 +313,7 @@ impl Files {
         Some(Due { id, certificate: name, uri, request })
     }
 
-    /// Validates the response to a request, and staples it everywhere at once. This checks signatures and rebuilds engine
+    /// Validates the response to a request and, if it is valid, staples it everywhere. This checks signatures and rebuilds engine
     /// configurations, so it must not run on a worker.
     pub fn take_update(&self, due: &Due, answer: &[u8]) -> UpdateOutcome {
         let now = WallTime::now().seconds;
@@ -338,7 +338,7 @@ impl Files {
         }
     }
 
-    /// Records the outcome of a request; returns the update to report.
+    /// Records the outcome of a request. Returns the update to report.
     pub fn end_update(&self, id: &str, outcome: UpdateOutcome, now: i64) -> Option<Update> {
         let mut inner = self.inner();
         let name = inner.updates.entries.get(id)?.update.certificate.clone();

@@ -1,4 +1,4 @@
-//! The users of files, which are `bind` and `server` lines, and how all of them switch to new contents at once.
+//! The users of files, which are `bind` and `server` lines, and how all of them switch to new contents in one step.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
@@ -31,7 +31,7 @@ pub(super) struct Users {
 /// Why a commit changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommitFailed {
-    /// The change did not begin and stays pending.
+    /// The change was not started and stays pending.
     Refused(String),
     /// A user rejected the change, which was discarded.
     Unusable(String),
@@ -97,7 +97,7 @@ impl Users {
 /// Entries of a listener with their indexes.
 type Entries = Vec<(u32, PreparedEntry)>;
 
-/// Prepared new versions, to be put in place.
+/// New versions that are prepared but not in place yet.
 #[derive(Debug, Default)]
 pub(super) struct Swap {
     lines: Vec<(Arc<Acceptor>, Entries)>,
@@ -120,12 +120,12 @@ impl Swap {
     }
 }
 
-/// Old objects and their new versions; `None` if nothing changes.
+/// Old objects and their new versions, or `None` if nothing changes.
 type RemadeEntries<T> = RefCell<Vec<(Arc<T>, Option<Arc<T>>)>>;
 
 /// New versions of the lines' trust anchors. Each is created only once, so that sharing is preserved.
 pub(super) struct Remade<F> {
-    /// Returns the new version; `None` if nothing changes.
+    /// Returns the new version, or `None` if nothing changes.
     again: F,
     trusts: RemadeEntries<Trust>,
     options: RemadeEntries<EntryOptions>,

@@ -23,8 +23,8 @@ struct GeneratedCertificate {
     since: i64,
 }
 
-/// Those of all listeners of a configuration, within a number of them. Written when a client asks
-/// for a name that no certificate of its line is for.
+/// The generated certificates of all listeners of a configuration, up to a maximum number. Written when a client asks for a name
+/// for which its line has no certificate.
 #[derive(Debug)]
 pub struct Cache {
     most: usize,
@@ -78,8 +78,8 @@ impl Cache {
         Some(made.prepared.clone())
     }
 
-    /// Keeps one that was made from `base` now; the one that nobody asked for the longest goes where
-    /// there are too many.
+    /// Stores a certificate that was generated from `base`. If there are too many, it replaces the one that was unused for the
+    /// longest time.
     pub(crate) fn put(
         &self,
         listener: u64,

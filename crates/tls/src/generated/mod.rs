@@ -1,9 +1,9 @@
 //! Certificates made while clients ask for them (`generate-certificates`, manual 5.1): for the name
 //! that a client sends and that no certificate of its line is for, signed by an authority of ours.
 //!
-//! What is made has the key of the line's default certificate, so that a client costs one signature
-//! of the authority beside that of its handshake; the next ones of that name find it in a cache.
-//! Called by `acceptor`.
+//! A generated certificate uses the key of the line's default certificate, so that a client costs only one signature by the
+//! authority in addition to the handshake's. Further clients with the same name find the certificate in a cache. Called by
+//! `acceptor`.
 
 mod cache;
 mod contents;
@@ -68,7 +68,7 @@ impl Authority {
 pub struct Generating {
     /// Who signs them.
     pub authority: Arc<Authority>,
-    /// Where they are kept, with those of other lines (`tune.ssl.ssl-ctx-cache-size`).
+    /// The cache for these certificates, which all lines share (`tune.ssl.ssl-ctx-cache-size`).
     pub cache: Arc<Cache>,
 }
 

@@ -34,7 +34,7 @@ pub const BUILT_IN: bool = true;
 /// front.
 const OVERHEAD: usize = 256;
 
-/// Maximum number of bytes held while a server renegotiates.
+/// The maximum number of bytes held while a server renegotiates.
 const HELD_MOST: usize = 256 * 1024;
 
 /// Returns OpenSSL's version string.
@@ -75,7 +75,7 @@ pub(crate) struct LegacyLink {
     held: Vec<u8>,
 }
 
-/// The in-memory transport in place of a socket.
+/// The in-memory transport that takes the place of a socket.
 #[derive(Debug, Default)]
 struct Wire {
     incoming: PendingBytes,
@@ -225,8 +225,8 @@ impl LegacyLink {
         self.stream.get_mut().incoming.append(received);
     }
 
-    /// Decrypts records into `room`, which is not empty, until all records are processed or `room` is full. Appends output to
-    /// `unsent`, even on an error.
+    /// Decrypts records into `room`, which must not be empty, until all records are processed or `room` is full. Appends output
+    /// to `unsent`, even if there is an error.
     pub(crate) fn read(&mut self, room: &mut [u8], unsent: &mut PendingBytes) -> ReadOutcome {
         let mut filled = 0;
         let closed = loop {
@@ -310,8 +310,8 @@ impl LegacyLink {
         outgoing.consume(usize::MAX);
     }
 
-    /// Encrypts part of `first` and `second` into `out`, in records of at most `longest` bytes of plaintext; returns the number of
-    /// plaintext and ciphertext bytes.
+    /// Encrypts part of `first` and `second` into `out`, in records of at most `longest` bytes of plaintext. Returns the number
+    /// of plaintext and ciphertext bytes.
     pub(crate) fn write(
         &mut self,
         mut first: &[u8],

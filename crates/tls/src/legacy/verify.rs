@@ -34,7 +34,7 @@ pub(super) enum DecisionState {
 }
 
 const OPEN: u8 = 0;
-/// The value for success, which is not an error number.
+/// The value that stands for success. It is not an error number.
 const GOOD: u8 = u8::MAX;
 
 impl Decision {
@@ -91,8 +91,8 @@ fn verify(judge: &Judge, name: Option<&str>, context: &X509StoreContextRef) -> R
     judge.verify(own, &rest, name)
 }
 
-/// Replaces OpenSSL's alert with the one for the actual error, which OpenSSL does not know. In TLS 1.3, the alert is encrypted and
-/// cannot be changed.
+/// Replaces OpenSSL's alert with the one for the actual error, which OpenSSL does not report. In TLS 1.3, the alert is encrypted
+/// and cannot be changed.
 pub(super) fn put_alert(code: VerifyCode, sent: &mut [u8]) {
     if let [.., ALERT, 3, _, 0, 2, 2, alert] = sent {
         *alert = code.alert();

@@ -40,7 +40,7 @@ impl Session {
     /// Returns how many bytes of ciphertext to receive, at most, for `room` bytes of plaintext.
     #[inline]
     pub fn wanted(&self, room: usize) -> usize {
-        // As many whole records of maximum size as needed, at least one even for the smallest room.
+        // As many whole records of the maximum size as needed, but at least one even for the smallest room.
         let records = room.div_ceil(record::PLAINTEXT_MAX);
         (room + records * record::OVERHEAD_MAX).max(4096)
     }
@@ -186,7 +186,7 @@ impl Session {
         Ok(OpenedData { filled, is_end: filled == 0 && self.ended != PeerEnd::No })
     }
 
-    /// Moves previously decrypted plaintext to `room`; returns its length.
+    /// Moves previously decrypted plaintext to `room`. Returns its length.
     #[inline]
     pub fn take_plain(&mut self, room: &mut [u8]) -> usize {
         if self.plain.is_empty() { 0 } else { self.plain.take(room) }

@@ -97,7 +97,7 @@ impl Session {
         Self::accept_begun(acceptor, &[], None)
     }
 
-    /// Creates the server side with bytes that were already received from the client, using the reserved slot.
+    /// Creates the server side with bytes that were already received from the client. Uses the reserved slot.
     pub fn accept_begun(acceptor: &Arc<Acceptor>, received: &[u8], place: Option<ConnectionPermit>) -> Self {
         let hello = HandshakePhase::Hello(acceptor.clone(), Deframer::with(received));
         let mut session = Self::new(hello, acceptor.limits(), place.unwrap_or_else(ConnectionPermit::force));
@@ -181,7 +181,7 @@ impl Session {
         let details = Arc::make_mut(&mut self.details);
         details.verify = outcome;
         details.root = verify_policy::take_root().or(details.root.take());
-        // A resumed TLS 1.2 session has no key exchange, so its group is that of the session.
+        // A resumed TLS 1.2 session has no key exchange, so the group is that of the original session.
         if !matches!(self.phase, HandshakePhase::Established(_) | HandshakePhase::Legacy(..))
             || (details.group == 0 && details.is_resumed)
         {

@@ -106,7 +106,7 @@ impl<'a> ConstrainedName<'a> {
         is_excluded.then_some(code::EXCLUDED_VIOLATION)
     }
 
-    /// Whether the name is within `base`; `None` if `base` is of a different kind.
+    /// Whether the name is within `base`, or `None` if `base` is of a different kind.
     fn is_within(&self, base: &GeneralName<'_>) -> Option<bool> {
         Some(match (self, base) {
             (Self::Directory(name), GeneralName::DirectoryName(base)) => is_directory_within(name, base),

@@ -40,7 +40,7 @@ pub(super) fn read<'a>(word: &'a Word, args: &mut Args<'a, '_>) -> Result<Aggreg
     Ok(AggregateLine { word, every_ms })
 }
 
-/// Returns the settings of a table with this argument; `None` for other tables. Without other members, if the section shares
+/// Returns the settings of a table with this argument, or `None` for other tables. Without other members, if the section shares
 /// nothing.
 pub(super) fn settings(
     line: &TableLine<'_>,

@@ -11,7 +11,7 @@ use syntax::Word;
 use crate::draft::server::ServerDraft;
 use crate::resolve::ResolveContext;
 
-/// Returns the table with the requests of all members, which has an entry for each server with its name.
+/// Returns the table that counts the requests of all members. It has one entry for each server, named after the server.
 pub(in crate::resolve) fn table(
     word: &Word,
     draft: &ServerDraft<'_>,

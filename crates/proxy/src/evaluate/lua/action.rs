@@ -1,4 +1,4 @@
-//! Script functions as rule actions: starting them, resuming them after a wait, and applying their result to the message.
+//! Script functions as rule actions: starts them, resumes them after a wait, and applies their result to the message.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::evaluate::rule_context::{RuleContext, longest_head, wait_for_bytes, w
 use crate::exchange::lua::scripting::{self, ScriptEnd};
 use crate::exchange::{Exchange, Stop, view};
 
-/// The return value of an action that must be called again (`act.YIELD`).
+/// The return value of an action that wants to be called again (`act.YIELD`).
 const AGAIN: i64 = 2;
 
-/// The default delay before that call, in ms.
+/// The default delay before it is called again, in ms.
 const UNSAID: u64 = 100;
 
 /// The outcome of an action.
@@ -26,7 +26,7 @@ pub(in super::super) enum ActionVerdict {
     Next,
     /// The rest of the rule set is skipped.
     Accept,
-    /// Like the verdict of a rule.
+    /// Equivalent to the verdict of a rule.
     Final(Final),
     /// The message is not forwarded.
     Stop(Stop),
@@ -36,12 +36,12 @@ pub(in super::super) enum ActionVerdict {
 struct ActionBridge<'a> {
     client: &'a Client,
     x: RefCell<&'a mut Exchange>,
-    /// The maximum length of a head.
+    /// The maximum length of a head, in bytes.
     limit: usize,
     is_response: bool,
     /// The bytes received on a TCP stream.
     received: Option<&'a [u8]>,
-    /// Whether no more bytes are awaited.
+    /// Whether no more bytes are expected.
     is_complete: bool,
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn function(call: &ScriptCall) -> Option<&Function> {
     function.downcast_ref()
 }
 
-/// Replaces the received bytes of a stream with the action's version, and sends the forwarded bytes before them.
+/// Replaces the received bytes of a stream with the action's version. Bytes that the action forwarded are sent first.
 #[inline]
 pub(in super::super) fn put_back(client: &mut Client, x: &mut Exchange, about: &mut RuleContext<'_>) {
     let edited = x.scripting.as_mut().and_then(|scripting| scripting.edited.take());
@@ -146,16 +146,17 @@ fn put_edited(client: &mut Client, x: &mut Exchange, about: &mut RuleContext<'_>
     }
 }
 
-/// Whether an action has written something to the client.
+/// Whether an action has written data for the client.
 #[inline]
 pub(in super::super) fn has_reply(x: &Exchange) -> bool {
     x.scripting.as_ref().is_some_and(|scripting| scripting.replied.is_some())
 }
 
-/// Sends the client the bytes that an action wrote for it, because the action may wait for the client's answer.
+/// Sends the client the bytes that an action wrote for it. This must happen before the action waits, because it may wait for the
+/// client's answer.
 ///
 /// # Errors
-/// The client does not accept them in time.
+/// The client did not accept them in time.
 #[inline]
 pub(in super::super) async fn reply(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     match x.scripting.as_mut().and_then(|scripting| scripting.replied.take()) {
@@ -229,7 +230,7 @@ pub(in super::super) async fn go_on(
     }
 }
 
-/// Returns the verdict of an action's step, or an error if the action waits.
+/// Returns the verdict of one step of an action. If the action waits, returns an error.
 fn take(
     client: &Client,
     x: &mut Exchange,
@@ -309,12 +310,12 @@ fn ended(x: &mut Exchange, about: &RuleContext<'_>) -> Stop {
 /// Waits for the event that a script requested.
 ///
 /// # Errors
-/// The reason to stop waiting.
+/// The reason why the wait ended.
 pub(crate) async fn await_for(client: &mut Client, leaving: bool, wait: Wait) -> Result<WaitAnswer, Stop> {
     match wait {
         Wait::Turn | Wait::End => {
             tokio::task::yield_now().await;
-            // This also detects between turns that a client was killed.
+            // This also detects between two steps that the client was killed.
             client.timer.set(timer::NEVER);
             let watch = Watch { leaving, ..Watch::KILL };
             client.wait(watch, |_, _| std::task::Poll::Ready(())).await?;
@@ -325,7 +326,7 @@ pub(crate) async fn await_for(client: &mut Client, leaving: bool, wait: Wait) ->
             let mut done = (client.worker.shared.services.perform)(wait);
             return Ok(client.wait(watch, |_, context| done.as_mut().poll(context)).await?);
         }
-        // Only services wait for these events, and actions in other places.
+        // Only services, and actions in other places, wait for these events.
         Wait::Start | Wait::Flush | Wait::Input(_) => {}
         Wait::Sleep(ms) | Wait::Again(ms) => client.pause(Duration::from_millis(ms), leaving).await?,
     }

@@ -1,5 +1,5 @@
-//! Script services (`use-service`), one step at a time: their access to the request, and their input and output. Callers do the
-//! I/O.
+//! Script services (`use-service`): runs them step by step, with their access to the request and their input and output. Callers
+//! do the I/O.
 
 use std::cell::RefCell;
 
@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::exchange::lua::scripting::{self, ScriptService};
 use crate::exchange::{Exchange, view};
 
-/// Maximum unsent output, in bytes. Beyond it, the script waits until the output is sent.
+/// The maximum number of unsent output bytes. When it is exceeded, the script waits until they are sent.
 const PORTION: usize = 16 * 1024;
 
 /// Gives a service access to its request.
@@ -57,7 +57,7 @@ impl Bridge for ServiceBridge<'_> {
     }
 }
 
-/// Takes up to `most` bytes of input, or a line. An unfinished line is returned in parts of `limit` bytes.
+/// Takes up to `most` bytes of input, or one line. An unfinished line is returned in parts of `limit` bytes.
 fn take(service: &mut ScriptService, most: usize, is_line: bool, limit: usize) -> TakenBytes {
     let input = &mut service.input;
     if input.is_empty() {

@@ -1,5 +1,6 @@
-//! The exchange with an agent: a slot at one of its servers, a connection, a query and its answer, all within `timeout processing`.
-//! If an agent fails, the stream gets an error number (SPOE, 2.2 `option set-on-error`) and is never ended.
+//! The exchange with an agent: acquires a slot at one of its servers and a connection, sends a query, and waits for the answer,
+//! all within `timeout processing`. If an agent fails, the stream gets an error number (SPOE, 2.2 `option set-on-error`) but is
+//! never ended.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -27,10 +28,10 @@ use crate::server::agents::{NoAnswer, Question};
 use crate::server::per_worker::{LocalProxy, LocalServer};
 use crate::server::pool::PoolQuery;
 
-/// Maximum number of concurrent queries on a connection, as in HAProxy.
+/// The maximum number of concurrent queries on a connection, as in HAProxy.
 const PIPELINED: u16 = 20;
 
-/// Queries the engine's agent, and waits for the answer.
+/// Queries the engine's agent and waits for the answer.
 ///
 /// # Errors
 /// The reason why there is no answer.
@@ -55,7 +56,7 @@ pub(super) async fn ask(
     outcome
 }
 
-/// Waits up to the agent's `timeout processing`, as long as the stream exists.
+/// Waits up to the agent's `timeout processing`, but only while the stream exists.
 async fn in_time<T>(
     agent: &Agent,
     theirs: &SessionEntry,
@@ -95,7 +96,7 @@ impl Drop for SessionGuard {
     }
 }
 
-/// Tries servers as many times as the backend allows.
+/// Makes as many attempts as the backend allows.
 async fn reach(
     client: &mut Client,
     own: &mut Exchange,
@@ -104,7 +105,7 @@ async fn reach(
     let backend = asked.backend;
     let _counted = SessionGuard::new(backend);
     own.txn.is_http = true;
-    // With a repeated query, the agent could count twice.
+    // If a query were repeated, the agent could count it twice.
     own.choice.never_early = true;
     own.txn.times.request = now_us();
     if asked.is_seen
@@ -148,7 +149,7 @@ async fn reach(
     }
 }
 
-/// Turns the outcome of a query that reached a server into its result, and releases the slot of the server.
+/// Converts the outcome of a query that reached a server, and releases the slot at the server.
 fn conclude(
     client: &Client,
     own: &mut Exchange,
@@ -178,7 +179,7 @@ fn conclude(
     }
 }
 
-/// Counts the bytes of an answered query and of its answer.
+/// Counts the bytes of a query and of its answer.
 fn count(
     client: &Client,
     own: &Exchange,
@@ -199,16 +200,15 @@ fn count(
 
 /// Why a query failed after it had reached its server.
 enum Without {
-    /// The server, or the connection to it.
+    /// The server failed, or the connection to it.
     Answer(NoAnswer),
-    /// The backend's rules.
+    /// The backend's rules ended the query.
     Rules(SpoeFailure),
 }
 
-/// Queries one server. If an idle connection turns out to be closed, retries once over a new connection.
+/// Queries one server. If an idle connection turns out to be closed, retries once on a new connection.
 ///
-/// # Errors
-/// The server cannot be reached. The inner error is the reason why it does not answer.
+/// # Errors The server cannot be reached. The inner error is the reason.
 async fn attempt(
     client: &mut Client,
     own: &mut Exchange,
@@ -275,7 +275,7 @@ async fn question(
     Ok(client.worker.agents.begin(opened, config))
 }
 
-/// Waits for the answer, at most for the server timeout.
+/// Waits for the answer, at most until the server timeout.
 async fn wait(
     client: &mut Client,
     asked: AgentQuery<'_>,

@@ -1,5 +1,5 @@
-//! Rules of the agents' backend, applied to a query. For these rules, the query is a TCP stream in the agent's own session: the
-//! query is the client's data and the answer is the server's. The original client is not visible.
+//! Applies the rules of the agents' backend to a query. For these rules, the query is a TCP stream in the agent's own session:
+//! the query is the data sent by the client, and the answer is the data sent by the server. The original client is not visible.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -38,20 +38,20 @@ pub(super) struct AgentQuery<'a> {
     pub(super) backend: &'a Rc<LocalProxy>,
     /// The messages for the agent.
     pub(super) messages: &'a [u8],
-    /// Whether the query is aborted when the client leaves.
+    /// Whether the query is aborted if the client leaves.
     pub(super) leaving: bool,
-    /// Whether the query needs its own session, because something in the backend uses it.
+    /// Whether the query needs its own session, because the backend's configuration uses the session.
     pub(super) is_seen: bool,
 }
 
 impl AgentQuery<'_> {
-    /// Returns the length of the query for statistics and rules. As in HAProxy, it includes the frame type.
+    /// Returns the length of the query for statistics and rules. As in HAProxy, this includes the frame type.
     pub(super) fn length(&self) -> u64 {
         1 + self.messages.len() as u64
     }
 }
 
-/// Replaces the client's register entry by one for the query, and also the session if anything uses it.
+/// Replaces the client's register entry with one for the query. Also replaces the session if anything uses it.
 pub(super) fn substitute<'c>(client: &'c mut Client, asked: AgentQuery<'_>) -> Substitute<'c> {
     let AgentQuery { agent, backend, .. } = asked;
     let frontend = Local::new(agent.frontend.clone());
@@ -72,8 +72,8 @@ pub(super) fn substitute<'c>(client: &'c mut Client, asked: AgentQuery<'_>) -> S
     client.substitute(entry, session)
 }
 
-/// `tcp-request content` rules, before a server is chosen. Returns the service that answers instead of a server, if a rule names
-/// one.
+/// Runs the `tcp-request content` rules before a server is chosen. If a rule names a service that answers instead of a server,
+/// returns that service.
 ///
 /// # Errors
 /// The query is not sent.
@@ -110,11 +110,11 @@ pub(super) async fn of_question(
     Ok(service)
 }
 
-/// `tcp-response content` rules, as for any TCP stream once the query was sent to a server. Rules that wait (`inspect-delay`) see
-/// the answer.
+/// Runs the `tcp-response content` rules after the query was sent to a server, as for any TCP stream. Rules that wait
+/// (`inspect-delay`) see the answer.
 ///
 /// # Errors
-/// A rule ended the query. The inner error means that the exchange with the agent failed.
+/// A rule ended the query. An inner error means that the exchange with the agent failed.
 pub(super) async fn of_answer(
     client: &mut Client,
     own: &mut Exchange,
@@ -175,7 +175,7 @@ struct RunningRules<'a> {
     all: &'a RuleSet,
     /// The index of the next rule.
     next: usize,
-    /// Deadline for waiting rules, in ms of the worker's clock.
+    /// The deadline of rules that wait, in ms of the worker's clock.
     until: u64,
     about: RuleContext<'a>,
 }
@@ -185,7 +185,7 @@ impl<'a> RunningRules<'a> {
         Self { all, next: 0, until: delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64), about }
     }
 
-    /// Sleeps until the time limit of the rules, because no more data will arrive.
+    /// Sleeps until the time limit of the rules, if no more data will arrive.
     async fn pause(&self, client: &mut Client, asked: AgentQuery<'_>) -> Result<(), SpoeFailure> {
         let left = Duration::from_millis(self.until.saturating_sub(now_ms()));
         client.pause(left, asked.leaving).await.map_err(SpoeFailure::of_fault)
@@ -244,7 +244,7 @@ impl<'a> RunningRules<'a> {
                 RuleOutcome::Hold(Hold::Log { origin, profile }) => {
                     log(client, own, asked.agent, origin, profile.as_deref());
                 }
-                // Client packet marks and SPOE engines do not apply to a query.
+                // Packet marks for the client and SPOE engines do not apply to a query.
                 RuleOutcome::Hold(_) => {}
                 RuleOutcome::Final(verdict) => return self.conclude(own, asked.backend, verdict),
             }
@@ -286,7 +286,7 @@ fn log(client: &Client, own: &Exchange, agent: &Agent, origin: LogOrigin, profil
     });
 }
 
-/// Runs `rules` from index `start` until an action is required. All bytes are available.
+/// Runs `rules` from index `start` until an action is required. All bytes are already available.
 fn step(
     client: &Client,
     own: &mut Exchange,

@@ -1,4 +1,4 @@
-//! Why a query has no answer, and the error numbers for `option set-on-error` (SPOE, 2.2).
+//! Why a query has no answer, with the error numbers for `option set-on-error` (SPOE, 2.2).
 
 use spop::Status;
 
@@ -10,7 +10,7 @@ use crate::server::agents::NoAnswer;
 pub(super) enum SpoeFailure {
     /// The stream itself ended.
     Stream(Fault),
-    /// The agent failed, with the number for `option set-on-error`.
+    /// The agent failed, with this number for `option set-on-error`.
     Agent(u32),
 }
 
@@ -18,7 +18,7 @@ pub(super) enum SpoeFailure {
 const LATE: u32 = 1;
 /// The messages do not fit in a frame.
 const TOO_BIG: u32 = 3;
-/// Offset added to a status of the protocol.
+/// The offset that is added to a status of the protocol.
 const OF_PROTOCOL: u32 = 256;
 
 impl SpoeFailure {
@@ -26,7 +26,7 @@ impl SpoeFailure {
     pub(super) const LATE: Self = Self::Agent(LATE);
     /// The messages do not fit in a frame.
     pub(super) const TOO_BIG: Self = Self::Agent(TOO_BIG);
-    /// As in HAProxy, the connection broke or could not be established.
+    /// The connection broke or could not be established. The number is the same as in HAProxy.
     pub(super) const BROKEN: Self = Self::Agent(OF_PROTOCOL + Status::IO.0);
 
     /// Returns the failure for a query that was sent.
@@ -37,7 +37,7 @@ impl SpoeFailure {
         }
     }
 
-    /// Converts a fault on the way to the agent.
+    /// Converts a fault that occurred on the way to the agent.
     pub(super) fn of_fault(fault: Fault) -> Self {
         match fault {
             Fault::ClientAborted | Fault::ClientReset | Fault::ClientTimeout => Self::Stream(fault),

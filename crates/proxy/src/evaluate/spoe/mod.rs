@@ -1,7 +1,8 @@
-//! Queries agents about a stream (`filter spoe`), on its events and from rules. This module encodes the messages and stores the
-//! answers in variables; [`ask`] is the exchange with an agent, [`backend`] runs the rules of the agents' backend.
+//! Queries agents about a stream (`filter spoe`), on events of the stream and from rules. This module encodes the messages and
+//! stores the answers in variables; [`ask`] does the exchange with an agent, and [`backend`] runs the rules of the agents'
+//! backend.
 //!
-//! Without engines, each hook costs one comparison. The hooks, in the order of a request:
+//! Without engines, each hook costs one comparison. The hooks, in the order in which a request reaches them:
 //!
 //! | point | function |
 //! | --- | --- |
@@ -36,18 +37,18 @@ use crate::log::LogLine;
 use crate::message::upload;
 use failure::SpoeFailure;
 
-/// Payload fetches, which are truncated to fit in a frame.
+/// Fetches that return payload, which is truncated to fit in a frame.
 const PARTIAL: [&str; 5] = ["req.body", "res.body", "req.payload", "res.payload", "payload"];
 
 /// Log levels for success and failure.
 const NOTICE: u8 = 5;
 const WARNING: u8 = 4;
 
-/// Called when a stream begins: for TCP when its connection was accepted, for HTTP when its request is complete. Do not call it if
-/// the frontend has no engines, because the call itself has a cost.
+/// Called when a stream begins: for TCP when its connection was accepted, for HTTP when its request is complete. Do not call this
+/// if the frontend has no engines, because the call itself has a cost.
 ///
 /// # Errors
-/// The stream ended while waiting.
+/// The stream ended during the wait.
 #[cold]
 pub(crate) async fn begin(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     Box::pin(start(client, x)).await
@@ -73,11 +74,11 @@ pub(crate) fn join(client: &Client, x: &mut Exchange, backend: &Proxy) {
     }
 }
 
-/// Called on each event of the stream. Engines with messages for the event send them, and wait for the answer. Do not call it for a
-/// stream without engines, as with [`begin`].
+/// Called on each event of the stream. Engines with messages for the event send them and wait for the answer. As with [`begin`],
+/// do not call this for a stream without engines.
 ///
 /// # Errors
-/// The stream ended while waiting.
+/// The stream ended during the wait.
 #[cold]
 pub(crate) async fn on(client: &mut Client, x: &mut Exchange, event: MessageEvent) -> Result<(), Stop> {
     Box::pin(happen(client, x, event)).await
@@ -100,10 +101,10 @@ async fn happen(client: &mut Client, x: &mut Exchange, event: MessageEvent) -> R
     Ok(())
 }
 
-/// A rule sends a group of messages (`send-spoe-group`).
+/// Sends a group of messages for a rule (`send-spoe-group`).
 ///
 /// # Errors
-/// The stream ended while waiting.
+/// The stream ended during the wait.
 #[cold]
 pub(super) async fn send(
     client: &mut Client,
@@ -117,7 +118,7 @@ pub(super) async fn send(
     process(client, x, at, engine, ("GROUP", group), messages).await
 }
 
-/// Sends messages and waits for the answer. `what` is the name of the messages in logs.
+/// Sends messages and waits for the answer. `what` names the messages in logs.
 async fn process(
     client: &mut Client,
     x: &mut Exchange,
@@ -228,8 +229,8 @@ fn encode_argument(said: &mut Messages, name: &str, what: &Expression, env: &Env
         Some(Value::Str(text) | Value::Method(text)) => Data::Str(text),
         Some(Value::Bin(bytes)) => Data::Bin(bytes),
     };
-    // The number of arguments was checked at compile time. Rules may see a partial body, so a truncated message is better than
-    // none.
+    // The number of arguments was checked when the configuration was loaded. Rules may see a partial body, so a truncated message
+    // is better than none.
     if !what.has_converters() && PARTIAL.contains(&what.name()) {
         said.part(name, data);
     } else {

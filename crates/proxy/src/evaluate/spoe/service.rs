@@ -1,5 +1,6 @@
-//! A script in place of an agent: a service that a rule of the agents' backend names (`use-service`) reads the query, and its first
-//! output is the answer. As in HAProxy, the service reads the frame type before the messages, and writes only the actions.
+//! Runs a script in place of an agent. A service that a rule of the agents' backend names (`use-service`) reads the query, and
+//! its first output is the answer. As in HAProxy, the service reads the frame type before the messages, but writes only the
+//! actions.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -19,7 +20,7 @@ use crate::fault::Fault;
 /// Runs the service until it answers.
 ///
 /// # Errors
-/// The service ended without an answer, or waited for data that will not arrive.
+/// The service ended without an answer, or waited for data that will never arrive.
 pub(super) async fn answer(
     client: &mut Client,
     own: &mut Exchange,
@@ -50,7 +51,7 @@ pub(super) async fn answer(
     }
 }
 
-/// Waits in place of a service that asks for more input, although the whole query was delivered.
+/// Waits until the timeout for a service that asks for more input although it has the whole query.
 ///
 /// # Errors
 /// The wait would exceed the server timeout.

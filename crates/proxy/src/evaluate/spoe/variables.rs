@@ -1,5 +1,5 @@
-//! Stores an agent's answer in variables. The names come from the agent, after the engine's prefix, so the agent cannot access
-//! other variables. A variable that the configuration does not use is ignored, unless a script may read it.
+//! Stores an agent's answer in variables. Names from the agent are prefixed with the engine's prefix, so the agent cannot access
+//! other variables. Variables that the configuration does not use are ignored, unless a script may read them.
 
 use plan::spoe::Agent;
 use sample::Env;
@@ -9,7 +9,7 @@ use spop::{Action, Actions, Data, Scope};
 
 use crate::client::Client;
 
-/// The number of process variables at which agents may not create more (`option force-set-var`).
+/// Agents cannot create further process variables once there are this many (`option force-set-var`).
 const MOST_OF_PROCESS: usize = 10_000;
 
 /// Applies the actions of an answer, up to the first invalid one.

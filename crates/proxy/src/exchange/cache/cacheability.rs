@@ -1,21 +1,21 @@
-//! Whether caches may store a response (RFC 9111, 3), for `option checkcache` and `cookie … nocache`.
+//! Determines whether caches may store a response (RFC 9111, 3), for `option checkcache` and `cookie … nocache`.
 
 use http::{Head, KnownName, Method, begins_ignore_case};
 
 /// Statuses that are cacheable by default (manual, `option checkcache`).
 const CACHEABLE: &[u16] = &[200, 203, 204, 206, 300, 301, 404, 405, 410, 414, 501];
 
-/// The cacheable parts of a response.
+/// Which parts of a response are cacheable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cacheability {
     /// The response.
     pub(crate) response: bool,
-    /// The response including its cookies.
+    /// The response as a whole, including its cookies.
     pub(crate) cookie: bool,
 }
 
-/// Determines the cacheable parts of the response to a `method` request. If directives conflict, the last one applies, as in
-/// HAProxy.
+/// Determines the cacheable parts of the response to a `method` request. As in HAProxy, the last directive applies if directives
+/// conflict.
 pub(crate) fn of(method: Method, response: &Head) -> Cacheability {
     let by_default = matches!(method, Method::Get | Method::Head | Method::Options | Method::Trace)
         && CACHEABLE.contains(&response.status());
@@ -25,12 +25,12 @@ pub(crate) fn of(method: Method, response: &Head) -> Cacheability {
     }
     let known = |name: KnownName| response.get_known(name).is_some();
     let named = |name: &[u8]| response.get(&http::Name::new(name)).is_some();
-    // Without a validator and a lifetime, a response is not stored (RFC 9111, 4.2.2 and 4.3).
+    // A response without a validator and without a lifetime is not stored (RFC 9111, 4.2.2 and 4.3).
     let mut lasts = known(KnownName::Etag) || named(b"last-modified") || named(b"expires");
     for line in response.get_all(&KnownName::CacheControl.into()) {
         for value in http::list_values(line) {
             let begins = |word: &[u8]| begins_ignore_case(value, word);
-            // As in HAProxy, only the first field that `no-cache` lists matters.
+            // As in HAProxy, only the first field in a `no-cache` list matters.
             let of_cookie = b"no-cache=\"set-cookie";
             if value.eq_ignore_ascii_case(b"public") {
                 found = Cacheability { response: true, cookie: true };

@@ -1,4 +1,4 @@
-//! `http-response cache-store`: stores a response, through a filter in the flow that forwards its body.
+//! `http-response cache-store`: stores a response with a filter in the flow that forwards its body.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::flow::{Coding, Filter, Path, Rank};
 
-/// Stores the response in `store`, if the request was looked up there and RFC 9111 allows it. An unsafe request removes the stored
-/// responses of its resource.
+/// Stores the response in `store` if the request was looked up there and RFC 9111 allows it. An unsafe request instead removes
+/// the stored responses for its resource.
 pub(crate) fn store(client: &Client, x: &mut Exchange, proxy: &Proxy, store: &Arc<Store>) {
     let Some(caching) = &mut x.caching else { return };
     if !Arc::ptr_eq(&caching.store, store) {
-        // Waiting requests look in the store in which they are waiting.
+        // Requests that wait will look in the store in which they wait.
         pass(caching);
         store.adopt(&mut caching.request);
         caching.store = store.clone();
@@ -38,13 +38,13 @@ pub(crate) fn store(client: &Client, x: &mut Exchange, proxy: &Proxy, store: &Ar
     let rank = caching.rank;
     let length = match x.response_body.length {
         BodyLength::None => Some(0),
-        // Scripts before the cache may change the length.
+        // Scripts that run before the cache may change the length.
         _ if x.filtering.as_ref().is_some_and(|filtering| filtering.has_any_before(true, rank)) => None,
         BodyLength::Length(bytes) => Some(bytes),
         BodyLength::Chunked | BodyLength::UntilClose => None,
     };
     let now = Now { ms: now_ms(), wall: WallTime::now().seconds };
-    // Ends a copy that another rule has begun.
+    // Ends a copy that another rule has started.
     caching.filling = None;
     caching.filling = store.begin(&caching.request, &x.txn.response, length, now);
     if let Some(filling) = &mut caching.filling {
@@ -52,8 +52,8 @@ pub(crate) fn store(client: &Client, x: &mut Exchange, proxy: &Proxy, store: &Ar
     }
 }
 
-/// The filter that stores the response's body, if a body is sent on `path`. Requests that wait for a response that is not stored
-/// are released.
+/// Returns the filter that stores the response's body if a body is sent on `path`. If the response is not stored, releases the
+/// requests that wait for it.
 #[cold]
 pub(crate) fn filter(x: &mut Exchange, path: Path) -> Option<(Rank, Filter)> {
     let until_close = x.response_body.length == BodyLength::UntilClose;
@@ -67,7 +67,7 @@ pub(crate) fn filter(x: &mut Exchange, path: Path) -> Option<(Rank, Filter)> {
     Some((rank, Filter::keep(filling, until_close)))
 }
 
-/// Releases the requests that wait for this response, which are then sent to a server.
+/// Releases the requests that wait for this response. They are then sent to a server.
 #[cold]
 pub(crate) fn pass(caching: &mut Caching) {
     if let Some(lead) = caching.lead.take() {
@@ -75,7 +75,7 @@ pub(crate) fn pass(caching: &mut Caching) {
     }
 }
 
-/// Marks a response as completely forwarded.
+/// Marks the response as completely forwarded.
 #[cold]
 pub(crate) fn complete(x: &mut Exchange) {
     if let Some(filters) = &mut x.download.filters {

@@ -1,5 +1,5 @@
-//! `http-request cache-use`: looks for a stored response, and waits for a file or for the response to
-//! another request. `serve::cache::answer` delivers it.
+//! `http-request cache-use`: looks up a stored response, and waits for a file or for the response to another request.
+//! `serve::cache::answer` delivers the response.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::client::{Client, Watch};
 use crate::exchange::Exchange;
 use crate::fault::Fault;
 
-/// The next step before the rules continue.
+/// The action to take before the rules continue.
 pub(crate) enum Looked {
     /// Nothing.
     Done,
-    /// Send this response with hints.
+    /// Send this interim response with hints.
     Hint(Box<[u8]>),
     /// Wait for the response to another request.
     Wait(Follow),
@@ -24,7 +24,7 @@ pub(crate) enum Looked {
     Read(Loading),
 }
 
-/// Looks for a stored response to the request.
+/// Looks up a stored response to the request.
 pub(crate) fn look_up(
     client: &Client,
     x: &mut Exchange,
@@ -93,7 +93,7 @@ fn find(x: &Exchange, caching: &mut Caching, hints: bool) -> Looked {
         FlightTurn::Joins(feed) => caching.found = Some(Given::Coming(feed)),
         FlightTurn::Leads(lead) => {
             caching.lead = Some(lead);
-            // Without a copy of the original request, this request itself revalidates at the server.
+            // Without a copy of the original request, this request itself does the revalidation at the server.
             caching.found = stale.filter(|_| waits && x.original.is_some()).map(Given::Kept);
         }
         FlightTurn::Follows(follow) => return Looked::Wait(follow),
@@ -102,10 +102,10 @@ fn find(x: &Exchange, caching: &mut Caching, hints: bool) -> Looked {
     Looked::Done
 }
 
-/// How long to wait for a file, in ms. If a disk takes longer, a server is faster.
+/// How long to wait for a file, in ms. If the disk takes longer, a server is faster.
 const PATIENCE: u64 = 1000;
 
-/// Waits for a file, then looks up the response again. Returns the next step.
+/// Waits for a file, then repeats the lookup. Returns the next step.
 ///
 /// # Errors
 /// The client left, or an operator ended the request.
@@ -142,8 +142,8 @@ pub(crate) async fn read(
     Ok(looked)
 }
 
-/// Waits for the response to another request and then looks it up again, until there is a response, this request must fetch it, or
-/// the cache's `wait` is over.
+/// Waits for the response to another request and then repeats the lookup, until a response is found, this request must fetch it,
+/// or the cache's `wait` expires.
 ///
 /// # Errors
 /// The client left, or an operator ended the request.
@@ -179,7 +179,7 @@ pub(crate) async fn wait(
     }
 }
 
-/// A complete 103 response with the links of `object`; `None` if it has none.
+/// Returns a complete 103 response with the links of `object`, or `None` if it has no links.
 fn early_hint(object: &Object) -> Option<Box<[u8]>> {
     let lines = cache::hints(&object.head);
     if lines.is_empty() {
@@ -195,7 +195,7 @@ fn early_hint(object: &Object) -> Option<Box<[u8]>> {
     Some(text.into())
 }
 
-/// Counts the lookup for the proxy that has the rule.
+/// Counts the lookup at the proxy that has the rule.
 fn count(client: &Client, x: &Exchange, of_frontend: bool, add: impl Fn(&Cached)) {
     match &x.backend {
         Some(backend) if !of_frontend => add(&backend.state.backend.mine().cached),
@@ -203,8 +203,8 @@ fn count(client: &Client, x: &Exchange, of_frontend: bool, add: impl Fn(&Cached)
     }
 }
 
-/// Whether there is a response to deliver. A response that another request fetches does not count if it was cut off; this request
-/// is then sent to a server.
+/// Whether there is a response to deliver. If the response to another request was cut off, it does not count, and this request is
+/// sent to a server.
 #[cold]
 pub(crate) fn has_found(x: &mut Exchange) -> bool {
     let Some(caching) = &mut x.caching else { return false };

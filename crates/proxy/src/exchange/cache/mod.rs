@@ -1,5 +1,5 @@
-//! The use of caches by one exchange (configuration manual, 6); the crate `cache` is the store. The hooks, in the order of a
-//! request:
+//! The use of caches by one exchange (configuration manual, 6). The store itself is in the crate `cache`. The hooks, in the order
+//! in which a request reaches them:
 //!
 //! | point | function |
 //! | --- | --- |
@@ -9,8 +9,8 @@
 //! | body | [`keep::filter`], the filter that stores the body |
 //! | end | [`keep::complete`]; [`keep::pass`] if there is nothing to store |
 //!
-//! `serve::cache` delivers stored responses. [`cacheability`] determines whether a response may be stored by external caches
-//! (`option checkcache`, `cookie … nocache`).
+//! `serve::cache` delivers stored responses. [`cacheability`] determines whether external caches may store a response (`option
+//! checkcache`, `cookie … nocache`).
 
 pub(crate) mod cacheability;
 pub(crate) mod keep;

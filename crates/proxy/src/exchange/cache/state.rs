@@ -9,9 +9,9 @@ use crate::flow::Rank;
 /// The cache state of an exchange.
 #[derive(Debug)]
 pub(crate) struct Caching {
-    /// The cache of the last lookup (`cache-use`).
+    /// The cache that was last searched (`cache-use`).
     pub(crate) store: Arc<Store>,
-    /// The request as the cache needs it.
+    /// The parts of the request that the cache needs.
     pub(crate) request: CacheRequest,
     /// The response to deliver.
     pub(crate) found: Option<Given>,
@@ -21,13 +21,13 @@ pub(crate) struct Caching {
     pub(crate) stale: Option<Arc<Object>>,
     /// The client's own conditions, if the proxy revalidates a response.
     pub(crate) conditions: Option<Conditions>,
-    /// The entry that is being stored, until the body is sent.
+    /// The entry that is being written, until the body is sent.
     pub(crate) filling: Option<Filling>,
-    /// The rank of the storing filter among the response's filters.
+    /// The rank of the storing filter among the filters of the response.
     pub(crate) rank: Rank,
-    /// Wakes the requests that wait for the response. Until it arrives, others may get a stale one.
+    /// Wakes the requests that wait for the response. Until it arrives, they may get a stale one.
     pub(crate) lead: Option<Lead>,
-    /// Whether files were searched (`disk`).
+    /// Whether the files were already searched (`disk`).
     pub(crate) has_read: bool,
     /// Whether the exchange has no client: it refreshes a stale response in the background.
     pub(crate) revalidates: bool,
@@ -38,14 +38,14 @@ pub(crate) struct Caching {
 pub(crate) enum Given {
     /// A stored response.
     Kept(Arc<Object>),
-    /// The response to another request, while it arrives.
+    /// The response to another request, delivered as it arrives.
     Coming(Feed),
-    /// A response in a file, sent from the file.
+    /// A response that is stored in a file and sent from it.
     Filed(FileFeed),
 }
 
 impl Caching {
-    /// Creates the state with nothing found yet.
+    /// Creates the state of an exchange that has found nothing yet.
     pub(crate) fn new(store: Arc<Store>, request: CacheRequest) -> Self {
         let (found, fallback, stale, conditions, filling, lead) = (None, None, None, None, None, None);
         Self {

@@ -27,13 +27,13 @@ pub(crate) fn ask(x: &mut Exchange) {
 pub(crate) enum Validated {
     /// Nothing to validate, or the server sent a new response.
     Nothing,
-    /// The stale response is fresh again and answers the request.
+    /// The stale response was confirmed as fresh and answers the request.
     Fresh,
     /// The 304 is about a different response, so the request is repeated without the condition.
     Other,
 }
 
-/// Validates the stale response by the response of the server (RFC 9111, 4.3.3).
+/// Uses the server's response to validate the stale response (RFC 9111, 4.3.3).
 #[cold]
 pub(crate) fn validate(x: &mut Exchange) -> Validated {
     let Some(caching) = &mut x.caching else { return Validated::Nothing };

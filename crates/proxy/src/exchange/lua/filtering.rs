@@ -1,4 +1,4 @@
-//! The script filters of a stream, and their progress in both directions. `message::lua` calls them.
+//! The script filters of a stream, with their progress in both directions. `message::lua` calls them.
 
 use lua::Payload;
 use plan::filter::ScriptFilters;
@@ -6,7 +6,7 @@ use runtime::timer::{NEVER, Timer, now_ms};
 
 use crate::flow::Rank;
 
-/// The filters of a stream, the frontend's first.
+/// The filters of a stream. Those of the frontend are first.
 #[derive(Default)]
 pub(crate) struct Filtering {
     pub(crate) filters: Vec<Instance>,
@@ -14,7 +14,7 @@ pub(crate) struct Filtering {
     pub(crate) response: Direction,
     /// Whether the filters have seen the request's head.
     pub(crate) has_shown_request: bool,
-    /// Wakes the stream for a filter that requested it.
+    /// Wakes the stream when a filter has asked for it.
     timer: Option<Timer>,
 }
 
@@ -23,9 +23,9 @@ pub(crate) struct Instance {
     pub(crate) filter: lua::ScriptFilter,
     /// The rank of the filter in the request and the response; `None` if it does not run.
     pub(crate) ranks: [Option<Rank>; 2],
-    /// The filter's state for the request and the response.
+    /// The filter's states for the request and for the response.
     pub(crate) parts: [FilterDirection; 2],
-    /// The time of its next call, in ms of the worker's clock.
+    /// When to call it next, in ms of the worker's clock.
     pub(crate) wake_at: u64,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct FilterDirection {
     pub(crate) sees_data: bool,
     /// Whether the data has begun.
     pub(crate) is_begun: bool,
-    /// Whether the filter has forwarded the end.
+    /// Whether the filter has passed on the end of the data.
     pub(crate) is_over: bool,
     pub(crate) payload: Payload,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Direction {
 }
 
 impl Filtering {
-    /// One of the directions.
+    /// Returns one of the two directions.
     pub(crate) fn direction(&mut self, of_response: bool) -> &mut Direction {
         if of_response { &mut self.response } else { &mut self.request }
     }
@@ -95,7 +95,7 @@ impl Filtering {
         direction.order.iter().filter_map(ranked)
     }
 
-    /// Whether a filter before that rank in a direction may change the payload.
+    /// Whether a filter that runs before `rank` in a direction may change the payload.
     pub(crate) fn has_any_before(&self, of_response: bool, rank: Rank) -> bool {
         self.ranked(of_response).any(|(other, _)| other < rank)
     }
@@ -106,7 +106,7 @@ impl Filtering {
         self.filters.iter().any(|own| own.ranks[side].is_some() && own.parts[side].sees_data)
     }
 
-    /// Starts a direction, possibly again, and resets its state.
+    /// Starts or restarts a direction, and resets its state.
     pub(crate) fn begin(&mut self, of_response: bool) {
         for own in &mut self.filters {
             let part = &mut own.parts[usize::from(of_response)];
@@ -137,7 +137,7 @@ impl Filtering {
         }
     }
 
-    /// Whether a filter is due now. Otherwise the calling task is woken when one is.
+    /// Whether a filter is due now. If not, arranges that the calling task is woken when one is.
     pub(crate) fn poll_woken(&mut self, context: &mut std::task::Context<'_>) -> bool {
         let at = self.filters.iter().map(|own| own.wake_at).min().unwrap_or(NEVER);
         if at == NEVER || at <= now_ms() {

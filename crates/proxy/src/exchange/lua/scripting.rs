@@ -1,4 +1,4 @@
-//! The script state of an exchange, and the effects of scripts other than changes to heads.
+//! The script state of an exchange, and the effects of scripts that do not change heads.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::log::LogLine;
 
-/// A service that answers.
+/// A service that answers the request.
 pub(crate) struct ScriptService {
     pub(crate) call: Arc<ScriptCall>,
-    /// The running call of the service, between steps.
+    /// The call of the service, between its steps.
     pub(crate) running: Option<lua::RunningCall>,
     /// The head of the response, once available.
     pub(crate) head: Option<lua::ScriptReply>,
-    /// Input that was not read yet.
+    /// Input that the service has not read yet.
     pub(crate) input: Vec<u8>,
     pub(crate) is_ended: bool,
-    /// Output that was not sent yet.
+    /// Output that has not been sent yet.
     pub(crate) output: Vec<u8>,
-    /// The part of the declared body length that was not sent yet.
+    /// How much of the declared body length has not been sent yet.
     pub(crate) left: Option<u64>,
 }
 
@@ -48,11 +48,11 @@ pub(crate) struct Scripting {
     pub(crate) ended: Option<ScriptEnd>,
     /// The service that answers the request.
     pub(crate) service: Option<ScriptService>,
-    /// The bytes of a stream as changed by an action, while the action runs.
+    /// The bytes of a stream while an action changes them.
     pub(crate) edited: Option<lua::Payload>,
     /// Bytes that actions forwarded before the stream had a server.
     pub(crate) forwarded: Vec<u8>,
-    /// Bytes that an action sends to the client, until the action waits or ends.
+    /// Bytes that an action writes to the client. They are sent when the action waits or ends.
     pub(crate) replied: Option<lua::Payload>,
     /// The delay in ms after which an action must be called again.
     pub(crate) wake_in: Option<u64>,
@@ -71,11 +71,11 @@ pub(crate) fn of(x: &mut Exchange) -> &mut Scripting {
     x.scripting.get_or_insert_default()
 }
 
-/// Changes how the request is treated.
+/// Applies a script's setting to the request.
 pub(crate) fn set(client: &Client, x: &mut Exchange, setting: lua::Setting) {
     match setting {
         lua::Setting::LogLevel(level) => x.txn.log_level = Some(level),
-        // A stream on behalf of a client has no client packets.
+        // A stream opened on behalf of a client has no client packets to mark.
         lua::Setting::Mark(_) | lua::Setting::Tos(_) if client.session.listener.is_placeholder() => {}
         lua::Setting::Mark(mark) => client.side.set_mark(mark),
         lua::Setting::Tos(tos) => client.side.set_tos(tos),
@@ -85,7 +85,7 @@ pub(crate) fn set(client: &Client, x: &mut Exchange, setting: lua::Setting) {
     }
 }
 
-/// Converts a script's reply to a head. Invalid fields are omitted.
+/// Converts a script's reply to a head. Invalid fields are left out.
 pub(crate) fn write_head(reply: &lua::ScriptReply, head: &mut Head) {
     head.clear();
     head.start_response(reply.status, reply.reason.as_deref());
@@ -103,14 +103,14 @@ pub(crate) fn answer(x: &mut Exchange, reply: lua::ScriptReply) {
     head.set_content_length(x.reply.bytes.len() as u64);
 }
 
-/// Sends a script's message to the loggers of its proxy. Returns whether a logger accepted it.
+/// Sends a script's message to the loggers of its proxy. Returns whether any logger accepted it.
 pub(crate) fn log(client: &Client, x: &Exchange, level: u8, text: &[u8]) -> bool {
     let proxy = x.backend.as_ref().map_or(&client.frontend, |backend| backend);
     let loggers = &proxy.loggers;
     if loggers.is_empty() {
         return false;
     }
-    // One line for each message, with control characters replaced.
+    // Each message is one line, with control characters replaced.
     let text: Vec<u8> = text.iter().map(|byte| if byte.is_ascii_control() { b'.' } else { *byte }).collect();
     let line = LogLine::own(level, &proxy.log_tag, &text);
     client.worker.outbox.borrow_mut().send_all(&client.worker.shared, loggers, &line);

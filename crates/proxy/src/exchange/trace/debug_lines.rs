@@ -1,5 +1,5 @@
-//! The lines of `-d` (management manual, 3): each request and response head with its headers, on standard error, in HAProxy's
-//! format. The trace points in [`super::events`] call these functions.
+//! Writes the lines of `-d` (management manual, 3) to standard error, in HAProxy's format: each request and response head with
+//! its headers. The trace points in [`super::events`] call these functions.
 
 use std::fmt::Write;
 
@@ -11,19 +11,19 @@ use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::exchange::sockets::StreamSockets;
 
-/// The beginning of a line: the number of the stream, the proxy and the event.
+/// Appends the beginning of a line: the number of the stream, the proxy and the event.
 fn begin(out: &mut String, x: &Exchange, proxy: &str, event: &str) {
     let _ = write!(out, "{:08x}:{proxy}.{event}", x.txn.id as u32);
 }
 
-/// The descriptors of both connections; `ffff` stands for none that was closed or never opened.
+/// Appends the descriptors of both connections. `ffff` stands for a connection that is closed or was never opened.
 fn push_descriptors(out: &mut String, client: &Client, x: &Exchange) {
     let [front, back] = StreamSockets::of(client, &x.server_socket).descriptors();
     let of = |descriptor: Option<i32>| descriptor.map_or(0xffff, |number| number & 0xffff);
     let _ = write!(out, "[{:04x}:{:04x}]", of(front), of(back));
 }
 
-/// The name of the backend, or of the frontend if none is chosen yet.
+/// Returns the name of the backend, or of the frontend if no backend is chosen yet.
 fn proxy_name<'a>(client: &'a Client, x: &'a Exchange) -> &'a str {
     x.backend.as_ref().map_or(&*client.session.frontend.name, |backend| &*backend.state.name)
 }
@@ -38,7 +38,7 @@ pub(super) fn request(client: &Client, x: &Exchange) {
     if client.session.requests.get() <= 1 {
         begin(&mut out, x, frontend, "accept");
         let [front, _] = StreamSockets::of(client, &x.server_socket).descriptors();
-        // HAProxy shows the descriptor of the listener in the parentheses, which connections here do not know.
+        // HAProxy shows the listener's descriptor in the parentheses. Connections in Weir do not know it.
         let _ = write!(out, "(ffff)={:04x}", front.unwrap_or(0xffff) & 0xffff);
         match client.session.source() {
             Endpoint::Ip(address) => {

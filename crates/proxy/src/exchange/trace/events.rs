@@ -1,7 +1,7 @@
-//! Trace points (`trace` on the runtime socket) of connections, requests and TCP streams. While no trace is active, each costs one
-//! comparison.
+//! The trace points (`trace` on the runtime socket) for connections, requests and TCP streams. While no trace is active, each
+//! costs one comparison.
 //!
-//! `runtime::trace` has the sources, their events and their sinks.
+//! `runtime::trace` contains the sources, their events and their sinks.
 
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -54,7 +54,7 @@ fn owner(client: &Client, x: Option<&Exchange>, out: &mut String) {
     }
 }
 
-/// Appends the first line of a head, and the fields if the verbosity includes them.
+/// Appends the first line of a head, and its fields if the verbosity includes them.
 fn head(head: &http::Head, verbosity: Verbosity, out: &mut String) {
     if !out.is_empty() && !out.ends_with(' ') {
         out.push(' ');
@@ -72,7 +72,7 @@ fn head(head: &http::Head, verbosity: Verbosity, out: &mut String) {
     }
 }
 
-/// The trace source of a protocol, and its events for requests and responses.
+/// The trace source of a protocol, with its events for requests and responses.
 struct Points {
     source: TraceSource,
     /// A request was received.
@@ -202,7 +202,7 @@ fn of_connection(client: &Client, events: u64, level: TraceLevel, message: &str)
     );
 }
 
-/// A client's connection speaks HTTP/1.
+/// A client's connection uses HTTP/1.
 #[inline]
 #[track_caller]
 pub(crate) fn speaks_h1(client: &Client) {
@@ -260,7 +260,7 @@ fn begins_connection(client: &Client, source: TraceSource, events: u64) {
     });
 }
 
-/// A multiplexed client connection has ended, for the reason `why`.
+/// A multiplexed client connection has ended because of `why`.
 #[inline]
 #[track_caller]
 pub(crate) fn multiplexed_ends(
@@ -477,7 +477,7 @@ fn response_came(client: &Client, x: &Exchange, upstream: &Upstream) {
     report(client, x, (TraceSource::Stream, stream::HTTP, TraceLevel::State), "response received", None);
 }
 
-/// The head of the response is about to be sent to the client: the server's, or a generated one.
+/// The head of a response (the server's or a generated one) is about to be sent to the client.
 #[inline]
 #[track_caller]
 pub(crate) fn answer(client: &Client, x: &Exchange) {
@@ -574,7 +574,7 @@ fn is_over(client: &Client, x: &Exchange) {
     report(TraceSource::Stream, stream::FREE | step(x), TraceLevel::State, "stream ended");
 }
 
-/// Reports the frames received and sent since the last call on a client's connection.
+/// Reports the frames received and sent on a client's connection since the last call.
 #[inline]
 #[track_caller]
 pub(crate) fn frames_of_client(client: &Client, engine: &RefCell<H2Engine>) {

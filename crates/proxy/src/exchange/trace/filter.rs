@@ -1,4 +1,4 @@
-//! `filter trace`: the steps of an exchange or a TCP stream, reported to [`Trace`]. Without such a filter, each step costs one
+//! `filter trace`: reports the steps of an exchange or a TCP stream to [`Trace`]. Without such a filter, each step costs one
 //! comparison.
 
 use std::rc::Rc;
@@ -20,7 +20,7 @@ fn watchers(proxy: &Proxy, of_backend: bool) -> Vec<Watcher> {
     proxy.traces.iter().map(watcher).collect()
 }
 
-/// Combines the bits with true conditions.
+/// Combines the bits for which the condition is true.
 fn bits(all: &[(bool, u32)]) -> u32 {
     all.iter().filter(|(holds, _)| *holds).map(|(_, bits)| bits).sum()
 }
@@ -115,12 +115,12 @@ pub(crate) fn forwards_request(x: &Exchange) {
     }
 }
 
-/// The server's first bytes, or its response's head, were received.
+/// The first bytes or the response head were received from the server.
 #[inline]
 pub(crate) fn response(x: &mut Exchange, backend: &Proxy) {
     if let Some(trace) = &x.trace {
         if x.upload.is_finished() {
-            // The end of the upload was traced before.
+            // The end of the upload has already been traced.
             x.upload.remove_gates();
         }
         trace.response(bits(&[

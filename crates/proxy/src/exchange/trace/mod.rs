@@ -1,5 +1,5 @@
 //! Traces of a request: the `trace` command of the runtime socket ([`events`]) and `filter trace` ([`filter`]). The hooks, in the
-//! order of a request:
+//! order in which a request reaches them:
 //!
 //! | point | `trace` | `filter trace` |
 //! | --- | --- | --- |

@@ -1,4 +1,4 @@
-//! Traces of rules and their conditions (`trace rules`), for all requests or for those that `trace rules only` selects.
+//! Traces rules and their conditions (`trace rules`), for all requests or for those selected by `trace rules only`.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ use sample::{Env, Session, Test, Transaction};
 use crate::client::Client;
 use crate::points::{number, of_session};
 
-/// Runs a rule set, and reports each rule if the request is selected.
+/// Runs a rule set. If the request is selected, reports each rule.
 #[cold]
 pub(crate) fn run(
     client: &Client,
@@ -36,7 +36,7 @@ pub(crate) fn is_wanted(env: &Env<'_>) -> bool {
     env.session.is_some_and(|session| is_selected(session, env.transaction))
 }
 
-/// Whether a `use_backend` applies, which is reported.
+/// Returns whether a `use_backend` rule applies, and reports the result.
 #[cold]
 pub(crate) fn applies(rule: &UseBackend, env: &Env<'_>) -> bool {
     let condition = rule.condition.as_ref().map(|condition| condition.explain(env, true));

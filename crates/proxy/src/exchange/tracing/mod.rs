@@ -1,4 +1,4 @@
-//! Trace contexts of requests (`trace-to`). The hooks, in the order of a request:
+//! The trace contexts of requests (`trace-to`). The hooks, in the order in which a request reaches them:
 //!
 //! | point | function |
 //! | --- | --- |
@@ -30,7 +30,7 @@ use crate::server::per_worker::LocalServer;
 static TRACEPARENT: LazyLock<Name> = LazyLock::new(|| Name::new(b"traceparent"));
 static TRACESTATE: LazyLock<Name> = LazyLock::new(|| Name::new(b"tracestate"));
 
-/// Begins the trace of a request or a TCP stream of a frontend with `trace-to`.
+/// Begins the trace of a request or a TCP stream, for a frontend with `trace-to`.
 #[inline(never)]
 pub(crate) fn begin(client: &Client, x: &mut Exchange) {
     let Some(section) = &client.frontend.trace_to else { return };
@@ -45,7 +45,7 @@ pub(crate) fn begin(client: &Client, x: &mut Exchange) {
     trace.records |= settings.keeps_any();
     if x.txn.is_http {
         let head = &mut x.txn.request;
-        // Without a valid parent, its state means nothing (W3C Trace Context, 4.2).
+        // Without a valid `traceparent`, `tracestate` has no meaning (W3C Trace Context, 4.2).
         let (has_parent, received) = received;
         let has_state = parent.is_some() && {
             let states = head.indices(&TRACESTATE).filter_map(|index| head.value_at(index));
@@ -59,7 +59,7 @@ pub(crate) fn begin(client: &Client, x: &mut Exchange) {
             head.set(&TRACEPARENT, &onward);
         } else {
             if has_parent {
-                // It is malformed, or there are several.
+                // The field is malformed, or there are several.
                 head.remove_all(&TRACEPARENT);
             }
             head.append_named(&TRACEPARENT, &onward);
@@ -71,7 +71,7 @@ pub(crate) fn begin(client: &Client, x: &mut Exchange) {
     x.txn.trace = Some(Box::new(trace));
 }
 
-/// Notes the parts of the request that rules may change, and the wall clock's time.
+/// Records the parts of the request that rules may change, and the wall-clock time.
 fn note_request(client: &Client, x: &mut Exchange, trace: &mut RequestTrace) {
     note_wall_time(x);
     if !x.txn.is_http {
@@ -92,7 +92,7 @@ fn note_request(client: &Client, x: &mut Exchange, trace: &mut RequestTrace) {
     }
 }
 
-/// Whether the request has a context, and the context if there is exactly one and it is valid.
+/// Returns whether the request has a context, and the context if there is exactly one and it is valid.
 fn received(x: &Exchange) -> (bool, Option<TraceParent>) {
     let head = &x.txn.request;
     let mut found = head.indices(&TRACEPARENT);
@@ -101,7 +101,7 @@ fn received(x: &Exchange) -> (bool, Option<TraceParent>) {
     (true, head.value_at(first).filter(|_| is_single).and_then(TraceParent::parse))
 }
 
-/// The time in µs if steps of the request are recorded, otherwise 0.
+/// Returns the time in µs if the steps of the request are recorded, otherwise 0.
 #[inline]
 pub(crate) fn clock(x: &Exchange) -> u64 {
     match &x.txn.trace {
@@ -120,14 +120,14 @@ pub(crate) fn step(x: &mut Exchange, kind: &'static str, name: &str, begun: u64,
     }
 }
 
-/// Records the lookup in a cache, which began at `begun`.
+/// Records a cache lookup that began at `begun`.
 #[cold]
 pub(crate) fn cache(x: &mut Exchange, begun: u64) {
     let name: Box<str> = x.caching.as_ref().map_or_else(Box::default, |own| own.store.settings.name.clone());
     step(x, "cache", &name, begun, false);
 }
 
-/// Moves the end of the latest step of that kind to the present, because it had to wait.
+/// Extends the latest step of this kind to the present, because the step had to wait.
 #[cold]
 pub(crate) fn extend(x: &mut Exchange, kind: &'static str, failed: bool) {
     if let Some(trace) = &mut x.txn.trace
@@ -137,8 +137,7 @@ pub(crate) fn extend(x: &mut Exchange, kind: &'static str, failed: bool) {
     }
 }
 
-/// Records the begin of an attempt to reach `server`. Each attempt has its own span, which
-/// `traceparent` names.
+/// Records the beginning of an attempt to reach `server`. Each attempt has its own span, and `traceparent` names that span.
 #[inline]
 pub(crate) fn attempt(x: &mut Exchange, server: &LocalServer) {
     if x.txn.trace.is_some() {
@@ -202,7 +201,7 @@ pub(crate) fn hedge_lost(x: &mut Exchange, error: &'static str) {
 pub(crate) fn end(client: &Client, x: &mut Exchange) -> bool {
     let Some(section) = &client.frontend.trace_to else { return false };
     if x.txn.trace.is_none() {
-        // A malformed request has no context, but its failure may be of interest.
+        // A malformed request has no context, but its failure may still be of interest.
         begin_without_head(section, x);
     }
     let Some(mut trace) = x.txn.trace.take() else { return false };
@@ -218,7 +217,7 @@ pub(crate) fn end(client: &Client, x: &mut Exchange) -> bool {
     spans::queue(client, x, section)
 }
 
-/// Notes the wall clock's time of the begin, which is otherwise only read for logs.
+/// Records the wall-clock time at which the request began. Otherwise, this time is read only for logs.
 fn note_wall_time(x: &mut Exchange) {
     let times = &mut x.txn.times;
     if times.started_wall == 0 {
@@ -238,7 +237,7 @@ fn is_failure(x: &Exchange) -> bool {
     x.txn.status >= 500 || failure_type(x.txn.termination.cause).is_some_and(|(_, is_client)| !is_client)
 }
 
-/// The type of an abnormal end, and whether the client caused it.
+/// Returns the type of an abnormal end, and whether the client caused it.
 pub(crate) fn failure_type(cause: Cause) -> Option<(&'static str, bool)> {
     Some(match cause {
         Cause::Client => ("client_aborted", true),

@@ -1,4 +1,4 @@
-//! The spans of a finished request, made from the same record as its log line (docs/opentelemetry.md lists the attributes).
+//! Creates the spans of a finished request from the same record as its log line (docs/opentelemetry.md lists the attributes).
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -15,13 +15,13 @@ use super::failure_type;
 use crate::client::Client;
 use crate::exchange::{Exchange, view};
 
-/// The attribute that names the route; the span's name contains it.
+/// The attribute that contains the route. The name of the span includes it.
 const ROUTE: &str = "http.route";
 
-/// Values of `attribute` lines, with their names.
+/// The names and values of `attribute` lines.
 type OwnAttributes<'a> = Vec<(&'a str, Vec<u8>)>;
 
-/// The request for which spans are made.
+/// The request for which spans are created.
 struct Finished<'a> {
     client: &'a Client,
     x: &'a Exchange,
@@ -70,7 +70,7 @@ pub(super) fn queue(client: &Client, x: &Exchange, section: &TelemetrySection) -
     })
 }
 
-/// The method and the target as received.
+/// Returns the method and the target that the client sent, before rules changed them.
 fn request_line(x: &Exchange) -> (&[u8], &[u8]) {
     let Some(line) = x.txn.kept(x.txn.request_line) else {
         return (x.txn.request.method(), x.txn.request.target());
@@ -79,7 +79,7 @@ fn request_line(x: &Exchange) -> (&[u8], &[u8]) {
     (words.next().unwrap_or_default(), words.next().unwrap_or_default())
 }
 
-/// The methods that attributes contain; others are reported as `_OTHER`.
+/// Returns the method if it may appear in attributes. Other methods are reported as `_OTHER`.
 fn known_method(method: &[u8]) -> &[u8] {
     match Method::from_bytes(method) {
         Method::Get
@@ -96,7 +96,7 @@ fn known_method(method: &[u8]) -> &[u8] {
 }
 
 impl Finished<'_> {
-    /// The fields that all spans of the request share.
+    /// Returns the fields that all spans of the request share.
     fn record(&self) -> SpanRecord<'_> {
         SpanRecord {
             trace: self.trace.trace,
@@ -173,7 +173,7 @@ impl Finished<'_> {
         });
     }
 
-    /// The method and the route, if an `attribute` line sets one.
+    /// Returns the name of the span: the method, and the route if an `attribute` line sets one.
     fn name<'n>(&'n self, own: &'n OwnAttributes<'_>) -> Cow<'n, [u8]> {
         if !self.x.txn.is_http {
             return Cow::Borrowed(b"tcp");
@@ -228,7 +228,7 @@ impl Finished<'_> {
         }
     }
 
-    /// The addresses of the client.
+    /// Adds the addresses of the client.
     fn ends(&self, attributes: &mut Attributes<'_>) {
         if let Endpoint::Ip(source) = self.x.source(self.client) {
             attributes.text("client.address", AddressText::new(source.ip()));
@@ -239,7 +239,7 @@ impl Finished<'_> {
         }
     }
 
-    /// When the connection of an attempt was established, if it was a new one.
+    /// Returns when the connection for an attempt was established, if a new one was used.
     fn connect_time(&self, attempt: &AttemptRecord) -> Option<u64> {
         let connected = match attempt.ended {
             0 if self.x.txn.server_uses > 1 => 0,
@@ -249,7 +249,7 @@ impl Finished<'_> {
         (connected > attempt.started).then_some(connected)
     }
 
-    /// The span of an attempt, and that of its connection.
+    /// Appends the span of an attempt, and that of its connection.
     fn attempt_spans(&self, index: usize, attempt: &AttemptRecord, out: &mut Vec<u8>) {
         let x = self.x;
         let is_last = attempt.ended == 0;
@@ -304,7 +304,7 @@ impl Finished<'_> {
         }
     }
 
-    /// The address of the server of an attempt, and the URL there.
+    /// Adds the address of the server of an attempt, and the URL there.
     fn server_ends(&self, attempt: &AttemptRecord, is_last: bool, attributes: &mut Attributes<'_>) {
         let x = self.x;
         let peer = match (x.txn.server_ends, &**attempt.server.address.load()) {
@@ -354,7 +354,7 @@ fn write_number(attributes: &mut Attributes<'_>, name: &str, number: u16) {
     attributes.text(name, &text);
 }
 
-/// The text of an address or a number, without an allocation.
+/// The text of an address or a number, formatted without an allocation.
 struct AddressText {
     /// An IPv6 address has at most 39 characters.
     bytes: [u8; 46],
@@ -371,7 +371,7 @@ impl AddressText {
     fn new(ip: IpAddr) -> Self {
         let mut text = Self::default();
         match ip.to_canonical() {
-            // The general formatting takes many times as long.
+            // The generic formatting takes many times as long.
             IpAddr::V4(ip) => {
                 let [a, b, c, d] = ip.octets();
                 text.decimal(a.into());

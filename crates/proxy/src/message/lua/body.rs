@@ -1,4 +1,4 @@
-//! Bodies that script filters see: their framing, and the filters in the flow that forwards them.
+//! The bodies that script filters see: their framing, and the filters in the flow that forwards them.
 
 use http::BodyLength;
 
@@ -8,8 +8,8 @@ use crate::exchange::lua::filtering::Filtering;
 use crate::flow::{Coding, Filter, Filters, Flow, Path, Rank};
 use crate::message::framing;
 
-/// Starts the flow of a request's body to a service through the script filters, if any of them see it, and sets the body's framing
-/// in the request's head.
+/// Starts the flow of a request's body to a service, through the script filters that see it, and sets the body's framing in the
+/// request's head. Does nothing if no filter sees the body.
 #[cold]
 pub(crate) fn begin_for_service(client: &Client, x: &mut Exchange) {
     if !sees(x, false) || !has_body(x, false) {
@@ -33,7 +33,7 @@ pub(super) fn has_body(x: &Exchange, of_response: bool) -> bool {
     }
 }
 
-/// Whether script filters see payload of that direction.
+/// Whether script filters see the payload of this direction.
 #[inline]
 pub(crate) fn sees(x: &Exchange, of_response: bool) -> bool {
     x.filtering.as_ref().is_some_and(|filtering| filtering.sees_data(of_response))
@@ -45,8 +45,8 @@ pub(crate) fn sees_response(x: &Exchange) -> bool {
     has_body(x, true) && sees(x, true)
 }
 
-/// Sets the framing of a body in its head if filters change it; returns the length for the receiver. A compressed body is chunked,
-/// unless a later filter sets a length.
+/// Sets the framing of a body in its head if filters change the body. Returns the length for the receiver. A compressed body is
+/// chunked, unless a later filter sets a length.
 #[cold]
 pub(crate) fn frame(x: &mut Exchange, of_response: bool, length: BodyLength, is_coded: bool) -> BodyLength {
     let shown = shown(x, of_response, length, is_coded);
@@ -65,7 +65,7 @@ pub(crate) fn frame(x: &mut Exchange, of_response: bool, length: BodyLength, is_
     shown
 }
 
-/// Returns the length of a filtered body for its receiver; `length` is its length for the sender.
+/// Returns the receiver's length of a filtered body. `length` is the sender's.
 pub(crate) fn shown(x: &Exchange, of_response: bool, length: BodyLength, is_coded: bool) -> BodyLength {
     let direction = |filtering: &Filtering| match of_response {
         true => filtering.response.length,
@@ -79,7 +79,7 @@ pub(crate) fn shown(x: &Exchange, of_response: bool, length: BodyLength, is_code
     }
 }
 
-/// Returns the path of a filtered body, given its length for the receiver; `path` is the path without filters.
+/// Returns the path of a filtered body from the receiver's length. `path` is the path without filters.
 pub(crate) fn path(shown: BodyLength, path: Path) -> Path {
     match (path, shown) {
         (Path::Verbatim, BodyLength::Chunked) => Path::Payload(Coding::Chunked),
@@ -88,8 +88,8 @@ pub(crate) fn path(shown: BodyLength, path: Path) -> Path {
     }
 }
 
-/// Returns the script filters of a direction together with the other filters, for a body with the length `shown` for its receiver.
-/// Resets the payload that scripts received in an earlier attempt.
+/// Returns the script filters of a direction together with its other filters, for a body of which the receiver sees the length
+/// `shown`. Resets the payload that scripts received in an earlier attempt.
 pub(crate) fn filters(
     x: &mut Exchange,
     of_response: bool,

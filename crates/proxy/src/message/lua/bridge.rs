@@ -1,4 +1,4 @@
-//! Calls of script filters, and their access to the exchange and to payload.
+//! Calls script filters, and gives them access to the exchange and to payload.
 
 use std::cell::RefCell;
 
@@ -24,7 +24,7 @@ pub(super) struct FilterBridge<'a> {
 }
 
 impl FilterBridge<'_> {
-    /// Whether the filter may change the head of that message.
+    /// Whether the filter may change the head of this message.
     fn may_edit(&self, x: &Exchange, of_response: bool) -> bool {
         match self.callback {
             Callback::Start | Callback::Headers => x.txn.is_http && x.txn.has_response == of_response,
@@ -89,7 +89,7 @@ impl Bridge for FilterBridge<'_> {
     }
 }
 
-/// Calls a function of a filter, if the filter has it; `None` if it returned nothing.
+/// Calls a function of a filter, if the filter has it. Returns `None` if the function returned nothing.
 ///
 /// # Errors
 /// The function failed, or returned a negative number.
@@ -118,7 +118,7 @@ pub(super) fn call(
     }
 }
 
-/// Returns the fault of a message that a filter refuses. As in HAProxy, the message's sender is blamed.
+/// Returns the fault for a message that a filter refuses. As in HAProxy, the sender of the message is blamed.
 pub(super) fn refused(of_response: bool) -> Fault {
     if of_response { Fault::BadResponseBody } else { Fault::BadRequestBody }
 }

@@ -1,4 +1,4 @@
-//! Lua filters (`filter lua.…`). The hooks, in the order of a request:
+//! Lua filters (`filter lua.…`). The hooks, in the order in which a request reaches them:
 //!
 //! | point | function |
 //! | --- | --- |
@@ -9,9 +9,8 @@
 //! | body | [`pump::poll_upload`], [`pump::poll_download`]; [`pump::run`] for services |
 //! | end | [`steps::end`] |
 //!
-//! Filters are called between the steps of a direction and not within one ([`Flow`](crate::flow::Flow)),
-//! so that they see the whole exchange. Responses from caches and services pass through them; errors and
-//! replies of rules do not.
+//! Filters are called between the steps of a direction, not within one ([`Flow`](crate::flow::Flow)), so that they can see the
+//! whole exchange. Responses from caches and services pass through filters; errors and replies of rules do not.
 
 pub(crate) mod body;
 mod bridge;

@@ -1,4 +1,4 @@
-//! The flow of payload through script filters. Each filter is called for the bytes that reach it.
+//! Moves payload through script filters. Each filter is called for the bytes that reach it.
 
 use std::task::{Context, Poll};
 
@@ -14,7 +14,7 @@ use crate::fault::Fault;
 use crate::flow::FlowError;
 use crate::server::Upstream;
 
-/// Moves the request on, through filters if there are any.
+/// Advances the request, through filters if there are any.
 #[inline]
 pub(crate) fn poll_upload(
     client: &mut Client,
@@ -28,7 +28,7 @@ pub(crate) fn poll_upload(
     }
 }
 
-/// Moves the response on, through filters if there are any.
+/// Advances the response, through filters if there are any.
 #[inline]
 pub(crate) fn poll_download(
     client: &mut Client,
@@ -75,7 +75,7 @@ fn poll_filtered_download(
 /// Calls the filters that have new payload, in order. Returns whether the direction can make progress.
 ///
 /// # Errors
-/// A filter failed, or the body's length differs from the one in its head.
+/// A filter failed, or the body's length differs from the length in its head.
 pub(crate) fn run(
     client: &Client,
     x: &mut Exchange,
@@ -121,7 +121,8 @@ struct FilterOutcome {
     passes: bool,
 }
 
-/// Calls the filter at stage `at` with its new payload, or with the payload it holds if it was woken, and forwards its output.
+/// Calls the filter at stage `at` with its new payload (or, if the filter was woken, with the payload that it holds), and
+/// forwards its output.
 fn show(
     client: &Client,
     x: &mut Exchange,
@@ -154,12 +155,12 @@ fn show(
     Ok(FilterOutcome { is_news: unseen.is_news, passes: is_over || !bytes.is_empty() || takes_more })
 }
 
-/// Returns how many more bytes a filter can hold. A filter that ended its message discards any number.
+/// Returns how many more bytes a filter can hold. A filter that has ended its message discards any number of bytes.
 fn room(payload: &Payload) -> usize {
     if payload.is_cut { usize::MAX } else { payload.limit.saturating_sub(payload.input.len()) }
 }
 
-/// Calls one filter with the payload that it holds of a direction.
+/// Calls one filter with the payload of a direction that it holds.
 fn filter(
     client: &Client,
     x: &mut Exchange,
@@ -181,7 +182,7 @@ fn filter(
     part.payload.forward(most);
     let payload = &part.payload;
     if !payload.input.is_empty() && !payload.output.is_empty() {
-        // The filter is called again for the rest, after the other filters.
+        // The filter is called again for the remaining payload, after the other filters.
         own.wake_at = own.wake_at.min(now_ms());
         return Ok(());
     }
@@ -192,7 +193,7 @@ fn filter(
         x.txn.is_http && call(client, x, filtering, place, Callback::MessageEnd, of_response)? == Some(0);
     if let Some(own) = filtering.filters.get_mut(place) {
         let part = &mut own.parts[side];
-        // Output of the end function is still forwarded.
+        // Output that the end function produced is still forwarded.
         part.payload.forward(usize::MAX);
         part.is_over = !waits && !part.payload.is_open;
     }

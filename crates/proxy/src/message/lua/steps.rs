@@ -1,5 +1,4 @@
-//! Calls of script filters between the steps of an exchange: at its beginning, before a head is sent, and
-//! at its end.
+//! Calls script filters between the steps of an exchange: at its beginning, before a head is sent, and at its end.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -76,8 +75,8 @@ pub(crate) async fn heads(client: &mut Client, x: &mut Exchange, of_response: bo
     call_filters(client, x, Callback::MessageEnd, of_response, ALL).await
 }
 
-/// Called when a cache or a built-in service has answered a request: calls the filters for the request's head, unless they have
-/// seen it.
+/// Called when a cache or a built-in service has answered a request. Calls the filters for the request's head, unless they have
+/// already seen it.
 ///
 /// # Errors
 /// A filter failed.
@@ -89,7 +88,7 @@ pub(crate) async fn head_of_answered(client: &mut Client, x: &mut Exchange) -> R
     shown
 }
 
-/// Called when a service will answer a request: calls the filters for the request's head, unless they have seen it.
+/// Called when a service will answer a request. Calls the filters for the request's head, unless they have already seen it.
 ///
 /// # Errors
 /// A filter failed.
@@ -110,14 +109,14 @@ pub(crate) async fn head_for_service(client: &mut Client, x: &mut Exchange) -> R
     }
 }
 
-/// Returns the number of script filters before compression; `usize::MAX` if no script filter comes after it.
+/// Returns the number of script filters before compression, or `usize::MAX` if none comes after it.
 fn before_compression(client: &Client, x: &Exchange, of_response: bool) -> usize {
     let Some(rank) = compression::rank(client, x, of_response) else { return usize::MAX };
     let Some(filtering) = &x.filtering else { return usize::MAX };
     filtering.ranked(of_response).position(|(own, _)| own > rank).unwrap_or(usize::MAX)
 }
 
-/// Decides whether a body is compressed, so that later filters see the result in the head.
+/// Decides whether a body is compressed, so that later filters see the head that results.
 fn compress_between(client: &Client, x: &mut Exchange, of_response: bool) -> Result<(), Fault> {
     if of_response {
         let is_framed = framing::frame_response(x)?;
@@ -133,7 +132,7 @@ fn compress_between(client: &Client, x: &mut Exchange, of_response: bool) -> Res
 /// All filters of a direction.
 const ALL: Range<usize> = 0..usize::MAX;
 
-/// Calls a function of the filters in a range of a direction. A filter that waits is called again at the time it requested.
+/// Calls a function of a range of a direction's filters. A filter that waits is called again at the time that it requested.
 async fn call_filters(
     client: &mut Client,
     x: &mut Exchange,
@@ -157,7 +156,7 @@ async fn call_filters(
     }
 }
 
-/// Waits until an instant, or without one, for `timeout client`.
+/// Waits until an instant. If none is given, waits for `timeout client`.
 async fn wait(client: &mut Client, until: u64) -> Result<(), Stop> {
     let is_endless = until == NEVER;
     match is_endless {

@@ -1,5 +1,5 @@
-//! Prepares a stored response as the answer to a request: its age, the evaluation of conditions, the response rules. `reply` then
-//! sends it.
+//! Prepares a stored response as the answer to a request: determines its age, evaluates conditions and runs the response rules.
+//! `reply` then sends it.
 
 use std::io::Write as _;
 
@@ -17,8 +17,8 @@ use crate::flow::CachedBody;
 
 use super::revalidate;
 
-/// Handles the early end of a request that used a cache. If no server gave a response, a stale one may replace the error
-/// (`stale-if-error`). If a stale response is sent, its revalidation begins. Requests that wait for this response are woken.
+/// Handles the early end of a request that used a cache. If no server sent a response, a stale one may replace the error
+/// (`stale-if-error`); its revalidation then begins. Wakes the requests that wait for this response.
 #[cold]
 pub(crate) fn instead_of(client: &mut Client, x: &mut Exchange, stop: Stop) -> Stop {
     let Some(caching) = &mut x.caching else { return stop };
@@ -36,7 +36,7 @@ pub(crate) fn instead_of(client: &mut Client, x: &mut Exchange, stop: Stop) -> S
             stop
         }
         _ if tells_nothing => {
-            // Lets a waiting request proceed before this one is answered.
+            // A request that waits may proceed before this one is answered.
             caching.lead = None;
             stop
         }
@@ -52,7 +52,7 @@ pub(crate) fn instead_of(client: &mut Client, x: &mut Exchange, stop: Stop) -> S
     }
 }
 
-/// Whether the fault is the client's, or an operator's abort.
+/// Whether the client caused the fault, or an operator aborted the request.
 fn is_clients(fault: Fault) -> bool {
     matches!(
         fault,
@@ -99,7 +99,7 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(),
     append_age(head, age);
     x.reply.clear();
     if unchanged {
-        // A 304 must not have content fields (RFC 9110, 15.4.5).
+        // A 304 must not contain content fields (RFC 9110, 15.4.5).
         head.set_status(304, None);
         for name in [KnownName::ContentLength, KnownName::ContentType, KnownName::ContentEncoding] {
             head.remove_known(name);
@@ -131,7 +131,7 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(),
     Ok(())
 }
 
-/// Returns the requested part of the body and sets the fields for it in the head (RFC 9110, 15.3.7 and 15.5.17); `None` for the
+/// Returns the requested part of the body and sets its fields in the head (RFC 9110, 15.3.7 and 15.5.17). Returns `None` for the
 /// whole body.
 fn give_range(head: &mut http::Head, ranged: Ranged, whole: usize) -> Option<std::ops::Range<usize>> {
     match ranged {
@@ -151,7 +151,7 @@ fn give_range(head: &mut http::Head, ranged: Ranged, whole: usize) -> Option<std
     }
 }
 
-/// Uses `feed` as the source of the body; returns how the body ends.
+/// Uses `feed` as the source of the body. Returns how the end of the body is marked.
 fn give_feed(x: &mut Exchange, mut feed: Feed, ranges: bool) -> BodyLength {
     let head = &mut x.txn.response;
     let whole = feed.length();
@@ -171,7 +171,7 @@ fn give_feed(x: &mut Exchange, mut feed: Feed, ranges: bool) -> BodyLength {
     length.map_or(BodyLength::Chunked, BodyLength::Length)
 }
 
-/// Uses the file as the source of the body; returns how the body ends.
+/// Uses the file as the source of the body. Returns how the end of the body is marked.
 fn give_file(x: &mut Exchange, mut feed: FileFeed, ranges: bool) -> BodyLength {
     let whole = usize::try_from(feed.length()).unwrap_or(usize::MAX);
     let ranged = if ranges { ranged(&x.txn.request, feed.head(), whole) } else { Ranged::Whole };
@@ -185,7 +185,7 @@ fn give_file(x: &mut Exchange, mut feed: FileFeed, ranges: bool) -> BodyLength {
     BodyLength::Length(length)
 }
 
-/// Makes the body visible to rules, as much of it as of any other body.
+/// Makes the body visible to rules, as much of it as for any other response.
 #[cold]
 fn show_body(client: &Client, x: &mut Exchange) {
     let body = x.reply.rest();

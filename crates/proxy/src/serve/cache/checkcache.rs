@@ -1,5 +1,5 @@
-//! `option checkcache`: rejects a response that sets a cookie and may be cached, so that a session cannot leak to another user.
-//! Called by `serve::http` after the rules and before Weir inserts its own cookie.
+//! `option checkcache`: rejects a response that sets a cookie and may be cached, because a session could otherwise leak to
+//! another user. Called by `serve::http` after the rules have run and before Weir inserts its own cookie.
 
 use http::{Head, KnownName, Method};
 use plan::Proxy;
@@ -11,7 +11,7 @@ use crate::exchange::cache::cacheability::{self, Cacheability};
 use crate::exchange::{Exchange, Stop};
 use crate::log::LogLine;
 
-/// Replaces the response by a 502 if its cookie might be cached, and logs this.
+/// If the cookie of the response might be cached, replaces the response with a 502 and logs this.
 pub(crate) fn check(client: &Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
     if !is_risky(x.txn.request.method_id(), &x.txn.response) {
         return Ok(());
@@ -29,7 +29,7 @@ pub(crate) fn check(client: &Client, x: &mut Exchange, backend: &Proxy) -> Resul
     Err(Stop::Reply)
 }
 
-/// Whether the response sets a cookie, and a cache may store it together with the cookie.
+/// Whether the response sets a cookie and a cache may store the response including the cookie.
 fn is_risky(method: Method, response: &Head) -> bool {
     let may_keep = || cacheability::of(method, response);
     response.get_known(KnownName::SetCookie).is_some()

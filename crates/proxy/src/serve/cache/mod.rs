@@ -1,5 +1,5 @@
-//! Delivery of stored responses; [`exchange::cache`](crate::exchange::cache) looks them up and stores
-//! them. The hooks, in the order of a request:
+//! Delivers stored responses; [`exchange::cache`](crate::exchange::cache) looks them up and stores them. The hooks, in the order
+//! in which a request reaches them:
 //!
 //! | point | function |
 //! | --- | --- |

@@ -1,6 +1,6 @@
-//! Refreshes stale responses in the background, while clients get the stored one (`stale-while-revalidate`): a copy of the original
-//! request is sent, and only the cache reads its response. The copy passes all rules, and is counted and logged like the original.
-//! Started by `answer`.
+//! Refreshes stale responses in the background while clients get the stored one (`stale-while-revalidate`). A copy of the
+//! original request is sent, and only the cache reads its response. The copy passes through all rules, and is counted and logged
+//! like the original. Started by `answer`.
 
 use std::cell::{Cell, OnceCell};
 use std::pin::Pin;
@@ -28,12 +28,12 @@ thread_local! {
 /// Sets the function.
 pub(crate) fn install(serve: Serve) {
     SERVE.with(|cell| {
-        // A second call would set the same function.
+        // A second call sets the same function.
         let _ = cell.set(serve);
     });
 }
 
-/// Starts a copy of the request of `x`. The requests that wait for `lead` then wait for the copy.
+/// Starts a copy of the request of `x`. The requests that wait for `lead` wait for the copy instead.
 pub(crate) fn begin(client: &Client, x: &mut Exchange, lead: Lead) {
     let Some(serve) = SERVE.with(|cell| cell.get().copied()) else { return };
     let (Some(original), Some(caching)) = (x.original.take(), &x.caching) else { return };
@@ -43,7 +43,7 @@ pub(crate) fn begin(client: &Client, x: &mut Exchange, lead: Lead) {
     let Ok(taker) = internal_request::client(client, InternalBody::Whole(Vec::new())) else { return };
     let mut again = Exchange::take();
     again.txn.request = *original;
-    // The client's conditions do not matter: the cache uses its own condition, or needs the whole response.
+    // The client's conditions are removed: the cache uses its own condition, or needs the whole response.
     cache::ask_for_whole(&mut again.txn.request);
     let stale = caching.stale.clone();
     let caching = Caching { lead: Some(lead), stale, revalidates: true, ..Caching::new(store, request) };

@@ -1,5 +1,6 @@
 //! Sends a response piece by piece, either while another request still fetches it (`collapsed-forwarding`), or from its file
-//! (`disk`). `answer` has prepared its head. A truncated body is reported as such to the client and in the log. Called by `reply`.
+//! (`disk`). `answer` has already prepared its head. A truncated body is reported to the client and in the log. Called by
+//! `reply`.
 
 use cache::Piece;
 use runtime::timer::now_ms;
@@ -14,7 +15,7 @@ use crate::serve::sending;
 /// Sends the head of the response, and its body as it becomes available.
 ///
 /// # Errors
-/// The client does not accept the response, or the rest of it does not arrive.
+/// The client does not accept the response, or the rest of the response does not arrive.
 pub(crate) async fn send_body(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     sending::begin_reply(client, x);
     let sent = send_pieces(client, x).await;

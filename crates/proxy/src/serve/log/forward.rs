@@ -1,6 +1,6 @@
-//! Log messages of other programs (configuration manual, 12.6 `log-forward`), received over streams with the framing of RFC 6587,
-//! or as datagrams ([`datagrams`](crate::serve::datagrams)). Each message is passed to its section's loggers at once; nothing is
-//! sent back.
+//! Log messages from other programs (configuration manual, 12.6 `log-forward`), received over streams with the framing of RFC
+//! 6587, or as datagrams ([`datagrams`](crate::serve::datagrams)). Each message is immediately passed to the loggers of its
+//! section; nothing is sent back.
 
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
@@ -25,10 +25,10 @@ pub(crate) async fn stream(mut connection: ClientConnection) {
     let proxy = connection.frontend.clone();
     let Some(forward) = &proxy.log_forward else { return };
     let allowed = proxy.timeouts.client;
-    // Counted as one request, so that the connection is not treated as still waiting for its first request.
+    // Counted as one request, because otherwise the connection would count as waiting for its first request.
     connection.entry.requests.set(1);
     loop {
-        // A soft stop may close an idle stream, because the successor accepts the sender's next connection.
+        // At a soft stop, an idle stream may be closed, because the successor accepts the sender's next connection.
         connection.entry.activity.set(Activity::Waiting);
         connection.entry.active_ms.set(now_ms());
         connection.timer.set_after(now_ms(), allowed);
@@ -83,14 +83,14 @@ fn take_messages(
                 if full {
                     input.compact();
                 }
-                // If the buffer is full, the current message can never become complete.
+                // If the buffer is full, the current message can never be completed.
                 return input.room_len() > 0 || input.is_empty();
             }
         }
     }
 }
 
-/// The range of a message within the received bytes, and the start of the next one.
+/// The range of a message in the received bytes, and the start of the next one.
 #[derive(Debug, PartialEq, Eq)]
 struct SyslogFrame {
     start: usize,
@@ -98,7 +98,7 @@ struct SyslogFrame {
     next: usize,
 }
 
-/// Whether a message with this beginning has a length prefix (RFC 6587, 3.4.1).
+/// Whether a message that begins like this has a length prefix (RFC 6587, 3.4.1).
 fn is_counted(bytes: &[u8], only_lines: bool) -> bool {
     !only_lines && bytes.first().is_some_and(|byte| matches!(byte, b'1'..=b'9'))
 }
@@ -106,7 +106,7 @@ fn is_counted(bytes: &[u8], only_lines: bool) -> bool {
 /// Returns the message at the start of `bytes`, if it is complete.
 ///
 /// # Errors
-/// The length is invalid.
+/// The length prefix is invalid.
 fn next_frame(bytes: &[u8], only_lines: bool) -> Result<Option<SyslogFrame>, ()> {
     if !is_counted(bytes, only_lines) {
         let Some(feed) = memchr::memchr(b'\n', bytes) else { return Ok(None) };
@@ -148,7 +148,7 @@ fn message(worker: &Worker, proxy: &Proxy, forward: &LogForward, peer: Option<Ip
     traffic.bytes_in.add(bytes.len() as u64);
     let mut line = if forward.unparsed { syslog::whole(bytes) } else { syslog::parse(bytes) };
     let named;
-    // An unparsed message may contain a host or not.
+    // A message that is not parsed may or may not contain a host.
     let peer = peer.filter(|_| !forward.unparsed);
     if let (Some(peer), MessageOrigin::Received { host, .. }) = (peer, &mut line.origin) {
         named = host_name(forward.host, *host, peer);
@@ -159,7 +159,7 @@ fn message(worker: &Worker, proxy: &Proxy, forward: &LogForward, peer: Option<Ip
     worker.outbox.borrow_mut().send_all(&worker.shared, &proxy.loggers, &line);
 }
 
-/// `option host`: returns the host that replaces the one in the message; `None` to keep that.
+/// `option host`: returns the host that replaces the one in the message, or `None` to keep that one.
 fn host_name(strategy: HostStrategy, own: Option<&[u8]>, peer: IpAddr) -> Option<String> {
     let peer = peer.to_canonical();
     match (strategy, own) {

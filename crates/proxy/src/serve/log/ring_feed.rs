@@ -36,8 +36,8 @@ thread_local! {
     static STOP: RefCell<(bool, Vec<Waker>)> = const { RefCell::new((false, Vec::new())) };
 }
 
-/// Lets the calling worker's tasks end once their rings are empty. A stopping process must not take over connections meant for its
-/// successor, and must not wait for its own.
+/// Lets the calling worker's tasks end once their rings are empty. A stopping process must neither take over connections that are
+/// meant for its successor nor wait for its own.
 pub fn stop() {
     let waiting = STOP.with_borrow_mut(|(stopping, waiting)| {
         *stopping = true;
@@ -46,7 +46,7 @@ pub fn stop() {
     waiting.into_iter().for_each(Waker::wake);
 }
 
-/// Whether the process is stopping. The task is woken when it begins to stop.
+/// Returns whether the process is stopping. If not, the task is woken when it begins to stop.
 fn is_stopping(context: &mut Context<'_>) -> bool {
     STOP.with_borrow_mut(|(stopping, waiting)| {
         if !*stopping && !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
@@ -71,7 +71,7 @@ pub fn start(worker: &Rc<Worker>) {
     }
 }
 
-/// The settings for connecting to the servers. Owned, because tasks outlive the plan that started them.
+/// The settings for connecting to a server. They are owned, because tasks outlive the plan that started them.
 struct Way {
     buffers: Buffers,
     process: Arc<Process>,
@@ -82,13 +82,13 @@ async fn feed(way: Way, server: RingServer, mut reader: RingReader) {
     loop {
         let connected = now_ms();
         if let Ok(mut stream) = connect(&way, &server, &timer).await {
-            // The reason does not matter, because the next connection continues after the last message that was sent.
+            // The reason does not matter: the next connection continues after the last message that was sent.
             let _ = pump(&mut stream, &mut reader, &server, &timer).await;
         }
         if STOP.with_borrow(|(stopping, _)| *stopping) {
             return;
         }
-        // If the connection lasted longer than the pause, the task reconnects at once.
+        // If the connection lasted longer than the pause, the task reconnects immediately.
         if now_ms().saturating_sub(connected) < PAUSE.as_millis() as u64 {
             timer::sleep(PAUSE).await;
         }
@@ -113,7 +113,7 @@ async fn connect(way: &Way, server: &RingServer, timer: &Timer) -> io::Result<St
     .await
 }
 
-/// Opens a connection to a server outside of any request, including TLS.
+/// Opens a connection to a server outside of any request, with TLS if configured.
 ///
 /// # Errors
 /// The connection or handshake failed.
@@ -127,7 +127,7 @@ pub async fn connect_to(server: &ServerSettings, process: &Process, buffers: Buf
     Ok(stream)
 }
 
-/// Performs the TLS handshake with a server. `sni` may only use facts about the process, because there is no request.
+/// The connection or the handshake failed.
 async fn begin_tls(process: &Process, tls: &ServerTls, stream: &mut Stream) -> io::Result<()> {
     let mut name = Vec::new();
     if let ServerName::Expression(expression) = &tls.name {
@@ -138,7 +138,7 @@ async fn begin_tls(process: &Process, tls: &ServerTls, stream: &mut Stream) -> i
     poll_fn(|context| stream.poll_handshake(context)).await.map_err(io::Error::other)
 }
 
-/// Sends messages until the server closes or fails, or accepts nothing for `timeout server`.
+/// Sends messages until the server closes the connection, fails, or accepts nothing for `timeout server`.
 async fn pump(
     stream: &mut Stream,
     reader: &mut RingReader,
@@ -170,7 +170,7 @@ async fn pump(
             reader.advance(behind);
             continue;
         }
-        // Messages sent completely are not repeated.
+        // Messages that were sent completely are not repeated.
         let rest: usize = ends
             .iter()
             .filter(|(end, _)| *end > written)
@@ -181,7 +181,7 @@ async fn pump(
     }
 }
 
-/// Ready when the server has closed or failed. Data from the server is discarded.
+/// Ready once the server has closed the connection or failed. Data from the server is discarded.
 fn poll_closed(stream: &mut Stream, context: &mut Context<'_>) -> Poll<io::Error> {
     let mut room = [0; 256];
     loop {
@@ -194,7 +194,7 @@ fn poll_closed(stream: &mut Stream, context: &mut Context<'_>) -> Poll<io::Error
     }
 }
 
-/// Writes all bytes; on failure returns the number of bytes written and the error.
+/// Writes all bytes. On failure, returns the number of bytes written and the error.
 async fn write_all(
     stream: &mut Stream,
     bytes: &[u8],
@@ -223,7 +223,7 @@ async fn write_all(
     (written, flushed.await)
 }
 
-/// Appends a message with the framing of `log-proto`. A line feed within the message would end it, so a blank is sent instead.
+/// Appends a message with the framing of `log-proto`. A line feed within the message would end it, so a space is sent instead.
 fn frame(proto: LogProto, message: &[u8], out: &mut Vec<u8>) {
     match proto {
         LogProto::Legacy => {

@@ -1,4 +1,4 @@
-//! Responses from Lua services (`use-service lua.…`). The hooks, in the order of a request:
+//! Responses from Lua services (`use-service lua.…`). The hooks, in the order in which a request reaches them:
 //!
 //! | point | function |
 //! | --- | --- |

@@ -1,7 +1,7 @@
-//! Script services: functions that answer a request instead of a server, or handle a TCP stream.
+//! Script services: functions that answer a request in place of a server, or that serve a TCP stream.
 //!
-//! In HTTP the service runs until it has produced the head of its response. Then the response rules run, and the body is sent as
-//! the service produces it. Called by `reply` and `tcp`.
+//! In HTTP mode, the service runs until it has produced the head of its response. Then the response rules run, and the body is
+//! sent as the service produces it. Called by `reply` and `tcp`.
 
 use std::task::{Context, Poll};
 
@@ -22,10 +22,10 @@ use crate::message::lua::{body, pump, steps};
 use crate::message::upload;
 use crate::serve::sending;
 
-/// Runs a service until it has produced the head of its response, and copies that to the transaction.
+/// Runs a service until it has produced the head of its response, and copies the head to the transaction.
 ///
 /// # Errors
-/// The service produced no head, or rules ended the exchange.
+/// The service did not produce a head, or rules ended the exchange.
 pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     if x.filtering.is_some() {
         steps::head_for_service(client, x).await?;
@@ -57,7 +57,7 @@ fn client_framing(client: &Client, x: &Exchange) -> BodyLength {
     client.side.framing(x.request_body.length)
 }
 
-/// Prepares a service; `length` is the framing of its input.
+/// Prepares a service. `length` is the framing of its input.
 fn begin(client: &mut Client, x: &mut Exchange, length: BodyLength) {
     x.upload.start(length, Path::Payload(Coding::Bare));
     if x.txn.is_http && length != BodyLength::None {
@@ -105,7 +105,7 @@ fn take_head(x: &mut Exchange, given: &lua::ScriptReply) {
 /// Sends the head of the response, and its body as the service produces it.
 ///
 /// # Errors
-/// The client does not accept it, or the service does not produce all of it.
+/// The client does not accept the response, or the service does not produce all of it.
 pub(crate) async fn send_body(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     sending::begin_reply(client, x);
     let sent = send_pieces(client, x).await;
@@ -127,7 +127,7 @@ async fn send_pieces(client: &mut Client, x: &mut Exchange) -> Result<(), Fault>
                 sending::pump(client, x, allowed).await?;
                 answer = await_for(client, x, wait).await.map_err(fault_of)?;
             }
-            // The body is incomplete, and the client must not treat it as whole.
+            // The body is incomplete, so the client must not treat it as complete.
             Some(CallStep::Done(_) | CallStep::Failed(_)) | None => {
                 // The available part is sent before the connection is closed.
                 let _ = sending::pump(client, x, allowed).await;
@@ -146,7 +146,7 @@ fn fault_of(stop: Stop) -> Fault {
     }
 }
 
-/// Adds the output of the service to the response's body, up to its length; returns whether more is needed.
+/// Adds the output of the service to the response's body, up to the body's length. Returns whether more output is needed.
 fn pass_on(x: &mut Exchange) -> bool {
     let bodiless = x.download.is_received() && x.reply.bytes.is_empty();
     let Some(service) = x.scripting.as_mut().and_then(|scripting| scripting.service.as_mut()) else {
@@ -185,7 +185,7 @@ async fn await_for(client: &mut Client, x: &mut Exchange, wait: Wait) -> Result<
     }
 }
 
-/// Waits for more input or its end, at most `time` ms.
+/// Waits for more input or its end, for at most `time` ms.
 async fn await_input(client: &mut Client, x: &mut Exchange, time: Option<u64>) -> Result<(), Stop> {
     let is_filtered = passes_filters(x);
     if is_ended(x) || !is_filtered && (receive(client, x) || is_ended(x)) {
@@ -232,7 +232,7 @@ fn is_ended(x: &Exchange) -> bool {
     service.is_none_or(|service| service.is_ended)
 }
 
-/// Takes the available input; returns whether there was any.
+/// Takes the available input. Returns whether there was any.
 fn receive(client: &mut Client, x: &mut Exchange) -> bool {
     let Some(service) = x.scripting.as_mut().and_then(|scripting| scripting.service.as_mut()) else {
         return false;
@@ -250,7 +250,7 @@ fn receive(client: &mut Client, x: &mut Exchange) -> bool {
     received > 0
 }
 
-/// Takes the input that filters pass on; ready once there is any, or at its end.
+/// Takes the input that the filters have passed on. Ready if there is any, or at its end.
 ///
 /// # Errors
 /// A filter failed.
@@ -264,7 +264,7 @@ fn poll_filtered(
         return Poll::Ready(Ok(()));
     };
     let (before, held) = (x.upload.received, input.len());
-    // The longest part of a line that a service gets at once.
+    // The longest part of a line that a service gets in one piece.
     let most = client.worker.shared.plan.global.tune.bufsize;
     let pumped = loop {
         let mut to = Sink::Memory(&mut input, most);

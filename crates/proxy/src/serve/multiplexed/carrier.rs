@@ -1,4 +1,4 @@
-//! The transport beneath a client's streams: a socket with HTTP/2, or QUIC with HTTP/3.
+//! The transport below a client's streams: HTTP/2 over a socket, or HTTP/3 over QUIC.
 
 use std::fmt::Debug;
 use std::io;
@@ -20,15 +20,15 @@ pub(in crate::serve) type KeyOf<C> = <<C as ClientCarrier>::Engine as Protocol>:
 pub(in crate::serve) trait ClientCarrier {
     /// The engine.
     type Engine: Lifecycle;
-    /// A violation of the protocol that ends the connection.
+    /// A protocol violation that ends the connection.
     type Broken: Debug;
 
     /// The major version of HTTP.
     const HTTP_MAJOR: u8;
-    /// Whether a connection that was announced to end does so within a few seconds.
+    /// Whether a connection ends within a few seconds once its end was announced.
     const ENDS_BY_ITSELF: bool;
 
-    /// The trace source, and its events for connections.
+    /// The trace source, with its events for connections.
     const POINTS: ConnectionPoints;
 
     /// Returns the counters of this protocol.
@@ -40,7 +40,7 @@ pub(in crate::serve) trait ClientCarrier {
     /// Returns the stream's number in the protocol.
     fn stream_number(key: KeyOf<Self>) -> u64;
 
-    /// Receives once. If `busy` returns `true`, the worker is overloaded, and a connection with too many glitches ends.
+    /// Receives once. If `busy` returns `true`, the worker is overloaded, and a connection with too many glitches is ended.
     ///
     /// # Errors
     /// The transport's.
@@ -61,13 +61,13 @@ pub(in crate::serve) trait ClientCarrier {
         connection: &EngineConnection<Self::Engine>,
     ) -> Result<Option<Notice<KeyOf<Self>>>, Self::Broken>;
 
-    /// Whether the next [`receive`](Self::receive) has something to return without the transport.
+    /// Whether the next [`receive`](Self::receive) can return something without reading from the transport.
     fn is_fresh(&self) -> bool;
 
     /// Whether no part of a frame was received.
     fn is_empty(&self) -> bool;
 
-    /// Writes as much of the output as the transport takes; returns whether any was written.
+    /// Writes as much of the output as the transport accepts. Returns whether anything was written.
     ///
     /// # Errors
     /// The transport's.
@@ -78,17 +78,17 @@ pub(in crate::serve) trait ClientCarrier {
         context: &mut Context<'_>,
     ) -> io::Result<bool>;
 
-    /// Applies the changes to the transport that rules of streams asked for.
+    /// Applies the changes to the transport that rules of streams have requested.
     ///
     /// # Errors
-    /// The connection is to end.
+    /// The connection must end.
     fn apply_changes(
         &mut self,
         root: &mut ClientConnection,
         connection: &EngineConnection<Self::Engine>,
     ) -> Result<(), FrontEnd>;
 
-    /// Ends the connection so that the client receives its last messages.
+    /// Ends the connection in such a way that the client receives its last messages.
     async fn finish(
         &mut self,
         root: &mut ClientConnection,

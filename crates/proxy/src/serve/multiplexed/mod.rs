@@ -1,4 +1,4 @@
-//! A client's multiplexed connection (HTTP/2, HTTP/3): one task for all its requests.
+//! A client's multiplexed connection (HTTP/2, HTTP/3): a single task serves all its requests.
 //!
 //! A turn reads once from the [`ClientCarrier`], decodes the frames, polls the streams that were woken, and writes their output once. The
 //! streams' futures live in the boxes of [`Exchanges`], each with its own waker ([`stream_wakers`](super::stream_wakers)), so that a
@@ -40,23 +40,24 @@ use crate::stream::{
 };
 use crate::violation;
 
-/// Maximum number of streams polled before their output is sent.
+/// The maximum number of streams that are polled before their output is sent.
 const STREAMS_A_TURN: usize = 64;
 
-/// Maximum number of turns before the connection yields.
+/// The maximum number of turns before the connection yields.
 const TURNS: usize = 16;
 
-/// Maximum duration of turns before it yields, in µs: the client decides how much work a turn is.
+/// The maximum duration of turns before the connection yields, in µs. The number of turns is not enough as a limit, because the
+/// client decides how much work a turn is.
 const TURNS_US: u64 = 500;
 
-/// How long a connection must be without streams before it frees the memory that only streams need. If thousands of
-/// connections are opened at once, only the active ones keep that memory.
+/// How long a connection must have no streams before it frees the memory that only streams need. If thousands of connections are
+/// opened at the same time, only the active ones keep that memory.
 const REST: Duration = Duration::from_millis(50);
 
 /// Why a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FrontEnd {
-    /// By agreement: GOAWAY, or the client's close.
+    /// Agreed: one side sent GOAWAY, or the client closed.
     Agreed,
     /// The client violated the protocol and was notified.
     Broken,
@@ -64,9 +65,9 @@ pub(super) enum FrontEnd {
     Failed,
     /// A timeout.
     Late,
-    /// An operator's request.
+    /// An operator ended it.
     Killed,
-    /// A rule ends it silently.
+    /// A rule ended it silently.
     Vanished,
 }
 
@@ -77,7 +78,7 @@ struct Front<S: ServeExchange, C: ClientCarrier> {
     connection: Rc<EngineConnection<C::Engine>>,
     exchanges: Rc<Exchanges<S>>,
     carrier: C,
-    /// Indexed by the stream's key.
+    /// The streams, indexed by key.
     streams: Vec<StreamSeat<S::Exchange>>,
     ready: Arc<WakeQueue>,
     /// The number of streams being served.
@@ -92,7 +93,7 @@ struct Front<S: ServeExchange, C: ClientCarrier> {
     is_leaving: bool,
     /// Whether a stream had to be served with an outdated plan.
     is_outdated: bool,
-    /// When the connection is to end, in ms, if the timer is set to its rest time instead.
+    /// When the connection must end, in ms, if the timer is set to the time for freeing memory instead.
     ends_at: Option<u64>,
     deadline: ConnectionDeadline,
 }
@@ -104,8 +105,8 @@ struct StreamSeat<F> {
     waker: Waker,
 }
 
-/// Serves the streams of `client`'s connection until it ends. Early data waits until the handshake is complete, since its streams
-/// could be replays by an attacker (RFC 8470, 3).
+/// Serves the streams of `client`'s connection until it ends. Early data waits until the handshake is complete, because its
+/// streams could be replayed by an attacker (RFC 8470, 3).
 #[allow(clippy::manual_async_fn, reason = "it would hold its arguments twice")]
 pub(crate) fn serve<S: ServeExchange>(
     mut client: client::ClientConnection,
@@ -131,8 +132,8 @@ pub(crate) fn serve<S: ServeExchange>(
     }
 }
 
-/// The same for a connection in progress; returns its carrier at its end. Its arguments are moved into the future once: each further
-/// copy would cost memory for every idle connection.
+/// Like `serve`, for a connection in progress. Returns its carrier at the end. The arguments are moved into the future only once,
+/// because each further copy would cost memory for every idle connection.
 pub(super) fn go_on<S: ServeExchange, C: ClientCarrier>(
     client: client::ClientConnection,
     exchanges: Rc<Exchanges<S>>,
@@ -193,13 +194,13 @@ impl<S: ServeExchange, C: ClientCarrier> Front<S, C> {
         polled
     }
 
-    /// Takes turns as long as there is work.
+    /// Takes turns while there is work.
     fn turns(&mut self, context: &mut Context<'_>) -> Result<(), FrontEnd> {
         let (mut heard, mut polled, mut wrote) = (false, false, false);
         let mut since = None;
         for turn in 1.. {
             let received = self.receive(context)?;
-            // A window update or an acknowledgement made room for waiting streams: their output goes with that of this turn.
+            // A window update or an acknowledgement made room for waiting streams. Their output is sent with that of this turn.
             self.connection.wake_writable();
             polled |= self.poll_streams();
             self.carrier.apply_changes(&mut self.root, &self.connection)?;
@@ -227,7 +228,7 @@ impl<S: ServeExchange, C: ClientCarrier> Front<S, C> {
         C::counters(self.root.frontend.state.frontend.mine())
     }
 
-    /// Reads once, and dispatches the received frames; returns whether there were any.
+    /// Reads once, and dispatches the received frames. Returns whether there were any.
     fn receive(&mut self, context: &mut Context<'_>) -> Result<bool, FrontEnd> {
         if self.is_ended {
             return Ok(false);
@@ -264,7 +265,7 @@ impl<S: ServeExchange, C: ClientCarrier> Front<S, C> {
         outcome
     }
 
-    /// Records the number of protocol violations on the connection so far.
+    /// Records how many protocol violations the connection had so far.
     fn note_glitches(&self, count: u32) {
         let session = &self.root.session;
         let new = count.saturating_sub(session.glitches.replace(count));
@@ -278,7 +279,7 @@ impl<S: ServeExchange, C: ClientCarrier> Front<S, C> {
         match notice {
             Notice::Head { key, end } => self.start(key, end),
             Notice::Refused => count_invalid_request(&self.root, LogErrors::Stream),
-            // We open no streams, and clients send no log output.
+            // Weir opens no streams, and clients send no log output.
             Notice::GoingAway | Notice::Settings | Notice::Message => {}
         }
     }
@@ -286,7 +287,7 @@ impl<S: ServeExchange, C: ClientCarrier> Front<S, C> {
     /// Starts serving a stream.
     fn start(&mut self, key: KeyOf<C>, is_whole: bool) {
         self.root.follow_plan();
-        // The client must reconnect, since this connection is never idle.
+        // The client must reconnect, because this connection is never idle.
         self.is_outdated |= self.root.worker.is_old();
         let mut x = Exchange::take();
         std::mem::swap(&mut x.txn.request, self.connection.engine.borrow_mut().head_mut());
@@ -305,7 +306,7 @@ impl<S: ServeExchange, C: ClientCarrier> Front<S, C> {
         client.idle_from = self.root.idle_from;
         let index = C::Engine::place(key);
         if self.streams.is_empty() {
-            // Most connections have one stream at a time: a vector would first grow to four.
+            // Most connections have one stream at a time, whereas a vector would first grow to four.
             self.streams.reserve_exact(1);
         }
         while self.streams.len() <= index {
@@ -318,7 +319,7 @@ impl<S: ServeExchange, C: ClientCarrier> Front<S, C> {
         self.streams[index].waker.wake_by_ref();
     }
 
-    /// Polls woken streams, up to a limit; returns whether there were any.
+    /// Polls woken streams, up to a limit. Returns whether there were any.
     fn poll_streams(&mut self) -> bool {
         for count in 0..STREAMS_A_TURN {
             let Some(index) = self.ready.next() else { return count > 0 };
@@ -344,7 +345,7 @@ impl<S: ServeExchange, C: ClientCarrier> Front<S, C> {
         }
     }
 
-    /// Writes as much of the output as the socket takes. Returns whether any was written.
+    /// Writes as much of the output as the socket accepts. Returns whether anything was written.
     fn send(&mut self, context: &mut Context<'_>) -> Result<bool, FrontEnd> {
         let may_stay = !self.is_outdated && self.root.may_stay();
         if !may_stay {
@@ -382,7 +383,7 @@ impl<S: ServeExchange, C: ClientCarrier> Front<S, C> {
         let entry = &self.root.entry;
         entry.requests.set(self.root.session.requests.get());
         entry.active_ms.set(now);
-        // A client that has been told to leave may have sent another request.
+        // A client that was asked to leave may have sent another request.
         let is_busy = has_streams || turn.has_output || (self.is_leaving && C::ENDS_BY_ITSELF);
         entry.activity.set(if is_busy { Activity::Data } else { Activity::Waiting });
     }
@@ -399,7 +400,7 @@ impl<S: ServeExchange, C: ClientCarrier> Front<S, C> {
             if !C::ENDS_BY_ITSELF || !self.root.worker.shared.process.closing.load(Relaxed) {
                 return Poll::Ready(FrontEnd::Killed);
             }
-            // A soft stop ends connections that seem to be idle, but a request may be on its way.
+            // A soft stop ends connections that seem idle, but a request may be in transit.
             self.leave();
             if let Err(end) = self.send(context) {
                 return Poll::Ready(end);
@@ -424,13 +425,13 @@ impl<S: ServeExchange, C: ClientCarrier> Front<S, C> {
         Poll::Ready(FrontEnd::Late)
     }
 
-    /// Frees the memory used only by streams, after some time without any.
+    /// Frees the memory that only streams need, once the connection had no streams for a while.
     fn rest(&mut self) {
         self.streams = Vec::new();
         self.connection.shrink();
     }
 
-    /// Ends the connection: its streams first, each with its own log line.
+    /// Ends the connection. Its streams end first, each with a log line.
     async fn conclude(&mut self, end: FrontEnd) {
         if end == FrontEnd::Late || end == FrontEnd::Killed {
             self.connection.close(None);
@@ -458,14 +459,14 @@ impl<S: ServeExchange, C: ClientCarrier> Front<S, C> {
     }
 }
 
-/// Whether the time budget for turns is used up. The clock is read from the second call on.
+/// Whether the time budget for turns is used up. The clock is read only from the second call on.
 fn is_over(since: &mut Option<u64>) -> bool {
     let now = timer::now_us();
     now.saturating_sub(*since.get_or_insert(now)) > TURNS_US
 }
 
-/// Counts an invalid request, as a request and as an error, for the frontend and in all entries that the
-/// connection tracks. `tune.h2.log-errors` decides whether it is logged.
+/// Counts an invalid request, both as a request and as an error, for the frontend and in all entries that the connection tracks.
+/// `tune.h2.log-errors` decides whether it is logged.
 pub(super) fn count_invalid_request(client: &Client, what: LogErrors) {
     client.count(|traffic| traffic.request_errors.add(1));
     client.frontend.state.faults.add(FaultCause::BadRequest);

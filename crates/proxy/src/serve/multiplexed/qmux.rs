@@ -1,4 +1,4 @@
-//! QMux on a socket as the carrier of a client's streams.
+//! QMux over a socket, as the carrier of a client's streams.
 
 use std::future::poll_fn;
 use std::io;
@@ -31,7 +31,7 @@ pub(in crate::serve) struct QmuxCarrier {
     /// The payload of the last event.
     payload: Bytes,
     lost: Option<LostReason>,
-    /// Whether a part of a record was received.
+    /// Whether an incomplete record was received.
     is_within_record: bool,
     tracer: QmuxTracer,
 }
@@ -40,9 +40,9 @@ pub(in crate::serve) struct QmuxCarrier {
 #[derive(Debug)]
 #[expect(dead_code, reason = "they are traced")]
 pub(in crate::serve) enum QmuxViolation {
-    /// A violation of QMux: the error code, and the reason.
+    /// A QMux violation: the error code and the reason.
     Transport(u64, String),
-    /// A violation of HTTP/3.
+    /// An HTTP/3 violation.
     Http3(Violation),
 }
 
@@ -135,7 +135,7 @@ impl ClientCarrier for QmuxCarrier {
             Some(_) => return Err(io::ErrorKind::ConnectionReset.into()),
         }
         let has_work = engine.begin_turn(busy());
-        // Even a part of a record may be followed by more bytes.
+        // Even an incomplete record may be followed by more bytes.
         Ok(if has_work && received == Received::Nothing { Received::Bytes } else { received })
     }
 
@@ -187,7 +187,7 @@ impl ClientCarrier for QmuxCarrier {
         if end == FrontEnd::Agreed {
             connection.close(None);
             poll_fn(|context| {
-                // If the socket has no room now, the client does not read, and misses only the reason.
+                // If the socket has no room now, the client is not reading, and misses only the reason.
                 let _ = connection.send(&mut root.socket().stream, context);
                 Poll::Ready(())
             })

@@ -1,4 +1,4 @@
-//! HTTP/2 on a socket as the carrier of a client's streams.
+//! HTTP/2 over a socket, as the carrier of a client's streams.
 
 use std::io;
 use std::rc::Rc;
@@ -84,10 +84,10 @@ impl ClientCarrier for ReceivedBytes {
     }
 }
 
-/// Changes the socket as rules asked for.
+/// Applies the change to the socket that a rule requested.
 ///
 /// # Errors
-/// The connection is to end.
+/// The connection must end.
 pub(super) fn apply_wish(root: &mut ClientConnection, wish: Wish) -> Result<(), FrontEnd> {
     if wish == Wish::default() {
         return Ok(());

@@ -47,7 +47,8 @@ pub struct QuicPort {
     pub socket: UdpSocket,
     /// Whether this worker receives from it. Otherwise another worker does, and forwards the datagrams.
     pub receives: bool,
-    /// The place of the socket, or of the worker among those that share the socket.
+    /// The position of the socket among the process's sockets at this address. If workers share one socket, the position of this
+    /// worker among them.
     pub place: SocketPlace,
     /// The datagrams that other workers forward.
     pub queue: DatagramQueue,

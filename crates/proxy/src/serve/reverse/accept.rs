@@ -1,5 +1,5 @@
-//! `tcp-request session attach-srv`: turns a client's connection into a server connection, on which requests go to the client
-//! (reverse HTTP, accepting side). Called by `session`.
+//! `tcp-request session attach-srv`: converts a client's connection to a server connection, over which requests are sent to the
+//! client (reverse HTTP, accepting side). Called by `session`.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -83,7 +83,7 @@ fn find(worker: &Rc<Worker>, wanted: &state::Server) -> Option<Rc<LocalServer>> 
 fn may_have(server: &LocalServer, worker: &Worker) -> bool {
     worker.proxy(server.backend).plan.reuse != Reuse::Never
         && !server.state.admin().in_maintenance()
-        // No other limit applies, because client connections do not include these.
+        // No other limit applies, because these do not count as client connections.
         && server.keeps_idle()
 }
 

@@ -1,9 +1,9 @@
 //! `bind rhttp@…`: a listener that opens connections itself and keeps a number of them open (`nbconn`). Requests then arrive on
 //! these connections (reverse HTTP, dialling side).
 //!
-//! Each listener has one task, on the first of its workers, which opens the connections one by one. Each connection is opened and
-//! served by one of the listener's workers, and is counted until it ends. As in HAProxy, a failed attempt is repeated after a
-//! second, or at once if `timeout connect` has already passed.
+//! Each listener has one task, on the first of its workers, which opens the connections one by one. One of the listener's workers
+//! opens and serves each connection, which is counted until it ends. As in HAProxy, a failed attempt is repeated after one
+//! second, or immediately if `timeout connect` has already passed.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -52,7 +52,7 @@ enum LastReport {
 }
 
 thread_local! {
-    /// The connection counts of listeners with their task on this worker. They outlive plans.
+    /// The connection counts of the listeners that have their task on this worker. They outlive plans.
     static KEPT: RefCell<Vec<(Weak<Listener>, Arc<OpenCount>)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -69,8 +69,8 @@ fn kept(listener: &Arc<Listener>) -> Arc<OpenCount> {
     })
 }
 
-/// Keeps the connections of bind number `bind` of frontend number `frontend` open, until the frontend stops or another plan takes
-/// over with its own task.
+/// Keeps the connections of bind number `bind` of frontend number `frontend` open, until the frontend stops or the task of
+/// another plan takes over.
 pub async fn keep(worker: Rc<Worker>, frontend: usize, bind: usize) {
     let proxy = worker.local(frontend);
     let line = &proxy.binds[bind];
@@ -90,7 +90,7 @@ pub async fn keep(worker: Rc<Worker>, frontend: usize, bind: usize) {
             return;
         }
         if kept.forgive() {
-            // Avoids a busy loop if the peer closes connections at once.
+            // Avoids a busy loop if the peer closes connections immediately.
             pause(&proxy, &line.listener).await;
         }
         let slot = OpenPermit::take(&kept);
@@ -110,7 +110,7 @@ pub async fn keep(worker: Rc<Worker>, frontend: usize, bind: usize) {
     }
 }
 
-/// Waits until one more connection is needed; returns `false` if the frontend has stopped for good.
+/// Waits until one more connection is needed. Returns `false` if the frontend has stopped for good.
 async fn is_wanted(worker: &Worker, proxy: &Proxy, listener: &Listener, kept: &OpenCount, most: u32) -> bool {
     poll_fn(|context: &mut Context<'_>| {
         listener.wait(context.waker().clone());
@@ -243,7 +243,7 @@ async fn connect(worker: &Worker, server: &ServerSettings) -> io::Result<Stream>
     Ok(socket)
 }
 
-/// Returns the PROXY header, without a client's address.
+/// Returns the PROXY header. It contains no client address.
 fn header(server: &ServerSettings, socket: &Stream) -> Vec<u8> {
     let mut header = Vec::new();
     match server.send_proxy {
@@ -266,7 +266,7 @@ async fn write_all(socket: &mut Stream, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the TLS server name. Its expression has no request to refer to.
+/// Returns the TLS server name. Its expression cannot refer to a request.
 fn name(worker: &Worker, tls: &plan::server::ServerTls) -> Option<String> {
     let ServerName::Expression(expression) = &tls.name else { return None };
     let mut name = Vec::new();

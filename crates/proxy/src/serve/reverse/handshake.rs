@@ -1,4 +1,4 @@
-//! The start of a reverse HTTP connection, on either side: the HTTP/2 preface and settings, sent in the direction in which the
+//! The start of a reverse HTTP connection on either side: the HTTP/2 preface and settings, sent in the direction in which the
 //! connection was opened. After that, requests flow in the other direction. Called by [`accept`](super::accept) on the accepting
 //! side, and by [`dial`](super::dial) on the opening side.
 
@@ -15,7 +15,7 @@ use crate::violation;
 /// Why a connection is not reversed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReversalFailure {
-    /// The peer, or the socket, ended the connection.
+    /// The peer ended the connection, or the socket failed.
     Gone,
     /// The peer violated the protocol and was notified.
     Broken,
@@ -38,7 +38,7 @@ impl Reversal {
     /// Ready once the peer's settings have been received.
     ///
     /// # Errors
-    /// The settings will not arrive.
+    /// The settings will never arrive.
     pub(super) fn poll(
         &mut self,
         socket: &mut Socket,
@@ -58,14 +58,14 @@ impl Reversal {
                 Ok(Received::End) | Err(_) => return Poll::Ready(Err(ReversalFailure::Gone)),
             }
             if self.take().is_err() {
-                // The reason is sent if the socket accepts it.
+                // The reason is sent only if the socket accepts it immediately.
                 let _ = self.connection.send(socket, context);
                 return Poll::Ready(Err(ReversalFailure::Broken));
             }
         }
     }
 
-    /// Decodes the received bytes up to the settings. The bytes after them are for the next owner of the connection.
+    /// Decodes the received bytes up to the settings. The remaining bytes are for the next owner of the connection.
     fn take(&mut self) -> Result<(), Closed> {
         while let Some(event) = self.reader.next(&self.connection)? {
             if event == ConnectionEvent::Settings {

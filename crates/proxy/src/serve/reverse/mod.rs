@@ -1,5 +1,5 @@
-//! Reverse HTTP: requests travel over a connection against the direction in which it was opened. The hooks are at the beginning of
-//! a connection, before its first request:
+//! Reverse HTTP: requests are sent over a connection in the direction opposite to the one in which it was opened. The hooks are
+//! at the beginning of a connection, before its first request:
 //!
 //! 1. [`dial::keep`] (a task for each `bind rhttp@` listener) opens connections, and `serve::handoff` passes each to a worker,
 //!    where the session serves requests on it.

@@ -1,7 +1,7 @@
-//! Connections to agents (SPOE). Each is shared by the concurrent queries of many streams.
+//! Connections to agents (SPOE). The concurrent queries of many streams share each of them.
 //!
-//! One task per connection owns the socket ([`task`]). Called by `evaluate::spoe`, which has a slot on a server and sends queries
-//! over one of the server's connections.
+//! One task per connection owns the socket ([`task`]). Called by `evaluate::spoe`, which holds a slot on a server and sends
+//! queries over one of the server's connections.
 
 mod task;
 
@@ -30,9 +30,9 @@ pub(crate) struct Agents(ConnectionList<SpopEngine, ()>);
 /// A query's share of a connection.
 pub(crate) struct Question {
     share: Share<SpopEngine, (), SpopStream>,
-    /// Whether the connection was idle before, and may have been closed unnoticed.
+    /// Whether the connection was idle before. If so, it may have been closed unnoticed.
     is_reused: bool,
-    /// The number of its stream; 0 before it is sent.
+    /// The number of its stream, or 0 before it is sent.
     number: u64,
 }
 
@@ -44,7 +44,7 @@ impl Agents {
         Some(Question { share: Share::new(carrier), is_reused, number: 0 })
     }
 
-    /// Creates a connection on a socket; returns the first query on it.
+    /// Creates a connection on a socket. Returns the first query on it.
     pub(crate) fn begin(self: &Rc<Self>, opened: OpenedConnection, config: Config) -> Question {
         let OpenedConnection { socket, preamble, key, ends, for_one, mut open } = opened;
         open.source = trace::TraceSource::Spop;
@@ -85,7 +85,7 @@ impl Question {
     /// Waits for the answer.
     ///
     /// # Errors
-    /// There will be no answer.
+    /// No answer will arrive.
     pub(crate) fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Result<(), NoAnswer>> {
         let polled = match &mut self.share.stream {
             Some(stream) => stream.poll_answer(context),
@@ -136,7 +136,7 @@ impl Drop for Question {
     }
 }
 
-/// Traces an event of a connection, or of the query with that number if it is not 0.
+/// Traces an event of a connection. If `number` is not 0, it is an event of the query with that number.
 #[inline]
 #[track_caller]
 fn trace(shared: &Rc<AgentConnection>, number: u64, what: (u64, TraceLevel), message: &str) {

@@ -17,7 +17,7 @@ use crate::server::shared::{Idle, send, take_turn};
 enum AgentEnd {
     /// The agent closed the connection, or it broke.
     Socket,
-    /// Weir ends the connection with a last frame.
+    /// Weir ends the connection with a final frame.
     Word,
 }
 
@@ -59,7 +59,7 @@ pub(super) async fn run(
     socket.close();
 }
 
-/// Whether the connection can be closed: because it is idle and not kept, or because the agent does not respond.
+/// Whether the connection can be closed, because it is idle and not kept or because the agent does not respond.
 fn rest(
     all: &Agents,
     shared: &AgentConnection,
@@ -67,7 +67,7 @@ fn rest(
     context: &mut Context<'_>,
 ) -> Poll<AgentEnd> {
     let engine = shared.connection.engine.borrow();
-    // A query still holds an answer that it has not read.
+    // A query holds an answer that it has not read yet.
     let (held, is_stuck) = (engine.held(), engine.is_stuck());
     drop(engine);
     if held > 0 || shared.waiting.get() > 0 {
@@ -80,7 +80,7 @@ fn rest(
     idle.poll(shared, &all.0, context).map(|()| AgentEnd::Word)
 }
 
-/// Reads once, and passes the frames to their queries; returns whether there were any.
+/// Reads once, and passes the frames to their queries. Returns whether there were any.
 fn receive(
     shared: &Rc<AgentConnection>,
     socket: &mut Socket,

@@ -1,6 +1,7 @@
-//! Connections to FastCGI servers. Each is shared by the concurrent requests of many clients.
+//! Connections to FastCGI servers. The concurrent requests of many clients share each of them.
 //!
-//! One task per connection owns the socket ([`task`]). A request with a share of a connection begins by sending its parameters.
+//! One task per connection owns the socket ([`task`]). A request that has a share of a connection begins by sending its
+//! parameters.
 
 mod task;
 
@@ -59,7 +60,7 @@ impl Applications {
         self.0.share(server, ask).map(FcgiStream::begin)
     }
 
-    /// Creates a connection on a socket; returns the first request on it.
+    /// Creates a connection on a socket. Returns the first request on it.
     pub(crate) fn begin(
         self: &Rc<Self>,
         opened: OpenedConnection,
@@ -93,7 +94,7 @@ impl FcgiStream {
         Box::new(Self { share: Share::new(shared), parameters: Ok(None), method: Method::Other })
     }
 
-    /// Prepares the request's `parameters` for sending; returns whether FastCGI can express the request. If not,
+    /// Prepares the request's `parameters` for sending. Returns whether FastCGI can express the request. If not,
     /// [`poll_head`](Self::poll_head) returns the error.
     pub(crate) fn prepare(
         &mut self,
@@ -107,7 +108,7 @@ impl FcgiStream {
         self.parameters.is_ok()
     }
 
-    /// Sends the prepared parameters; with `ends` the request has no body. If the connection accepts no more requests,
+    /// Sends the prepared parameters. If `ends` is set, the request has no body. If the connection accepts no more requests,
     /// [`poll_head`](Self::poll_head) returns the error.
     pub(crate) fn start(&mut self, ends: bool) {
         let Ok(parameters) = &mut self.parameters else { return };
@@ -119,7 +120,7 @@ impl FcgiStream {
         }
     }
 
-    /// Takes the head of the response, once it has arrived. As in HAProxy, a date is added if the application sent none, and a
+    /// Takes the head of the response once it has arrived. As in HAProxy, a date is added if the application sent none, and a
     /// length if the response is complete.
     ///
     /// # Errors
@@ -147,8 +148,8 @@ impl FcgiStream {
         polled
     }
 
-    /// Returns how the body of the response ends. A body without a declared length ends with the output, and is reported as
-    /// chunked.
+    /// Returns how the end of the response's body is marked. A body without a declared length ends with the output and is
+    /// reported as chunked.
     pub(crate) fn body_length(&self, head: &Head, method: Method) -> BodyLength {
         match head.response_body(method) {
             BodyLength::None => BodyLength::None,

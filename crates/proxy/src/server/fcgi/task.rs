@@ -14,7 +14,7 @@ use crate::server::shared::{Idle, send, take_turn};
 use crate::stream::fastcgi::FastcgiReader;
 use crate::stream::{Driver as _, DriverFailure, Notice, Received};
 
-/// How long to wait for the end of a request after its whole response.
+/// How long to wait for the end of a request after its response is complete.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why a connection ends.
@@ -64,7 +64,7 @@ pub(super) async fn run(
     socket.close();
 }
 
-/// Reads once, and passes the records to their requests; returns whether there were any.
+/// Reads once, and passes the records to their requests. Returns whether there were any.
 fn receive(
     shared: &FcgiConnection,
     socket: &mut Socket,
@@ -81,7 +81,7 @@ fn receive(
         |notice| match notice {
             Notice::Head { key, .. } => connection.put_head(key),
             Notice::Message => error_log(connection.engine.borrow().message()),
-            // FastCGI has no equivalent of these.
+            // FastCGI has no equivalent of these notices.
             Notice::Refused | Notice::GoingAway | Notice::Settings => {}
         },
     );

@@ -1,4 +1,4 @@
-//! HTTP/3 connections to servers, shared by the requests of many clients: finding one for a request, and starting a new one.
+//! HTTP/3 connections to servers, shared by requests from many clients: finds one for a request, and starts new ones.
 //!
 //! Each connection has a [`task`], which passes the data that its [`ServerTransport`] receives to the streams: QUIC datagrams
 //! ([`transport`]), or QMux records ([`qmux`]).
@@ -51,7 +51,8 @@ pub(crate) trait ServerTransport: Sized + 'static {
     /// A connection without requests on its way to another worker.
     type Detached;
 
-    /// The number of references to an unused connection: those of the transport and the task, and of the register if there is one.
+    /// The number of references to an unused connection: those held by the transport, by the task, and by the register if the
+    /// transport has one.
     const REFERENCES: usize;
 
     /// Returns the connection.
@@ -66,16 +67,16 @@ pub(crate) trait ServerTransport: Sized + 'static {
     /// Returns the results of the TLS handshake, if there was one.
     fn details(&self) -> Option<Arc<tls::Details>>;
 
-    /// Returns the interval of pings that keep the connection open while a server works on requests in silence.
+    /// Returns the interval of the pings that keep the connection open while a server works on requests without sending anything.
     fn keep_alive(&self) -> Option<Duration>;
 
-    /// Adds the connection to the register of connections, if they have one.
+    /// Adds the connection to the register of connections, if the transport has one.
     fn register(&self, backend: Arc<state::Proxy>) -> Option<RegisteredQuic>;
 
     /// Receives once, runs the timers that are due, and passes the events of the connection to HTTP/3.
     fn turn(&mut self, context: &mut Context<'_>) -> TransportTurn;
 
-    /// Sends what the connection has to send, and sets its timer.
+    /// Sends the pending output of the connection, and sets its timer.
     ///
     /// # Errors
     /// The socket failed.
@@ -87,7 +88,7 @@ pub(crate) trait ServerTransport: Sized + 'static {
     /// Closes a connection that is not used any more.
     async fn abandon(&mut self);
 
-    /// Takes the connection from this worker; `None` if something still refers to it.
+    /// Takes the connection from this worker, or `None` if something still refers to it.
     fn detach(self) -> Option<Self::Detached>;
 
     /// Continues a connection on this worker.
@@ -110,14 +111,14 @@ pub(crate) enum TransportEnd {
 pub(crate) struct TransportTurn {
     /// Whether anything was received.
     pub(super) received: bool,
-    /// Why the connection has ended, if it has. The streams may have data that arrived before.
+    /// Why the connection has ended, if it has. The streams may still hold data that arrived before the end.
     pub(super) end: Option<TransportEnd>,
 }
 
 /// The HTTP/3 state of the connection.
 pub(crate) struct Http3<T: ServerTransport> {
     settling: Settling,
-    /// Whether the handshake is in progress, so that only requests may be sent that can be early data.
+    /// Whether the handshake is still in progress, so that only requests that can be early data may be sent.
     is_early: Cell<bool>,
     /// Whether the server refused the early data.
     refused_early: Cell<bool>,
@@ -173,7 +174,7 @@ pub(crate) struct OpenedHttp3<T> {
 /// One worker's shared HTTP/3 connections with one transport.
 pub(crate) struct Http3Carriers<T: ServerTransport> {
     all: ConnectionList<H3Engine<T::Streams>, Http3<T>>,
-    /// The CPU usage of the worker, in percent, from which connections with too many glitches are closed.
+    /// The worker's CPU usage, in percent, above which connections with too many glitches are closed.
     busy_from: u8,
 }
 
@@ -192,7 +193,7 @@ where
         self.all.share(server, ask).map(|shared| Box::new(Http3Request::<T>::new(shared)))
     }
 
-    /// Starts HTTP/3 on a connection; returns the first request on it.
+    /// Starts HTTP/3 on a connection. Returns the first request on it.
     pub(crate) fn begin(
         self: &Rc<Self>,
         opened: OpenedHttp3<T>,
@@ -207,7 +208,7 @@ where
         self.all.find(server, ask, |one| is_idle(one)).is_some()
     }
 
-    /// Passes on an idle, usable connection; does nothing if there is none.
+    /// Passes on an idle, usable connection, if one is available.
     pub(crate) fn hand_over(&self, server: &LocalServer, ask: PoolQuery<'_>, give: Give<T>) {
         if let Some(one) = self.all.find(server, ask, |one| is_idle(one)) {
             *one.own.leaves_to.borrow_mut() = Some(give);
@@ -215,7 +216,7 @@ where
         }
     }
 
-    /// Adds a connection of another worker, and starts a request on it; `None` if the kernel has no room for it.
+    /// Adds a connection from another worker, and starts a request on it. Returns `None` if the kernel has no room for it.
     pub(crate) fn take_in(
         self: &Rc<Self>,
         handed: Http3Transfer<T>,
@@ -267,7 +268,7 @@ where
         request
     }
 
-    /// Closes the idle connections to a server, and makes the tasks of the others check their state.
+    /// Closes the idle connections to a server, and makes the tasks of its other connections check their state.
     pub(crate) fn look(&self, server: &LocalServer) {
         self.all.look(server);
     }

@@ -61,7 +61,7 @@ impl QmuxTransport {
         Self { connection, socket, reader: QmuxReader::default(), preamble, timer: Timer::new(), tracer }
     }
 
-    /// Exchanges transport parameters. Ready when the server's have arrived: until then, it permits no streams.
+    /// Exchanges transport parameters. Ready once the server's have arrived; until then, no streams are allowed.
     ///
     /// # Errors
     /// The connection has ended.
@@ -106,7 +106,7 @@ impl ServerTransport for QmuxTransport {
     }
 
     fn keep_alive(&self) -> Option<Duration> {
-        // While there are requests, only the server's limit can end the connection.
+        // While requests are in progress, only the server's limit can end the connection.
         self.connection.engine.borrow().transport.connection.idle_limit_of_peer().map(|limit| limit / 2)
     }
 
@@ -156,7 +156,7 @@ impl ServerTransport for QmuxTransport {
     async fn abandon(&mut self) {
         self.connection.close(None);
         poll_fn(|context| {
-            // If the socket has no room now, the server does not read, and misses only the reason.
+            // If the socket has no room now, the server is not reading, and misses only the reason.
             let _ = self.flush(context);
             Poll::Ready(())
         })

@@ -14,7 +14,7 @@ use crate::server::shared::Idle;
 use crate::stream::{Lifecycle as _, Notice, Ping, h3};
 use crate::violation;
 
-/// Maximum number of reads before the task yields.
+/// The maximum number of reads before the task yields.
 const TURNS: usize = 16;
 
 /// Why a connection ends.
@@ -33,7 +33,7 @@ enum CarrierEnd {
 #[derive(Default)]
 struct KeepAlive {
     timer: Timer,
-    /// Half of the time after which the connection would end; `None` without a limit.
+    /// Half of the time after which the connection would end, or `None` without a limit.
     every: Option<Duration>,
 }
 
@@ -53,7 +53,7 @@ impl KeepAlive {
     }
 }
 
-/// Serves a connection until it ends. A connection that is to move to another worker is returned.
+/// Serves a connection until it ends. If the connection must move to another worker, it is returned.
 pub(super) async fn run<T: ServerTransport>(
     all: Rc<Http3Carriers<T>>,
     shared: Rc<Http3Connection<T>>,
@@ -129,7 +129,7 @@ fn may_leave<T: ServerTransport>(shared: &Rc<Http3Connection<T>>, transport: &T)
         && shared.connection.engine.borrow().pending() == 0
 }
 
-/// Receives once, passes the events to their streams, and sends; returns whether anything was received.
+/// Receives once, passes the events to their streams, and sends the output. Returns whether anything was received.
 fn take_turn<T: ServerTransport>(
     all: &Http3Carriers<T>,
     shared: &Http3Connection<T>,

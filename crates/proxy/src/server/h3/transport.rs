@@ -113,7 +113,7 @@ impl QuicTransport {
         self.socket.local_addr()
     }
 
-    /// Continues the handshake. Ready when it is complete, or with `early` when early data may be sent.
+    /// Continues the handshake. Ready once it is complete or, if `early` is set, once early data may be sent.
     ///
     /// # Errors
     /// The connection has ended.
@@ -276,7 +276,7 @@ impl ServerTransport for QuicTransport {
         let mut engine = connection.engine.borrow_mut();
         self.transmit(&mut engine, context)?;
         self.tracer.turn(&engine);
-        // The socket is that of one connection: there is no endpoint that has to know its IDs.
+        // The socket belongs to one connection, so no endpoint needs the connection's IDs.
         while engine.transport.connection.endpoint_input().is_some() {}
         let at = timeout_ms(&mut engine.transport.connection);
         drop(engine);

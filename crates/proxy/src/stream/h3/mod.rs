@@ -42,23 +42,24 @@ pub(crate) struct H3Engine<T> {
     owns: bool,
     /// When an announced shutdown begins.
     shutdown_at: Option<Instant>,
-    /// The number of datagrams or records received, and when the last one was noticed.
+    /// The number of datagrams or records received, and when this number was last seen to change.
     heard: (u64, Instant),
 }
 
-/// The number of streams opened in advance. Requests take turns, so that few of them are about to begin at a time.
+/// How many streams are opened in advance. Requests take turns, so only few of them are about to begin at the same time.
 const STREAMS_AHEAD: usize = 8;
 
-/// The time between the announcement of a shutdown and the shutdown, in addition to three round trips, and its maximum: requests that
-/// were sent before the client has processed the announcement.
+/// The time between the announcement of a shutdown and the shutdown, in addition to three round trips, and its maximum. It allows
+/// for requests that the client sent before it processed the announcement.
 const GOAWAY_MIN: Duration = Duration::from_secs(2);
 const GOAWAY_MAX: Duration = Duration::from_secs(5);
 
-/// How long acknowledgements are awaited while the client is silent. It has to answer the packets that are repeated.
+/// How long to wait for acknowledgements while the client is silent. The client has to acknowledge the packets that are
+/// retransmitted.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 
-/// The number of transport frames without data that a client may send in each turn. A few of them are part of every connection, and
-/// a client that cancels all its requests at once sends two for each.
+/// The number of transport frames without data that a client may send in each turn. Every connection has a few of them, and a
+/// client that cancels all its requests at the same time sends two for each.
 const CONTROL_FRAMES: u64 = 32;
 
 /// HTTP/3 over QUIC.
@@ -94,7 +95,7 @@ impl From<Reset> for Code {
 }
 
 impl<T: StreamTransport> H3Engine<T> {
-    /// Creates the server's side over a connection, possibly during its handshake. Large payloads are copied unless `owns` is set.
+    /// Creates the server side over a connection, possibly during its handshake. Large payloads are copied unless `owns` is set.
     pub(crate) fn new(connection: T, config: &std::sync::Arc<h3::Config>, owns: bool) -> Self {
         Self::of_role(h3::Role::Server, connection, config, owns)
     }
@@ -130,7 +131,7 @@ impl<T: StreamTransport> H3Engine<T> {
         self.h3.request_states()
     }
 
-    /// Begins with the negotiated protocol, once the connection can send: for HTTP/3, opens the control stream and sends SETTINGS.
+    /// Starts the negotiated protocol once the connection can send: for HTTP/3, opens the control stream and sends SETTINGS.
     pub(crate) fn start(&mut self) {
         if self.transport.connection.speaks_hq() {
             self.h3.use_hq();
@@ -230,7 +231,7 @@ impl<T: StreamTransport> H3Engine<T> {
         }
     }
 
-    /// Starts a turn; returns whether there is anything to look at. If the worker is `busy`, a connection with too many glitches ends.
+    /// Starts a turn. Returns whether there is any work. If the worker is `busy`, a connection with too many glitches is ended.
     pub(crate) fn begin_turn(&mut self, busy: bool) -> bool {
         let connection = &self.transport.connection;
         let (control_frames, received) = (connection.control_frames(), connection.received());
@@ -256,8 +257,8 @@ impl<T: StreamTransport> H3Engine<T> {
         self.has_work
     }
 
-    /// A number that grows while the peer reads: with the bytes that the transport accepts, which the peer's flow control limits, and
-    /// with the responses that the peer has received.
+    /// Returns a number that grows while the peer reads: with the bytes that the transport accepts, which the peer's flow control
+    /// limits, and with the responses that the peer has received.
     pub(crate) fn progress(&self) -> u64 {
         self.transport.progress
     }
@@ -271,14 +272,14 @@ impl<T: StreamTransport> H3Engine<T> {
         }
     }
 
-    /// Returns when [`follow_announcement`](Self::follow_announcement) is to be called.
+    /// Returns when [`follow_announcement`](Self::follow_announcement) must be called.
     pub(crate) fn shutdown_at(&self) -> Option<Instant> {
         self.shutdown_at
     }
 }
 
 impl QuicEngine {
-    /// Whether requests are early data, which could be replays by an attacker (RFC 8470, 3).
+    /// Whether requests are early data, which an attacker could replay (RFC 8470, 3).
     #[inline]
     pub(crate) fn is_early(&self) -> bool {
         self.transport.connection.is_handshaking()
@@ -484,7 +485,7 @@ impl<T: StreamTransport> Lifecycle for H3Engine<T> {
     }
 }
 
-/// Passes stream events to mailboxes, up to the next event of the connection. `payload` is that of an event.
+/// Passes stream events to mailboxes, up to the next event of the connection. `payload` is the payload of an event.
 ///
 /// # Errors
 /// The peer violated the protocol, and the connection was closed.

@@ -19,17 +19,17 @@ pub(crate) type QmuxIncoming = IncomingHalf<QmuxEngine>;
 /// A request over QMux. Dropping it resets the stream unless it is over.
 pub(crate) type QmuxStream = EngineStream<QmuxEngine>;
 
-/// The maximum number of bytes that wait for the socket. The socket has its own buffers, and data of a higher priority cannot overtake
-/// data in a record.
+/// The maximum number of bytes that wait for the socket. The limit is low because the socket has its own buffers, and data of a
+/// higher priority cannot overtake data that is already in a record.
 const SEND_WINDOW: u64 = 128 * 1024;
 
-/// Returns the settings of QMux for a listener or a server with these settings of QUIC.
+/// Derives the QMux settings of a listener or server from its QUIC settings.
 pub(crate) fn qmux_settings(quic: Settings) -> Settings {
     Settings { send_window: SEND_WINDOW, ..quic }
 }
 
 impl QmuxEngine {
-    /// Passes the events of the connection to HTTP/3; returns why the connection is lost, if it is.
+    /// Passes the events of the connection to HTTP/3. Returns why the connection is lost, if it is.
     pub(crate) fn note_events(&mut self) -> Option<LostReason> {
         let mut lost = None;
         while let Some(event) = self.transport.connection.poll() {
@@ -84,8 +84,8 @@ impl SocketOutput for QmuxEngine {
     }
 }
 
-/// Reads a socket for a QMux connection, which keeps partial records itself. The socket is read even while no request takes data: the
-/// streams' windows limit what the peer may send.
+/// Reads a socket for a QMux connection, which stores partial records itself. The socket is read even while no request takes
+/// data, because the streams' windows limit how much the peer may send.
 #[derive(Default)]
 pub(crate) struct QmuxReader {
     /// Bytes that were received before.

@@ -26,7 +26,7 @@ pub(crate) trait StreamTransport: StreamConnection {
     /// Returns the round-trip time; zero if it is not known.
     fn round_trip(&self) -> Duration;
 
-    /// Returns how many bytes wait for the socket although the peer has room for them. Closing the connection would discard these.
+    /// Returns how many bytes wait for the socket although the peer has room for them. Closing the connection would discard them.
     fn unsent(&self) -> usize;
 
     /// Whether the negotiated protocol is HTTP/0.9 over streams (`hq-interop`).
@@ -99,9 +99,9 @@ pub(crate) struct TransportStreams<T> {
     pub(crate) connection: T,
     /// The number of bytes that the transport has accepted, and of responses that the peer has received.
     pub(super) progress: u64,
-    /// Streams opened in advance for requests: only opening one shows whether the server allows it.
+    /// Streams that were opened in advance for requests, because only opening one shows whether the server allows it.
     pub(super) ahead: VecDeque<u64>,
-    /// The finished streams, as long as the peer has not acknowledged all their bytes. Closing the connection would discard these.
+    /// The finished streams with bytes that the peer has not acknowledged yet. Closing the connection would discard these bytes.
     pub(super) unacknowledged: Vec<u64>,
 }
 
