@@ -63,6 +63,58 @@ fn a_reload_in_place_keeps_sessions_and_their_sockets() {
 }
 
 #[test]
+fn the_sessions_of_a_listener_count_after_its_line_has_changed() {
+    let a = server("a");
+    let port = free_port();
+    let text = configuration(port, &[("a", &a)], "");
+    let weir = start(&text, port);
+    let before = clients(port, 3);
+    // The first limit has room for one more.
+    for limit in [4, 3] {
+        let other = format!("shards by-thread maxconn {limit}");
+        let number = format!("  dgram-bind 127.0.0.1:{}\n  dgram-bind 127.0.0.1:{port}", free_port());
+        let bind = format!("  dgram-bind 127.0.0.1:{port}");
+        let changed = text.replace("shards by-thread", &other).replace(&bind, &number);
+        reload(&weir, &changed);
+        before.iter().for_each(|(client, answer)| assert_eq!(client.ask("x"), *answer));
+    }
+    let late = DatagramClient::connect(port);
+    late.send("x");
+    before.iter().for_each(|(client, answer)| assert_eq!(client.ask("x"), *answer));
+    assert_eq!(weir.stat("u,FRONTEND", "stot"), "3");
+    assert!(weir.ask("shutdown sessions server u/a").trim().is_empty());
+    assert!(eventually(|| weir.stat("u,FRONTEND", "scur") == "0"));
+    assert!(late.ask("x").starts_with("a "));
+    before.iter().take(2).for_each(|(client, _)| assert!(client.ask("x").starts_with("a ")));
+}
+
+#[test]
+fn the_sessions_of_a_server_count_after_its_line_or_the_algorithm_has_changed() {
+    let (a, b) = (server("a"), server("b"));
+    let port = free_port();
+    let text = configuration(port, &[("a", &a), ("b", &b)], "");
+    let weir = start(&text, port);
+    let clients = clients(port, 4);
+    let weighted = text.replace("  server a", "  default-server weight 7\n  server a");
+    let leastconn = text.replace("balance roundrobin", "balance leastconn");
+    for (round, text) in [&weighted, &text, &leastconn, &weighted, &leastconn].into_iter().enumerate() {
+        reload(&weir, text);
+        assert_eq!(weir.stat("u,BACKEND", "scur"), "4", "round {round}");
+        assert_eq!(weir.stat("u,a", "scur"), "2", "round {round}");
+        assert_eq!(weir.stat("u,b", "scur"), "2", "round {round}");
+    }
+    clients.iter().for_each(|(client, answer)| assert_eq!(client.ask("x"), *answer));
+    assert_eq!(weir.stat("u,BACKEND", "bin"), "8");
+    weir.ask("shutdown sessions server u/a");
+    assert!(eventually(|| weir.stat("u,BACKEND", "scur") == "2"));
+    assert_eq!(weir.stat("u,a", "scur"), "0");
+    // The server with fewer sessions gets the next ones.
+    for _ in 0..2 {
+        assert!(DatagramClient::connect(port).ask("x").starts_with("a "));
+    }
+}
+
+#[test]
 fn a_section_that_is_removed_closes_its_socket() {
     let a = server("a");
     let (port, other) = (free_port(), free_port());

@@ -254,10 +254,17 @@ fn choose(place: &ShardPlace, session: &Session, datagram: &[u8]) -> Option<Chos
 }
 
 /// Takes a slot of a server, if `limit` allows one more (0: no limit).
-pub(super) fn enter(backend: &LocalProxy, server: &LocalServer, limit: u32, now_us: u64) -> Option<Tally> {
+fn enter(backend: &LocalProxy, server: &LocalServer, limit: u32, now_us: u64) -> Option<Tally> {
     let tally = server.state.try_enter(limit)?;
     backend.prepared().picker().entered(server.index, now_us);
     Some(tally)
+}
+
+/// Takes a slot of a server for a session that exists already, so that no limit can refuse it.
+pub(super) fn enter_again(backend: &LocalProxy, server: &LocalServer) -> Option<Tally> {
+    let limit = assign::limit_without_queue(backend, &server.state).unwrap_or(0);
+    let now_us = now_us();
+    enter(backend, server, limit, now_us).or_else(|| enter(backend, server, 0, now_us))
 }
 
 /// `balance quic-cid`: the server of an existing QUIC connection, if that server is up.

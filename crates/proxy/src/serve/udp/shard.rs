@@ -21,7 +21,9 @@ use state::sessions::{Kill, SessionEntry};
 use udplb::quic::IdPart;
 use udplb::{SessionId, SessionLimits, SessionTable};
 
+use super::begin;
 use super::flow::UdpFlow;
+use super::slots;
 use crate::server::per_worker::LocalProxy;
 use crate::worker::Worker;
 
@@ -185,10 +187,17 @@ impl Shard {
         for id in table.ids() {
             let Some(session) = table.get_mut(id) else { continue };
             let flow = &mut session.data;
-            match place.worker.same_server(&flow.server) {
+            match place.worker.server_with_state(&flow.server) {
                 Some(server) => {
                     let backend = place.worker.local(server.backend);
-                    backend.prepared().picker().entered(server.index, runtime::timer::now_us());
+                    // Another algorithm may count the sessions of servers in another way.
+                    server.state.leave(flow.tally);
+                    if let Some(tally) = begin::enter_again(&backend, &server) {
+                        flow.tally = tally;
+                    }
+                    if flow.backend.is_none() {
+                        backend.state.backend.mine().traffic.sessions.up();
+                    }
                     flow.server = server;
                     flow.backend = Some(backend);
                 }
@@ -201,6 +210,7 @@ impl Shard {
             }
         }
         table.renew(&place.limits);
+        slots::move_slots(&self.place.borrow(), &place, table.len());
         drop(table);
         self.place.replace(place);
         self.killer_waker.wake_by_ref();
