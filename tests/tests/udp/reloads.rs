@@ -153,3 +153,23 @@ fn a_process_that_replaces_another_continues_its_sessions() {
     let shown = ask(&socket, "show sess");
     assert!(shown.contains(&format!("proto=udpv4 src=127.0.0.1:{}", client.port())), "{shown}");
 }
+
+#[test]
+fn no_session_is_lost_if_there_are_thousands() {
+    const COUNT: usize = 3000;
+    let a = server("a");
+    let port = free_port();
+    let text = configuration(port, &[("a", &a)], "  proxy-requests 1\n");
+    let mut old = start(&text, port);
+    let client = DatagramClient::connect(port);
+    (0..COUNT).for_each(|_| assert!(client.ask("x").starts_with("a ")));
+    let count = COUNT.to_string();
+    assert!(eventually(|| old.stat("u,FRONTEND", "scur") == count));
+    let socket = old.directory().join("runtime");
+    let (path, pid) = (socket.to_str().expect("a path").to_owned(), old.pid().to_string());
+    let _new = Weir::start_by(Command::new(program()), &text, &["-x", &path, "-sf", &pid], &[]);
+    assert_eq!(old.await_end(), Some(0), "{}", old.messages());
+    assert!(eventually(|| statistics(&socket).get("u,FRONTEND", "scur") == Some(&*count)));
+    assert!(ask(&socket, "shutdown sessions server u/a").trim().is_empty());
+    assert!(eventually(|| statistics(&socket).get("u,FRONTEND", "scur") == Some("0")));
+}
