@@ -19,11 +19,15 @@ const MOST_SEGMENTS: usize = 64;
 /// The maximum number of bytes that one call sends.
 const MOST_BYTES: usize = 65_000;
 
-/// Sends datagrams of `segment` bytes each, of which the last may be shorter; returns how many were sent.
+/// Sends datagrams of `segment` bytes each, of which the last may be shorter; returns how many were sent. Without bytes, it sends an
+/// empty datagram.
 ///
 /// # Errors
 /// Those of sendmsg(2), if none was sent.
 pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], segment: usize) -> io::Result<usize> {
+    if bytes.is_empty() {
+        return send_part(socket, bytes, segment).map(|()| 1);
+    }
     let segment = segment.max(1);
     let most = (MOST_BYTES / segment).clamp(1, MOST_SEGMENTS) * segment;
     let mut sent = 0;

@@ -83,6 +83,21 @@ fn each_datagram_is_a_session_if_the_numbers_say_so() {
 }
 
 #[test]
+fn empty_datagrams_are_forwarded() {
+    let server = DatagramServer::start(|datagram, _| vec![datagram.to_vec()]);
+    let port = free_port();
+    let lines = "  proxy-requests 1\n  proxy-responses 1\n  timeout server 60s\n";
+    let weir = start(&section(port, lines, &[("a", server.port())]), port);
+    let client = DatagramClient::connect(port);
+    for text in ["", "1", "", ""] {
+        assert_eq!(client.ask(text), text);
+    }
+    assert!(eventually(|| weir.stat("u,FRONTEND", "scur") == "0"));
+    assert_eq!(weir.stat("u,FRONTEND", "stot"), "4");
+    assert_eq!(server.received(), 4);
+}
+
+#[test]
 fn larger_datagrams_than_accepted_are_dropped() {
     let server = DatagramServer::echo("a");
     let port = free_port();
@@ -174,6 +189,23 @@ fn the_first_datagram_carries_the_addresses_for_a_server_that_wants_them() {
     wanted.extend(port.to_be_bytes());
     wanted.push(b'1');
     assert_eq!(&room[..length], wanted);
+    assert_eq!(client.ask("2"), "2");
+}
+
+#[test]
+fn the_addresses_follow_with_the_next_datagram_if_the_first_cannot_be_sent() {
+    let server = DatagramServer::start(|datagram, _| vec![datagram.to_vec()]);
+    let port = free_port();
+    let line = format!("  server a 127.0.0.1:{} send-proxy-v2\n", server.port());
+    let text = section(port, "  accepted-payload-size 65507\n", &[]) + &line;
+    let _weir = start(&text, port);
+    let client = DatagramClient::connect(port);
+    // With the header, the datagram is too large for UDP.
+    client.0.send(&[b'x'; 65_507]).expect("it is sent");
+    client.send("1");
+    let mut room = [0; 100];
+    let length = client.0.recv(&mut room).expect("a datagram");
+    assert_eq!((length, &room[..12]), (29, &b"\r\n\r\n\0\r\nQUIT\n"[..]));
     assert_eq!(client.ask("2"), "2");
 }
 
