@@ -210,6 +210,30 @@ fn the_addresses_follow_with_the_next_datagram_if_the_first_cannot_be_sent() {
 }
 
 #[test]
+fn a_server_is_not_blamed_for_a_lack_of_descriptors() {
+    let server =
+        DatagramServer::start(|datagram, _| if datagram == b"y" { vec![b"y".to_vec()] } else { Vec::new() });
+    let (port, log) = (free_port(), Collector::new());
+    let text = format!(
+        "global\n  ulimit-n 120\n  maxconn 1000\nudp-lb u\n  dgram-bind 127.0.0.1:{port}\n  log 127.0.0.1:{} local0\n\
+         \x20 proxy-requests 1\n  proxy-responses 1\n  timeout session 1h\n  option udp-check\n\
+         \x20 server a 127.0.0.1:{} check inter 1h observe layer4 error-limit 2 on-error mark-down\n",
+        log.port(),
+        server.port()
+    );
+    let _weir = start(&text, port);
+    let client = DatagramClient::connect(port);
+    assert_eq!(client.ask("y"), "y");
+    assert!(log.next().contains(" u/a "));
+    // Each datagram needs a descriptor.
+    (0..300).for_each(|_| client.send("x"));
+    for _ in 0..10 {
+        let line = log.next();
+        assert!(line.contains(" RC "), "{line}");
+    }
+}
+
+#[test]
 fn bursts_arrive_complete_and_in_order() {
     let server = DatagramServer::start(|datagram, _| vec![datagram.to_vec()]);
     let port = free_port();
