@@ -30,6 +30,9 @@ use crate::worker::Worker;
 /// How many batches of datagrams are received from clients, and how many from servers, before the task yields.
 const TURNS: usize = 8;
 
+/// The number of idle sessions that end before the task yields.
+const ENDS: usize = 256;
+
 /// The largest number of bytes that the kernel joins.
 const ROOM: usize = 65_536;
 
@@ -248,7 +251,7 @@ impl Shard {
         }
         let mut has_more = self.poll_servers(context, room, ready);
         has_more |= self.poll_clients(context, batch);
-        self.end_expired();
+        has_more |= self.end_expired();
         if has_more {
             return Poll::Ready(false);
         }
@@ -290,11 +293,12 @@ impl Shard {
         true
     }
 
-    fn end_expired(&self) {
+    /// Ends sessions that were idle for too long; returns whether there may be more.
+    fn end_expired(&self) -> bool {
         let (now, limits) = (now_ms(), self.place.borrow().limits);
-        loop {
+        for _ in 0..ENDS {
             let mut table = self.table.borrow_mut();
-            let Some(id) = table.expired(now, &limits) else { return };
+            let Some(id) = table.expired(now, &limits) else { return false };
             let lacks = table.get(id).is_some_and(|session| session.lacks_answers(&limits));
             drop(table);
             if lacks {
@@ -303,6 +307,7 @@ impl Shard {
                 self.end(id, Cause::None, Phase::None);
             }
         }
+        true
     }
 
     fn end_killed(&self) {
