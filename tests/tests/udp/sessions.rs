@@ -98,6 +98,24 @@ fn empty_datagrams_are_forwarded() {
 }
 
 #[test]
+fn a_datagram_with_the_source_of_a_listener_begins_no_session() {
+    let server = DatagramServer::echo("a");
+    let (port, other) = (free_port(), free_port());
+    let lines = format!("  dgram-bind 127.0.0.1:{other} shards by-thread\n");
+    let text = section(port, &lines, &[("a", server.port())]).replace("udp-lb", "  nbthread 2\nudp-lb");
+    let weir = start(&text, port);
+    let options = net::listen::ListenOptions { reuse_port: true, ..Default::default() };
+    let address = (std::net::Ipv4Addr::LOCALHOST, other).into();
+    let sockets = net::udp::bind_group(address, &options, 1).expect("the sockets of the program share it");
+    let forger = std::net::UdpSocket::from(sockets.into_iter().next().expect("one socket"));
+    forger.send_to(b"x", ("127.0.0.1", port)).expect("it is sent");
+    assert!(eventually(|| weir.stat("u,FRONTEND", "ereq") == "1"));
+    assert_eq!(weir.stat("u,FRONTEND", "stot"), "0");
+    assert_eq!(DatagramClient::connect(port).ask("y"), "a y");
+    assert_eq!(server.received(), 1);
+}
+
+#[test]
 fn larger_datagrams_than_accepted_are_dropped() {
     let server = DatagramServer::echo("a");
     let port = free_port();

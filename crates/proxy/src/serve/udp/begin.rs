@@ -20,12 +20,12 @@ use state::server::{ServerAddress, Tally, Trouble};
 use state::sessions::{self, Activity};
 use udplb::{SessionId, SessionKey};
 
-use super::SUCCESSORS;
 use super::end;
 use super::flow::UdpFlow;
 use super::routes;
 use super::shard::{Shard, ShardPlace};
 use super::slots;
+use super::{SUCCESSORS, is_served};
 use crate::evaluate::quic_initial;
 use crate::exchange::view::holds;
 use crate::fault::Fault;
@@ -44,6 +44,11 @@ impl Shard {
     /// Begins the session of a client's first `datagram`; `None` if it is not accepted, or no server takes it.
     pub(super) fn begin(&self, place: &ShardPlace, key: SessionKey, datagram: &[u8]) -> Option<SessionId> {
         let (worker, frontend, bind) = (&place.worker, &place.frontend, place.bind());
+        // An answer would reach no client, or this process.
+        if key.source.port() == 0 || is_served(key.source, key.destination) {
+            frontend.state.frontend.mine().traffic.request_errors.add(1);
+            return None;
+        }
         let gate = Gate { worker, proxy: frontend, listener: &bind.listener, is_tls: false };
         let is_open = match frontend.state.admission() {
             Admission::Open => true,
