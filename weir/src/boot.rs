@@ -303,6 +303,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     memory::return_soon();
     let ending =
         signals::wait(signals, &process_in_use, &common.exposed, &reloader, &peers, to_master, messages);
+    udp_sessions::finish();
     let shared = process_in_use.shared();
     let within = shared.plan.global.hard_stop_after.map_or(LAST_EXPORT, |limit| limit.min(LAST_EXPORT));
     common.exporter.stop(within);

@@ -1,13 +1,13 @@
 //! UDP sessions that move from a process to its successor, over a link that is passed with the listening sockets.
 //!
 //! Once its workers run, the successor requests the sessions ([`take_over`]). The old process then stops reading its sockets, and
-//! sends all sessions with the sockets to their servers. If it ends or does not answer in time, the successor continues without
-//! them.
+//! sends all sessions with the sockets to their servers before it ends ([`finish`]). If it does not answer in time, the successor
+//! continues without them.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 use net::pass::{self, Passed};
@@ -35,6 +35,37 @@ static LINK: Mutex<Option<UnixStream>> = Mutex::new(None);
 
 fn link() -> MutexGuard<'static, Option<UnixStream>> {
     LINK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The number of successors that are getting the sessions of this process.
+static TRANSFERS: Mutex<usize> = Mutex::new(0);
+
+/// Notified when a transfer ends.
+static TRANSFER_END: Condvar = Condvar::new();
+
+/// A successor that is getting the sessions.
+struct Transfer;
+
+impl Transfer {
+    fn begin() -> Self {
+        *TRANSFERS.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        Self
+    }
+}
+
+impl Drop for Transfer {
+    fn drop(&mut self) {
+        *TRANSFERS.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        TRANSFER_END.notify_all();
+    }
+}
+
+/// Waits until each successor that has requested the sessions has received them. Called before the process ends: its workers have
+/// nothing left to do once they have released their sessions.
+pub(crate) fn finish() {
+    let transfers = TRANSFERS.lock().unwrap_or_else(PoisonError::into_inner);
+    // A successor that does not read ends its transfer, so the wait is bounded.
+    drop(TRANSFER_END.wait_while(transfers, |count| *count > 0));
 }
 
 /// Keeps the link, if `passed` is one; otherwise returns it.
@@ -75,6 +106,8 @@ pub(crate) fn offer() -> io::Result<Passed<OwnedFd>> {
 /// Waits for the request, and answers it.
 fn serve(mut link: &UnixStream) -> io::Result<()> {
     link.read_exact(&mut [0])?;
+    let _transfer = Transfer::begin();
+    link.set_write_timeout(Some(PATIENCE))?;
     let (sender, released) = mpsc::channel();
     for worker in 0..runtime::shard::workers() {
         let sender = sender.clone();

@@ -19,11 +19,15 @@ const MOST_SEGMENTS: usize = 64;
 /// The maximum number of bytes that one call sends.
 const MOST_BYTES: usize = 65_000;
 
-/// Sends datagrams of `segment` bytes each, of which the last may be shorter. Returns how many were sent.
+/// Sends datagrams of `segment` bytes each, of which the last may be shorter, or an empty datagram if there are no bytes. Returns how
+/// many were sent.
 ///
 /// # Errors
 /// The errors of sendmsg(2), if no datagram was sent.
 pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], segment: usize) -> io::Result<usize> {
+    if bytes.is_empty() {
+        return send_part(socket, bytes, segment).map(|()| 1);
+    }
     let segment = segment.max(1);
     let most = (MOST_BYTES / segment).clamp(1, MOST_SEGMENTS) * segment;
     let mut sent = 0;

@@ -454,7 +454,7 @@ pub struct Received<'a> {
 }
 
 impl<'a> Received<'a> {
-    /// Returns the datagrams one by one.
+    /// Returns the datagrams one by one, without empty ones.
     pub fn datagrams(self) -> impl Iterator<Item = &'a mut [u8]> {
         self.bytes.chunks_mut(self.segment_size.max(1))
     }
@@ -468,10 +468,10 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// Returns the datagrams received by the last call. Empty ones are omitted.
+    /// Returns the datagrams received by the last call. The kernel does not join empty ones: each has an entry without bytes.
     pub fn received(&mut self) -> impl Iterator<Item = Received<'_>> {
         let filled = self.buffers.iter_mut().zip(&self.received).take(self.filled);
-        filled.filter(|(_, meta)| meta.len > 0).map(|(buffer, meta)| Received {
+        filled.map(|(buffer, meta)| Received {
             source: meta.addr,
             destination: meta.dst_ip,
             ecn: meta.ecn.map_or(0, |ecn| ecn as u8),

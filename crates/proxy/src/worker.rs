@@ -252,13 +252,16 @@ impl Worker {
     /// Returns the server of this plan that corresponds to a server of an older plan, if there is one and none of the settings
     /// that connections depend on has changed.
     pub(crate) fn same_server(&self, old: &LocalServer) -> Option<Rc<LocalServer>> {
-        let plan = &self.shared.plan;
-        let backend = plan.backend(&old.state.proxy)?;
-        let at = |place: usize| {
-            let server = backend.servers.get(place)?;
-            (Arc::ptr_eq(&server.state, &old.state) && server.print == old.print).then_some(place)
+        self.server_with_state(old).filter(|server| server.print == old.print)
+    }
+
+    /// Returns the server of this plan that has the state of `old`, also if its line has changed.
+    pub(crate) fn server_with_state(&self, old: &LocalServer) -> Option<Rc<LocalServer>> {
+        let backend = self.shared.plan.backend(&old.state.proxy)?;
+        let is = |place: &usize| {
+            backend.servers.get(*place).is_some_and(|server| Arc::ptr_eq(&server.state, &old.state))
         };
-        let place = at(old.index).or_else(|| (0..backend.servers.len()).find_map(at))?;
+        let place = Some(old.index).filter(is).or_else(|| (0..backend.servers.len()).find(is))?;
         self.local(backend.index).server(place)
     }
 

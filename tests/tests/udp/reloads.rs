@@ -63,6 +63,58 @@ fn a_reload_in_place_keeps_sessions_and_their_sockets() {
 }
 
 #[test]
+fn the_sessions_of_a_listener_count_after_its_line_has_changed() {
+    let a = server("a");
+    let port = free_port();
+    let text = configuration(port, &[("a", &a)], "");
+    let weir = start(&text, port);
+    let before = clients(port, 3);
+    // The first limit has room for one more.
+    for limit in [4, 3] {
+        let other = format!("shards by-thread maxconn {limit}");
+        let number = format!("  dgram-bind 127.0.0.1:{}\n  dgram-bind 127.0.0.1:{port}", free_port());
+        let bind = format!("  dgram-bind 127.0.0.1:{port}");
+        let changed = text.replace("shards by-thread", &other).replace(&bind, &number);
+        reload(&weir, &changed);
+        before.iter().for_each(|(client, answer)| assert_eq!(client.ask("x"), *answer));
+    }
+    let late = DatagramClient::connect(port);
+    late.send("x");
+    before.iter().for_each(|(client, answer)| assert_eq!(client.ask("x"), *answer));
+    assert_eq!(weir.stat("u,FRONTEND", "stot"), "3");
+    assert!(weir.ask("shutdown sessions server u/a").trim().is_empty());
+    assert!(eventually(|| weir.stat("u,FRONTEND", "scur") == "0"));
+    assert!(late.ask("x").starts_with("a "));
+    before.iter().take(2).for_each(|(client, _)| assert!(client.ask("x").starts_with("a ")));
+}
+
+#[test]
+fn the_sessions_of_a_server_count_after_its_line_or_the_algorithm_has_changed() {
+    let (a, b) = (server("a"), server("b"));
+    let port = free_port();
+    let text = configuration(port, &[("a", &a), ("b", &b)], "");
+    let weir = start(&text, port);
+    let clients = clients(port, 4);
+    let weighted = text.replace("  server a", "  default-server weight 7\n  server a");
+    let leastconn = text.replace("balance roundrobin", "balance leastconn");
+    for (round, text) in [&weighted, &text, &leastconn, &weighted, &leastconn].into_iter().enumerate() {
+        reload(&weir, text);
+        assert_eq!(weir.stat("u,BACKEND", "scur"), "4", "round {round}");
+        assert_eq!(weir.stat("u,a", "scur"), "2", "round {round}");
+        assert_eq!(weir.stat("u,b", "scur"), "2", "round {round}");
+    }
+    clients.iter().for_each(|(client, answer)| assert_eq!(client.ask("x"), *answer));
+    assert_eq!(weir.stat("u,BACKEND", "bin"), "8");
+    weir.ask("shutdown sessions server u/a");
+    assert!(eventually(|| weir.stat("u,BACKEND", "scur") == "2"));
+    assert_eq!(weir.stat("u,a", "scur"), "0");
+    // The server with fewer sessions gets the next ones.
+    for _ in 0..2 {
+        assert!(DatagramClient::connect(port).ask("x").starts_with("a "));
+    }
+}
+
+#[test]
 fn a_section_that_is_removed_closes_its_socket() {
     let a = server("a");
     let (port, other) = (free_port(), free_port());
@@ -100,4 +152,24 @@ fn a_process_that_replaces_another_continues_its_sessions() {
     let (client, _) = &clients[0];
     let shown = ask(&socket, "show sess");
     assert!(shown.contains(&format!("proto=udpv4 src=127.0.0.1:{}", client.port())), "{shown}");
+}
+
+#[test]
+fn no_session_is_lost_if_there_are_thousands() {
+    const COUNT: usize = 3000;
+    let a = server("a");
+    let port = free_port();
+    let text = configuration(port, &[("a", &a)], "  proxy-requests 1\n");
+    let mut old = start(&text, port);
+    let client = DatagramClient::connect(port);
+    (0..COUNT).for_each(|_| assert!(client.ask("x").starts_with("a ")));
+    let count = COUNT.to_string();
+    assert!(eventually(|| old.stat("u,FRONTEND", "scur") == count));
+    let socket = old.directory().join("runtime");
+    let (path, pid) = (socket.to_str().expect("a path").to_owned(), old.pid().to_string());
+    let _new = Weir::start_by(Command::new(program()), &text, &["-x", &path, "-sf", &pid], &[]);
+    assert_eq!(old.await_end(), Some(0), "{}", old.messages());
+    assert!(eventually(|| statistics(&socket).get("u,FRONTEND", "scur") == Some(&*count)));
+    assert!(ask(&socket, "shutdown sessions server u/a").trim().is_empty());
+    assert!(eventually(|| statistics(&socket).get("u,FRONTEND", "scur") == Some("0")));
 }

@@ -116,6 +116,39 @@ fn each_datagram_is_a_session_if_the_numbers_say_so() {
 }
 
 #[test]
+fn empty_datagrams_are_forwarded() {
+    let server = DatagramServer::start(|datagram, _| vec![datagram.to_vec()]);
+    let port = free_port();
+    let lines = "  proxy-requests 1\n  proxy-responses 1\n  timeout server 60s\n";
+    let weir = start(&section(port, lines, &[("a", server.port())]), port);
+    let client = DatagramClient::connect(port);
+    for text in ["", "1", "", ""] {
+        assert_eq!(client.ask(text), text);
+    }
+    assert!(eventually(|| weir.stat("u,FRONTEND", "scur") == "0"));
+    assert_eq!(weir.stat("u,FRONTEND", "stot"), "4");
+    assert_eq!(server.received(), 4);
+}
+
+#[test]
+fn a_datagram_with_the_source_of_a_listener_begins_no_session() {
+    let server = DatagramServer::echo("a");
+    let (port, other) = (free_port(), free_port());
+    let lines = format!("  dgram-bind 127.0.0.1:{other} shards by-thread\n");
+    let text = section(port, &lines, &[("a", server.port())]).replace("udp-lb", "  nbthread 2\nudp-lb");
+    let weir = start(&text, port);
+    let options = net::listen::ListenOptions { reuse_port: true, ..Default::default() };
+    let address = (std::net::Ipv4Addr::LOCALHOST, other).into();
+    let sockets = net::udp::bind_group(address, &options, 1).expect("the sockets of the program share it");
+    let forger = std::net::UdpSocket::from(sockets.into_iter().next().expect("one socket"));
+    forger.send_to(b"x", ("127.0.0.1", port)).expect("it is sent");
+    assert!(eventually(|| weir.stat("u,FRONTEND", "ereq") == "1"));
+    assert_eq!(weir.stat("u,FRONTEND", "stot"), "0");
+    assert_eq!(DatagramClient::connect(port).ask("y"), "a y");
+    assert_eq!(server.received(), 1);
+}
+
+#[test]
 fn larger_datagrams_than_accepted_are_dropped() {
     let server = DatagramServer::echo("a");
     let port = free_port();
@@ -208,6 +241,47 @@ fn the_first_datagram_carries_the_addresses_for_a_server_that_wants_them() {
     wanted.push(b'1');
     assert_eq!(&room[..length], wanted);
     assert_eq!(client.ask("2"), "2");
+}
+
+#[test]
+fn the_addresses_follow_with_the_next_datagram_if_the_first_cannot_be_sent() {
+    let server = DatagramServer::start(|datagram, _| vec![datagram.to_vec()]);
+    let port = free_port();
+    let line = format!("  server a 127.0.0.1:{} send-proxy-v2\n", server.port());
+    let text = section(port, "  accepted-payload-size 65507\n", &[]) + &line;
+    let _weir = start(&text, port);
+    let client = DatagramClient::connect(port);
+    // With the header, the datagram is too large for UDP.
+    client.0.send(&[b'x'; 65_507]).expect("it is sent");
+    client.send("1");
+    let mut room = [0; 100];
+    let length = client.0.recv(&mut room).expect("a datagram");
+    assert_eq!((length, &room[..12]), (29, &b"\r\n\r\n\0\r\nQUIT\n"[..]));
+    assert_eq!(client.ask("2"), "2");
+}
+
+#[test]
+fn a_server_is_not_blamed_for_a_lack_of_descriptors() {
+    let server =
+        DatagramServer::start(|datagram, _| if datagram == b"y" { vec![b"y".to_vec()] } else { Vec::new() });
+    let (port, log) = (free_port(), Collector::new());
+    let text = format!(
+        "global\n  ulimit-n 120\n  maxconn 1000\nudp-lb u\n  dgram-bind 127.0.0.1:{port}\n  log 127.0.0.1:{} local0\n\
+         \x20 proxy-requests 1\n  proxy-responses 1\n  timeout session 1h\n  option udp-check\n\
+         \x20 server a 127.0.0.1:{} check inter 1h observe layer4 error-limit 2 on-error mark-down\n",
+        log.port(),
+        server.port()
+    );
+    let _weir = start(&text, port);
+    let client = DatagramClient::connect(port);
+    assert_eq!(client.ask("y"), "y");
+    assert!(log.next().contains(" u/a "));
+    // Each datagram needs a descriptor.
+    (0..300).for_each(|_| client.send("x"));
+    for _ in 0..10 {
+        let line = log.next();
+        assert!(line.contains(" RC "), "{line}");
+    }
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub(crate) static NO_PORT: EventCounter =
     event_counter!(Count, "by_kernel()", "no source port or address available for a server connection");
 
 /// Maps a kernel error by its cause: the source address, this machine, or the server.
-pub(super) fn by_kernel(error: &io::Error) -> Fault {
+pub(crate) fn by_kernel(error: &io::Error) -> Fault {
     match SourceError::inside(error) {
         Some(SourceError::PortRange) => return Fault::Resource(ConnectionError::PORT_RANGE),
         Some(SourceError::Address(_)) => return Fault::Resource(ConnectionError::CANNOT_BIND),

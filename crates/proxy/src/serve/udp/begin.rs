@@ -14,21 +14,22 @@ use plan::proxy::ServerTarget;
 use plan::server::{Observe, UseSource};
 use rules::{Hold, RuleOutcome, Stage};
 use runtime::timer::{now_ms, now_us};
-use sample::{Accepted, Endpoint, Ends, Env, Session};
+use sample::{Accepted, Cause, Endpoint, Ends, Env, Session};
 use state::proxy::Admission;
 use state::server::{ServerAddress, Tally, Trouble};
 use state::sessions::{self, Activity};
 use udplb::{SessionId, SessionKey};
 
-use super::SUCCESSORS;
 use super::end;
 use super::flow::UdpFlow;
 use super::routes;
 use super::shard::{Shard, ShardPlace};
 use super::slots;
+use super::{SUCCESSORS, is_served};
 use crate::evaluate::quic_initial;
 use crate::exchange::view::holds;
-use crate::routing::{assign, attempt};
+use crate::fault::Fault;
+use crate::routing::{assign, attempt, connect_error};
 use crate::serve::gate::Gate;
 use crate::server::per_worker::{LocalProxy, LocalServer};
 
@@ -43,6 +44,11 @@ impl Shard {
     /// Begins the session of a client's first `datagram`; `None` if it is not accepted, or no server takes it.
     pub(super) fn begin(&self, place: &ShardPlace, key: SessionKey, datagram: &[u8]) -> Option<SessionId> {
         let (worker, frontend, bind) = (&place.worker, &place.frontend, place.bind());
+        // An answer would reach no client, or this process.
+        if key.source.port() == 0 || is_served(key.source, key.destination) {
+            frontend.state.frontend.mine().traffic.request_errors.add(1);
+            return None;
+        }
         let gate = Gate { worker, proxy: frontend, listener: &bind.listener, is_tls: false };
         let is_open = match frontend.state.admission() {
             Admission::Open => true,
@@ -74,10 +80,13 @@ impl Shard {
         }
         count_session(place, began_us / 1000);
         let began = self.reach(place, &session, datagram);
-        let Some((chosen, socket)) = began else {
-            end::log_unserved(place, &session, datagram.len() as u64);
-            slots::release_slots(place);
-            return None;
+        let (chosen, socket) = match began {
+            Ok(began) => began,
+            Err(cause) => {
+                end::log_unserved(place, &session, datagram.len() as u64, cause);
+                slots::release_slots(place);
+                return None;
+            }
         };
         let ChosenServer { backend, server, tally } = chosen;
         let local = self.local(key.destination);
@@ -103,7 +112,7 @@ impl Shard {
         let watched = table.get(id).map(|own| self.watch(&own.data, id));
         drop(table);
         if !matches!(watched, Some(Ok(()))) {
-            self.end(id, sample::Cause::Resource, sample::Phase::Connect);
+            self.end(id, Cause::Resource, sample::Phase::Connect);
             return None;
         }
         Some(id)
@@ -117,12 +126,15 @@ impl Shard {
     }
 
     /// Chooses a server and opens a socket for it.
+    ///
+    /// # Errors
+    /// The cause to log: the servers, or a limit of this machine, which is not held against the server.
     fn reach(
         &self,
         place: &ShardPlace,
         session: &Session,
         datagram: &[u8],
-    ) -> Option<(ChosenServer, OwnedFd)> {
+    ) -> Result<(ChosenServer, OwnedFd), Cause> {
         let backend = &place.backend;
         let of_backend = backend.state.backend.mine();
         let now_us = session.accepted_us;
@@ -134,7 +146,7 @@ impl Shard {
         let Some(chosen) = chosen else {
             of_backend.connection_errors.add(1);
             of_backend.traffic.sessions.down();
-            return None;
+            return Err(Cause::Server);
         };
         let server = &chosen.server;
         let of_server = server.state.counters.mine();
@@ -145,16 +157,21 @@ impl Shard {
             Some(Ok(socket)) => {
                 of_backend.connects.add(1);
                 of_server.connects.add(1);
-                Some((chosen, socket))
+                Ok((chosen, socket))
             }
             failed => {
+                let fault = failed.and_then(Result::err).map(|error| connect_error::by_kernel(&error));
+                let cause = match fault {
+                    Some(Fault::Resource(_)) => Cause::Resource,
+                    _ => Cause::Server,
+                };
                 of_backend.connection_errors.add(1);
                 of_server.connection_errors.add(1);
-                if failed.is_some() && server.observe == Observe::Layer4 {
+                if fault.is_some() && cause == Cause::Server && server.observe == Observe::Layer4 {
                     attempt::observe(server, Err(Trouble::Connection));
                 }
                 slots::leave(&chosen.backend, server, chosen.tally);
-                None
+                Err(cause)
             }
         }
     }
@@ -254,10 +271,17 @@ fn choose(place: &ShardPlace, session: &Session, datagram: &[u8]) -> Option<Chos
 }
 
 /// Takes a slot of a server, if `limit` allows one more (0: no limit).
-pub(super) fn enter(backend: &LocalProxy, server: &LocalServer, limit: u32, now_us: u64) -> Option<Tally> {
+fn enter(backend: &LocalProxy, server: &LocalServer, limit: u32, now_us: u64) -> Option<Tally> {
     let tally = server.state.try_enter(limit)?;
     backend.prepared().picker().entered(server.index, now_us);
     Some(tally)
+}
+
+/// Takes a slot of a server for a session that exists already, so that no limit can refuse it.
+pub(super) fn enter_again(backend: &LocalProxy, server: &LocalServer) -> Option<Tally> {
+    let limit = assign::limit_without_queue(backend, &server.state).unwrap_or(0);
+    let now_us = now_us();
+    enter(backend, server, limit, now_us).or_else(|| enter(backend, server, 0, now_us))
 }
 
 /// `balance quic-cid`: the server of an existing QUIC connection, if that server is up.

@@ -104,9 +104,9 @@ struct LoggedEnd {
 }
 
 /// Logs a client that no server can take.
-pub(super) fn log_unserved(place: &ShardPlace, session: &Session, bytes_in: u64) {
+pub(super) fn log_unserved(place: &ShardPlace, session: &Session, bytes_in: u64, cause: Cause) {
     if place.frontend.prepared().logs {
-        let ending = LoggedEnd { cause: Cause::Server, phase: Phase::Connect, bytes: (bytes_in, 0) };
+        let ending = LoggedEnd { cause, phase: Phase::Connect, bytes: (bytes_in, 0) };
         log(place, session, None, &ending);
     }
 }

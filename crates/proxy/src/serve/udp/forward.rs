@@ -34,6 +34,7 @@ impl Shard {
             let joins = |next: &Received<'_>, length: usize| {
                 next.source == source
                     && next.destination == destination
+                    && !next.bytes.is_empty()
                     && length.is_multiple_of(segment)
                     && (next.segment_size == segment || next.bytes.len() < segment)
                     && length + next.bytes.len() <= most
@@ -52,7 +53,7 @@ impl Shard {
         }
     }
 
-    /// Forwards datagrams that a client has sent.
+    /// Forwards datagrams that a client has sent, or an empty one.
     pub(super) fn receive_from_client(&self, received: Received<'_>) {
         let place = self.place();
         let segment = received.segment_size.max(1);
@@ -60,29 +61,30 @@ impl Shard {
         let mut rest: &[u8] = received.bytes;
         // A session that ends because its server refuses datagrams is replaced once.
         let mut may_begin_again = true;
-        while !rest.is_empty() {
+        loop {
             let first = &rest[..segment.min(rest.len())];
-            if first.len() > place.payload_size {
+            let begin = || self.begin(&place, key, first);
+            let taken = if first.len() > place.payload_size {
                 place.frontend.state.frontend.mine().traffic.request_errors.add(1);
-                rest = &rest[first.len()..];
-                continue;
-            }
-            let found = self.table.borrow().find(&key);
-            let begun = found.is_none();
-            let Some(id) = found.or_else(|| self.begin(&place, key, first)) else {
-                rest = &rest[first.len()..];
-                continue;
-            };
-            let taken = self.to_server(&place, id, rest, segment, begun);
-            match taken {
-                Ok(length) => rest = &rest[length..],
-                Err(error) if is_passing(&error) => rest = &rest[first.len()..],
-                Err(_) => {
-                    self.fail(id);
-                    if !std::mem::take(&mut may_begin_again) {
-                        rest = &rest[first.len()..];
+                first.len()
+            } else if let Some(id) = { self.table.borrow().find(&key) }.or_else(begin) {
+                match self.to_server(&place, id, rest, segment) {
+                    Ok(length) => length,
+                    Err(error) if is_passing(&error) => first.len(),
+                    Err(_) => {
+                        self.fail(id);
+                        if std::mem::take(&mut may_begin_again) {
+                            continue;
+                        }
+                        first.len()
                     }
                 }
+            } else {
+                first.len()
+            };
+            rest = &rest[taken..];
+            if rest.is_empty() {
+                return;
             }
         }
     }
@@ -94,11 +96,11 @@ impl Shard {
         id: SessionId,
         bytes: &[u8],
         segment: usize,
-        is_first: bool,
     ) -> io::Result<usize> {
         let mut table = self.table.borrow_mut();
         let Some(session) = table.get_mut(id) else { return Ok(segment.min(bytes.len())) };
-        let header = if is_first { self.header(session) } else { Vec::new() };
+        // A first datagram that could not be sent did not carry it.
+        let header = if session.requests == 0 { self.header(session) } else { Vec::new() };
         let room = usize::try_from(session.room(&place.limits)).unwrap_or(usize::MAX).max(1);
         let part = if header.is_empty() {
             let most = room.saturating_mul(segment);
@@ -113,7 +115,7 @@ impl Shard {
             let joined = [&header, part].concat();
             connected::send(socket, &joined, joined.len())?;
         }
-        let datagrams = part.len().div_ceil(segment) as u64;
+        let datagrams = part.len().div_ceil(segment).max(1) as u64;
         count(place, session, part.len() as u64, 0);
         let progress = table.request(id, (datagrams, part.len() as u64), now_ms(), &place.limits);
         drop(table);
@@ -140,20 +142,20 @@ impl Shard {
         let mut table = self.table.borrow_mut();
         let Some(session) = table.get_mut(id) else { return };
         let received = connected::receive(session.data.socket.as_fd(), room);
-        let (length, segment) = match received {
-            Ok(received) => received,
+        let (bytes, segment) = match received {
+            Ok((length, segment)) => (&room[..length], segment),
             Err(error) if is_passing(&error) => return,
             Err(_) => {
                 drop(table);
                 return self.fail(id);
             }
         };
-        let bytes = &room[..length];
-        if segment > place.payload_size {
-            place.frontend.state.frontend.mine().traffic.denied_responses.add(1);
+        let (bytes, segment, dropped) = within(bytes, segment, place.payload_size);
+        place.frontend.state.frontend.mine().traffic.denied_responses.add(dropped);
+        let datagrams = bytes.len().div_ceil(segment.max(1)).max(1) as u64;
+        if dropped > 0 && bytes.is_empty() {
             return;
         }
-        let datagrams = length.div_ceil(segment.max(1)).max(1) as u64;
         let transmit = Transmit {
             destination: session.key.source,
             source: session.key.destination,
@@ -177,8 +179,9 @@ impl Shard {
             session.data.is_joined = true;
             connected::join(session.data.socket.as_fd());
         }
-        count(&place, session, 0, length as u64);
-        let progress = table.response(id, (datagrams, length as u64), now_ms(), &place.limits);
+        let length = bytes.len() as u64;
+        count(&place, session, 0, length);
+        let progress = table.response(id, (datagrams, length), now_ms(), &place.limits);
         drop(table);
         if progress == Progress::Complete {
             self.end(id, Cause::None, Phase::None);
@@ -206,6 +209,21 @@ impl Shard {
             if is_unreached { Phase::Connect } else { Phase::Data }
         };
         self.end(id, Cause::Server, phase);
+    }
+}
+
+/// Returns the datagrams of `bytes` that have at most `most` bytes, with the size of each but the last, and the number of others. The
+/// last datagram may be shorter than the others, which have `segment` bytes.
+fn within(bytes: &[u8], segment: usize, most: usize) -> (&[u8], usize, u64) {
+    if segment <= most {
+        return (bytes, segment, 0);
+    }
+    let last = bytes.len() % segment;
+    let whole = (bytes.len() / segment) as u64;
+    match last {
+        0 => (&[], 0, whole),
+        last if last > most => (&[], 0, whole + 1),
+        last => (&bytes[bytes.len() - last..], last, whole),
     }
 }
 
@@ -237,5 +255,20 @@ fn count(place: &ShardPlace, session: &UdpSession<UdpFlow>, bytes_in: u64, bytes
         let process = place.worker.shared.process.counters.mine();
         process.bytes_out.add(bytes_out);
         process.bytes_out_rate.tick_by(now, ProcessCounters::rate_units(bytes_out));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::within;
+
+    #[test]
+    fn the_short_end_of_a_batch_is_kept() {
+        let bytes: Vec<u8> = (0..25).collect();
+        assert_eq!(within(&bytes, 10, 10), (&bytes[..], 10, 0));
+        assert_eq!(within(&bytes, 10, 9), (&bytes[20..], 5, 2));
+        assert_eq!(within(&bytes, 10, 4), (&[][..], 0, 3));
+        assert_eq!(within(&bytes[..20], 10, 9), (&[][..], 0, 2));
+        assert_eq!(within(&[], 0, 9), (&[][..], 0, 0));
     }
 }

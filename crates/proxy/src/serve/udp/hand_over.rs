@@ -14,7 +14,7 @@ use udplb::quic::{IdBytes, LONGEST_ID};
 use udplb::{SessionKey, UdpSession};
 
 use super::SHARDS;
-use super::begin::enter;
+use super::begin::enter_again;
 use super::end;
 use super::flow::UdpFlow;
 use super::shard::Shard;
@@ -207,8 +207,7 @@ impl Shard {
         };
         let index = backend.servers.iter().find(|own| *own.state.name == *facts.server).map(|own| own.index);
         let Some(server) = index.and_then(|index| backend.server(index)) else { return };
-        // The session exists already, so no limit can refuse it.
-        let Some(tally) = enter(&backend, &server, 0, now_us()) else { return };
+        let Some(tally) = enter_again(&backend, &server) else { return };
         let key = SessionKey { source: facts.source, destination: facts.destination };
         let age_us = facts.age_ms.saturating_mul(1000);
         let frontend = &place.frontend;

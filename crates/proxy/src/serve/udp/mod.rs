@@ -18,9 +18,10 @@ mod slots;
 
 use std::cell::RefCell;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use crate::worker::Worker;
@@ -31,11 +32,40 @@ thread_local! {
     static SHARDS: RefCell<Vec<Rc<Shard>>> = RefCell::default();
 }
 
-/// The workers that serve sockets, by inode. Changed when a shard begins or ends.
-static PLACES: Mutex<Vec<(u64, usize)>> = Mutex::new(Vec::new());
+/// A socket with a shard.
+struct ServedSocket {
+    inode: u64,
+    worker: usize,
+    address: SocketAddr,
+}
 
-fn places() -> std::sync::MutexGuard<'static, Vec<(u64, usize)>> {
+/// The sockets that have a shard. Changed when a shard begins or ends.
+static PLACES: Mutex<Vec<ServedSocket>> = Mutex::new(Vec::new());
+
+fn places() -> std::sync::MutexGuard<'static, Vec<ServedSocket>> {
     PLACES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A bit for each port that a shard has had, so that most lookups in [`PLACES`] are avoided.
+static PORTS: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
+
+fn port_bit(port: u16) -> (&'static AtomicU64, u64) {
+    (&PORTS[usize::from(port / 64)], 1 << (port % 64))
+}
+
+/// Whether a shard receives the datagrams that are sent to `source`, which has sent to `destination`. With a forged source, an answer
+/// would begin another session, the answer in that one a third, and so on.
+fn is_served(source: SocketAddr, destination: Option<IpAddr>) -> bool {
+    let (bits, bit) = port_bit(source.port());
+    if bits.load(Relaxed) & bit == 0 {
+        return false;
+    }
+    let ip = source.ip().to_canonical();
+    let is_local = ip.is_loopback() || destination.is_some_and(|own| own.to_canonical() == ip);
+    places()
+        .iter()
+        .map(|own| own.address)
+        .any(|own| own.port() == source.port() && (own.ip() == ip || own.ip().is_unspecified() && is_local))
 }
 
 /// The kernel's number of a socket, which all copies of its descriptor share.
@@ -81,7 +111,7 @@ pub fn worker_of(socket: impl AsFd) -> Option<usize> {
 
 /// The worker that serves the socket with this inode; `None` if no worker does.
 pub fn worker_of_inode(inode: u64) -> Option<usize> {
-    places().iter().find(|(own, _)| *own == inode).map(|(_, worker)| *worker)
+    places().iter().find(|own| own.inode == inode).map(|own| own.worker)
 }
 
 /// Serves `socket`, which belongs to bind line `bind` of `frontend`. A socket that is served already follows the worker's plan instead,
@@ -104,12 +134,15 @@ pub fn serve(
     }
     let shard = Rc::new(Shard::new(worker.clone(), socket, inode, frontend, bind)?);
     SHARDS.with_borrow_mut(|shards| shards.push(shard.clone()));
-    places().push((inode, worker.index));
+    let address = shard.socket.local_addr();
+    places().push(ServedSocket { inode, worker: worker.index, address });
+    let (bits, bit) = port_bit(address.port());
+    bits.fetch_or(bit, Relaxed);
     drop(worker);
     Ok(Some(async move {
         shard.run().await;
         SHARDS.with_borrow_mut(|shards| shards.retain(|other| !Rc::ptr_eq(other, &shard)));
-        places().retain(|(other, _)| *other != inode);
+        places().retain(|other| other.inode != inode);
         let place = shard.place();
         (!place.worker.is_old()).then(|| (place.frontend.index, place.bind))
     }))

@@ -21,12 +21,17 @@ use state::sessions::{Kill, SessionEntry};
 use udplb::quic::IdPart;
 use udplb::{SessionId, SessionLimits, SessionTable};
 
+use super::begin;
 use super::flow::UdpFlow;
+use super::slots;
 use crate::server::per_worker::LocalProxy;
 use crate::worker::Worker;
 
 /// How many batches of datagrams are received from clients, and how many from servers, before the task yields.
 const TURNS: usize = 8;
+
+/// The number of idle sessions that end before the task yields.
+const ENDS: usize = 256;
 
 /// The largest number of bytes that the kernel joins.
 const ROOM: usize = 65_536;
@@ -185,10 +190,17 @@ impl Shard {
         for id in table.ids() {
             let Some(session) = table.get_mut(id) else { continue };
             let flow = &mut session.data;
-            match place.worker.same_server(&flow.server) {
+            match place.worker.server_with_state(&flow.server) {
                 Some(server) => {
                     let backend = place.worker.local(server.backend);
-                    backend.prepared().picker().entered(server.index, runtime::timer::now_us());
+                    // Another algorithm may count the sessions of servers in another way.
+                    server.state.leave(flow.tally);
+                    if let Some(tally) = begin::enter_again(&backend, &server) {
+                        flow.tally = tally;
+                    }
+                    if flow.backend.is_none() {
+                        backend.state.backend.mine().traffic.sessions.up();
+                    }
                     flow.server = server;
                     flow.backend = Some(backend);
                 }
@@ -201,6 +213,7 @@ impl Shard {
             }
         }
         table.renew(&place.limits);
+        slots::move_slots(&self.place.borrow(), &place, table.len());
         drop(table);
         self.place.replace(place);
         self.killer_waker.wake_by_ref();
@@ -238,7 +251,7 @@ impl Shard {
         }
         let mut has_more = self.poll_servers(context, room, ready);
         has_more |= self.poll_clients(context, batch, room);
-        self.end_expired();
+        has_more |= self.end_expired();
         if has_more {
             return Poll::Ready(false);
         }
@@ -278,11 +291,12 @@ impl Shard {
         true
     }
 
-    fn end_expired(&self) {
+    /// Ends sessions that were idle for too long; returns whether there may be more.
+    fn end_expired(&self) -> bool {
         let (now, limits) = (now_ms(), self.place.borrow().limits);
-        loop {
+        for _ in 0..ENDS {
             let mut table = self.table.borrow_mut();
-            let Some(id) = table.expired(now, &limits) else { return };
+            let Some(id) = table.expired(now, &limits) else { return false };
             let lacks = table.get(id).is_some_and(|session| session.lacks_answers(&limits));
             drop(table);
             if lacks {
@@ -291,6 +305,7 @@ impl Shard {
                 self.end(id, Cause::None, Phase::None);
             }
         }
+        true
     }
 
     fn end_killed(&self) {

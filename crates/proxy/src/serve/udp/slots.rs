@@ -1,7 +1,9 @@
 //! The slots of a session in the limits of the process, its section, its listener and its server.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use runtime::Gauge;
 use runtime::shared::Shared as _;
 use state::server::Tally;
 
@@ -48,6 +50,32 @@ pub(super) fn count_adopted(place: &ShardPlace, backend: &LocalProxy) {
         of_listener.traffic.sessions.up();
     }
     backend.state.backend.mine().traffic.sessions.up();
+}
+
+/// Moves the slots of `count` sessions to the place of their socket in a new plan. They differ if the new plan has other limits or
+/// another number for the bind line, and thus another listener.
+pub(super) fn move_slots(from: &ShardPlace, to: &ShardPlace, count: usize) {
+    let slots = u32::try_from(count).unwrap_or(u32::MAX);
+    let move_gauge = |from: Option<&Gauge>, to: Option<&Gauge>| {
+        for _ in 0..count {
+            from.inspect(|gauge| gauge.down());
+            to.inspect(|gauge| _ = gauge.up());
+        }
+    };
+    let (old, new) = (&from.bind().listener, &to.bind().listener);
+    if !Arc::ptr_eq(old, new) {
+        new.connections.add(slots);
+        old.connections.sub(slots);
+        let (old, new) = (old.mine(), new.mine());
+        move_gauge(old.map(|own| &own.traffic.sessions), new.map(|own| &own.traffic.sessions));
+    }
+    let (old, new) = (&from.frontend.state, &to.frontend.state);
+    if !Arc::ptr_eq(old, new) {
+        new.connections.add(slots);
+        old.connections.sub(slots);
+        let (old, new) = (old.frontend.mine(), new.frontend.mine());
+        move_gauge(Some(&old.traffic.sessions), Some(&new.traffic.sessions));
+    }
 }
 
 /// Returns a session's slot at its server.
