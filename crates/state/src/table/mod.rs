@@ -225,9 +225,9 @@ impl Table {
         })
     }
 
-    /// Returns the entry for a key, and creates it if necessary. Returns `None` if the table is full. Finding an entry refreshes
-    /// it. Peers are notified only when the entry is [touched](EntryValues::touch), which must be the last step of a change:
-    /// otherwise, a resync could replace the finished entry with an unfinished one.
+    /// Returns the entry for a key, and creates it if necessary. Returns `None` if the table has no room for it. Finding an entry
+    /// refreshes it. Peers are notified only when the entry is [touched](EntryValues::touch), which must be the last step of a
+    /// change: otherwise, a resync could replace the finished entry with an unfinished one.
     #[inline]
     pub fn get(&self, key: &[u8], now_ms: u64) -> Option<TableEntry<'_>> {
         self.fetch(key, now_ms, now_ms as u32).map(|(entry, _)| entry)
