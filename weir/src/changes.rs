@@ -1,5 +1,5 @@
-//! Side effects of a reload apart from changed lines: settings that a running process cannot change, objects added at run time that
-//! will be lost, and pattern lists and certificates that differ from their files.
+//! The effects of a reload other than changed lines: settings that a running process cannot change, objects added at run time
+//! that will be lost, and pattern lists and certificates that differ from their files.
 
 use std::collections::HashSet;
 use std::sync::Arc;

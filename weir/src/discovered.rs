@@ -163,8 +163,8 @@ fn make(
     ServerSettings { state, discovered, ..line.prototype.clone() }
 }
 
-/// Uses the lists of an earlier process, as its runtime socket wrote them, until the sources answer. Lines that are not lists are
-/// ignored, because another program may have written them.
+/// Uses the lists that the runtime socket of an earlier process has written, until the sources answer. Lines that are not lists
+/// are ignored, because another program may have written them.
 pub(crate) fn restore(plan: &Plan, lists: &[u8]) {
     for line in lists.split(|byte| *byte == b'\n') {
         let Ok(saved) = discovery::decode::saved::decode(line) else { continue };

@@ -1,5 +1,5 @@
-//! `-dC`: prints the configuration as read, without comments and with conditions and variables resolved. With a key, private data
-//! are hashed, so that the output can be shown to others (management manual, section 3).
+//! `-dC`: prints the configuration without comments and with conditions and variables resolved. If a key is given, private data
+//! is hashed, so that the output can be shown to others (management manual, section 3).
 
 use control::anonymous::Anonymous;
 use diag::{Diagnostics, SourceMap};

@@ -1,5 +1,5 @@
-//! `maxconn … fleet`: limits of servers that hold for all members of a `peers` section. A task of the first worker publishes the
-//! number of requests that this process has at each such server, in an aggregate table under the name of the server, and sets the
+//! `maxconn … fleet`: limits on servers that apply to all members of a `peers` section together. A task of the first worker
+//! publishes, in an aggregate table under the name of each such server, how many requests this process has there, and sets the
 //! number that the other members have. Requests only compare the sum with the limit (`proxy::routing::assign`).
 
 use std::sync::Arc;

@@ -239,8 +239,8 @@ fn create(address: &BindAddress, options: &ListenOptions<'_>, rights: Rights) ->
     }
 }
 
-/// Returns the workers of each stream socket of `bind` (`shards`, `thread`). There are several sockets only for TCP, because the
-/// kernel distributes connections among them; then no socket spans two groups.
+/// Returns the workers for each stream socket of `bind` (`shards`, `thread`). Only TCP has several sockets, because the kernel
+/// distributes connections among them. In that case, no socket spans two groups.
 fn shards(bind: &Bind, global: &Global) -> Vec<Vec<usize>> {
     let groups = || -> Vec<Vec<usize>> {
         let of = |group: &Range<usize>| {

@@ -18,8 +18,8 @@ fn all(plan: &Plan) -> impl Iterator<Item = (&str, &Bind)> {
     runtime.chain(enabled.flat_map(|proxy| proxy.binds.iter().map(|bind| (&*proxy.state.name, bind))))
 }
 
-/// Returns advice for the addresses that could not be bound, according to the lines in `failures`: the process that holds the
-/// address, or the missing right. Advice that is the same for several addresses is returned once.
+/// Returns advice for the addresses that could not be bound, according to the lines in `failures`: the process that uses the
+/// address, or the missing privilege. Identical advice for several addresses is returned once.
 pub(crate) fn advice(plan: &Plan, failures: &str) -> Vec<String> {
     let mut advice = Vec::new();
     for (_, bind) in all(plan) {

@@ -1,8 +1,8 @@
 //! Memory limits: `-m`, or a limit with which the process was started (`ulimit -v`, `ulimit -d`).
 //!
-//! Without a limit this module does nothing. With a limit, the process reserves some address space. The first allocation that fails
-//! releases it (`process::Allocator`), and load is reduced until the reserve is restored: listeners accept less, requests get 503,
-//! and connections that need a buffer are closed.
+//! Without a limit, this module does nothing. With a limit, the process reserves some address space. The first allocation that
+//! fails releases it (`process::Allocator`), and load is reduced until the reserve is restored: listeners accept fewer
+//! connections, requests get a 503, and connections that need a buffer are closed.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -72,9 +72,10 @@ fn least() -> Option<u64> {
     [Resource::Data, Resource::As].into_iter().filter_map(|resource| getrlimit(resource).current).min()
 }
 
-/// If a limit is set, re-executes the program with allocators that reserve no memory in advance, because the allocators are in use
-/// before the limit is known. Returns if there is no limit, in the re-executed process, and with `is_resumed`, because a resumed
-/// master would lose its descriptors. Must be called while there is one thread and nothing is open.
+/// If a limit is set, re-executes the program with allocators that reserve no memory in advance, because the allocators are
+/// already in use when the limit becomes known. Returns without doing so if no limit is set, in the re-executed process, and if
+/// `is_resumed` is set, because a resumed master would lose its descriptors. Must be called while the process has one thread and
+/// nothing is open.
 ///
 /// # Errors
 /// The errors of [`limit`].

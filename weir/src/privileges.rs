@@ -1,5 +1,5 @@
-//! Dropping of privileges once the sockets are bound: the file system (`chroot`), group and user, and every capability except those
-//! of `setcap` (configuration manual, chapter 3.1; management manual, chapter 13.1). Done before there are threads.
+//! Drops privileges once the sockets are bound: the file system (`chroot`), the group and user, and all capabilities except those
+//! of `setcap` (configuration manual, chapter 3.1; management manual, chapter 13.1). Done before other threads are started.
 
 use std::path::Path;
 

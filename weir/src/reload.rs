@@ -1,10 +1,10 @@
 //! In-place reload: the configuration is read again in the running process, and the new plan replaces the current one (`reload` on
 //! the runtime socket; `SIGUSR2` if the global section has `reload in-place`).
 //!
-//! Parts that both plans have are kept (`config`, `resolve::carry_over`): states of proxies, servers, listeners, tables and rings
-//! are the same objects, sockets are kept, and idle connections and connections between requests move to the new plan worker by
-//! worker (`proxy::worker::succeed`). Removed parts drain. The configuration is resolved twice: first separately, to check it and
-//! to find the changes; then again on top of the state that is kept.
+//! Parts that both plans have are kept (`config`, `resolve::carry_over`): the states of proxies, servers, listeners, tables and
+//! rings are the same objects, sockets are kept, and each worker moves its idle connections and its connections between requests
+//! to the new plan (`proxy::worker::succeed`). Removed parts drain. The configuration is resolved twice: first separately, to
+//! check it and to find the changes; then again, with the state that is kept.
 
 use std::collections::HashSet;
 use std::path::Path;

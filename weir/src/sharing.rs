@@ -1,5 +1,5 @@
-//! Counters shared with other processes (`shm-stats-file`): opened at start, exchanged once a second by a separate thread, released
-//! at the end. `statistics::sharing` defines their format.
+//! Counters that are shared with other processes (`shm-stats-file`). The file is opened at startup, a separate thread exchanges
+//! the counters once per second, and the file is released at the end. `statistics::sharing` defines its format.
 
 use std::sync::Arc;
 use std::time::Duration;

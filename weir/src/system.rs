@@ -91,7 +91,7 @@ pub(crate) fn preallocate_descriptors(open_files: u64) {
 }
 
 /// `-x`: takes over the listening sockets of a running process. A failure is an error, because connections would be lost. Under a
-/// master it is not, because a master is started with the same arguments whether or not a process ran before.
+/// master, it is not an error, because a master is always started with the same arguments, even if no process ran before.
 pub(crate) fn take_over(
     socket: Option<&Path>,
     has_master: bool,
@@ -109,8 +109,8 @@ pub(crate) fn take_over(
     })
 }
 
-/// Checks whether all stick tables fit into memory when they are full. If they do not, that is an error, or a warning under `no
-/// strict-limits`: a flood from many addresses could make the kernel kill the process.
+/// Checks whether all stick tables fit in memory when they are full. If they do not, this is an error (with `no strict-limits`, a
+/// warning), because a flood from many addresses could make the kernel kill the process.
 pub(crate) fn try_tables(plan: &Plan, limit: u64, messages: MessageFormat) -> Result<(), String> {
     let Some(largest) = plan.tables.iter().max_by_key(|table| table.full_bytes()) else { return Ok(()) };
     let wanted: u64 = plan.tables.iter().map(|table| table.full_bytes()).fold(0, u64::saturating_add);

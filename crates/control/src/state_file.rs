@@ -122,8 +122,8 @@ impl<'a> StateLine<'a> {
         line.filter(|_| numbers.wrong.is_empty()).ok_or(numbers.wrong)
     }
 
-    /// Restores the host name set by an SRV record or an operator, and the port. The address itself is determined by `init-addr`.
-    /// An error is the reason why the record's name and port were not restored.
+    /// Restores the port and the host name that an SRV record or an operator has set. The address itself is determined by
+    /// `init-addr`. An error is the reason why the record's name and port were not restored.
     fn apply_name(&self, server: &Server, now: u64) -> Result<(), String> {
         let (record, fqdn) =
             (self.row.word(StateFileColumn::SrvRecord), self.row.word(StateFileColumn::Fqdn));

@@ -18,8 +18,8 @@
 use runtime::shard;
 use state::process::CheckCounters;
 
-/// Returns the worker to which a check moves from a worker with `own` checks: the one with the fewest of `loads`, provided that it
-/// has at least two fewer. If several have as few, the first from `start` on.
+/// Returns the worker to which a check moves from a worker with `own` checks: the one with the fewest checks in `loads`, provided
+/// that it has at least two fewer. If several have equally few, the first one from `start` on.
 fn target(own: u32, loads: impl Iterator<Item = u32> + Clone, start: usize) -> Option<usize> {
     let turned = loads.clone().enumerate().skip(start).chain(loads.enumerate().take(start));
     let (worker, least) = turned.min_by_key(|(_, load)| *load)?;

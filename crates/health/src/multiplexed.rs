@@ -92,8 +92,8 @@ impl MultiplexedProbe {
         }
     }
 
-    /// Decodes `input`: the head is stored in the transaction, up to `limit` bytes of the body in the received data. Returns how
-    /// much was consumed; the rest must be passed again together with the data after it.
+    /// Decodes `input`: stores the head in the transaction, and up to `limit` bytes of the body in the received data. Returns how
+    /// much was consumed. The rest must be passed again, together with the data that follows it.
     pub(crate) fn receive(&mut self, input: &[u8], facts: &mut CheckEnv, limit: usize) -> usize {
         let mut at = 0;
         self.engine.begin_turn(false);

@@ -99,8 +99,8 @@ impl Conversation<'_> {
         Ok(true)
     }
 
-    /// Returns the bytes to send for a request, and prepares for its response, or `None` if the protocol cannot express the
-    /// request because its parameters are too long, or the backend has no application (only `check-proto fcgi`).
+    /// Returns the bytes to send for a request, and prepares for its response. Returns `None` if the protocol cannot express the
+    /// request because its parameters are too long, or if the backend has no application (only `check-proto fcgi`).
     fn ask(&mut self, own: &CheckRequest, message: &request::CheckMessage<'_>) -> Option<Vec<u8>> {
         let limit = self.context.buffer;
         let mut exchange = match self.protocol {

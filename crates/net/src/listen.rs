@@ -182,8 +182,8 @@ pub struct Rights {
     pub gid: Option<u32>,
 }
 
-/// Creates a UNIX socket and listens on `path`. The socket is bound under a temporary name, gets its access rights and is then
-/// renamed, so that clients of an earlier process are never refused in between.
+/// Creates a UNIX socket and listens on `path`. The socket is bound under a temporary name, gets its access rights, and is then
+/// renamed, so that clients of an earlier process are never refused.
 pub fn unix(path: &Path, backlog: i32, rights: Rights) -> io::Result<OwnedFd> {
     use std::os::unix::fs::PermissionsExt;
     let mut temporary = path.as_os_str().to_owned();

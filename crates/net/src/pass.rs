@@ -65,7 +65,7 @@ pub fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> 
 }
 
 /// Receives bytes into `room`, and the descriptors that arrived with them. Returns 0 bytes at the end of the stream. Never blocks
-/// on a non-blocking socket: returns `WouldBlock` without data.
+/// on a non-blocking socket: if no data is available, returns `WouldBlock`.
 pub fn receive(socket: impl AsFd, room: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

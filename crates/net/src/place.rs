@@ -90,8 +90,8 @@ impl Place {
         }
     }
 
-    /// Moves up to `wanted` bytes with `call` if the socket is thought to be ready, or its state is unknown. After a smaller
-    /// transfer, the socket is no longer considered ready: the kernel had no more data or space.
+    /// Moves up to `wanted` bytes with `call` if the socket is believed to be ready or its state is unknown. After a smaller
+    /// transfer, the socket no longer counts as ready, because the kernel had no more data or space.
     #[inline]
     fn try_move(
         &self,

@@ -214,8 +214,9 @@ pub fn write_v1(addresses: Option<(SocketAddr, SocketAddr)>, out: &mut Vec<u8>) 
     };
 }
 
-/// Appends a header of version 2. Without addresses, the command is `LOCAL`: the proxy itself made the connection (health checks),
-/// or the client's address cannot be represented. With `checksum`, a checksum is added after that number of TLVs.
+/// Appends a header of version 2. If no addresses are given, the command is `LOCAL`: either the proxy itself made the connection
+/// (health checks), or the client's address cannot be represented. If `checksum` is given, a checksum is added after that number
+/// of TLVs.
 pub fn write_v2<'a>(
     addresses: Option<(SocketAddr, SocketAddr)>,
     tlvs: impl IntoIterator<Item = (u8, &'a [u8])>,

@@ -24,7 +24,7 @@ const SEALED_MAX: usize = 4 * (PLAINTEXT_MAX + OVERHEAD_MAX);
 const SCRATCH: usize = SEALED_MAX + RECORD_MAX;
 
 /// The maximum amount of unsent data with which more is received. A write leaves less than this. If there is more, it consists of
-/// TLS responses to the peer's messages; a peer that does not read these is not read from either.
+/// TLS responses to the peer's messages; if a peer does not read these, Weir does not read from the peer either.
 const UNSENT_MAX: usize = SEALED_MAX + RECORD_MAX;
 
 thread_local! {

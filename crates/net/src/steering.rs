@@ -1,8 +1,8 @@
 //! Steering of QUIC datagrams: the kernel chooses among the sockets of one address (`SO_REUSEPORT`) by the connection ID.
 //!
-//! Each socket of an address has an index, and a server puts the index of its socket into the connection IDs that it issues
-//! ([`index_of`]). A client repeats them in all later packets, from whatever address it sends. The connection IDs of a client's
-//! first packets are random; these are spread.
+//! Each socket of an address has an index, and a server writes the index of its socket to the connection IDs that it issues
+//! ([`index_of`]). A client repeats them in all later packets, even if its address changes. The connection IDs of a client's
+//! first packets are random, so these packets are spread over the sockets.
 //!
 //! A process that replaces another binds its own sockets behind the old ones. While both generations are open, packets of the old
 //! connections reach the old sockets, and new connections reach the new ones. A client may still send Initial packets after it has

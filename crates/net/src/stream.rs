@@ -78,9 +78,9 @@ impl Stream {
         self.poll_send(context, bytes, SendFlags::NOSIGNAL)
     }
 
-    /// Writes some of `first`, followed by some of `second`. With `more`, the kernel holds the last partial segment until the
-    /// caller's next call: another write, [`shutdown_write`](Self::shutdown_write), which sends the FIN in the same segment, or
-    /// [`push`](Self::push) if nothing follows.
+    /// Writes some of `first`, followed by some of `second`. If `more` is set, the kernel holds the last partial segment until
+    /// the caller's next call: another write, [`shutdown_write`](Self::shutdown_write), which sends the FIN in the same segment,
+    /// or [`push`](Self::push) if nothing follows.
     // Inlined because every response passes here, and there are few other callers.
     #[inline(always)]
     pub fn poll_write_both(
@@ -274,7 +274,7 @@ impl Stream {
         }
     }
 
-    /// Like [`poll_handshake`](Self::poll_handshake), but also ready when early data can be sent or received during the handshake
+    /// Like [`poll_handshake`](Self::poll_handshake), but also ready once early data can be sent or received during the handshake
     /// ([`Session::is_early`]). Reads and writes then continue the handshake.
     ///
     /// # Errors
@@ -353,8 +353,8 @@ impl Stream {
         let _ = SockRef::from(&self.as_fd()).set_linger(Some(Duration::ZERO));
     }
 
-    /// Closes the connection silently when dropped (`silent-drop`): if the process may use TCP repair, nothing is sent. Otherwise,
-    /// or with `rst_ttl`, a reset is sent that only travels that many hops (one by default).
+    /// Closes the connection silently when dropped (`silent-drop`). If the process may use TCP repair, nothing is sent.
+    /// Otherwise, or if `rst_ttl` is given, a reset is sent that travels only that many hops (one by default).
     pub fn vanish(&self, rst_ttl: Option<u8>) {
         self.breaks_off.set(true);
         if !self.is_tcp() {

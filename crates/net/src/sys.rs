@@ -64,9 +64,9 @@ pub fn steer(fd: BorrowedFd<'_>, place: u32) -> io::Result<()> {
     choose_by(fd, &[libc::sock_filter { code, jt: 0, jf: 0, k: place }])
 }
 
-/// Attaches a classic BPF program to all sockets that share this one's address (`SO_REUSEPORT`). It reads the payload of a packet and
-/// returns the index of the socket that gets it, counted from 0 in the order they were bound. If that does not exist, the kernel
-/// chooses.
+/// Attaches a classic BPF program to all sockets that share this socket's address (`SO_REUSEPORT`). The program reads the payload
+/// of a packet and returns the index of the socket that gets it, counted from 0 in the order in which the sockets were bound. If
+/// that socket does not exist, the kernel chooses one.
 pub(crate) fn choose_by(fd: BorrowedFd<'_>, program: &[libc::sock_filter]) -> io::Result<()> {
     let len = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };

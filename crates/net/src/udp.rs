@@ -1,8 +1,8 @@
 //! UDP sockets of QUIC: groups of sockets at one address, datagrams received and sent in batches.
 //!
-//! One call receives several datagrams of several senders, and the kernel joins datagrams of one sender (GRO). One call also sends
-//! several datagrams to one receiver (GSO). The sockets report the address that a datagram was sent to, its ECN bits, and never
-//! fragment.
+//! One call receives several datagrams from several senders, and the kernel joins datagrams from the same sender (GRO). One call
+//! also sends several datagrams to one receiver (GSO). The sockets report the address to which a datagram was sent and its ECN
+//! bits, and never fragment.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeSet;

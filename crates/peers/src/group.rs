@@ -1,9 +1,9 @@
 //! A `peers` section (manual, section 11.2) without sockets or a clock: which peers to connect to and when, which of two
 //! connections with a peer to keep, and from which peer a new process gets the existing entries (`resync`).
 //!
-//! A restarted peer has forgotten what it acknowledged. If it connects, the process number in its greeting reveals this, and it is
-//! sent all local changes again. A process that got everything from its predecessor uses the predecessor's number. If the others
-//! were the first to connect to a new process, it requests a resync itself.
+//! A restarted peer has lost its record of acknowledgements. If it connects, the process number in its greeting reveals this, and
+//! all local changes are sent to it again. A process that got everything from its predecessor uses the predecessor's number. If
+//! the others connect to a new process first, it requests a resync itself.
 
 mod parting;
 mod resync;

@@ -1,8 +1,8 @@
 //! One connection to a peer, without its socket or a clock: bytes and times are passed in, and bytes and events are returned.
 //!
-//! No output is buffered: pending acknowledgements, the end of a resync, and the next entries are tracked, and written when
-//! [`PeerSession::output`] has room. So a peer that sends without reading causes no additional memory. `learn` receives entries,
-//! `teach` sends them. Called by `group`.
+//! No output is buffered. Pending acknowledgements, the end of a resync and the next entries are tracked, and written when
+//! [`PeerSession::output`] has room. A peer that sends without reading therefore causes no additional memory use. `learn`
+//! receives entries, and `teach` sends them. Called by `group`.
 
 mod learn;
 mod program;

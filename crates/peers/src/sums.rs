@@ -1,8 +1,8 @@
 //! The parts of the keys that a member owns, or that it got directly, and their sums.
 //!
-//! A sum is sent to each member without the member's own part. So the total is computed once, and the part of the receiver is
-//! subtracted. Rates have periods that begin at different times, so a total has the sums of the counts, and the weighted sums of
-//! the ages: one rate with the average age fades like all of them until the first of their periods ends.
+//! A sum is sent to each member without the member's own part: the total is computed once, and the receiver's part is subtracted
+//! from it. The periods of rates begin at different times, so a total contains the sums of the counts and the weighted sums of
+//! the ages. One rate with the average age decays like all of them until the first of their periods ends.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -305,8 +305,8 @@ impl Sums {
         }
     }
 
-    /// Calls `take` with the keys that changed after number `after`, up to number `until`, and the sums without the part of
-    /// `member`, until it returns false. Keys that only that member has, and those in places that are not `wanted`, are skipped.
+    /// Calls `take` for each key that changed after number `after`, up to number `until`, with the sum without the part of
+    /// `member`, until `take` returns false. Skips keys that only that member has, and keys in places that are not `wanted`.
     pub(crate) fn changed(
         &mut self,
         table: &Table,

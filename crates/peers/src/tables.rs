@@ -29,8 +29,8 @@ pub trait Tables {
     /// Returns the number of the last change that a peer needs, if one is given; 0 without changes.
     fn latest(&self, table: usize, peer: Option<usize>) -> u64;
 
-    /// Calls `take` with the entries for a peer that are numbered above `after` and their numbers, in ascending order, until it returns false; the last
-    /// entry is considered taken. Removed entries are skipped.
+    /// Calls `take` for each entry for a peer with a number above `after`, with that number, in ascending order, until `take`
+    /// returns false. The last entry counts as taken. Removed entries are skipped.
     fn changed(
         &mut self,
         table: usize,
@@ -40,9 +40,9 @@ pub trait Tables {
         take: &mut dyn FnMut(u64, &PeerEntry<'_>) -> bool,
     );
 
-    /// Calls `take` with all entries for a peer, starting at `cursor`, until it returns false; the last entry is considered taken. The first
-    /// cursor is 0. Returns the next cursor, or `None` at the end. Only entries that are added or removed during the walk may be
-    /// missed.
+    /// Calls `take` for each entry for a peer, from `cursor` on, until `take` returns false. The last entry counts as taken. The
+    /// first cursor is 0. Returns the next cursor, or `None` at the end. Only entries that are added or removed during the walk
+    /// can be missed.
     fn walk(
         &mut self,
         table: usize,

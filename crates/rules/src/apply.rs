@@ -30,8 +30,8 @@ pub(crate) enum Applied {
     Final(Final),
 }
 
-/// Executes the action if it only changes a variable, and returns whether it did. Such actions need no exclusive access to the
-/// stage, so that a sequence of them shares one view.
+/// Executes the action if it only changes a variable. Returns whether it did. Such actions need no exclusive access to the stage,
+/// so a sequence of them shares one view.
 #[inline]
 pub(crate) fn apply_to_variable(action: &Action, env: &Env<'_>) -> bool {
     match action {

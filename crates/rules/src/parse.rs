@@ -256,8 +256,8 @@ pub(crate) fn switch_mode(context: &mut Context<'_, '_, '_>) -> Parsed {
 }
 
 pub(crate) fn set_nice(context: &mut Context<'_, '_, '_>) -> Parsed {
-    // The tasks of a worker run in turn, in an order that this could not change. HAProxy itself only promises an effect "against
-    // the other requests being processed at the same time".
+    // The tasks of a worker run in turn, in an order that this action could not change. HAProxy itself only promises an effect
+    // "against the other requests being processed at the same time".
     context.number_or_expression(-1024, 1024)?;
     Ok(Action::Nothing)
 }

@@ -179,8 +179,8 @@ impl Reply {
         }
     }
 
-    /// Compiles the words that describe a response, up to the condition. Without content, a `refusal` sends the error page of its
-    /// status, and any other response only the status.
+    /// Compiles the words that describe a response, up to the condition. If no content is given, a `refusal` sends the error page
+    /// for its status, and any other response only the status.
     ///
     /// # Errors
     /// An unknown word, a status that does not fit the other words, or an unreadable file.

@@ -185,7 +185,7 @@ impl RuleSet {
         }
     }
 
-    /// The first rule, starting with number `start`, that has a matching condition and an action that does more than change a
+    /// Returns the first rule, from number `start` on, that has a matching condition and an action that does more than change a
     /// variable. An error is the number of a rule that must wait. Conditions change nothing, and variables can be set through the
     /// view, so one view is used for all of these rules.
     #[inline]

@@ -28,8 +28,8 @@ pub struct Stage<'a> {
     pub sockets: Option<&'a dyn sample::Sockets>,
     /// See [`Env::complete`].
     pub complete: bool,
-    /// Whether an entry counts the request as soon as a rule tracks it. With content rules, the request is only counted once they
-    /// have accepted it.
+    /// Whether an entry counts the request as soon as a rule tracks it. If there are content rules, the request is counted only
+    /// once they have accepted it.
     pub counts_requests: bool,
     /// The monotonic clock in milliseconds.
     pub now_ms: u64,

@@ -267,8 +267,8 @@ pub(crate) fn warn(acl: &Acl, name: Option<&str>, span: Span, scope: &Scope<'_>)
     }
 }
 
-/// The criteria of `acl` that are evaluated at `scope`'s place. As in HAProxy, response rules only see times and counters of the
-/// request: criteria about the request's contents never match there (see [`warn`]).
+/// Returns the criteria of `acl` that can be evaluated where `scope` is. As in HAProxy, response rules see only the times and
+/// counters of the request: criteria about the request's contents never match there (see [`warn`]).
 pub(crate) fn tested(acl: Acl, scope: &Scope<'_>) -> Acl {
     if !matches!(scope.place, Place::HttpResponse | Place::TcpResponseContent) {
         return acl;

@@ -59,8 +59,8 @@ pub struct Userlist {
     users: HashMap<Box<str>, User>,
     /// All groups, including empty ones.
     groups: HashSet<Box<str>>,
-    /// The last accepted password per user. crypt(3) is slow on purpose, and clients send the same password with every request.
-    /// Entries are kept as long as the plan.
+    /// The last password accepted for each user. crypt(3) is slow on purpose, and clients send the same password with every
+    /// request. Entries are kept as long as the plan.
     accepted: Mutex<HashMap<Box<str>, Box<[u8]>>>,
 }
 

@@ -116,7 +116,7 @@ impl Condition {
 
 impl Condition {
     /// Evaluates the condition, and returns the result of each term that decides it. Terms after the decision are not evaluated.
-    /// A term with side effects is only evaluated if `is_live`; otherwise it counts as false.
+    /// A term with side effects is evaluated only if `is_live` is set; otherwise, it counts as false.
     pub fn explain(&self, env: &Env<'_>, is_live: bool) -> ExplainedCondition {
         let mut result = FAIL;
         let (mut terms, mut texts) = (Vec::new(), self.texts.iter());

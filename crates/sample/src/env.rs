@@ -18,8 +18,8 @@ pub struct Env<'a> {
     pub session: Option<&'a Session>,
     /// The request, or `None` before the stream exists.
     pub transaction: Option<&'a Transaction>,
-    /// Bytes received from the client but not forwarded. In HTTP mode, this is the received part of the body without chunk framing;
-    /// in TCP mode, raw bytes.
+    /// The bytes that were received from the client but not forwarded. In HTTP mode, this is the received part of the body
+    /// without chunk framing; in TCP mode, these are the raw bytes.
     pub request_bytes: &'a [u8],
     /// Bytes received from the server but not forwarded.
     pub response_bytes: &'a [u8],

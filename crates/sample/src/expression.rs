@@ -205,8 +205,8 @@ impl Expression {
             || self.steps.iter().any(changes)
     }
 
-    /// Like [`Self::next`], and appends the value to `text`, with the results of all converters. A map's converter is shown with
-    /// the key that matched.
+    /// Like [`Self::next`], but also appends the value to `text`, with the results of all converters. A map converter is shown
+    /// with the key that matched.
     pub(crate) fn next_explained<'a>(
         &'a self,
         env: &'a Env<'a>,

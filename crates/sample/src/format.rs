@@ -155,8 +155,8 @@ impl Format {
         }
     }
 
-    /// Whether any part is only known after the transfer. A log line without such a part is written as soon as the server has
-    /// answered (manual, `option logasap`).
+    /// Whether any part becomes known only after the transfer. A log line without such a part is written as soon as the server
+    /// has answered (manual, `option logasap`).
     pub fn is_late(&self) -> bool {
         self.parts.iter().any(|part| match part {
             FormatPart::Alias(alias, _) => alias.late,

@@ -45,8 +45,8 @@ pub enum Written {
     Format,
 }
 
-/// Sets the process variable `name` (with `proc.`) to the value of `words`. An expression without a value changes nothing. Returns
-/// an error message if the name or the words are invalid.
+/// Sets the process variable `name` (with `proc.`) to the value of `words`. If the expression has no value, nothing changes.
+/// Returns an error message if the name or the words are invalid.
 pub fn set_variable(
     process: &Process,
     now_ms: u64,

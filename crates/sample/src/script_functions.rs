@@ -31,8 +31,8 @@ fn texts<'t, 'a>(args: &'a Args, room: &'t mut [&'a [u8]; 8]) -> &'t [&'a [u8]] 
     &room[..given.len().min(room.len())]
 }
 
-/// The fetch for script functions; its first argument is the function. As in HAProxy, its values are matched as strings if no
-/// method is specified, whatever their type.
+/// The fetch for script functions. Its first argument is the function. As in HAProxy, its values are matched as strings if no
+/// method is specified, regardless of their type.
 pub(crate) static FETCH: Fetch = fetch::row(
     "lua.",
     &MOST,

@@ -163,8 +163,8 @@ impl Fact {
     }
 }
 
-/// Adds to a counter and its rate, if the table stores them. Returns the counter; if the table only has the rate, its events in the
-/// current period. In an aggregate table, this includes what other members have counted.
+/// Adds to a counter and its rate, if the table stores them. Returns the counter or, if the table stores only the rate, its
+/// events in the current period. In an aggregate table, this includes events counted by other members.
 pub fn increment(view: &EntryValues<'_>, element: Element, amount: u32, now_ms: u64) -> Option<i64> {
     let add = |(data, number)| {
         let own = view.add(data, number, u64::from(amount), now_ms)?;

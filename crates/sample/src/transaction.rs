@@ -290,8 +290,8 @@ pub struct Transaction {
     pub trace: Option<Box<RequestTrace>>,
     /// Process-wide number of the stream (`%rt`).
     pub id: u64,
-    /// Whether the log line is written before the end of the transfer (`option logasap`, or no late part in the format). Counters
-    /// and times then get a `+`.
+    /// Whether the log line is written before the end of the transfer (`option logasap`, or a format without late parts).
+    /// Counters and times are then prefixed with `+`.
     pub logged_early: bool,
 }
 

@@ -1,7 +1,7 @@
 //! The values of fetches and converters: types, and HAProxy's casts between them (manual, 7.1).
 //!
-//! Bytes are borrowed from the request wherever possible. New bytes are written into [`Scratch`] buffers from a per-thread free
-//! list, so a warm evaluation does not allocate.
+//! Bytes are borrowed from the request wherever possible. New bytes are written to [`Scratch`] buffers from a per-thread free
+//! list, so in the steady state an evaluation does not allocate.
 
 use std::cell::RefCell;
 use std::fmt;

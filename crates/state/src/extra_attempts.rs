@@ -1,7 +1,7 @@
 //! Attempts beyond the first of a backend's requests: retries limited by `retry-budget`, and hedges (`hedge`).
 //!
-//! This module only holds the state; `balance::budget` and `balance::hedge` make the decisions. Request tasks write the state, but
-//! only if a backend uses one of these features. The runtime socket reads it.
+//! This module only stores the state; `balance::budget` and `balance::hedge` make the decisions. Request tasks write the state,
+//! but only if a backend uses one of these features. The runtime socket reads it.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};

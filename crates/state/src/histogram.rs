@@ -1,6 +1,6 @@
 //! Histograms of durations: one counter per quarter of an octave, from 64 µs to more than a minute.
 //!
-//! A [`Spread`] has a single writer, a worker, and only grows until it is reset. Readers add the spreads of all workers into a
+//! A [`Spread`] has a single writer, which is a worker, and grows until it is reset. Readers add the spreads of all workers to a
 //! [`Histogram`], and subtract an earlier histogram. Written if a backend uses outlier ejection or hedging; `balance` and the
 //! runtime socket read them.
 

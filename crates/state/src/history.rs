@@ -1,8 +1,8 @@
 //! The last minutes of a proxy or server: rings of samples for the statistics page.
 //!
-//! One task, the sampler, takes a sample of every object once per [`INTERVAL_MS`] and is the only writer. Requests never touch a
-//! history; they only write the counters that the sampler reads. Each sample is 16 bits wide, so that the history of a server takes
-//! less than 400 bytes. Nothing of it outlives the process.
+//! One task, the sampler, takes a sample of every object once per [`INTERVAL_MS`], and is the only writer. Requests never touch a
+//! history; they only write the counters that the sampler reads. Each sample is 16 bits wide, so the history of a server takes
+//! less than 400 bytes. Histories do not outlive the process.
 
 use std::array;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering::Relaxed};

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 /// The average latency of a server.
 #[derive(Debug, Default)]
 pub struct Latency {
-    /// The average and the time of its last update, in one word. The upper half is the time in units of 64 µs, which wraps after 76
-    /// hours; at worst, this gives one old average too much weight. The lower half is the average in µs, as a float. 0 if nothing
-    /// was measured yet. Negative if the last attempt failed.
+    /// The average and the time of its last update, in one word. The upper half is the time in units of 64 µs. It wraps after 76
+    /// hours, which can at worst give one old average too much weight. The lower half is the average in µs, as a float: 0 if
+    /// nothing was measured yet, negative if the last attempt failed.
     average: AtomicU64,
     /// Start of the period in which the server has had requests continuously, in the same units.
     busy_since: AtomicU32,
@@ -53,7 +53,7 @@ impl Latency {
         1.0 / (1.0 + x * (1.0 + x * (0.5 + x / 6.0)))
     }
 
-    /// Records a response time of `taken_us`. A peak replaces the average at once. A faster response lowers the average in
+    /// Records a response time of `taken_us`. A peak replaces the average immediately. A faster response lowers the average in
     /// proportion to the time since the last response, over `decay_us`. A failure counts like a response that took `decay_us`, in
     /// the same proportion, so that the average grows with the failure rate and a server that fails fast appears slow. A second
     /// consecutive failure also doubles the average, up to `decay_us`, so that a server that only fails is detected within a few
@@ -106,7 +106,7 @@ impl Latency {
     /// Returns the expected response time at `now_us`, in µs. `None` before the first response.
     ///
     /// The average of an idle server decays over time, so that a server that was slow is tried again. A busy server may have
-    /// stopped responding, so the result is at least the time that it has been silent.
+    /// stopped responding, so the result is at least the time for which it has been silent.
     #[inline]
     pub fn read(&self, now_us: u64, decay_us: u32, busy: bool) -> Option<f32> {
         let (then, average, _) = Self::unpack(self.average.load(Relaxed))?;

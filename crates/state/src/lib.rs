@@ -1,7 +1,7 @@
 //! State that survives changes of plan: proxies and servers with their counters and queues.
 //!
-//! This crate has no I/O and no clock: time is passed in as milliseconds of the monotonic clock. Request tasks write the state;
-//! health checks and the runtime socket read and change it. They never call each other.
+//! This crate has no I/O and no clock: callers pass the time in milliseconds of the monotonic clock. Request tasks write the
+//! state; health checks and the runtime socket read and change it. They never call each other.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,8 @@
 //! The number of events in about the last second, in one word that any thread may write.
 //!
-//! This is less precise than [`runtime::count::Rate`] and has no owner: one of two simultaneous events may be lost. If the loads of
-//! two servers are equal, the balancer compares these numbers (`balance random`). They are not shown anywhere.
+//! This is less precise than [`runtime::count::Rate`], because several threads write it: if two events occur simultaneously, one
+//! may be lost. If the loads of two servers are equal, the balancer compares these numbers (`balance random`). They are not shown
+//! anywhere.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -37,8 +37,8 @@ use crate::server_load::CountedLoad;
 use rise::{Marked, Starter};
 pub use secured::Secured;
 
-/// Process-wide number of server changes that matter to balancers. As long as it does not change, a balancer need not check the
-/// versions of its servers. Written by every change of a server's state, weight or limit.
+/// The number of changes to servers in this process that affect balancers. As long as it does not change, a balancer need not
+/// check the versions of its servers. Written by every change to a server's state, weight or limit.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
 /// Returns the number of server changes in this process that matter to balancers.
@@ -176,12 +176,12 @@ pub struct Server {
     pub version: AtomicU64,
     /// The order in which servers last came up (`balance sticky`); 0 for servers that were never down.
     pub turn: AtomicU64,
-    /// The requests being served; see [`serving`](Self::serving). Every worker that picks this server writes it when a request
-    /// starts and ends. If requests are counted separately, it is the number of slots of the limit that workers have taken, whether
-    /// used or kept, and is written when a worker takes or returns a slot.
+    /// The requests being served (see [`serving`](Self::serving)). Every worker that picks this server writes it when a request
+    /// starts and ends. If requests are counted separately, this is instead the number of slots of the limit that workers hold,
+    /// used or not, and is written when a worker takes or returns a slot.
     pub served: CountedLoad,
-    /// Whether each worker counts its requests in its own `counters`. This is done if servers are not compared by their number of
-    /// requests, because the sum is then rarely needed. Set by the balancer when it is created.
+    /// Whether each worker counts its requests in its own `counters`. This is the case if servers are not compared by their
+    /// number of requests, because the sum is then rarely needed. Set by the balancer when it is created.
     pub counts_apart: AtomicBool,
     /// Whether a limit was set while requests were counted separately. These requests count against the limit until they end.
     limited_late: AtomicBool,
@@ -491,8 +491,9 @@ impl Server {
         }
     }
 
-    /// Returns the value for this server in cookies that are derived with `key` (`dynamic-cookie-key`): HAProxy's hash of key,
-    /// address and port in four bytes, so that HAProxy and Weir can share cookies. `None` for a server without an IP address.
+    /// Returns the value for this server in cookies that are derived with `key` (`dynamic-cookie-key`): HAProxy's hash of the
+    /// key, address and port in four bytes, so that HAProxy and Weir can share cookies. Returns `None` for a server without an IP
+    /// address.
     pub fn dynamic_cookie(&self, key: &str) -> Option<String> {
         let ServerAddress::Ip(address) = &**self.address.load() else { return None };
         let mut seed = key.as_bytes().to_vec();

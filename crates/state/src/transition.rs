@@ -87,8 +87,8 @@ pub fn subject(server: &Server) -> String {
     format!("{kind} {}/{}", server.proxy, server.name)
 }
 
-/// Returns the message for a server that is no longer usable. `event` is, for example, `is DOWN`; `why` is `, reason: …` or empty;
-/// `requeued` is the number of queued requests that are sent to other servers.
+/// Returns the message for a server that has become unusable. `event` is, for example, `is DOWN`. `why` is `, reason: …` or
+/// empty. `requeued` is the number of queued requests that are sent to other servers.
 pub fn left(proxy: &Proxy, server: &Server, event: &str, why: &str, requeued: u32) -> String {
     let (active, backup) = online(proxy);
     let on_backup = if active == 0 && backup > 0 { " Running on backup." } else { "" };
@@ -330,8 +330,9 @@ fn administrative(proxy: &Proxy, server: &Server, change: &Administrative<'_>) -
     notes
 }
 
-/// Returns the email alert level of a message about a server that was logged at `level` (manual, 4.2 `email-alert level`). `None`
-/// for messages that cause no email: an operator's changes except draining, and messages that are not about a server.
+/// Returns the e-mail alert level of a message about a server that was logged at `level` (manual, 4.2 `email-alert level`).
+/// Returns `None` for messages that cause no e-mail: an operator's changes except draining, and messages that are not about a
+/// server.
 pub fn email_level(level: u8, text: &str) -> Option<u8> {
     if text.starts_with("Health check for ") || text.starts_with("Agent check for ") {
         return Some(INFO);

@@ -1,5 +1,5 @@
-//! Buffers that a connection holds only while it has pending bytes. They come from a pool of the worker's thread, so an established
-//! connection allocates nothing, and an idle one holds no memory.
+//! Buffers that a connection holds only while it has pending bytes. They come from a pool of the worker's thread, so an
+//! established connection allocates nothing and an idle one holds no memory.
 
 use std::cell::RefCell;
 

@@ -139,7 +139,7 @@ impl NameIndex {
     }
 
     /// Returns the first ECDSA certificate if the client accepts ECDSA, otherwise the first RSA certificate if the client accepts
-    /// RSA. Certificates that have expired, or are not valid yet, are only used if no certificate of that kind is valid.
+    /// RSA. Certificates that have expired or are not valid yet are used only if no certificate of that kind is valid.
     fn best(
         &self,
         places: &[u32],

@@ -1,5 +1,5 @@
-//! Formats an OCSP response as lines, like `openssl ocsp -text` (management manual, 9.3: `show ssl ocsp-response`). Empty lines are
-//! replaced by a blank, because an empty line would end the output of the runtime socket.
+//! Formats an OCSP response as lines, like `openssl ocsp -text` (management manual, 9.3: `show ssl ocsp-response`). Empty lines
+//! are replaced with a space, because an empty line would end the output of the runtime socket.
 
 use std::fmt::Write;
 

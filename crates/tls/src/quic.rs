@@ -1,8 +1,8 @@
 //! TLS handshakes over QUIC (RFC 9001): CRYPTO bytes in and out, and keys that protect packets.
 //!
-//! A [`QuicHandshake`] of a listener waits for the whole ClientHello and chooses the certificate by it as for TCP
-//! ([`Acceptor::choose`]). One to a server uses the settings and sessions of its line ([`Connector`]). Both publish the same
-//! [`Details`] as over TCP. Called by the crate `quic`.
+//! For a listener, a [`QuicHandshake`] waits for the whole ClientHello, and then chooses the certificate as for TCP
+//! ([`Acceptor::choose`]). For a server, it uses the settings and sessions of the server's line ([`Connector`]). Both publish the
+//! same [`Details`] as over TCP. Called by the crate `quic`.
 
 use std::sync::Arc;
 
@@ -79,9 +79,9 @@ impl QuicHandshake {
         }
     }
 
-    /// Creates the side of a client with the settings of a server line, and `name` as SNI if present. `parameters` are our transport
-    /// parameters. With `early`, data may be sent before the server's answer if the line and an earlier session allow this
-    /// ([`early_keys`](Self::early_keys)).
+    /// Creates the client side with the settings of a server line, and `name` as SNI if present. `parameters` are the local
+    /// transport parameters. If `early` is set, data may be sent before the server's answer, provided that the line and an
+    /// earlier session allow this ([`early_keys`](Self::early_keys)).
     ///
     /// # Errors
     /// The settings leave nothing to offer, or there are too many connections.

@@ -1,5 +1,5 @@
-//! The master of master-worker mode (`-W`; management manual, chapter 4): starts a worker, starts another on reload, asks the old
-//! one to finish once the new one is ready, and ends together with its worker.
+//! The master of master-worker mode (`-W`; management manual, chapter 4). It starts a worker, starts another one on reload, asks
+//! the old one to finish once the new one is ready, and exits when its worker has ended.
 //!
 //! A reload re-executes the program in the master's process, so that both a new configuration and a new program take effect. The
 //! new worker takes over the listening sockets from the old one. If it cannot start, the old one continues.
@@ -160,8 +160,8 @@ impl Master {
 
     /// Handles signals until the workers have ended. From this call on there may be threads, so this process no longer forks.
     ///
-    /// Signals are blocked in all threads and taken one by one by this function, which also performs reloads. A signal that arrives
-    /// before or during a reload therefore stays pending for the re-executed program.
+    /// Signals are blocked in all threads. This function takes them one by one and also performs reloads, so a signal that
+    /// arrives before or during a reload stays pending for the re-executed program.
     fn watch(self) -> Ending {
         messages::serve();
         self.await_worker();

@@ -1,7 +1,7 @@
 //! `acme` sections and the certificates ordered through them (manual, section 12.8).
 //!
-//! Sections are read before certificates, which record their orders. Orders are built at the end, when maps are known. No file is
-//! written by this module: the startup code writes newly generated account keys.
+//! Sections are read before certificates, which record their orders. Orders are built at the end, when maps are known. This
+//! module writes no files; the startup code writes newly generated account keys.
 
 use std::collections::HashMap;
 use std::sync::Arc;

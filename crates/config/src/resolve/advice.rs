@@ -113,8 +113,8 @@ fn same_addresses(proxy: &PendingProxy<'_>, servers: &[MadeServer<'_>], context:
 /// Where an address is bound: the socket's address, interface and namespace.
 pub(crate) type BoundAddress = (String, Option<Box<str>>, Option<Box<str>>);
 
-/// Reports addresses that an earlier line binds too: the kernel then spreads the connections over both. Lines for some of the
-/// threads share addresses intentionally.
+/// Reports addresses that an earlier line also binds, in which case the kernel spreads the connections over both. Lines for
+/// different threads share addresses intentionally.
 pub(crate) fn binds(
     proxy: &PendingProxy<'_>,
     statement: &Statement,

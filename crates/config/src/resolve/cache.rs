@@ -144,8 +144,8 @@ const OF_RESPONSES: &[&str] = &[
     "stale-while-revalidate",
 ];
 
-/// The positions of caches among the filters of a proxy with rules that name `used`. `places` has the position of each filter, by
-/// line. Reports an invalid order.
+/// Returns the positions of caches among the filters of a proxy with rules that name `used`. `places` contains the position of
+/// each filter, by line. Reports an invalid order.
 pub(crate) fn places(
     proxy: &PendingProxy<'_>,
     used: &[Arc<Store>],

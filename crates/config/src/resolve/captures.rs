@@ -22,8 +22,8 @@ pub(crate) fn used(slot: CaptureSlot, words: &[sample::Word<'_>], statement: &St
     CaptureUse { slot, place: number.map_or(statement.span, |word| word.span) }
 }
 
-/// Refuses rules of a frontend that name a slot it does not have. For backends the frontends are only known at run time: a slot
-/// that a frontend does not have is ignored (manual, 4.4 `capture`).
+/// Refuses rules of a frontend that name a slot which the frontend does not have. For backends, the frontend is known only at run
+/// time: a slot that it does not have is ignored (manual, 4.4 `capture`).
 pub(crate) fn check(
     proxy: &PendingProxy<'_>,
     rules: &CompiledRules,

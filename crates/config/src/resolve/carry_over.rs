@@ -1,7 +1,7 @@
 //! State that survives an in-place reload. A proxy, server, listener, table or ring that is present in both plans is the same
 //! object, with all its counters and run-time changes.
 //!
-//! Called where these objects are created. If an immutable property differs (for example the mode of a proxy), a new object is
+//! Called where these objects are created. If an immutable property differs (for example, the mode of a proxy), a new object is
 //! created, and the old one is freed with its last user.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -77,8 +77,8 @@ pub(super) fn discovered(proxy: &PendingProxy<'_>, previous: Option<&Plan>) -> V
         .map_or_else(Vec::new, |former| former.servers.discovered().map(|own| own.state.clone()).collect())
 }
 
-/// The state of a server, carried over from `former` if possible; otherwise `Err` with the seed for a new state. A server with an
-/// unchanged host name keeps its resolved address.
+/// Returns the state of a server, carried over from `former` if possible, or otherwise `Err` with the seed for a new state. A
+/// server with an unchanged host name keeps its resolved address.
 pub(super) fn server(
     mut seed: ServerSeed,
     guid: Option<&str>,

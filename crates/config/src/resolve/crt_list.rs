@@ -208,8 +208,8 @@ fn unknown(word: &str, span: Span) -> Diagnostic {
     Diagnostic::alert(format!("unknown ssl keyword {word}{tail}")).at(span)
 }
 
-/// Loads a file's certificates together with the files that its words name. This is done once per file: a second line must name the
-/// same files.
+/// Loads a file's certificates together with the files that its words name. This is done once per file, so a second line must
+/// name the same files.
 fn loaded(
     file: TlsValue<'_>,
     words: &LoadWords<'_>,

@@ -27,8 +27,8 @@ pub(crate) struct Formats {
 }
 
 impl Formats {
-    /// Whether a log line is written as soon as the server has responded or a TCP stream is connected: if the configuration
-    /// requests this, or if no format contains a value that is only known at the end.
+    /// Whether a log line is written as soon as the server has responded or a TCP stream is connected. This is the case if the
+    /// configuration requests it, or if no format contains a value that is known only at the end.
     pub(crate) fn are_early(&self, settings: &ProxySettings<'_>, loggers: &[Logger]) -> bool {
         let known = |format: &Format| !format.is_late();
         // Profiles have formats of their own.

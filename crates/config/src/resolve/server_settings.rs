@@ -447,8 +447,8 @@ impl<'a> Checks<'_, '_, 'a> {
     }
 }
 
-/// Sets the SNI of HTTP checks on lines without one. This is the host of the check's request, unless a `connect` line is present or
-/// the host is only known when the request is sent (`check-sni-auto`).
+/// Sets the SNI of HTTP checks on lines that do not set it. The SNI is the host of the check's request, unless a `connect` line
+/// is present or the host is known only when the request is sent (`check-sni-auto`).
 fn check_name(tls: &mut ServerTls, check: &CheckSettings) {
     let CheckKind::Script(script) = &*check.kind else { return };
     let connects =

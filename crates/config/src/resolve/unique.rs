@@ -19,8 +19,8 @@ fn noun(section: &Section) -> &'static str {
     }
 }
 
-/// Checks that no two proxies share a name, nor a proxy and a defaults section, in either order. A defaults section may have the
-/// name of another one that no section refers to by `from`.
+/// Checks that no two proxies share a name, and that no proxy shares a name with a defaults section, in either order. Two
+/// defaults sections may have the same name if no section refers to it with `from`.
 pub(crate) fn names(draft: &Draft, context: &mut ResolveContext<'_>) {
     let named = |section: &&Section| {
         let kind = section.kind;

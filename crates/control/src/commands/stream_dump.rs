@@ -1,8 +1,8 @@
 //! The line and the detailed dump of a stream in `show sess` (management manual, 9.3 `show sess`), in HAProxy's format with the
 //! keys that tools look for. Called by [`crate::commands::streams`].
 //!
-//! Fields about HAProxy's engine (flags, wake-up counts, pointers) are zero or `(nil)`; unknown values are empty. The states of
-//! both ends and the conditions that either direction waits for use HAProxy's numbers.
+//! Fields about HAProxy's engine (flags, wake-up counts, pointers) are zero or `(nil)`, and unknown values are empty. The states
+//! of both ends, and the conditions for which either direction waits, use HAProxy's numbers.
 
 use std::fmt::Write;
 use std::net::SocketAddr;

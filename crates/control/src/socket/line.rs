@@ -1,5 +1,5 @@
-//! Parses a line of the runtime socket: commands are separated by `;`, words by blanks, `\` is the escape character, and `<<` at
-//! the end announces a payload (management manual, 9.3).
+//! Parses a line of the runtime socket. Commands are separated by `;` and words by spaces, `\` is the escape character, and `<<`
+//! at the end announces a payload (management manual, 9.3).
 
 /// One command's words.
 pub(crate) type Words = Vec<String>;

@@ -8,8 +8,8 @@
 use super::{Group, GroupCommand, PeerConnection};
 use crate::tables::Tables;
 
-/// How many milliseconds after it has sent its entries to the successor the old process still sends the changes of requests in
-/// progress. The new process keeps memory for each entry during that time.
+/// For how many milliseconds the old process, after sending its entries to the successor, continues to send the changes of
+/// requests in progress. During that time, the new process needs memory for each entry.
 const LATE: u64 = 60_000;
 
 /// How many milliseconds the successor has to acknowledge the last changes.
@@ -47,8 +47,8 @@ impl Parting {
 }
 
 impl Group {
-    /// Called when the last connection of a process that ends has ended, so that there will be no more changes. Once the successor
-    /// has acknowledged them, the command is [`GroupCommand::Done`].
+    /// Called when the last connection of a process that is about to end has ended, so there will be no more changes. Once the
+    /// successor has acknowledged them, the command is [`GroupCommand::Done`].
     pub fn drained(&mut self, now: u64, tables: &impl Tables) {
         self.parting.drained = true;
         if self.parting.taught {

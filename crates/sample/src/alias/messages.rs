@@ -90,8 +90,8 @@ pub(super) fn http_query(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
     line_part(Some(&target[start..]), flags, out);
 }
 
-/// The frontend's capture slots of one kind, one per log column. A request that could not be parsed has none. A TCP stream has them
-/// from its start.
+/// The frontend's capture slots of one kind, one per log column. A request that could not be parsed has none. A TCP stream has
+/// them from its beginning.
 fn slots(env: &Env<'_>, kind: fn(usize) -> CaptureSlot) -> impl Iterator<Item = CaptureSlot> {
     let lengths = env.session.and_then(|session| session.frontend.capture_lengths.load_full());
     let begun = env.transaction.is_some_and(|it| !it.is_http || it.captures_any(kind(0)));

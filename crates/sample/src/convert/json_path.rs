@@ -1,5 +1,5 @@
-//! Extracts a value from JSON (RFC 8259) by a path such as `$.a.b[0]`. As in HAProxy, the text is only parsed up to the end of the
-//! value, and the first of duplicate keys is used. Used by `json_query` and `jwt_…_query`.
+//! Extracts a value from JSON (RFC 8259) by a path such as `$.a.b[0]`. As in HAProxy, the text is parsed only up to the end of
+//! the value, and if a key occurs several times, the first one is used. Used by `json_query` and `jwt_…_query`.
 
 use crate::args::Prepared;
 

@@ -72,8 +72,8 @@ struct NamedCertificate(Option<Arc<CertificateCell>>, Arc<Certificates>);
 
 impl Prepared for NamedCertificate {}
 
-/// Reads the key if the argument names a file; otherwise the argument is a secret. A variable is evaluated at run time and may hold
-/// the name of a file that appears elsewhere in the configuration.
+/// Reads the key if the argument names a file. Otherwise, the argument is a secret. A variable is evaluated at run time, and may
+/// contain the name of a file that appears elsewhere in the configuration.
 fn prepare_verify(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     let algorithm = String::from_utf8_lossy(text_of(&args[0])).into_owned();
     if matches!(args[0], Arg::Bytes(_)) && kind_of(algorithm.as_bytes()).is_err() {

@@ -137,8 +137,8 @@ fn parts<'b>(
         .filter(move |(start, end)| !skip_empty || start < end)
 }
 
-/// Returns `count` fields, starting at `index` (counted from the end if negative). A count of 0 returns all fields; without
-/// `count`, one field is returned.
+/// Returns `count` fields from `index` on (counted from the end if negative). A count of 0 returns all remaining fields. If
+/// `count` is not given, one field is returned.
 fn pick<'a>(value: Value<'a>, args: &'a Args, skip_empty: bool) -> Option<Value<'a>> {
     let bytes = value.into_str()?;
     let (index, delimiters) = (args.int(0)?, args.bytes(1)?);

@@ -1,5 +1,5 @@
-//! Fetches about the TLS keys of both connections (manual, 7.3.4), from which key log files are made. Random bytes, session IDs and
-//! session keys are kept if an expression reads any of them; TLS 1.3 secrets are kept with `tune.ssl.keylog on`.
+//! Fetches about the TLS keys of both connections (manual, 7.3.4), from which key log files can be created. Random bytes, session
+//! IDs and session keys are stored if an expression reads any of them; TLS 1.3 secrets are stored with `tune.ssl.keylog on`.
 
 use ::tls::capture::CapturedHandshake;
 

@@ -209,8 +209,8 @@ fn of_tracked<'a>(
     })
 }
 
-/// The entry in another table for the key that a counter tracks, created if `made` is set. `None` if nothing is tracked, or if the
-/// key does not fit the table.
+/// Returns the entry in another table for the key that a counter tracks, and creates it if `made` is set. Returns `None` if
+/// nothing is tracked or if the key does not fit the table.
 fn same_key<'t>(
     env: &Env<'_>,
     counter: usize,

@@ -1,7 +1,7 @@
 //! The lines of a list: keys and values as bytes. Each line is in a numbered slot, to which indexes refer.
 //!
-//! The contents of a file stay in a single buffer, into which lines point; only lines that are added or changed later own their
-//! bytes. Freed slots are reused, so a list to which rules add lines and from which they delete lines does not grow.
+//! The contents of a file stay in a single buffer to which the lines point; only lines that are added or changed later own their
+//! bytes. Freed slots are reused, so a list does not grow if rules add and delete lines in equal numbers.
 
 use std::ops::Range;
 

@@ -99,9 +99,9 @@ impl PatternIndex {
         }
     }
 
-    /// The slot of a pattern that matches `value`, which has the type that the method expects. If several match, any of them is
-    /// returned. With `first`, it is the one that a map uses: the longest prefix, the smallest network, otherwise the first in list
-    /// order.
+    /// Returns the slot of a pattern that matches `value`, which has the type that the method expects. If several match, any of
+    /// them is returned. If `first` is set, it is the one that a map uses: the longest prefix, the smallest network, or otherwise
+    /// the first in list order.
     #[inline]
     pub(crate) fn find(&self, value: &Value<'_>, first: bool, texts: &impl Texts) -> Option<LineSlot> {
         match (self, value) {

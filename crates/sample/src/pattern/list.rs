@@ -114,8 +114,8 @@ impl Contents {
         Self { entries, keys, indexed: Vec::new() }
     }
 
-    /// The index for a method, built if necessary. With `strict`, a pattern that is invalid for the method is an error; otherwise
-    /// it never matches.
+    /// Returns the index for a method, and builds it if necessary. If `strict` is set, a pattern that is invalid for the method
+    /// is an error; otherwise, it never matches.
     fn index(&mut self, method: MatchMethod, ignore_case: bool, strict: bool) -> Result<usize, String> {
         let same = |other: &Indexed| (other.method, other.ignore_case) == (method, ignore_case);
         if let Some(at) = self.indexed.iter().position(same) {
@@ -358,8 +358,8 @@ impl List {
         self.watchers.notify(ListChange::Add);
     }
 
-    /// Sets the value of every line with `key`. Without such a line, adds one, provided that `key` is a valid pattern for the list
-    /// (`http-request set-map`).
+    /// Sets the value of every line with `key`. If no such line exists, adds one, provided that `key` is a valid pattern for the
+    /// list (`http-request set-map`).
     pub fn set_or_add(&self, key: &[u8], value: &[u8]) {
         // The value is often unchanged, and skipping the write avoids blocking readers.
         let same = |contents: &Contents| {

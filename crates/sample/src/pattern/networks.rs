@@ -1,5 +1,5 @@
-//! Addresses in networks. One trie per family finds the smallest network that contains an address in a few steps, however many
-//! networks there are.
+//! Addresses in networks. For each address family, one trie finds the smallest network that contains an address in a few steps,
+//! however many networks there are.
 
 use std::net::IpAddr;
 

@@ -1,5 +1,5 @@
-//! The end of a text as in PCRE: `$` and `\Z` match at the very end and before a final line end. The `regex` crate only supports
-//! the very end, so a text with a final line end is matched a second time without it.
+//! The end of a text as in PCRE: `$` and `\Z` match at the very end and before a final line ending. The `regex` crate supports
+//! only the very end, so a text with a final line ending is matched a second time without it.
 //!
 //! This costs nothing for other texts, which are the vast majority.
 

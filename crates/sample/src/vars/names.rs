@@ -190,8 +190,8 @@ impl Variables {
         Self { names, mentioned, next, ..Self::default() }
     }
 
-    /// The first requirement of this copy that `plan` does not meet: a variable that is not named elsewhere, or data that is only
-    /// kept if an expression of the configuration uses it.
+    /// Returns the first requirement of this copy that `plan` does not meet: a variable that is not named elsewhere, or data that
+    /// is stored only if an expression of the configuration uses it.
     pub fn beyond(&self, plan: &Self) -> Option<String> {
         if let Some((_, name)) = self.names.keys().find(|key| !plan.names.contains_key(*key)) {
             return Some(format!("variable '{name}' is not used in the configuration"));

@@ -1,8 +1,8 @@
 //! The cells of native histograms (`latency-histograms native`): exponential buckets of schema 3, which divide an octave into eight,
 //! cut at the bounds of the classic buckets.
 //!
-//! Because each cell lies in one bucket of either kind, both histograms are exact sums of the same counts. The exponential buckets end
-//! at powers of 2^(1/8) seconds, from 2^-14 s (61 µs) to 2^7 s (128 s).
+//! Each cell lies in exactly one bucket of either kind, so both histograms are exact sums of the same counts. The exponential
+//! buckets end at powers of 2^(1/8) seconds, from 2^-14 s (61 µs) to 2^7 s (128 s).
 
 use std::array;
 

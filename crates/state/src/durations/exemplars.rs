@@ -1,7 +1,7 @@
 //! Exemplars: for each bucket of a histogram, a recent request with an exported trace (`trace-to`).
 //!
-//! They exist for an object from its first exported request on, and take 2.5 kB for each worker. A worker replaces the exemplar of a
-//! bucket at most once a second, so that most requests only compare the time.
+//! They exist for an object from its first exported request on, and take 2.5 kB for each worker. A worker replaces the exemplar
+//! of a bucket at most once per second, so most requests only compare the time.
 
 use std::array;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

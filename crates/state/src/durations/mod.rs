@@ -98,9 +98,9 @@ impl DurationHistogram {
 
     /// Returns the time in µs below which a share of `quantile` (0 to 1) of the times lies, or `None` without requests.
     ///
-    /// The result is in the same bucket as the exact value, interpolated like `histogram_quantile` in PromQL. So it differs from
-    /// the exact value by at most a factor of 2.5, or 4 between 2.5 s and 10 s. Times up to 0.5 ms are not distinguished, and beyond
-    /// 10 s the result is 10 s.
+    /// The result is in the same bucket as the exact value, and interpolated like `histogram_quantile` in PromQL. It therefore
+    /// differs from the exact value by a factor of at most 2.5, or 4 between 2.5 s and 10 s. Times up to 0.5 ms are not
+    /// distinguished, and beyond 10 s the result is 10 s.
     pub fn quantile(&self, quantile: f64) -> Option<u64> {
         self::quantile(&self.counts, |bucket| BOUNDS_US.get(bucket).copied(), quantile)
     }

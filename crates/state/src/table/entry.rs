@@ -121,8 +121,8 @@ impl<'t> EntryValues<'t> {
         (element < column.count).then_some((column, element as usize))
     }
 
-    /// Returns the current value of element `element` of `data`: a number, the events in a period, or the number of a string. In an
-    /// aggregate table, it is the sum of all parts. `None` if the table does not store the type.
+    /// Returns the current value of element `element` of `data`: a number, the events in a period, or the number of a string. In
+    /// an aggregate table, it is the sum of all parts. Returns `None` if the table does not store the type.
     #[inline]
     pub fn get(&self, data: DataType, element: u32, now_ms: u64) -> Option<u64> {
         let (column, element) = self.column(data, element)?;

@@ -225,9 +225,9 @@ impl Table {
         })
     }
 
-    /// Returns the entry of a key, creating it if necessary. `None` if there is no room for it. Finding an entry refreshes it.
-    /// Peers are only notified when the entry is [touched](EntryValues::touch), which must be the last step of a change: otherwise
-    /// a resync could replace the finished entry with an unfinished one.
+    /// Returns the entry for a key, and creates it if necessary. Returns `None` if the table has no room for it. Finding an entry
+    /// refreshes it. Peers are notified only when the entry is [touched](EntryValues::touch), which must be the last step of a
+    /// change: otherwise, a resync could replace the finished entry with an unfinished one.
     #[inline]
     pub fn get(&self, key: &[u8], now_ms: u64) -> Option<TableEntry<'_>> {
         self.fetch(key, now_ms, now_ms as u32).map(|(entry, _)| entry)
@@ -321,8 +321,8 @@ impl Table {
 
     /// Returns the hash of a key, and its shard.
     ///
-    /// Keys that only differ in their last bits, such as neighbouring addresses, have the same shard and the same hash except for
-    /// those bits. If such keys are processed in order, each hits the cache lines of the previous one.
+    /// Keys that differ only in their last bits, such as neighbouring addresses, have the same shard and the same hash except for
+    /// those bits. If such keys are processed in order, each finds its data in the cache lines of the previous one.
     fn place_of(&self, key: &[u32]) -> (u32, u32) {
         let (hash, last) = match key {
             [only] => (self.hasher.hash_one(only / NEIGHBOURS), only),

@@ -204,8 +204,8 @@ impl Table {
         self.settings.aggregate.as_ref()
     }
 
-    /// Calls `take` with all entries of which a member has a part, starting at `from`, until it returns false; the last entry counts
-    /// as taken. Returns the position to continue from, or `None` at the end.
+    /// Calls `take` for each entry of which a member has a part, from `from` on, until `take` returns false; that entry counts as
+    /// taken. Returns the position at which to continue, or `None` at the end.
     pub fn walk_parts(
         &self,
         slot: usize,
@@ -323,9 +323,9 @@ impl Table {
         }
     }
 
-    /// Applies this process's own part as another process has known it, before this process was started: counts are added to those
-    /// made since. `known` returns the values of an earlier call for the same entry (`Absent` without one), which are already
-    /// included. Returns `false` if the table has no room for the entry.
+    /// Applies this process's own part as another process received it before this process was started: its counts are added to
+    /// those made since. `known` returns the values of an earlier call for the same entry (`Absent` if this is the first call),
+    /// which are already included. Returns `false` if the table has no room for the entry.
     pub fn learn_own_part<'v>(
         &self,
         (key, expire_ms): (&[u8], Option<u32>),
@@ -341,8 +341,8 @@ impl Table {
         is_learned
     }
 
-    /// Clears this process's part of an entry, so that the other members can be informed. Returns `false`, and changes nothing, if it
-    /// has been cleared before and no other member has a part either, and in a table that is not an aggregate.
+    /// Clears this process's part of an entry, so that the other members can be informed. Returns `false` and changes nothing if
+    /// it is already clear and no other member has a part, or if the table is not an aggregate.
     pub(super) fn clear_own_part(&self, entry: &TableEntry<'_>) -> bool {
         let Some(parts) = &self.parts else { return false };
         let (words, longs) = self.layout.own_values();
@@ -390,9 +390,9 @@ impl Table {
         })
     }
 
-    /// Returns for how many milliseconds a request may be unknown to another member: the interval of sending, and the longest way to
-    /// a member and back. `None` in a table that is not an aggregate, and while a member that counts is not connected, because the
-    /// time has no limit then.
+    /// Returns for how many milliseconds other members may not know about a request: the sending interval plus the longest round
+    /// trip to a member. Returns `None` if the table is not an aggregate. Also returns `None` while a member that counts is not
+    /// connected, because the time is then unlimited.
     pub fn excess_ms(&self) -> Option<u64> {
         let aggregate = self.aggregate()?;
         let members = (0..aggregate.members.len()).filter_map(|slot| self.member(slot));

@@ -100,8 +100,8 @@ fn passed(period: u32, (ago, events, before): (u32, u32, u32)) -> (u32, u32, u32
     }
 }
 
-/// Adds events that another process has counted, given by their parts. The events in `known`, the parts of an earlier call with
-/// their current age, are already included. The first call takes over the other process's period, which is the older one.
+/// Adds events that another process has counted, given by their parts. The events in `known`, which are the parts of an earlier
+/// call with their current age, are already included. The first call adopts the other process's period, which began earlier.
 pub(super) fn add_parts(
     current: &AtomicU64,
     previous: &AtomicU32,

@@ -154,8 +154,8 @@ impl Table {
         }
     }
 
-    /// Calls `take` with the entries that changed after number `after` and with their numbers, in ascending order, until it returns
-    /// false; the last entry counts as taken. Removed entries are skipped.
+    /// Calls `take` for each entry that changed after number `after`, with its number, in ascending order, until `take` returns
+    /// false; that entry counts as taken. Removed entries are skipped.
     pub fn changes(&self, after: u64, now_ms: u64, mut take: impl FnMut(u64, &EntryValues<'_>) -> bool) {
         let Some(updates) = &self.updates else { return };
         let mut log = locked(&updates.log);

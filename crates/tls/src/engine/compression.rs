@@ -1,7 +1,7 @@
 //! Compression of certificates (RFC 8879) for peers that offer it (`tune.ssl.certificate-compression`).
 //!
-//! Our certificates are compressed with Brotli, which browsers support, or with zlib. Peers may only compress theirs with zlib,
-//! because with Brotli the sender decides how much memory decompression takes. Called by [`super::side`].
+//! Local certificates are compressed with Brotli, which browsers support, or with zlib. Peers may compress theirs only with zlib,
+//! because with Brotli, the sender decides how much memory decompression takes. Called by [`super::side`].
 
 use rustls::CertificateCompressionAlgorithm;
 use rustls::compress::{

@@ -41,8 +41,8 @@ pub(crate) fn trusted_with(trust: &Trust, check: Check) -> Trusted {
     Trusted::new(trust.authorities.iter().chain(&trust.unnamed), &trust.crls, check)
 }
 
-/// Verifies a chain outside of a handshake, at `now` in seconds since 1970. Returns whether every error was ignored. Each error is
-/// reported with its depth, counted from `own`. All certificates are DER.
+/// Verifies a chain outside of a handshake, at `now` in seconds since 1970. Returns whether every error was ignored. Reports each
+/// error with its depth, counted from `own`. All certificates are DER.
 pub fn verify_chain(
     trust: &Trust,
     own: &[u8],

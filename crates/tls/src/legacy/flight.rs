@@ -5,8 +5,8 @@ use crate::record::{self, HANDSHAKE};
 const SERVER_KEY_EXCHANGE: u8 = 12;
 const NAMED_CURVE: u8 = 3;
 
-/// Returns the key exchange group (RFC 8422, 5.4), if a record begins with that message. An OpenSSL server begins a record for each
-/// of these messages. Other servers may not do so; the group is then unknown.
+/// Returns the key exchange group (RFC 8422, 5.4) if a record begins with that message. OpenSSL servers begin a new record for
+/// each of these messages. Other servers may not, in which case the group is unknown.
 pub(super) fn group(mut records: &[u8]) -> Option<u16> {
     while let Ok(Some(framed)) = record::frame(records) {
         let (one, rest) = records.split_at_checked(framed.length)?;

@@ -1,7 +1,7 @@
 //! Verification of peer certificates, the same as with rustls ([`crate::verify`]).
 //!
-//! OpenSSL builds a chain from the peer's certificates, without trust anchors and ignoring every error. Its last callback reports
-//! that the peer's own certificate is valid; then our own verification decides.
+//! OpenSSL builds a chain from the peer's certificates, without trust anchors and ignoring every error. In its last callback, it
+//! reports the peer's own certificate as valid; Weir's own verification then decides.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};

@@ -80,7 +80,7 @@ impl Session {
     }
 
     /// Decrypts the records in `received` into `room`. `received` consists of the ciphertext from [`take_kept`](Self::take_kept)
-    /// and the bytes received after it. Partial records, and data without room, are stored.
+    /// and the bytes received after it. Partial records, and data that does not fit, are stored.
     ///
     /// # Errors
     /// The connection is broken. An alert for the peer is among the unsent bytes.

@@ -350,9 +350,9 @@ impl Session {
         )
     }
 
-    /// Whether data can be transferred before the handshake is complete. On the server side, a client's early data has arrived,
-    /// which may be a replay; only the genuine client can read the response. On the client side, data that is sent now may be
-    /// rejected unprocessed.
+    /// Whether data can be transferred before the handshake is complete. On the server side, this means that a client's early
+    /// data has arrived. It may be a replay, but only the genuine client can read the response. On the client side, data that is
+    /// sent now may be rejected unprocessed.
     #[inline]
     pub fn is_early(&self) -> bool {
         matches!(&self.phase, HandshakePhase::Handshake(handshake) if handshake.is_early())
