@@ -19,8 +19,8 @@ const MOST_SEGMENTS: usize = 64;
 /// The maximum number of bytes that one call sends.
 const MOST_BYTES: usize = 65_000;
 
-/// Sends datagrams of `segment` bytes each, of which the last may be shorter, or an empty datagram if there are no bytes. Returns how
-/// many were sent.
+/// Sends datagrams of `segment` bytes each, of which the last may be shorter; without bytes, one empty datagram. Returns how many were
+/// sent.
 ///
 /// # Errors
 /// The errors of sendmsg(2), if no datagram was sent.

@@ -22,8 +22,9 @@ use udplb::{SessionId, SessionKey};
 
 use super::end;
 use super::flow::UdpFlow;
+use super::place::ShardPlace;
 use super::routes;
-use super::shard::{Shard, ShardPlace};
+use super::shard::Shard;
 use super::slots;
 use super::{SUCCESSORS, is_served};
 use crate::evaluate::quic_initial;
@@ -256,7 +257,7 @@ fn choose(place: &ShardPlace, session: &Session, datagram: &[u8]) -> Option<Chos
     let chosen = by_rule(backend, &env).or_else(|| by_connection(place, datagram));
     if let Some(server) = chosen
         && let Some(limit) = assign::limit_without_queue(backend, &server.state)
-        && let Some(tally) = enter(backend, &server, limit, session.accepted_us)
+        && let Some(tally) = slots::enter(backend, &server, limit, session.accepted_us)
     {
         return Some(ChosenServer { backend: backend.clone(), server, tally });
     }
@@ -264,24 +265,10 @@ fn choose(place: &ShardPlace, session: &Session, datagram: &[u8]) -> Option<Chos
     let wish = Wish { hash, avoid: None, now_us: session.accepted_us };
     let server = assign::pick(backend, wish)?;
     let limit = assign::limit_without_queue(backend, &server.state)?;
-    let tally = enter(backend, &server, limit, session.accepted_us)?;
+    let tally = slots::enter(backend, &server, limit, session.accepted_us)?;
     server.state.counters.mine().chosen.add(1);
     backend.state.backend.mine().chosen.add(1);
     Some(ChosenServer { backend: backend.clone(), server, tally })
-}
-
-/// Takes a slot of a server, if `limit` allows one more (0: no limit).
-fn enter(backend: &LocalProxy, server: &LocalServer, limit: u32, now_us: u64) -> Option<Tally> {
-    let tally = server.state.try_enter(limit)?;
-    backend.prepared().picker().entered(server.index, now_us);
-    Some(tally)
-}
-
-/// Takes a slot of a server for a session that exists already, so that no limit can refuse it.
-pub(super) fn enter_again(backend: &LocalProxy, server: &LocalServer) -> Option<Tally> {
-    let limit = assign::limit_without_queue(backend, &server.state).unwrap_or(0);
-    let now_us = now_us();
-    enter(backend, server, limit, now_us).or_else(|| enter(backend, server, 0, now_us))
 }
 
 /// `balance quic-cid`: the server of an existing QUIC connection, if that server is up.

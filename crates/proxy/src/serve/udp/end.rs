@@ -9,7 +9,8 @@ use state::server::Tally;
 use udplb::SessionId;
 
 use super::flow::UdpFlow;
-use super::shard::{Shard, ShardPlace};
+use super::place::ShardPlace;
+use super::shard::Shard;
 use super::slots;
 use crate::exchange::Exchange;
 use crate::log::{Maker, Report};

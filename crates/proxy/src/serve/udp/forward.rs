@@ -16,8 +16,9 @@ use state::server::Trouble;
 use udplb::{Progress, SessionId, SessionKey, UdpSession};
 
 use super::flow::UdpFlow;
+use super::place::ShardPlace;
 use super::routes;
-use super::shard::{Shard, ShardPlace};
+use super::shard::Shard;
 use crate::routing::attempt;
 
 /// From this number of datagrams of a server on, the kernel joins them.

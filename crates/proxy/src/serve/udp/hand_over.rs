@@ -14,10 +14,10 @@ use udplb::quic::{IdBytes, LONGEST_ID};
 use udplb::{SessionKey, UdpSession};
 
 use super::SHARDS;
-use super::begin::enter_again;
 use super::end;
 use super::flow::UdpFlow;
 use super::shard::Shard;
+use super::slots;
 
 /// A session on its way to another process. Times are relative to now, because each process has its own clock.
 #[derive(Debug)]
@@ -207,7 +207,7 @@ impl Shard {
         };
         let index = backend.servers.iter().find(|own| *own.state.name == *facts.server).map(|own| own.index);
         let Some(server) = index.and_then(|index| backend.server(index)) else { return };
-        let Some(tally) = enter_again(&backend, &server) else { return };
+        let Some(tally) = slots::enter_again(&backend, &server) else { return };
         let key = SessionKey { source: facts.source, destination: facts.destination };
         let age_us = facts.age_ms.saturating_mul(1000);
         let frontend = &place.frontend;
@@ -221,7 +221,7 @@ impl Shard {
         entry.set_backend(&backend.held);
         entry.set_server(&server.held);
         self.watch_kill(&entry);
-        super::slots::count_adopted(&place, &backend);
+        slots::count_adopted(&place, &backend);
         let flow = UdpFlow {
             socket: passed.socket,
             server,

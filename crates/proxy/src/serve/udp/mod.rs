@@ -12,6 +12,7 @@ mod end;
 mod flow;
 mod forward;
 pub mod hand_over;
+mod place;
 mod routes;
 mod shard;
 mod slots;

@@ -12,19 +12,15 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use net::connected::SocketSet;
 use net::udp::{Batch, UdpSocket};
-use plan::Bind;
-use plan::udp::UdpLb;
 use runtime::timer::{NEVER, Timer, now_ms};
 use sample::{Cause, Phase};
 use state::proxy::Admission;
 use state::sessions::{Kill, SessionEntry};
-use udplb::quic::IdPart;
-use udplb::{SessionId, SessionLimits, SessionTable};
+use udplb::{SessionId, SessionTable};
 
-use super::begin;
 use super::flow::UdpFlow;
+use super::place::ShardPlace;
 use super::slots;
-use crate::server::per_worker::LocalProxy;
 use crate::worker::Worker;
 
 /// How many batches of datagrams are received from clients, and how many from servers, before the task yields.
@@ -35,56 +31,6 @@ const ENDS: usize = 256;
 
 /// The largest number of bytes that the kernel joins.
 const ROOM: usize = 65_536;
-
-/// A socket's place in the plan.
-pub(super) struct ShardPlace {
-    pub(super) worker: Rc<Worker>,
-    pub(super) frontend: Rc<LocalProxy>,
-    /// The proxy with the servers: the section itself, or its `default_backend`.
-    pub(super) backend: Rc<LocalProxy>,
-    pub(super) bind: usize,
-    pub(super) limits: SessionLimits,
-    pub(super) payload_size: usize,
-    /// `balance quic-cid`.
-    pub(super) quic_id: Option<IdPart>,
-}
-
-impl ShardPlace {
-    fn new(worker: Rc<Worker>, frontend: usize, bind: usize) -> Self {
-        let frontend = worker.local(frontend);
-        let backend = worker.local(frontend.default_backend.unwrap_or(frontend.index));
-        let settings = frontend.udp.as_deref();
-        Self {
-            limits: settings.map_or(NO_LIMITS, limits),
-            payload_size: settings.map_or(0, |settings| settings.payload_size.into()),
-            quic_id: settings
-                .and_then(|settings| settings.quic_id)
-                .map(|(offset, length)| IdPart { offset, length }),
-            worker,
-            frontend,
-            backend,
-            bind,
-        }
-    }
-
-    pub(super) fn bind(&self) -> &Bind {
-        &self.frontend.binds[self.bind]
-    }
-}
-
-/// The limits of a section that does not exist.
-const NO_LIMITS: SessionLimits =
-    SessionLimits { after_request: 0, after_response: 0, requests: None, responses: None };
-
-fn limits(settings: &UdpLb) -> SessionLimits {
-    let ms = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    SessionLimits {
-        after_request: ms(settings.after_request),
-        after_response: ms(settings.after_response),
-        requests: settings.requests,
-        responses: settings.responses,
-    }
-}
 
 /// Wakes the task because a session was killed.
 #[derive(Default)]
@@ -195,7 +141,7 @@ impl Shard {
                     let backend = place.worker.local(server.backend);
                     // Another algorithm may count the sessions of servers in another way.
                     server.state.leave(flow.tally);
-                    if let Some(tally) = begin::enter_again(&backend, &server) {
+                    if let Some(tally) = slots::enter_again(&backend, &server) {
                         flow.tally = tally;
                     }
                     if flow.backend.is_none() {

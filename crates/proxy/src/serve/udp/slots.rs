@@ -5,9 +5,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use runtime::Gauge;
 use runtime::shared::Shared as _;
+use runtime::timer::now_us;
 use state::server::Tally;
 
-use super::shard::ShardPlace;
+use super::place::ShardPlace;
+use crate::routing::assign;
 use crate::server::per_worker::{LocalProxy, LocalServer};
 
 /// Takes the slots of a session in the limits of the process, the section and the listener.
@@ -83,4 +85,18 @@ pub(super) fn leave(backend: &LocalProxy, server: &LocalServer, tally: Tally) {
     server.state.leave(tally);
     backend.prepared().picker().left(server.index);
     backend.state.backend.mine().traffic.sessions.down();
+}
+
+/// Takes a slot of a server, if `limit` allows one more (0: no limit).
+pub(super) fn enter(backend: &LocalProxy, server: &LocalServer, limit: u32, now_us: u64) -> Option<Tally> {
+    let tally = server.state.try_enter(limit)?;
+    backend.prepared().picker().entered(server.index, now_us);
+    Some(tally)
+}
+
+/// Takes a slot of a server for a session that exists already, so that no limit can refuse it.
+pub(super) fn enter_again(backend: &LocalProxy, server: &LocalServer) -> Option<Tally> {
+    let limit = assign::limit_without_queue(backend, &server.state).unwrap_or(0);
+    let now_us = now_us();
+    enter(backend, server, limit, now_us).or_else(|| enter(backend, server, 0, now_us))
 }
