@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use weir_tests::datagrams::{DatagramClient, DatagramServer, start};
+use weir_tests::reloading::reload;
 use weir_tests::{eventually, free_port};
 
 #[test]
@@ -42,4 +43,21 @@ fn without_rules_a_check_notices_that_nothing_listens() {
     assert!(eventually(|| weir.stat("u,a", "status") == "UP"));
     assert_eq!(client.ask("x"), "x");
     drop(server);
+}
+
+#[test]
+fn a_server_that_is_down_is_used_when_a_reload_removes_its_check() {
+    let server = DatagramServer::echo("a");
+    let (port, refusing) = (free_port(), free_port());
+    let text = format!(
+        "global\n  stats socket runtime level admin\nudp-lb u\n  dgram-bind 127.0.0.1:{port}\n\
+         \x20 server a 127.0.0.1:{} check port {refusing} inter 50ms fall 1\n",
+        server.port()
+    );
+    let weir = start(&text, port);
+    assert!(eventually(|| weir.stat("u,a", "status") == "DOWN"));
+    reload(&weir, &text.replace(&format!("check port {refusing} inter 50ms fall 1"), ""));
+    assert_eq!(weir.stat("u,a", "status"), "no check");
+    assert_eq!(weir.stat("u,BACKEND", "status"), "UP");
+    assert_eq!(DatagramClient::connect(port).ask("x"), "a x");
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Admin, Server, ServerSeed};
+use super::{Admin, Operational, Server, ServerSeed};
 
 impl Server {
     /// Whether the server can be kept for a new plan, because none of its fixed properties has changed.
@@ -39,6 +39,10 @@ impl Server {
         }
         if old.checked != seed.checked {
             self.checked.store(seed.checked, Relaxed);
+            // Without checks, a server that is down would stay so.
+            if !seed.checked && !self.admin().in_maintenance() {
+                self.set_operational(Operational::Running, now_ms);
+            }
         }
         let disabled = Admin::CONFIGURED_MAINT | Admin::FORCED_MAINT;
         if old.disabled != seed.disabled {
