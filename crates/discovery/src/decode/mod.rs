@@ -141,10 +141,10 @@ fn host_of(text: &str) -> Option<(IpAddr, Option<Box<str>>)> {
 fn is_host_name(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let is_label = |label: &str| !label.is_empty() && label.len() <= 63 && label.bytes().all(fits);
-    let labels = text.strip_suffix('.').unwrap_or(text).split('.');
+    let mut labels = text.strip_suffix('.').unwrap_or(text).split('.');
     text.len() <= LONGEST_NAME
         && labels.clone().all(is_label)
-        && labels.last().is_some_and(|last| last.bytes().any(|byte| byte.is_ascii_alphabetic()))
+        && labels.next_back().is_some_and(|last| last.bytes().any(|byte| byte.is_ascii_alphabetic()))
 }
 
 /// An address or host name with a port.
