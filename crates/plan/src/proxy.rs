@@ -50,7 +50,6 @@ pub struct Proxy {
     pub added: Option<Box<str>>,
     /// `description`.
     pub description: Option<Box<str>>,
-
     /// `bind`, one entry per socket.
     pub binds: Vec<Bind>,
     /// `backlog`; 0 uses the frontend's `maxconn`.
@@ -77,7 +76,6 @@ pub struct Proxy {
     pub unique_id_format: Option<Format>,
     /// `unique-id-header`.
     pub unique_id_header: Option<Box<str>>,
-
     /// `log`, after inheritance (`log global` was replaced by the global loggers).
     pub loggers: Vec<Logger>,
     /// `log-tag` of the proxy, otherwise that of `global`.

@@ -16,8 +16,11 @@ fn the_server_gets_exactly_the_requested_number() {
     let url = format!("http://127.0.0.1:{}/", origin.port());
     let summary = load(&["-n", "250", "-u", "7", "-t", "2", &url]);
     assert_all(&summary, 250);
-    assert_eq!((origin.requests(), origin.connections()), (250, 7));
-    assert_eq!((number(&summary, "connections"), number(&summary, "statuses/2xx")), (7, 250));
+    // The users of a thread that starts late may find no requests left.
+    let connections = origin.connections() as u64;
+    assert!((1..=7).contains(&connections), "{connections} connections");
+    assert_eq!((origin.requests(), number(&summary, "statuses/2xx")), (250, 250));
+    assert_eq!(number(&summary, "connections"), connections);
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".len() as u64;
     assert_eq!(number(&summary, "bytes"), 250 * head);
     let latency = |name: &str| summary["latency_us"][name].as_f64().expect("a latency");

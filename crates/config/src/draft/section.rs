@@ -2,11 +2,16 @@
 
 use std::any::Any;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use diag::{FileId, Span};
+use plan::proxy::Timeouts;
 use syntax::{Environment, Word};
 
 use crate::draft::row::{KeywordRow, Negation, Where};
+
+/// The time limit for the handshake of peers.
+const PEERS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The kinds of known sections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,6 +71,12 @@ pub enum SectionKind {
 }
 
 impl SectionKind {
+    /// Returns the timeouts of a section without `timeout` lines.
+    pub fn default_timeouts(self) -> Timeouts {
+        let limit = (self == Self::Peers).then_some(PEERS_TIMEOUT);
+        Timeouts { client: limit, connect: limit, server: limit, ..Timeouts::default() }
+    }
+
     /// The section's bit in the keyword tables.
     pub fn place(self) -> Where {
         match self {

@@ -406,7 +406,7 @@ impl<'a> ProxySettings<'a> {
             guid: None,
             options: ProxyOptions::default(),
             alt_svc: false,
-            timeouts: timeouts(section.kind),
+            timeouts: section.kind.default_timeouts(),
             // The default for log forwarders is low (manual, 12.6 `maxconn`).
             maxconn: (section.kind == SectionKind::LogForward).then_some(10),
             backlog: 0,
@@ -551,15 +551,6 @@ pub struct PeersDraft<'a> {
     /// `table`.
     pub tables: Vec<&'a Statement>,
 }
-
-/// The default timeouts of a section.
-fn timeouts(kind: SectionKind) -> Timeouts {
-    let limit = (kind == SectionKind::Peers).then_some(PEERS_TIMEOUT);
-    Timeouts { client: limit, connect: limit, server: limit, ..Timeouts::default() }
-}
-
-/// The time limit for the handshake of peers.
-const PEERS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A capture slot for requests. Rules that capture allocate slots as well (`len`), all in line order.
 #[derive(Clone, Copy)]

@@ -105,8 +105,7 @@ pub struct Setting {
     pub is_running: bool,
     /// `-dD`: also reports advice.
     pub diagnostics: bool,
-    /// Sets the priority of this process, for `tune.renice.startup`: from the reading of the global sections to the end of the
-    /// configuration.
+    /// Sets the priority of this process (`tune.renice.startup`), from the global sections to the end of the configuration.
     pub set_priority: Option<fn(i32) -> std::io::Result<()>>,
 }
 
@@ -184,8 +183,7 @@ impl ResolveContext<'_> {
         }
     }
 
-    /// Switches to `section`. If `default-path` requires it, relative file names are resolved against the directory of the
-    /// section's file. The TLS defaults are those of the global sections above it.
+    /// Switches to `section`: to its TLS defaults, those of the global sections above it, and to its folder for `default-path`.
     pub(crate) fn enter(&mut self, section: &Section) {
         if self.tls_steps.len() > 1 {
             let place = |span: Span| (span.file, span.start);
