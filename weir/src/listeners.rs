@@ -12,7 +12,7 @@ use plan::bind::{BindAddress, Shards, Transport};
 use plan::{Bind, Global};
 
 use crate::quic_listeners;
-use crate::sockets::{Inherited, InheritedSocket, ListeningSocket, SocketOwner};
+use crate::sockets::{Inherited, InheritedSocket, ListeningSocket, SocketOwner, datagram_options};
 
 /// Binds all sockets, or returns one line for each address that cannot be bound. Unused inherited sockets stay in `inherited`.
 pub(crate) fn bind(
@@ -173,15 +173,7 @@ fn open_datagrams(
     global: &Global,
     inherited: &mut Inherited,
 ) -> std::io::Result<OwnedFd> {
-    let options = ListenOptions {
-        v6only: bind.v6only,
-        interface: bind.interface.as_deref(),
-        namespace: bind.namespace.as_deref(),
-        transparent: bind.transparent,
-        reuse_port: !global.no_reuseport,
-        buffers: (global.tune.rcvbuf_frontend, global.tune.sndbuf_frontend),
-        ..ListenOptions::default()
-    };
+    let options = datagram_options(bind, global);
     let is_it = |taken: &InheritedSocket| is_at(taken, &bind.address, options.namespace, options.interface);
     match inherited.iter().position(is_it) {
         // The socket stays unchanged, and so do the datagrams queued in it.

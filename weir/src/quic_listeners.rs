@@ -19,6 +19,7 @@ use socket2::SockRef;
 
 use crate::sockets::{
     Inherited, InheritedSocket, ListeningSocket, QuicPlace, QuicRole, QuicUsers, SocketOwner,
+    datagram_options,
 };
 
 /// Opens the sockets of a QUIC bind line; none with `tune.quic.listen off`.
@@ -40,15 +41,7 @@ pub(crate) fn open(
         }
         others.iter_mut().filter_map(|taken| taken.quic.as_mut()).for_each(QuicPlace::retire);
     }
-    let options = ListenOptions {
-        v6only: bind.v6only,
-        interface: bind.interface.as_deref(),
-        namespace: bind.namespace.as_deref(),
-        transparent: bind.transparent,
-        reuse_port: !global.no_reuseport,
-        buffers: (global.tune.rcvbuf_frontend, global.tune.sndbuf_frontend),
-        ..ListenOptions::default()
-    };
+    let options = datagram_options(bind, global);
     match bind.address {
         BindAddress::InheritedQuic(number) => alone(udp::inherited(number, &options)?, bind, owner),
         // Only one socket can have the address.

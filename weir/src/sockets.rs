@@ -3,9 +3,11 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use net::listen::ListenOptions;
 use net::steering::SocketPlace;
 use plan::bind::BindAddress;
 use plan::quic::QuicBind;
+use plan::{Bind, Global};
 use proxy::serve::quic::{DatagramQueue, Retirement};
 
 /// The user of a socket.
@@ -136,3 +138,16 @@ pub(crate) struct InheritedSocket {
 
 /// Sockets of an earlier process.
 pub(crate) type Inherited = Vec<InheritedSocket>;
+
+/// Returns the options of the UDP sockets of a line.
+pub(crate) fn datagram_options<'a>(bind: &'a Bind, global: &Global) -> ListenOptions<'a> {
+    ListenOptions {
+        v6only: bind.v6only,
+        interface: bind.interface.as_deref(),
+        namespace: bind.namespace.as_deref(),
+        transparent: bind.transparent,
+        reuse_port: !global.no_reuseport,
+        buffers: (global.tune.rcvbuf_frontend, global.tune.sndbuf_frontend),
+        ..ListenOptions::default()
+    }
+}

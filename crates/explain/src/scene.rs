@@ -82,18 +82,8 @@ impl<'a> Scene<'a> {
             return None;
         }
         report.heading(title);
-        let mut stage = Stage {
-            process: self.process,
-            session: &self.session,
-            transaction: has_request.then_some(&mut self.transaction),
-            request_bytes: &[],
-            response_bytes: &[],
-            longest_head: usize::MAX,
-            sockets: None,
-            complete: true,
-            counts_requests: false,
-            now_ms: now_ms(),
-        };
+        let mut stage = Stage::of_session(self.process, &self.session, now_ms());
+        stage.transaction = has_request.then_some(&mut self.transaction);
         let outcome = set.explain(&mut stage, &mut |rule| report.rule(&rule));
         match outcome {
             RuleOutcome::Final(_) => Some(report.end_of_last_rule()),

@@ -35,7 +35,23 @@ pub struct Stage<'a> {
     pub now_ms: u64,
 }
 
-impl Stage<'_> {
+impl<'a> Stage<'a> {
+    /// Returns the stage of a client without a request and without data.
+    pub fn of_session(process: &'a Process, session: &'a Session, now_ms: u64) -> Self {
+        Self {
+            process,
+            session,
+            transaction: None,
+            request_bytes: &[],
+            response_bytes: &[],
+            longest_head: usize::MAX,
+            sockets: None,
+            complete: true,
+            counts_requests: false,
+            now_ms,
+        }
+    }
+
     /// The environment for expressions.
     pub(crate) fn env(&self) -> Env<'_> {
         Env {

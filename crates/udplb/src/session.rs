@@ -20,7 +20,8 @@ pub struct SessionLimits {
     pub after_response: u64,
     /// After this number of datagrams, the client's next datagram begins another session.
     pub requests: Option<u32>,
-    /// The number of datagrams with which the server answers each of the client's. A session ends when all of them are answered.
+    /// The number of datagrams with which the server answers each of the client's. A session ends when all received so far are
+    /// answered and, with a number of `requests`, no more of the client's datagrams belong to it.
     pub responses: Option<u32>,
 }
 

@@ -51,18 +51,7 @@ pub(crate) fn quic_initial(
 }
 
 fn run(worker: &Worker, frontend: &LocalProxy, session: &Session) -> InitialVerdict {
-    let mut stage = Stage {
-        process: &worker.shared.process,
-        session,
-        transaction: None,
-        request_bytes: &[],
-        response_bytes: &[],
-        longest_head: usize::MAX,
-        sockets: None,
-        complete: true,
-        counts_requests: false,
-        now_ms: now_ms(),
-    };
+    let mut stage = Stage::of_session(&worker.shared.process, session, now_ms());
     let mut start = 0;
     loop {
         let (outcome, next) = frontend.quic_initial.run(&mut stage, start);

@@ -212,18 +212,8 @@ fn is_accepted(place: &ShardPlace, session: &Session, datagram: &[u8]) -> bool {
     if rules.is_empty() {
         return true;
     }
-    let mut stage = Stage {
-        process: &place.worker.shared.process,
-        session,
-        transaction: None,
-        request_bytes: datagram,
-        response_bytes: &[],
-        longest_head: usize::MAX,
-        sockets: None,
-        complete: true,
-        counts_requests: false,
-        now_ms: now_ms(),
-    };
+    let mut stage = Stage::of_session(&place.worker.shared.process, session, now_ms());
+    stage.request_bytes = datagram;
     let mut start = 0;
     let accepted = loop {
         let (outcome, next) = rules.run(&mut stage, start);

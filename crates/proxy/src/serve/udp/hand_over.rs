@@ -32,19 +32,30 @@ pub struct PassedSession {
 
 /// The description of a session on its way to another process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields of a session")]
 pub struct SessionFacts {
+    /// The client's address.
     pub source: SocketAddr,
+    /// The address that the client sends to, if the kernel reports it.
     pub destination: Option<IpAddr>,
+    /// The name of the server's backend.
     pub backend: String,
+    /// The name of the server.
     pub server: String,
+    /// The time since the session began.
     pub age_ms: u64,
+    /// The time since its last datagram.
     pub idle_ms: u64,
+    /// The number of datagrams from the client.
     pub requests: u64,
+    /// The number of datagrams from the server.
     pub responses: u64,
+    /// The bytes of the client's datagrams.
     pub bytes_in: u64,
+    /// The bytes of the server's datagrams.
     pub bytes_out: u64,
+    /// Whether the client's next datagram belongs to this session.
     pub is_listed: bool,
+    /// Whether the last datagram was the client's.
     pub awaits_server: bool,
 }
 
