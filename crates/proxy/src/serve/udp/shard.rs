@@ -72,6 +72,8 @@ pub(super) struct Shard {
     is_left: Cell<bool>,
     /// Whether the sessions of another process are still to come.
     is_waiting: Cell<bool>,
+    /// The number of the task's registration at the listener of its place.
+    registration: Cell<Option<u32>>,
 }
 
 impl Shard {
@@ -94,6 +96,7 @@ impl Shard {
             killer,
             is_left: Cell::new(false),
             is_waiting: Cell::new(super::EXPECTS.load(Relaxed)),
+            registration: Cell::new(None),
         })
     }
 
@@ -162,6 +165,7 @@ impl Shard {
         slots::move_slots(&self.place.borrow(), &place, table.len());
         drop(table);
         self.place.replace(place);
+        self.registration.set(None);
         self.killer_waker.wake_by_ref();
     }
 
@@ -273,8 +277,12 @@ impl Shard {
         let place = self.place.borrow();
         let has_stopped =
             || place.frontend.state.admission() == Admission::Stopped && self.table.borrow().is_empty();
+        let listener = &place.bind().listener;
         has_stopped() || {
-            place.bind().listener.wait(context.waker().clone());
+            // Registering takes a lock.
+            if !self.registration.get().is_some_and(|number| listener.is_registered(number)) {
+                self.registration.set(Some(listener.wait(context.waker().clone())));
+            }
             // The state may have changed before the registration.
             has_stopped()
         }
