@@ -95,7 +95,11 @@ impl Generation {
                 }
             })
         };
-        let callbacks = resolvers::ResolverCallbacks { notify: notifier.notify(*messages), moved };
+        let peers = {
+            let plan = plan.clone();
+            Arc::new(move |section: &str| crate::peers::rename(&plan, section))
+        };
+        let callbacks = resolvers::ResolverCallbacks { notify: notifier.notify(*messages), moved, peers };
         common.discovery.pause();
         crate::discovered::adopt(&plan, former);
         let sections = resolvers::Sections::new(plan.clone(), process.clone(), callbacks);

@@ -126,7 +126,11 @@ impl PeersSections {
         let (tables, definitions) = Stick::new(shared, &names, peers.local, now_ms());
         let section = PeersSection {
             local: bytes(&peers.peers[peers.local].name),
-            peers: peers.peers.iter().map(|peer| bytes(&peer.name)).collect(),
+            peers: peers
+                .peers
+                .iter()
+                .map(|peer| bytes(if peer.is_from_dns { "" } else { &peer.name }))
+                .collect(),
             ids: tables.names(names[peers.local]).map(|name| bytes(&name)).collect(),
             tables: definitions.into(),
             at_once: self.at_once,
@@ -142,7 +146,12 @@ impl PeersSections {
         };
         let (proxy, process) = (one.proxy.clone(), self.process.clone());
         let ways = OfPlan { proxy, process, buffers: self.buffers, counted: Cell::default() };
-        SectionMailbox::begin(Group::new(settings, now_ms()), tables, ways)
+        let desk = SectionMailbox::begin(Group::new(settings, now_ms()), tables, ways);
+        let names = dns_names(peers);
+        if names.iter().any(|(_, name)| name.is_some()) {
+            desk.rename(&names);
+        }
+        desk
     }
 
     /// Returns the `show peers` output of the section with this name, on its worker.
@@ -221,6 +230,27 @@ impl PeersSections {
     pub(crate) fn have_stopped(&self) -> bool {
         self.teaching.load(Acquire) == 0
     }
+}
+
+/// Returns the indices of the peers that DNS provides, and their current names.
+fn dns_names(peers: &Peers) -> Vec<(usize, Option<String>)> {
+    let all = peers.peers.iter().enumerate().filter(|(_, peer)| peer.is_from_dns);
+    all.map(|(place, peer)| (place, peer.member_name())).collect()
+}
+
+/// Called when DNS has answered for peers of the section with this name.
+pub(crate) fn rename(plan: &Plan, section: &str) {
+    let proxy = plan.proxies.iter().find(|proxy| proxy.peers.is_some() && *proxy.state.name == *section);
+    let Some((proxy, worker)) = proxy.and_then(|proxy| Some((proxy.clone(), proxy.peers.as_ref()?.worker)))
+    else {
+        return;
+    };
+    // A worker that has ended has no more connections to peers.
+    let _ = runtime::worker::post(worker, move || {
+        if let (Some(desk), Some(peers)) = (desk(&proxy.state.name), &proxy.peers) {
+            desk.rename(&dns_names(peers));
+        }
+    });
 }
 
 /// Returns the address of a peer as shown by `show peers`.

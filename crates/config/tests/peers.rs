@@ -140,3 +140,49 @@ fn sections_share_their_tables_and_those_that_refer_to_them() {
         plan.tables.iter().map(|table| (table.name(), table.settings.peers.is_some())).collect();
     assert_eq!(shared, [("b", true), ("c", false), ("t", true), ("P/t", true), ("Q/u", false)]);
 }
+
+#[test]
+fn templates_need_a_name_a_port_and_resolvers() {
+    let cases: [(&str, &str); 6] = [
+        (
+            "server-template s 2 192.0.2.1:1 resolvers R",
+            "`server-template s` needs a host name, not `192.0.2.1:1`",
+        ),
+        ("server-template s 2 fleet.test resolvers R", "`fleet.test` requires a port"),
+        ("server-template s 2 fleet.test:1", "`server-template s` needs `resolvers <section>` here"),
+        ("server-template s 2 quic4@fleet.test:1 resolvers R", "peers cannot be reached over QUIC"),
+        (
+            "server-template s 2 _p._tcp.fleet.test shard 1 resolvers R",
+            "`shard` cannot be used with `server-template s`",
+        ),
+        ("server-template s 0 _p._tcp.fleet.test resolvers R", "invalid number or range of servers `0`"),
+    ];
+    for (line, wanted) in cases {
+        let text = format!(
+            "global\n localpeer A\nresolvers R\n nameserver n 192.0.2.9:53\n\
+             peers P\n shards 2\n bind 127.0.0.1:7\n server A\n {line}\n"
+        );
+        let loaded = load_quietly(&text);
+        let messages: Vec<&str> = loaded.diagnostics.iter().map(|message| &*message.message).collect();
+        assert!(messages.contains(&wanted), "{line}: {messages:?}");
+        assert!(loaded.plan.is_none());
+    }
+}
+
+#[test]
+fn peers_of_a_template_are_members_without_a_fixed_name() {
+    let text = "global\n localpeer A\nresolvers R\n nameserver n 192.0.2.9:53\n\
+                peers P\n bind 127.0.0.1:7\n server A\n server-template s 2-4 _p._tcp.fleet.test resolvers R\n\
+                \x20table t type string size 1k expire 1m store gpc0 aggregate\n";
+    let loaded = load_quietly(text);
+    let plan = loaded.plan.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics));
+    let peers = plan.proxies.iter().find_map(|proxy| proxy.peers.as_ref()).expect("a section");
+    let all: Vec<(&str, bool)> = peers.peers.iter().map(|peer| (&*peer.name, peer.is_from_dns)).collect();
+    assert_eq!(all, [("A", false), ("s2", true), ("s3", true), ("s4", true)]);
+    assert!(peers.peers[1..].iter().all(|peer| peer.member_name().is_none()));
+    let members = peers.tables[0].table.aggregate().map(|aggregate| aggregate.members.clone());
+    assert_eq!(members.expect("an aggregate"), ["s2", "s3", "s4"].map(Box::from).into());
+    let server = &peers.peers[1].server.as_ref().expect("a server").state;
+    server.set_fqdn(Some("LB-1.fleet.test"));
+    assert_eq!(peers.peers[1].member_name().as_deref(), Some("lb-1"));
+}

@@ -6,6 +6,8 @@
 //! the others connect to a new process first, it requests a resync itself.
 
 mod parting;
+mod peer_state;
+mod rename;
 mod resync;
 mod show;
 mod view;
@@ -18,6 +20,8 @@ use crate::session::{Over, PeerSession, PeersSection, SessionEvent, TIMEOUT, fea
 use crate::tables::{EntryOrigin, Tables};
 
 use parting::Parting;
+use peer_state::PeerState;
+use rename::DnsPeers;
 pub use resync::ResyncStage;
 use resync::{PartsWait, Resync};
 pub use show::ShowContext;
@@ -65,42 +69,6 @@ pub struct SectionSettings {
     pub seed: u64,
 }
 
-#[derive(Debug)]
-struct PeerState {
-    /// The shard of keys that the peer gets.
-    part: Option<(u32, u32)>,
-    /// The session with the peer.
-    link: Option<LinkId>,
-    /// The connection to the peer that is being opened.
-    dialing: Option<LinkId>,
-    /// When to connect to the peer.
-    retry: u64,
-    /// For each table, the last change that the peer had acknowledged when its last session ended.
-    known: Box<[u64]>,
-    /// The process number in the peer's last greeting.
-    process: Option<u32>,
-    /// Whether there has been a session with the peer.
-    met: bool,
-    /// Whether the peer has reported that its data is incomplete.
-    partial: bool,
-    /// Whether the tables need all entries of the peer again.
-    needs_resync: bool,
-    /// Whether this process has requested its own counts from the peer in the current session, and whether it has got them.
-    is_asked: bool,
-    has_returned: bool,
-    /// The minor version in the greeting: 2.1, or 2.0 if the peer supports nothing newer.
-    minor: u8,
-    /// How the peer's last attempt or session ended.
-    last: Option<Over>,
-    established: Option<u64>,
-    sessions: u64,
-    /// The number of connection attempts that failed.
-    unreached: u64,
-    collisions: u64,
-    breaches: u64,
-    timeouts: u64,
-}
-
 /// A connection.
 #[derive(Debug)]
 enum PeerConnection {
@@ -140,6 +108,8 @@ pub struct Group {
     synchronized: bool,
     /// How long to wait for the counts of an earlier process from peers.
     returns: PartsWait,
+    /// The peers that DNS provides.
+    from_dns: DnsPeers,
     random: fastrand::Rng,
 }
 
@@ -167,27 +137,7 @@ impl Group {
         let peers = (0..section.peers.len()).map(|place| {
             let part = settings.parts.get(place).copied().unwrap_or(0);
             let counts = part > 0 && part <= settings.shards && Some(place) != local;
-            PeerState {
-                part: counts.then_some((part, settings.shards)),
-                link: None,
-                dialing: None,
-                retry: now,
-                known: vec![0; tables].into(),
-                process: None,
-                met: false,
-                partial: false,
-                needs_resync: false,
-                is_asked: false,
-                has_returned: false,
-                minor: 1,
-                last: None,
-                established: None,
-                sessions: 0,
-                unreached: 0,
-                collisions: 0,
-                breaches: 0,
-                timeouts: 0,
-            }
+            PeerState::new(counts.then_some((part, settings.shards)), tables, now)
         });
         let peers: Vec<PeerState> = peers.collect();
         let mut group = Group {
@@ -206,6 +156,7 @@ impl Group {
             presence: VecDeque::new(),
             synchronized: false,
             returns: PartsWait::new(settings.section.features),
+            from_dns: DnsPeers::of(&settings.section),
             random: fastrand::Rng::with_seed(settings.seed),
             settings,
         };
@@ -366,7 +317,10 @@ impl Group {
         let right = match self.stopping {
             Some(tries) => Some(peer) == self.local && tries > 0,
             // The other peers are connected to after the predecessor has had its turn.
-            None => Some(peer) != self.local && self.local.is_some() && !self.resync.is_local(),
+            None => {
+                let is_other = Some(peer) != self.local && self.local.is_some() && self.is_known(peer);
+                is_other && !self.resync.is_local()
+            }
         };
         idle && right
     }
@@ -535,7 +489,7 @@ impl Group {
         }
     }
 
-    /// Called when a peer has sent everything, or everything that it has.
+    /// Called when a peer has ended a resync: a complete one if `everything`, otherwise one with the part of the entries that it has.
     fn taught(&mut self, link: LinkId, place: usize, everything: bool, now: u64) {
         self.peers[place].needs_resync = false;
         if Some(place) == self.local {

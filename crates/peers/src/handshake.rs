@@ -102,7 +102,7 @@ pub(crate) fn read_hello(
     let (Some(name), Some(process)) = (words.next(), words.next()) else {
         return Err(HandshakeStatus::Protocol);
     };
-    let Some(peer) = peers.iter().position(|peer| **peer == *name) else {
+    let Some(peer) = peers.iter().position(|peer| !peer.is_empty() && **peer == *name) else {
         return Err(HandshakeStatus::RemoteName);
     };
     let process = std::str::from_utf8(process).ok().and_then(|process| process.parse().ok()).unwrap_or(0);

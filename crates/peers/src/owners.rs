@@ -94,6 +94,12 @@ impl Owners {
         [first, second]
     }
 
+    /// Gives a member another name. It is not present until it has a session under this name.
+    pub(crate) fn rename(&mut self, member: usize, name: &str) {
+        self.set_present(member, false);
+        self.members[member].0 = XxHash64::oneshot(0, name.as_bytes());
+    }
+
     /// Records that a member is present or gone, and marks the places that have other owners now.
     pub(crate) fn set_present(&mut self, member: usize, is_present: bool) {
         if self.members[member].1 == is_present {
@@ -187,6 +193,20 @@ mod tests {
         all.set_present(7, true);
         assert!((0..PLACES).all(|place| all.keepers(place) == before[place]));
         assert!(all.take_moved().is_some() && all.take_moved().is_none());
+    }
+
+    #[test]
+    fn a_renamed_member_owns_the_places_of_its_new_name() {
+        let mut names = names(20);
+        let mut all = owners(&names);
+        (0..PLACES).for_each(|place| drop(all.keepers(place)));
+        all.rename(7, "other");
+        assert!(!all.is_present(7) && all.take_moved().is_some());
+        assert!((0..PLACES).all(|place| !all.keepers(place).contains(&Some(7))));
+        all.set_present(7, true);
+        names[7] = "other".to_owned();
+        let mut wanted = owners(&names);
+        assert!((0..PLACES).all(|place| all.keepers(place) == wanted.keepers(place)));
     }
 
     #[test]

@@ -30,11 +30,11 @@ pub const TIMEOUT: u64 = 5000;
 const CONTROLS: u32 = 256;
 
 /// The settings shared by all sessions of a section.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct PeersSection {
     /// The name of this peer.
     pub local: Box<[u8]>,
-    /// The names of all peers, including this one.
+    /// The names of all peers, including this one. Empty for a peer that DNS does not provide yet.
     pub peers: Box<[Box<[u8]>]>,
     /// The shared tables.
     pub tables: Box<[Definition]>,
@@ -202,6 +202,13 @@ impl PeerSession {
             confirm: false,
             events: Vec::new(),
             counts: SessionCounts::default(),
+        }
+    }
+
+    /// Uses other names of peers to check the greeting.
+    pub(crate) fn rename_peers(&mut self, section: &Arc<PeersSection>) {
+        if self.phase == SessionPhase::Hello {
+            self.section = section.clone();
         }
     }
 

@@ -60,6 +60,8 @@ impl TableRole {
 #[derive(Debug)]
 struct StickTable {
     table: Arc<Table>,
+    /// The name of the table among peers, without the name of a member.
+    name: Box<str>,
     role: TableRole,
     /// The last change of this process's part that may be sent.
     released: u64,
@@ -108,6 +110,11 @@ impl StickValues {
     }
 }
 
+/// Returns the name among peers of a table, or of the part of a member.
+fn part_name(table: &str, member: Option<&str>) -> String {
+    member.map_or_else(|| table.to_owned(), |member| format!("{table}@{member}"))
+}
+
 /// Returns the definition of a table, with its `name` among peers.
 fn definition(table: &Table, name: &str) -> Definition {
     let key = match table.settings.kind {
@@ -142,14 +149,14 @@ impl Stick {
     ) -> (Stick, Vec<Definition>) {
         let (mut all, mut definitions) = (Vec::new(), Vec::new());
         let mut fleet = FleetTables::new(peers, local);
-        let mut add = |table: &Arc<Table>, name: &str, role| {
+        let mut add = |table: &Arc<Table>, name: &str, member: Option<&str>, role| {
             let of_peer = matches!(role, TableRole::PeerPart(_));
-            definitions.push(Definition { of_peer, ..definition(table, name) });
-            all.push(StickTable { table: table.clone(), role, released: 0 });
+            definitions.push(Definition { of_peer, ..definition(table, &part_name(name, member)) });
+            all.push(StickTable { table: table.clone(), name: name.into(), role, released: 0 });
         };
         for (table, name) in tables {
             let Some(aggregate) = table.aggregate() else {
-                add(table, name, TableRole::Whole);
+                add(table, name, None, TableRole::Whole);
                 continue;
             };
             if aggregate.has_owners() {
@@ -157,16 +164,16 @@ impl Stick {
                     table.note_presence(member, false, now);
                 });
                 let at = fleet.add(table, name, peers);
-                add(table, &format!("{name}@{}", peers[local]), TableRole::OwnerPart(at));
-                add(table, name, TableRole::PeerPart(at));
-                add(table, &format!("{name}@"), TableRole::OwnerSums(at));
+                add(table, name, Some(peers[local]), TableRole::OwnerPart(at));
+                add(table, name, None, TableRole::PeerPart(at));
+                add(table, name, Some(""), TableRole::OwnerSums(at));
                 continue;
             }
-            add(table, &format!("{name}@{}", peers[local]), TableRole::Own);
+            add(table, name, Some(peers[local]), TableRole::Own);
             for (slot, member) in aggregate.members.iter().enumerate() {
                 if let Some(peer) = peers.iter().position(|peer| **peer == **member) {
                     table.note_presence(slot, false, now);
-                    add(table, &format!("{name}@{member}"), TableRole::Part { slot, peer });
+                    add(table, name, Some(member), TableRole::Part { slot, peer });
                 }
             }
         }
@@ -539,6 +546,20 @@ impl Tables for Stick {
         }
         self.fleet.note_presence(peer, is_present, now);
         is_wanted
+    }
+
+    fn rename(&mut self, peer: usize, name: &str, now: u64) -> Vec<(usize, Box<[u8]>)> {
+        self.fleet.rename(peer, name, now);
+        let mut renamed = Vec::new();
+        for (at, own) in self.tables.iter().enumerate() {
+            if let TableRole::Part { slot, peer: member } = own.role
+                && member == peer
+            {
+                own.table.drop_member(slot);
+                renamed.push((at, part_name(&own.name, Some(name)).into_bytes().into()));
+            }
+        }
+        renamed
     }
 
     fn note_program(&mut self, peer: usize, bits: u64, now: u64) {

@@ -102,6 +102,12 @@ pub trait Tables {
     /// Called when an entry of a table was sent to a peer (`is_sent`) or received from it, with the length of its message.
     fn note_traffic(&mut self, _table: usize, _peer: usize, _bytes: usize, _is_sent: bool) {}
 
+    /// Gives a peer another name. The entries of the peer that had the former name are dropped. Returns the definitions with
+    /// another name among peers now, and these names.
+    fn rename(&mut self, _peer: usize, _name: &str, _now: u64) -> Vec<(usize, Box<[u8]>)> {
+        Vec::new()
+    }
+
     /// Called when a session with a peer was established or has ended. Returns whether the peer must send all entries again.
     fn note_presence(&mut self, _peer: usize, _is_present: bool, _now: u64) -> bool {
         false

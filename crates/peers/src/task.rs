@@ -86,6 +86,11 @@ impl<T: Tables + 'static> SectionMailbox<T> {
         look(&work.group, &mut work.tables)
     }
 
+    /// Sets the names of the peers that DNS provides now, by the indices of these peers.
+    pub fn rename(self: &Rc<Self>, names: &[(usize, Option<String>)]) {
+        self.turn(|group, tables| group.rename(names, now_ms(), tables));
+    }
+
     /// Called when tables have changed: sends the changes to peers.
     pub fn wake(&self) {
         self.work.borrow_mut().wake();

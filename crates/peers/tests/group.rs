@@ -503,3 +503,66 @@ fn hanging_attempts_are_abandoned_and_repeated() {
     a.group.tick(TIMEOUT + 2050);
     assert_eq!(a.dials().len(), 2);
 }
+
+impl Node {
+    /// Sets the names that DNS provides for places 1 and 2.
+    fn named(&mut self, names: [Option<&str>; 2], now: u64) {
+        let names: Vec<(usize, Option<String>)> =
+            names.into_iter().enumerate().map(|(at, name)| (at + 1, name.map(str::to_owned))).collect();
+        self.group.rename(&names, now, &mut self.memory);
+    }
+}
+
+/// Returns process `A`, with two places for peers that DNS provides.
+fn with_free_places() -> Node {
+    let section = section("A", &["A", "", ""], vec![counters("t", 60_000)]);
+    let memory = Memory::new(&section.tables);
+    let settings =
+        SectionSettings { section, shards: 0, parts: Box::default(), process: 10, successor: false, seed: 1 };
+    Node { group: Group::new(settings, 0), memory }
+}
+
+#[test]
+fn places_without_a_name_are_not_connected() {
+    let mut a = with_free_places();
+    assert!(a.commands().is_empty());
+    let greeting = |name: &str| format!("HAProxyS 2.1\nA\n{name} 7 1\n");
+    let (early, _) = a.greeted("HAPro", 0);
+    for name in ["", "B"] {
+        assert_eq!(a.greeted(&greeting(name), 0).1, b"504\n", "{name:?}");
+    }
+    // This process itself and a repeated name take no place.
+    a.named([Some("A"), Some("B")], 0);
+    assert_eq!(a.dials().keys().copied().collect::<Vec<_>>(), [2]);
+    a.named([Some("B"), Some("B")], 0);
+    assert_eq!(a.dials().keys().copied().collect::<Vec<_>>(), [1], "the first record counts");
+    // A connection that was accepted before can use the new name.
+    a.hears(early, &greeting("B").as_bytes()[5..], 0);
+    assert!(a.says(early, 0).starts_with(b"200\n"));
+}
+
+#[test]
+fn a_peer_without_a_record_stays_until_its_place_is_reused() {
+    let mut a = with_free_places();
+    a.named([Some("B"), None], 0);
+    let mut b = node("B", 20, false, 0);
+    let (link, _) = join(&mut a, &mut b, 1, 0);
+    assert!(a.group.view(1).is_some_and(|view| view.is_established));
+    a.named([None, Some("C")], 10);
+    assert!(a.group.view(1).is_some_and(|view| view.is_established));
+    assert_eq!(a.dials().keys().copied().collect::<Vec<_>>(), [2]);
+    a.named([Some("D"), Some("C")], 20);
+    let commands = a.commands();
+    assert!(commands.contains(&GroupCommand::Close(link)), "{commands:?}");
+    assert!(commands.iter().any(|command| matches!(command, GroupCommand::Connect { peer: 1, .. })));
+    a.group.closed(link, 20);
+    // When B is back in another place, it has to send entries again that it sent before.
+    a.named([Some("D"), Some("B")], 30);
+    let link = a.dials()[&2];
+    a.group.connected(link, 30);
+    assert_eq!(a.says(link, 30), b"HAProxyS 2.1\nB\nA 10 1\n");
+    a.hears(link, b"200\n", 30);
+    a.group.settle(30, &mut a.memory);
+    assert_eq!(a.group.asked(), Some(link));
+    assert!(a.says(link, 30).starts_with(&[0, 0]), "it requests a resync");
+}

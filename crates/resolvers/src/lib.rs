@@ -36,6 +36,8 @@ pub struct ResolverCallbacks {
     pub notify: NotifyFn,
     /// Called when a server's address has changed. The arguments are the index of its backend, and its index in that backend.
     pub moved: Arc<dyn Fn(usize, usize) + Send + Sync>,
+    /// Called with the name of a `peers` section when a resolution of its peers has ended.
+    pub peers: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 /// The `resolvers` sections of a plan.

@@ -208,6 +208,19 @@ impl Followers {
         if !valid && !held {
             turn.engine.forget_records(resolution);
         }
+        self.report_peers(resolution);
+    }
+
+    /// Reports the end of a resolution to the `peers` sections with servers that follow it.
+    fn report_peers(&self, resolution: usize) {
+        let mut last = None;
+        for follower in &self.list {
+            let index = follower.backend.index;
+            let concerns = [follower.records, follower.host].contains(&Some(resolution));
+            if concerns && follower.backend.peers.is_some() && last.replace(index) != Some(index) {
+                (self.callbacks.peers)(&follower.backend.state.name);
+            }
+        }
     }
 
     fn found(&self, host: usize, turn: &EngineTurn<'_>) -> HostAddresses {

@@ -1,5 +1,6 @@
 //! Stick tables, and the peers protocol.
 
+mod dns_members;
 mod fleet;
 mod fleet_limit;
 mod owners;

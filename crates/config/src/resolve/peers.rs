@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use diag::Diagnostic;
+use base::address::Host;
+use diag::{Diagnostic, Diagnostics};
 use plan::bind::{BindAddress, Shards};
 use plan::peers::{Peer, Peers};
 use plan::{Bind, ServerSettings};
@@ -13,33 +14,45 @@ use syntax::Word;
 
 use crate::draft::args::Args;
 use crate::draft::bind::BindDraft;
-use crate::draft::server::ServerDraft;
+use crate::draft::server::{InitAddr, ServerDraft};
 use crate::draft::settings::{DefaultServers, ProxySettings};
 use crate::draft::{Section, SectionKind, Statement};
-use crate::resolve::server_line::ServerLine;
+use crate::resolve::server_line::{self, ServerLine, template_range};
 use crate::resolve::tls::{self, LineOwner};
 use crate::resolve::unique::second;
 use crate::resolve::{PendingProxy, ResolveContext, lines, qmux, quic};
 use crate::tables::bind;
 use crate::tables::environment::LOCAL_PEER;
 use crate::tables::server::parse_params;
-use crate::tables::server_address::{parse_place, refuse_datagrams};
+use crate::tables::server_address::{host_name, parse_place, refuse_datagrams};
 
 fn local<'c>(context: &'c ResolveContext<'_>) -> &'c str {
     context.environment.get(LOCAL_PEER).unwrap_or_default()
 }
 
+/// Returns the lines of peers with fixed names, and the names.
 fn peer_lines<'s, 'a>(
     settings: &'s ProxySettings<'a>,
 ) -> impl Iterator<Item = (&'a Statement, &'a Word)> + 's {
-    settings.servers.iter().filter_map(|(line, _)| Some((*line, line.arguments().first()?)))
+    let lines = settings.servers.iter().filter(|(line, _)| line.keyword.name != "server-template");
+    lines.filter_map(|(line, _)| Some((*line, line.arguments().first()?)))
 }
 
-/// Returns the names of the other peers of a section, in order.
-pub(super) fn others<'a>(settings: &ProxySettings<'a>, context: &ResolveContext<'_>) -> Vec<&'a str> {
+/// Returns the names of the servers of `server-template` lines, for peers that DNS provides.
+fn template_names(settings: &ProxySettings<'_>) -> impl Iterator<Item = String> {
+    let lines = settings.servers.iter().filter(|(line, _)| line.keyword.name == "server-template");
+    let ranges = lines.filter_map(|(line, _)| {
+        let [prefix, range, ..] = line.arguments() else { return None };
+        Some((prefix, template_range(range)?))
+    });
+    ranges.flat_map(|(prefix, (low, high))| (low..=high).map(move |number| format!("{prefix}{number}")))
+}
+
+/// Returns the names of the other peers of a section, in order. Those that DNS provides have the names of their servers.
+pub(super) fn others(settings: &ProxySettings<'_>, context: &ResolveContext<'_>) -> Vec<Box<str>> {
     let own = local(context);
     let lines = peer_lines(settings).filter(|(line, name)| ***name != *own && line.arguments().len() > 1);
-    lines.map(|(_, name)| name.as_str()).collect()
+    lines.map(|(_, name)| name.as_str().into()).chain(template_names(settings).map(String::into)).collect()
 }
 
 /// Returns the address on which this process listens: a word and its line.
@@ -179,6 +192,9 @@ pub(crate) fn server<'a>(
     context: &mut ResolveContext<'_>,
 ) -> Result<Vec<ServerLine<'a>>, Diagnostic> {
     let keyword = statement.keyword.name;
+    if keyword == "server-template" {
+        return template(proxy, statement, defaults, context);
+    }
     let own = local(context).to_owned();
     let mut args = Args::new(statement, context.diagnostics, context.environment);
     let name = args.next();
@@ -231,26 +247,6 @@ pub(crate) fn server<'a>(
     }
     let mut draft = defaults.unnamed.as_ref().clone();
     parse_params(&mut draft, &mut args, &title)?;
-    what_peers_have_not(&mut draft, statement, name, &mut args);
-    let name_text = name.as_str().into();
-    Ok(vec![ServerLine {
-        statement,
-        name: name_text,
-        name_word: name,
-        address_word: address,
-        place: Rc::new(place),
-        draft,
-    }])
-}
-
-/// Resets settings that peers do not have: they are neither checked nor balanced, and their names are resolved once.
-fn what_peers_have_not(
-    draft: &mut ServerDraft<'_>,
-    statement: &Statement,
-    name: &Word,
-    args: &mut Args<'_, '_>,
-) {
-    let keyword = statement.keyword.name;
     if draft.check || draft.agent || draft.resolvers.is_some() || !draft.init_addr.is_empty() {
         args.diagnostics.push(
             Diagnostic::warning(format!(
@@ -262,11 +258,86 @@ fn what_peers_have_not(
             )),
         );
     }
-    (draft.check, draft.agent, draft.resolvers, draft.track) = (false, false, None, None);
+    draft.resolvers = None;
     draft.init_addr.clear();
+    what_peers_have_not(&mut draft, statement, name, args.diagnostics);
+    let name_text = name.as_str().into();
+    Ok(vec![ServerLine {
+        statement,
+        name: name_text,
+        name_word: name,
+        address_word: address,
+        place: Rc::new(place),
+        draft,
+    }])
+}
+
+/// The peers of a `server-template` line. DNS provides their names and addresses while the process runs.
+fn template<'a>(
+    proxy: &PendingProxy<'a>,
+    statement: &'a Statement,
+    defaults: &DefaultServers<'a>,
+    context: &mut ResolveContext<'_>,
+) -> Result<Vec<ServerLine<'a>>, Diagnostic> {
+    let mut lines = server_line::template(proxy, statement, defaults, context)?;
+    let Some(first) = lines.first() else { return Ok(lines) };
+    let (address, prefix) = (first.address_word, first.name_word);
+    let refuse = |text: String| Diagnostic::alert(text).at(address.span());
+    let Some(Host::Name { name: host, .. }) = host_name(&first.place.place) else {
+        return Err(refuse(format!("`server-template {prefix}` needs a host name, not `{address}`")).help(
+            "DNS provides the peers of a template; add a `server` line for each peer with a fixed address",
+        ));
+    };
+    if first.place.is_quic {
+        return Err(
+            refuse("peers cannot be reached over QUIC".to_owned()).help("remove the prefix of the address")
+        );
+    }
+    if !host.starts_with('_') && first.place.port_offset.is_some() {
+        return Err(refuse(format!("`{address}` requires a port")).help(format!(
+            "add one, such as `{host}:10000`, or use the name of an SRV record, such as `_peers._tcp.{host}`"
+        )));
+    }
+    let draft = &first.draft;
+    let Some(_) = draft.resolvers else {
+        return Err(Diagnostic::alert(format!(
+            "`server-template {prefix}` needs `resolvers <section>` here"
+        ))
+        .at(statement.keyword_span())
+        .help("add the name of a `resolvers` section, which keeps the list of peers up to date"));
+    };
+    if draft.shard > 0 {
+        return Err(Diagnostic::alert(format!("`shard` cannot be used with `server-template {prefix}`"))
+            .at(statement.keyword_span())
+            .help("add a `server` line for each peer with a shard"));
+    }
+    if draft.check || draft.agent {
+        context.diagnostics.push(
+            Diagnostic::warning(format!(
+                "`check` and `agent-check` have no effect on the peers of `server-template {prefix}`"
+            ))
+            .at(statement.keyword_span()),
+        );
+    }
+    what_peers_have_not(&mut lines[0].draft, statement, prefix, context.diagnostics);
+    let mut draft = lines[0].draft.clone();
+    draft.init_addr = vec![InitAddr::None];
+    (draft.id, draft.guid) = (None, None);
+    lines.iter_mut().for_each(|line| line.draft = draft.clone());
+    Ok(lines)
+}
+
+/// Resets settings that peers do not have, because they are neither checked nor balanced.
+fn what_peers_have_not(
+    draft: &mut ServerDraft<'_>,
+    statement: &Statement,
+    name: &Word,
+    diagnostics: &mut Diagnostics,
+) {
+    (draft.check, draft.agent, draft.track) = (false, false, None);
     draft.disabled = false;
     if draft.send_proxy.version_1 || draft.send_proxy.version_2 {
-        args.diagnostics.push(
+        diagnostics.push(
             Diagnostic::warning(format!("`send-proxy` has no effect on peer `{name}`"))
                 .at(statement.keyword_span())
                 .haproxy("'send-proxy*' server option is unsupported there, ignoring it"),
@@ -302,7 +373,13 @@ pub(crate) fn peers(
         }
         let shard = server.as_ref().map_or(0, |server| server.shard);
         check_shard(shard, is_local, line, name, proxy, context);
-        peers.push(Peer { name: name.as_str().into(), shard, server });
+        peers.push(Peer { name: name.as_str().into(), is_from_dns: false, shard, server });
+    }
+    for name in template_names(settings) {
+        let server = servers.iter().find(|server| *server.state.name == *name).cloned();
+        if server.is_some() {
+            peers.push(Peer { name: name.into(), is_from_dns: true, shard: 0, server });
+        }
     }
     Some(Box::new(Peers {
         peers: peers.into(),

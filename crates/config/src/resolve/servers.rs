@@ -13,14 +13,13 @@ use plan::proxy::StateFile;
 use plan::server::Observe;
 use state::Mode;
 use state::server::{ServerAddress, ServerSeed};
-use syntax::Word;
 
 use crate::draft::args::Args;
 use crate::draft::server::{InitAddr, ServerDraft};
 use crate::draft::settings::{DefaultServers, ProxySettings};
-use crate::draft::{SectionKind, Statement, is_name_character};
+use crate::draft::{SectionKind, Statement};
 use crate::resolve::discovered::{self, DiscoveredDraft};
-use crate::resolve::server_line::ServerLine;
+use crate::resolve::server_line::{ServerLine, check_name, template};
 use crate::resolve::{PendingProxy, ResolveContext, carry_over, lines, peers, reverse};
 use crate::system::resolve_host;
 use crate::tables::server::{origin, parse_params};
@@ -136,63 +135,6 @@ fn server<'a>(
     draft.is_quic = place.is_quic;
     let name_text = name.as_str().into();
     Ok(vec![ServerLine { statement, name: name_text, name_word: name, address_word: address, place, draft }])
-}
-
-fn check_name(name: &Word) -> Result<(), Diagnostic> {
-    match name.char_indices().find(|(_, character)| !is_name_character(*character)) {
-        None => Ok(()),
-        Some((at, wrong)) => {
-            Err(Diagnostic::alert(format!("character `{wrong}` is not allowed in a server name"))
-                .at(name.part(at, at + wrong.len_utf8()))
-                .haproxy(format!("character '{wrong}' is not permitted in server name '{name}'.")))
-        }
-    }
-}
-
-/// `server-template prefix 1-3 host:80`: servers `prefix1` to `prefix3`.
-fn template<'a>(
-    proxy: &PendingProxy<'a>,
-    statement: &'a Statement,
-    defaults: &DefaultServers<'a>,
-    context: &mut ResolveContext<'_>,
-) -> Result<Vec<ServerLine<'a>>, Diagnostic> {
-    let mut args = Args::new(statement, context.diagnostics, context.environment);
-    let prefix = args.required("<prefix> <nb | range> <addr>[:<port>]")?;
-    check_name(prefix)?;
-    let range = args.required("<nb | range> <addr>[:<port>]")?;
-    let (low, high) = range.split_once('-').unwrap_or(("1", range));
-    let bounds = low.parse::<u32>().ok().zip(high.parse::<u32>().ok());
-    let (low, high) =
-        bounds.filter(|(low, high)| low <= high && *high > 0 && high - low < 100_000).ok_or_else(|| {
-            args.wrong(format!("invalid number or range of servers `{range}`"))
-                .label("use a value such as `3` or `1-3`")
-                .haproxy("'server-template' expects <prefix> <nb | range> <addr>[:<port>] as arguments.")
-        })?;
-    let address = args.required("<addr>[:<port>]")?;
-    let place = parse_place(address, &args)?;
-    args.warn_of_mptcp(address);
-    if proxy.settings.mode != Mode::Log {
-        refuse_datagrams(&place, address)?;
-    }
-    let place = Rc::new(place);
-    let origin = origin(&mut args, proxy.settings.name, defaults)?;
-    let mut draft = origin.unwrap_or_else(|| defaults.unnamed.as_ref().clone());
-    parse_params(&mut draft, &mut args, &format!("server-template {}/{prefix}", proxy.settings.name))?;
-    draft.is_quic = place.is_quic;
-    let line = |number| ServerLine {
-        statement,
-        name: format!("{prefix}{number}").into(),
-        name_word: prefix,
-        address_word: address,
-        place: place.clone(),
-        // An ID and a GUID apply only to the first server.
-        draft: ServerDraft {
-            id: draft.id.filter(|_| number == low),
-            guid: draft.guid.filter(|_| number == low),
-            ..draft.clone()
-        },
-    };
-    Ok((low..=high).map(line).collect())
 }
 
 fn check_unique(proxy: &PendingProxy<'_>, lines: &[ServerLine<'_>], context: &mut ResolveContext<'_>) {

@@ -16,6 +16,7 @@ const PEERS: Where = Where::PEERS;
 pub static TABLE: &[Keyword] = &[
     proxy("peer",           PEERS, "<name> <address>:<port> [param*]",   "peer to share tables with, or this process",         server_line),
     proxy("server",         PEERS, "<name> [<address>:<port>] [param*]", "peer to share tables with; this process has no address here, but a `bind` line", server_line),
+    proxy("server-template", PEERS, "<prefix> <num | range> <fqdn>[:<port>] resolvers <id> [param*]", "peers whose names and addresses DNS provides", server_line),
     proxy("default-server", PEERS, "[param*]",                           "default parameters of peers",                        default_server),
     proxy("bind",           PEERS, "[<address>]:<port> [param*]",        "address on which this process listens for peers",    |s, a| { s.binds.push(a.statement); a.rest(); Ok(()) }),
     proxy("default-bind",   PEERS, "[param*]",                           "default parameters of that `bind` line",             default_bind),

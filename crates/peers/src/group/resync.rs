@@ -178,13 +178,7 @@ impl Group {
     /// Informs the tables about sessions that were established or have ended, and about the arrival of the other peers' entries.
     /// Called after each call that may have caused that. Returns whether the tables have new output for all connections.
     pub fn settle(&mut self, now: u64, tables: &mut impl Tables) -> bool {
-        while let Some((peer, is_present)) = self.presence.pop_front() {
-            self.peers[peer].needs_resync |= tables.note_presence(peer, is_present, now);
-            // If two connections collide, the request may have been made on the one that was closed.
-            if is_present && self.peers[peer].needs_resync {
-                self.request_resync(peer);
-            }
-        }
+        self.report_presence(now, tables);
         let is_due = tables.tick(now);
         if self.synchronized {
             return is_due;
@@ -197,6 +191,17 @@ impl Group {
         self.synchronized = true;
         tables.is_synchronized(now);
         true
+    }
+
+    /// Informs the tables about sessions that were established or have ended.
+    pub(super) fn report_presence(&mut self, now: u64, tables: &mut impl Tables) {
+        while let Some((peer, is_present)) = self.presence.pop_front() {
+            self.peers[peer].needs_resync |= tables.note_presence(peer, is_present, now);
+            // If two connections collide, the request may have been made on the one that was closed.
+            if is_present && self.peers[peer].needs_resync {
+                self.request_resync(peer);
+            }
+        }
     }
 
     /// Requests the counts of an earlier process from each peer that returns them.
@@ -226,7 +231,11 @@ impl Group {
         if !self.returns.is_waiting() || self.stopping.is_some() {
             return true;
         }
-        let others = (0..self.peers.len()).filter(|place| Some(*place) != self.local);
+        if self.from_dns.is_pending {
+            return false;
+        }
+        let others =
+            (0..self.peers.len()).filter(|place| Some(*place) != self.local && self.is_known(*place));
         others.map(|place| &self.peers[place]).all(|peer| {
             let session = match peer.link.and_then(|link| self.lines.get(&link)) {
                 Some(PeerConnection::Up(session)) => session,

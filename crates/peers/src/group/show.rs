@@ -3,7 +3,8 @@
 
 use std::fmt::Write as _;
 
-use super::{Group, PeerConnection, PeerState, ResyncStage};
+use super::peer_state::PeerState;
+use super::{Group, PeerConnection, ResyncStage};
 use crate::handshake::HandshakeStatus;
 use crate::session::{HEARTBEAT, Over, PeerSession};
 
@@ -81,7 +82,7 @@ impl Group {
             shown.name,
             u8::from(shown.is_disabled),
         );
-        for place in 0..self.peers.len() {
+        for place in (0..self.peers.len()).filter(|place| self.is_known(*place)) {
             self.show_peer(place, shown, now, out);
         }
     }

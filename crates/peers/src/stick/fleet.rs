@@ -327,6 +327,19 @@ impl FleetTables {
         self.due[peer] = true;
     }
 
+    /// Gives a member another name, and drops the parts of the member that had the former one.
+    pub(super) fn rename(&mut self, peer: usize, name: &str, now: u64) {
+        self.owners.rename(peer, name);
+        self.leaving.retain(|(other, _)| *other != peer);
+        self.modes[peer] = MemberMode::Unknown;
+        for own in &mut self.tables {
+            own.table.drop_member(own.numbers[peer]);
+            own.concerns[peer] = 0;
+        }
+        self.checked = 0;
+        self.begin_moves(now);
+    }
+
     fn note_shares(&mut self) {
         if self.tables.is_empty() {
             return;

@@ -95,8 +95,7 @@ pub(super) fn settings(
         ))
         .help("divide the members into several peers sections"));
     }
-    let members = members.into_iter().map(Box::from).collect();
-    Ok(Some(Aggregate { every_ms: *every_ms, members }))
+    Ok(Some(Aggregate { every_ms: *every_ms, members: members.into() }))
 }
 
 /// Checks that no other table has the name of a part among the peers.
