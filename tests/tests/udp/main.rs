@@ -4,4 +4,5 @@ mod checks;
 mod configuration;
 mod reloads;
 mod rules;
+mod servers;
 mod sessions;

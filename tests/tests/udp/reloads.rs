@@ -155,6 +155,27 @@ fn a_process_that_replaces_another_continues_its_sessions() {
 }
 
 #[test]
+fn sessions_outlive_reloads_by_a_master() {
+    let (a, b) = (server("a"), server("b"));
+    let port = free_port();
+    let weir =
+        Weir::start_with(&configuration(port, &[("a", &a), ("b", &b)], ""), &["-W", "-S", "./master"], &[]);
+    let address = ([127, 0, 0, 1], port).into();
+    assert!(eventually(|| net::udp::bound_elsewhere(address, None) > 0), "{}", weir.messages());
+    let clients = clients(port, 20);
+    let master = |command: &str| ask(&weir.directory().join("master"), command);
+    for round in 0..5 {
+        let answer = master("reload");
+        assert!(answer.starts_with("Success=1\n"), "{answer}");
+        for (client, answer) in &clients {
+            assert_eq!(client.ask("x"), *answer, "round {round}");
+        }
+    }
+    assert!(eventually(|| !master("show proc").contains("old workers")), "{}", master("show proc"));
+    clients.iter().for_each(|(client, answer)| assert_eq!(client.ask("x"), *answer));
+}
+
+#[test]
 fn no_session_is_lost_if_there_are_thousands() {
     const COUNT: usize = 3000;
     let a = server("a");

@@ -63,11 +63,11 @@ pub(crate) fn line<'a>(
     let mut args = Args::new(statement, context.diagnostics, context.environment);
     let word = args.required("the name of a `discovery` section")?;
     let selected = word;
-    if !matches!(proxy.settings.mode, Mode::Http | Mode::Tcp) {
+    if !matches!(proxy.settings.mode, Mode::Http | Mode::Tcp | Mode::Udp) {
         let mode = proxy.settings.mode.name();
         return Err(Diagnostic::alert(format!("`servers from` cannot be used in `mode {mode}`"))
             .at(statement.keyword_span())
-            .help("use it in `mode http` or `mode tcp`"));
+            .help("use it in `mode http`, in `mode tcp`, or in a `udp-lb` section"));
     }
     let Some(section) = discovery::find(word, context)? else { return Ok(None) };
     let mut args = Args::new(statement, context.diagnostics, context.environment);
