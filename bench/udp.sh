@@ -1,16 +1,23 @@
 #!/usr/bin/env bash
 # UDP load balancing compared with nginx's stream module and Envoy: one worker each on core 0, client and server on core 1, in turn,
-# medians of the rounds. Prints a table in Markdown: CPU time of the proxy for each exchange or datagram, and losses.
+# medians of the rounds. Prints a table in Markdown: CPU time of the proxy for each exchange or datagram, and losses; then the memory
+# of idle sessions.
 #
 #     bench/udp.sh WEIR WEIR-BENCH
 #
 # NGINX_STREAM= names the module if it is not in the usual folder, ENVOY= Envoy's program; peers that are missing are left out.
-# ROUNDS= is the number of rounds.
+# ROUNDS= is the number of rounds, SESSIONS= the number of idle sessions (100000).
 #
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
 module=${NGINX_STREAM:-/usr/lib/nginx/modules/ngx_stream_module.so}
 envoy=${ENVOY:-$(command -v envoy || true)}
+sessions=${SESSIONS:-100000}
+# `maxconn` reserves two descriptors for each connection.
+if ! ulimit -n $((2 * sessions + 20000)) 2>/dev/null && [ "$(ulimit -n)" != unlimited ]; then
+    sessions=$((($(ulimit -n) - 11000) / 2))
+    echo "the limit of descriptors allows only $sessions idle sessions" >&2
+fi
 sysctl -qw net.core.rmem_max=67108864 net.core.wmem_max=67108864 2>/dev/null || true
 echo_port=$(free_port)
 sink_port=$(free_port)
@@ -27,7 +34,7 @@ names=(weir)
 
 of_weir() {
     local section
-    printf 'global\n    nbthread 1\n    maxconn 5000\n'
+    printf 'global\n    nbthread 1\n    maxconn %s\n' $((sessions + 5000))
     for section in "long $1 $echo_port" "short $2 $echo_port" "stream $3 $sink_port"; do
         # shellcheck disable=SC2086
         set -- $section
@@ -40,7 +47,7 @@ of_nginx() {
     cat <<EOF
 load_module $module;
 worker_processes 1; daemon off; master_process off; pid $dir/stream.pid; error_log /dev/null;
-events { worker_connections 5000; }
+worker_rlimit_nofile $((sessions + 5000)); events { worker_connections $((sessions + 5000)); }
 stream {
   server { listen 127.0.0.1:$1 udp; proxy_timeout 60s; proxy_pass 127.0.0.1:$echo_port; }
   server { listen 127.0.0.1:$2 udp; proxy_timeout 60s; proxy_requests 1; proxy_responses 1; proxy_pass 127.0.0.1:$echo_port; }
@@ -152,9 +159,32 @@ row() { # label, kind of port, client, count, last word
     rm -f "$dir"/*.lost
 }
 
+anonymous() { # process: its anonymous memory in bytes
+    awk '$1 == "RssAnon:" {print $2 * 1024}' "/proc/$1/status"
+}
+
+memory_row() { # the bytes that an idle session takes, besides the kernel's socket
+    local name before after
+    printf '| %s idle sessions, bytes each |' "$sessions"
+    for name in weir nginx envoy; do
+        [ -n "${process[$name]:-}" ] || { printf ' – |'; continue; }
+        before=$(anonymous "${process[$name]}")
+        taskset -c 1 "$bench" datagrams exchanges "${long[$name]}" "$sessions" "$sessions" >/dev/null
+        after=$(anonymous "${process[$name]}")
+        printf ' %s |' $(((after - before) / sessions))
+        echo $(((after - before) / sessions)) >"$dir/$name.costs"
+    done
+    for name in nginx envoy; do
+        if [ -s "$dir/$name.costs" ]; then printf ' %s |' "$(quotient "$dir/weir.costs" "$dir/$name.costs")"; else printf ' – |'; fi
+    done
+    echo
+}
+
 echo '| load | weir, µs (lost) | nginx | envoy | weir ÷ nginx | weir ÷ envoy |'
 echo '| --- | --: | --: | --: | --: | --: |'
 row '100 B exchanges, 1,000 sessions' long exchanges 200000 1000
 row '100 B exchanges, each in a session of its own' short exchanges 100000 1000
 row '1,200 B one way, 50,000 a second' one_way stream 200000 50000
 row '1,200 B one way, 100,000 a second' one_way stream 300000 100000
+rm -f "$dir"/*.costs
+memory_row

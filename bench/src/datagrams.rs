@@ -22,6 +22,9 @@ const WINDOW: usize = 32;
 /// How many datagrams of a stream are sent at once.
 const BURST: u64 = 32;
 
+/// How many sockets of the client share an address.
+const PORTS: u64 = 20_000;
+
 /// When a datagram counts as lost.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -65,8 +68,10 @@ fn serve(port: u16, answers: bool) -> io::Result<()> {
 
 /// Sends `count` questions from `sockets` ports and waits for the answers; prints how many were lost.
 fn exchanges(port: u16, count: u64, sockets: u64) -> io::Result<()> {
-    let open = |_| {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let open = |number: u64| {
+        // One address does not have enough ports for 100,000 sockets.
+        let source = Ipv4Addr::new(127, 0, 0, 1 + (number / PORTS) as u8);
+        let socket = UdpSocket::bind((source, 0))?;
         socket.connect((Ipv4Addr::LOCALHOST, port))?;
         socket.set_read_timeout(Some(PATIENCE))?;
         Ok(socket)
