@@ -13,7 +13,7 @@ const RECORD: usize = 512;
 /// Writes the object files loaded by the process to an archive at `path`.
 ///
 /// # Errors
-/// A message for the operator: a file cannot be read or the archive cannot be written.
+/// Returns a message for the operator if the archive cannot be written.
 pub(crate) fn write(path: &Path) -> Result<(), String> {
     let cannot = |error: io::Error| format!("-dA: cannot write {}: {error}", path.display());
     let mut archive = BufWriter::new(File::create(path).map_err(cannot)?);

@@ -10,7 +10,7 @@ use plan::Plan;
 use tls::files::Contents;
 use tls::pair;
 
-/// Replaces the contents of a file by `bytes`.
+/// Replaces the contents of a file with `bytes`.
 ///
 /// # Errors
 /// Writing failed; the file is unchanged.

@@ -19,7 +19,7 @@ use crate::store::{Store, kept_head};
 use crate::times::FreshnessTimes;
 use crate::vary::Variant;
 
-/// The future object, without its body.
+/// The object to be stored, without its body.
 #[derive(Debug)]
 pub(crate) struct Plan {
     /// The number under which the filling is registered.
@@ -37,7 +37,7 @@ pub(crate) struct Plan {
 #[derive(Debug)]
 pub struct Filling {
     store: Arc<Store>,
-    /// The future object; `None` once it is stored, or cannot be.
+    /// The object to be stored; `None` once it is stored or has turned out not to be cacheable.
     plan: Option<Box<Plan>>,
     /// The length of the body, if the server declared it.
     length: Option<u64>,

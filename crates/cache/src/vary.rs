@@ -96,7 +96,7 @@ pub(crate) fn content_codings(response: &Head) -> Option<Codings> {
 pub struct Variant {
     /// The codings of the response, if it varies on `accept-encoding`.
     pub codings: Option<Codings>,
-    /// The request's `referer`, if the response varies on that.
+    /// The request's `referer`, if the response varies on it.
     pub referer: Option<Box<[u8]>>,
     /// The request's `origin`, if the response varies on that.
     pub origin: Option<Box<[u8]>>,

@@ -284,7 +284,7 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// Takes the table's entry for a position, and replaces it by that position.
+    /// Takes the table's entry for a position, and replaces it with that position.
     #[inline(always)]
     fn of<const SHORTEST: usize>(buffer: &Window, table: &mut CodeTable, at: usize) -> Self {
         let word = load8(buffer, at);

@@ -1,6 +1,6 @@
 //! Keyword tables, and the way from the draft to the resolved plan.
 //!
-//! The draft contains the words and their locations. Resolving replaces every name by an index or a shared object and compiles
+//! The draft contains the words and their locations. Resolving replaces every name with an index or a shared object and compiles
 //! every expression. After that nothing is validated and no name is looked up again. Called by the binary at startup, at reload and
 //! for `-c`.
 

@@ -1,6 +1,6 @@
 //! Writes heads as field sections (RFC 9113 section 8.3, RFC 9114 section 4.3).
 //!
-//! Fields about an HTTP/1 connection are omitted, and names are written in lower case. Heads that cannot be expressed as a section
+//! Connection-specific fields (RFC 9113, section 8.2.2) are omitted, and names are written in lower case. Heads that cannot be expressed as a section
 //! were refused earlier.
 
 use http::{Head, KnownName, Method, list_values, uri};

@@ -18,9 +18,9 @@ const NO_RFC7540_PRIORITIES: u16 = 9;
 
 /// The length of a setting.
 pub(crate) const SETTING: usize = 6;
-/// The size of a header table before any SETTINGS.
+/// The size of a header table before the first SETTINGS frame.
 pub(crate) const TABLE_DEFAULT: u32 = 4096;
-/// The size of every window before any SETTINGS.
+/// The size of every window before the first SETTINGS frame.
 pub(crate) const WINDOW_DEFAULT: u32 = 65_535;
 
 /// The peer's settings.

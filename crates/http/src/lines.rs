@@ -1,4 +1,4 @@
-//! Common parts of start lines and header lines: line ends, blanks, and tolerated violations. Used by `parse` and `start_line`.
+//! Common parts of start lines and header lines: line endings, blanks, and tolerated violations. Used by `parse` and `start_line`.
 
 use crate::head::Head;
 use crate::options::ParseOptions;

@@ -225,7 +225,7 @@ fn bad_name(buf: &[u8], at: usize, stop: usize, head: &mut Head, options: &Parse
     Ok(Some(colon))
 }
 
-/// Handles a continuation line (obs-fold). The line is joined to the previous value; `finish` replaces the line break by spaces.
+/// Handles a continuation line (obs-fold). The line is joined to the previous value; `finish` replaces the line break with spaces.
 #[cold]
 fn folded_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Scanned<ParsedLine> {
     if head.fields.is_empty() || !options.folding {

@@ -102,7 +102,7 @@ impl ThreadTally {
     }
 }
 
-/// The sums of all threads at one moment.
+/// Totals over all threads at one point in time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LoadTotals {
     pub(crate) open: u64,

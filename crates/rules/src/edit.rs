@@ -15,7 +15,7 @@ use crate::authority;
 pub enum Edit<'a> {
     /// Adds a line.
     Add(Side, &'a [u8], &'a [u8]),
-    /// Replaces all lines with a name by one line.
+    /// Replaces all lines with a name with one line.
     Set(Side, &'a [u8], &'a [u8]),
     /// Removes all lines of a name.
     Remove(Side, &'a [u8]),

@@ -110,7 +110,7 @@ impl<T> Sharded<T> {
         self.shards.iter().map(|padded| &padded.0)
     }
 
-    /// The copies of the workers, plus the values of other processes if known. Statistics show their sum.
+    /// Every worker's copy, followed by the values of other processes if they are known. Statistics show their sum.
     pub fn with_others(&self) -> impl Iterator<Item = &T> + Clone {
         self.all().chain(self.others.get().map(Box::as_ref))
     }
@@ -179,7 +179,7 @@ impl<T> LazySharded<T> {
         shards.filter_map(|shard| shard.get()).map(|padded| &padded.0)
     }
 
-    /// The copies of the workers, plus the values of other processes if known. Statistics show their sum.
+    /// Every worker's copy, followed by the values of other processes if they are known. Statistics show their sum.
     pub fn with_others(&self) -> impl Iterator<Item = &T> + Clone {
         self.all().chain(self.others.get())
     }

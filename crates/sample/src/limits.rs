@@ -55,7 +55,7 @@ pub(crate) fn within(limit: usize, held: usize) -> bool {
     limit == 0 || held <= limit
 }
 
-/// Replaces `old` bytes by `new` in the total of all variables.
+/// Replaces `old` bytes with `new` in the total of all variables.
 pub(crate) fn count_all(old: usize, new: usize) {
     if old != new && LIMITED_TOGETHER.load(Relaxed) {
         HELD.fetch_add(new.wrapping_sub(old), Relaxed);

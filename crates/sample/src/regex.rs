@@ -349,7 +349,7 @@ impl RegexSet {
     }
 }
 
-/// Replaces bytes that are not UTF-8 by escapes.
+/// Replaces bytes that are not UTF-8 with escapes.
 pub(crate) fn spell_bytes(pattern: &str) -> Cow<'_, str> {
     if !pattern.contains(|c| base::raw::byte_of(c).is_some()) {
         return Cow::Borrowed(pattern);

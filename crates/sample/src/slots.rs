@@ -271,7 +271,7 @@ impl Slots {
         self.held.get()
     }
 
-    /// Replaces `old` by `new` bytes in the account.
+    /// Replaces `old` with `new` bytes in the account.
     pub(crate) fn count(&self, old: usize, new: usize) {
         self.held.set((self.held.get() + new).saturating_sub(old));
         count_all(old, new);

@@ -102,7 +102,7 @@ fn set_within(slots: &Slots, scope: VarScope, slot: u32, env: &Env<'_>, value: &
     true
 }
 
-/// Whether replacing `old` bytes by `new` bytes stays within the limits of a scope and of the wider scopes.
+/// Whether replacing `old` bytes with `new` bytes stays within the limits of a scope and of the wider scopes.
 fn fits(limits: &VariableLimits, env: &Env<'_>, scope: VarScope, old: usize, new: usize) -> bool {
     let with = |held: usize| (held + new).saturating_sub(old);
     let of = |scope| slots(scope, env).map_or(0, |slots| slots.held());

@@ -270,7 +270,7 @@ pub fn shown(server: &Server) -> Operational {
     if server.admin().in_maintenance() { Operational::Stopped } else { server.operational() }
 }
 
-/// Reports that a server was added to a backend, also to the journal.
+/// Reports the addition of a server to its backend, and records it in the journal.
 pub fn added(proxy: &Proxy, server: &Server) {
     journal::record(EventTopic::Servers, &format!("{}/{}", proxy.name, server.name), "Server added.");
     if are_wanted(ServerEventKind::Added as u32) {
@@ -292,7 +292,7 @@ pub fn forgotten(proxy: &Proxy, server: &Server) {
     }
 }
 
-/// Reports that a server was removed from a backend, also to the journal.
+/// Reports the removal of a server from its backend, and records it in the journal.
 pub fn removed(proxy: &Proxy, server: &Server) {
     server.record_change("Server removed.");
     if are_wanted(ServerEventKind::Removed as u32) {

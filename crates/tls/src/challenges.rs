@@ -19,7 +19,7 @@ use crate::tickets::Resumption;
 /// The protocol of these connections.
 pub const PROTOCOL: &[u8] = b"acme-tls/1";
 
-/// The certificates, by the server name that the client sends.
+/// The certificates, by the client's SNI.
 #[derive(Debug, Default)]
 pub struct Challenges {
     /// Written when a challenge begins or ends; read for clients that offer the protocol.

@@ -1,4 +1,4 @@
-//! An `acme` section while its lines are read, and the parameters of certificate lines that order certificates.
+//! An `acme` section that is still being parsed, and the parameters of certificate lines that order certificates.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(crate) const CURVES: &[(&str, Curve)] = &[
     ("secp521r1", Curve::P521),
 ];
 
-/// An `acme` section while its lines are read.
+/// An `acme` section that is still being parsed.
 #[derive(Debug, Clone)]
 pub struct AcmeDraft<'a> {
     /// `directory`.

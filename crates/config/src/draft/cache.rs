@@ -1,8 +1,8 @@
-//! A `cache` section while its lines are read.
+//! A `cache` section that is still being parsed.
 
 use syntax::Word;
 
-/// A section while its lines are read.
+/// A section that is still being parsed.
 #[derive(Debug, Default)]
 pub struct CacheDraft<'a> {
     /// `total-max-size`, in megabytes.

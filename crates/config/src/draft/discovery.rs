@@ -1,4 +1,4 @@
-//! A `discovery` section while its lines are read.
+//! A `discovery` section that is still being parsed.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use syntax::Word;
 
 use crate::draft::tls::TlsValue;
 
-/// A `discovery` section while its lines are read.
+/// A `discovery` section that is still being parsed.
 #[derive(Debug, Default)]
 pub struct DiscoveryDraft<'a> {
     /// The source.

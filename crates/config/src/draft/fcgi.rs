@@ -1,8 +1,8 @@
-//! An `fcgi-app` section while its lines are read, without the lines that are compiled in order.
+//! An `fcgi-app` section that is still being parsed, without the lines that are compiled in order.
 
 use syntax::Word;
 
-/// An `fcgi-app` section while its lines are read.
+/// An `fcgi-app` section that is still being parsed.
 #[derive(Debug, Clone)]
 pub struct FcgiDraft<'a> {
     /// `docroot`.

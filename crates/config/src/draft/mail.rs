@@ -5,7 +5,7 @@ use std::time::Duration;
 use mail::Mailer;
 use syntax::Word;
 
-/// A section while its lines are read.
+/// A section that is still being parsed.
 #[derive(Debug)]
 pub struct MailersDraft {
     /// The mail servers.

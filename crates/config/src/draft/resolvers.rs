@@ -1,4 +1,4 @@
-//! A `resolvers` section while its lines are read.
+//! A `resolvers` section that is still being parsed.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::draft::tls::ServerTls;
 /// Reads a line into a section.
 pub type ReadResolvers = for<'a> fn(&mut ResolversDraft<'a>, &mut Args<'a, '_>) -> Outcome;
 
-/// A section while its lines are read.
+/// A section that is still being parsed.
 #[derive(Debug)]
 pub struct ResolversDraft<'a> {
     /// Name servers with their names.

@@ -1,10 +1,10 @@
-//! A `spoe-agent` section while its lines are read, without the lines that are processed in order.
+//! A `spoe-agent` section that is still being parsed, without the lines that are processed in order.
 
 use std::time::Duration;
 
 use syntax::Word;
 
-/// A section while its lines are read.
+/// A section that is still being parsed.
 #[derive(Debug, Clone)]
 pub struct AgentDraft<'a> {
     /// `messages`.

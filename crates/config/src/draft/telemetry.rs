@@ -1,4 +1,4 @@
-//! An `opentelemetry` section while its lines are read.
+//! An `opentelemetry` section that is still being parsed.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use syntax::Word;
 
 use crate::draft::tls::TlsValue;
 
-/// An `opentelemetry` section while its lines are read.
+/// An `opentelemetry` section that is still being parsed.
 #[derive(Debug)]
 pub struct TelemetryDraft<'a> {
     /// `endpoint`.

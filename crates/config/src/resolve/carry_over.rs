@@ -121,7 +121,7 @@ pub(super) fn print(proxy: &PendingProxy<'_>, line: &ServerLine<'_>, defaults: &
     hasher.finish()
 }
 
-/// Replaces a listener's state by the state of `former` with the same address.
+/// Replaces a listener's state with the state of `former` with the same address.
 pub(super) fn listener(new: &mut Arc<Listener>, former: &[Arc<Listener>]) {
     let is = |own: &&Arc<Listener>| {
         (own.id, &own.name, &own.address, own.maxconn) == (new.id, &new.name, &new.address, new.maxconn)

@@ -76,7 +76,7 @@ impl KeyStore {
         vec![0]
     }
 
-    /// Replaces all keys by those of a range.
+    /// Replaces all keys with those of a range.
     ///
     /// # Errors
     /// The document is not the answer to a range request. The store is unchanged.

@@ -33,7 +33,7 @@ impl SliceStore {
         &self.version
     }
 
-    /// Replaces all slices by those of a list.
+    /// Replaces all slices with those of a list.
     ///
     /// # Errors
     /// The document is not a list of slices. The store is unchanged.

@@ -119,7 +119,7 @@ fn next(lua: &Lua, (text, pattern, from, last, may_anchor): Next) -> mlua::Resul
     Ok(values)
 }
 
-/// Replaces up to `most` matches by a text; returns their number.
+/// Replaces up to `most` matches with a text; returns their number.
 fn replace(
     lua: &Lua,
     (text, pattern, by, most): (LuaString, LuaString, LuaString, f64),

@@ -29,7 +29,7 @@ use crate::message::wanted::BodyWait;
 pub(super) struct RuleSetEnd {
     /// Whether a rule ended the set by accepting the message.
     pub(super) accepted: bool,
-    /// The headers that connection rules require before any data.
+    /// The headers that connection rules require before any data is read.
     pub(super) expected: Expected,
     /// The server to which a rule attaches the connection.
     pub(super) attach: Option<Box<Attach>>,

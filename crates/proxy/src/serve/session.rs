@@ -361,7 +361,7 @@ fn wait_for_request(connection: &mut ClientConnection) -> impl Future<Output = O
     })
 }
 
-/// Performs the steps before any request: the `tcp-request connection` rules, the headers of proxies, and the `tcp-request
+/// Performs the steps before the first request: the `tcp-request connection` rules, the headers of proxies, and the `tcp-request
 /// session` rules. Returns the server to which a rule attaches the connection, if any.
 async fn open(connection: &mut ClientConnection) -> Result<Option<Box<Attach>>, ConnectionRefused> {
     let Ok(expected) = evaluate::tcp_connection(connection).await else {

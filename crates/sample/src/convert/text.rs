@@ -249,7 +249,7 @@ fn add_item<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Va
     Some(Value::made(out))
 }
 
-/// Replaces the arguments by the expression, the template and the flag for replacing all matches.
+/// Replaces the arguments with the expression, the template and the flag for replacing all matches.
 fn prepare_regsub(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     let flags = text_of(&args[2]);
     if let Some(other) = flags.iter().find(|flag| !b"ig".contains(flag)) {

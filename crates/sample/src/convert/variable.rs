@@ -46,7 +46,7 @@ fn unset_var<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<V
 
 const CONDITIONS: &[&str] = &["acl", "error", "forwarded", "normal", "processed", "stopping", "toapplet"];
 
-/// Replaces the arguments by the condition's number, its negation flag and the ACL.
+/// Replaces the arguments with the condition's number, its negation flag and the ACL.
 fn prepare_when(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     let text = String::from_utf8_lossy(text_of(&args[0])).into_owned();
     let name = text.strip_prefix('!').unwrap_or(&text);

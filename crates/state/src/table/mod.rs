@@ -86,7 +86,7 @@ pub struct TableSettings {
 pub struct Table {
     /// The settings of the table.
     pub settings: TableSettings,
-    /// The number of the table among all tables of the process.
+    /// The table's index among all tables of the process.
     pub number: u32,
     /// The table that also gets updates from peers (`write-to`). Set once, by the configuration.
     pub write_to: OnceLock<Arc<Self>>,

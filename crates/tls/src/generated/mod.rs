@@ -1,5 +1,4 @@
-//! Certificates that are generated when clients ask for them (`generate-certificates`, manual 5.1). If no certificate of the line
-//! matches the name that a client sends, one is generated and signed by a local authority.
+//! Certificates that are generated when clients ask for them (`generate-certificates`, manual 5.1). If none of a `bind` line's certificates matches the client's SNI, one is generated and signed by a local authority.
 //!
 //! A generated certificate uses the key of the line's default certificate, so that a client costs only one signature by the
 //! authority in addition to the handshake's. Further clients with the same name find the certificate in a cache. Called by

@@ -87,7 +87,7 @@ pub(in crate::serve) async fn run<S: ServeExchange>(
     tracer.ends(&connection.engine.borrow().transport.connection.stats());
 }
 
-/// The handshake, and the rules that run before any request; `false` if the connection is to end.
+/// The handshake, and the rules that run before the first request; `false` if the connection is to end.
 async fn open(root: &mut ClientConnection, carrier: &mut QuicCarrier, connection: &H3Connection) -> bool {
     let timeouts = &root.frontend.timeouts;
     let allowed = timeouts.client_handshake.or(timeouts.client);

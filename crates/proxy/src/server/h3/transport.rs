@@ -57,7 +57,7 @@ pub(crate) struct DetachedQuic {
     keys: Keys,
 }
 
-/// The settings of HTTP/3 for a connection.
+/// HTTP/3 options for one connection.
 pub(crate) struct Http3Settings<'a> {
     pub(crate) config: &'a Arc<::h3::Config>,
     /// Whether large payloads are sent from their buffers (`tune.quic.zero-copy-fwd-send`).
