@@ -38,8 +38,8 @@ const PROXY: &[&str] = &["cc", "pkg-config", "openssl", "openssl/ssl.h", "haprox
 /// All benchmarks, in the order of their names after the first.
 #[rustfmt::skip]
 pub(crate) const BENCHMARKS: &[Benchmark] = &[
-    Benchmark { name: "overview", about: "CPU, system calls and memory of the binary of `make release`, a plain release build, haproxy, nginx and a bare forwarder (HAPROXY35=, HAPROXY_PROFILED= name further builds of haproxy)",
-        needs: &["cc", "pkg-config", "openssl", "openssl/ssl.h", "haproxy", "nginx", "strace", "h2load"], steps: &[Profiled, Script] },
+    Benchmark { name: "overview", about: "one line for each kind of work: haproxy (HAPROXY= names one with AWS-LC and Lua), nginx, Weir (WEIR= names its binary; words choose rows by their titles)",
+        needs: &["cc", "pkg-config", "openssl", "openssl/ssl.h", "haproxy", "nginx", "python3"], steps: &[Script] },
     Benchmark { name: "balance", about: "costs and effects of balancing algorithms, simulated and compared with haproxy",
         needs: PROXY, steps: &[Cargo(&["run", "-q", "--release", "-p", "weir-balance", "--example", "picks"]), Cargo(&["run", "-q", "--release", "-p", "weir-balance", "--example", "simulation"]), Script] },
     Benchmark { name: "busy-polling", about: "latency of one connection at a time", needs: PROXY, steps: &[Script] },
@@ -62,6 +62,8 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         needs: &["cc", "pkg-config", "openssl", "openssl/ssl.h", "haproxy", "nginx"], steps: &[Script] },
     Benchmark { name: "h3", about: "HTTP/3 to clients and servers, compared with HAProxy 3.5 (HAPROXY= and HATERM= name its programs)",
         needs: &["cc", "pkg-config", "openssl", "openssl/ssl.h"], steps: &[Script] },
+    Benchmark { name: "http1", about: "CPU, system calls and memory of the binary of `make release`, a plain release build, haproxy, nginx and a bare forwarder (HAPROXY35=, HAPROXY_PROFILED= name further builds of haproxy)",
+        needs: &["cc", "pkg-config", "openssl", "openssl/ssl.h", "haproxy", "nginx", "strace", "h2load"], steps: &[Profiled, Script] },
     Benchmark { name: "load", about: "time and memory to load 33,000 backends",
         needs: &["cc", "pkg-config", "openssl", "openssl/ssl.h", "haproxy", "time"], steps: &[Script] },
     Benchmark { name: "lookups", about: "large pattern lists: load time, memory, lookups",

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use control::DifferenceFormat;
-use plan::source_text::{SourceLine, SourceSection};
+use plan::source_text::{PlacedSection, SourceLine, SourceSection};
 
 /// How a section, or something in it, differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,8 +56,8 @@ pub(crate) struct Changed {
 }
 
 /// Returns all differences between `old` and `new`.
-pub(crate) fn between(old: &[SourceSection], new: &[SourceSection]) -> Vec<Changed> {
-    let mut before: BTreeMap<String, Vec<&SourceSection>> = BTreeMap::new();
+pub(crate) fn between(old: &[PlacedSection], new: &[PlacedSection]) -> Vec<Changed> {
+    let mut before: BTreeMap<String, Vec<&PlacedSection>> = BTreeMap::new();
     for section in old {
         before.entry(section.title()).or_default().push(section);
     }
@@ -331,7 +331,7 @@ mod tests {
 
     use super::*;
 
-    fn sections(text: &str) -> Vec<SourceSection> {
+    fn sections(text: &str) -> Vec<PlacedSection> {
         let timeouts = "defaults\n mode http\n timeout client 1s\n timeout connect 1s\n timeout server 1s\n";
         load_text("t.cfg", &format!("{timeouts}{text}"), &Boot::default()).plan.expect("a plan").source
     }

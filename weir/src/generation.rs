@@ -83,7 +83,9 @@ impl Generation {
     ///
     /// # Errors
     /// The threads for e-mails cannot be started.
-    pub(crate) fn new(common: &Common, plan: Arc<Plan>, former: Option<&Plan>) -> Result<Self, String> {
+    pub(crate) fn new(common: &Common, plan: Arc<Plan>, former: Option<&Shared>) -> Result<Self, String> {
+        let replaced = former;
+        let former = former.map(|former| &*former.plan);
         let Common { process, runtime, notifier, messages, .. } = common;
         // The callback checks the generation, because indices are only valid in this plan.
         let generation = Arc::new(std::sync::OnceLock::new());
@@ -105,7 +107,7 @@ impl Generation {
         let sections = resolvers::Sections::new(plan.clone(), process.clone(), callbacks);
         let asking = httpclient::ClientSettings::of(&plan, &sections);
         let services = services::services(runtime.clone(), sections.clone(), asking, &plan, common.messages);
-        let shared = Arc::new(Shared::new(plan, process.clone(), services));
+        let shared = Arc::new(Shared::new(plan, process.clone(), services, replaced));
         // The cell is set only here.
         let _ = generation.set(shared.generation);
         if let Some(program) = &shared.plan.lua {

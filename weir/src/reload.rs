@@ -4,13 +4,15 @@
 //! Parts that both plans have are kept (`config`, `resolve::carry_over`): the states of proxies, servers, listeners, tables and
 //! rings are the same objects, sockets are kept, and each worker moves its idle connections and its connections between requests
 //! to the new plan (`proxy::worker::succeed`). Removed parts drain. The configuration is resolved twice: first separately, to
-//! check it and to find the changes; then again, with the state that is kept.
+//! check it and to find the changes; then again, with the state that is kept. If only backends with simple settings have changed,
+//! only these are resolved (`config::partial`).
 
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, mpsc};
 
+use config::partial::ChangedSections;
 use config::{Boot, Loaded};
 use control::DifferenceFormat;
 use diag::{Diagnostics, FileId, Severity, SourceMap, render};
@@ -131,6 +133,20 @@ impl Reloader {
         if self.common.process.stopping.load(Relaxed) {
             return Err("The process is stopping.\n".to_owned());
         }
+        if let Some(outcome) = self.renew_changed(form) {
+            return outcome;
+        }
+        // Commands during the reload may come too late for it.
+        let edited = self.common.runtime.set_edited(false);
+        let outcome = self.renew_all(form);
+        if outcome.is_err() && edited {
+            self.common.runtime.set_edited(true);
+        }
+        outcome
+    }
+
+    /// Reloads by resolving everything.
+    fn renew_all(&self, form: DifferenceFormat) -> Result<String, String> {
         let LoadedConfig { plan, differences } = self.read(None, form)?;
         let text = differences::show(&differences, form);
         self.prepare_orders(&plan)?;
@@ -140,6 +156,24 @@ impl Reloader {
         let plan = self.take_over(&old.shared.plan, form)?;
         self.swap(&old, plan, bound, left)?;
         Ok(text)
+    }
+
+    /// Reloads by resolving only the changed sections; returns `None` if that is not sufficient.
+    fn renew_changed(&self, form: DifferenceFormat) -> Option<Result<String, String>> {
+        if self.common.runtime.is_edited() {
+            return None;
+        }
+        let old = self.in_use.desk();
+        let (sources, files) = self.sources(None).ok()?;
+        let (boot, plan) = (self.boot(), &old.shared.plan);
+        let changed = ChangedSections::find(&sources, &files, plan)?;
+        let new = changed.check(&boot, plan)?;
+        let former: Vec<_> = changed.indexes().map(|index| plan.source[index].clone()).collect();
+        let text = differences::show(&differences::between(&former, &new), form);
+        // All listeners are unchanged.
+        let (bound, left) = self.bind(plan).ok()?;
+        let plan = changed.apply(&boot, plan)?;
+        Some(self.swap(&old, plan, bound, left).map(|()| text))
     }
 
     /// Prepares the files that certificate orders need, as at start.
@@ -196,7 +230,7 @@ impl Reloader {
             }
         }
         traces::change(&old.shared.plan, &plan)?;
-        let made = Generation::new(common, plan, Some(&old.shared.plan));
+        let made = Generation::new(common, plan, Some(&old.shared));
         let new = Arc::new(made.inspect_err(|_| old.follow_sources(common))?);
         sharing::exchange(&common.runtime);
         common.runtime.statistics.replace(view::of(&new.shared.plan, &common.limits));

@@ -8,11 +8,14 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
+use crate::seen_files;
+
 /// Reads a file. A device without contents, such as `/dev/null`, is read as an empty file.
 ///
 /// # Errors
 /// The system's error. Pipes, sockets and devices with contents are refused, because they might never end.
 pub fn read(path: impl AsRef<Path>) -> Result<Vec<u8>> {
+    seen_files::note(&path);
     // Without this flag, opening a pipe would wait for a writer.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let mut file = std::fs::File::options().read(true).custom_flags(flags).open(path)?;

@@ -19,5 +19,6 @@ pub mod output;
 pub mod protobuf;
 pub mod raw;
 pub mod sample_line;
+pub mod seen_files;
 pub mod units;
 pub mod varint;

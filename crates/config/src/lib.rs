@@ -10,6 +10,7 @@ pub mod draft;
 pub mod dynamic;
 mod engine_file;
 mod find;
+pub mod partial;
 mod read;
 mod resolve;
 mod surface;
@@ -112,13 +113,18 @@ fn load_all(sources: SourceMap, files: Vec<FileId>, boot: &Boot, beside: Beside<
     preset_formats(&mut environment);
     let mut draft = read::read(&sources, files, &boot.facts, environment, &mut diagnostics);
     let mut sources = sources;
-    engine_file::read(&mut draft, &mut sources, &boot.facts, &mut diagnostics);
     let (around, previous) = match beside {
         Beside::Nothing => (None, None),
         Beside::Within(around) => (Some(around), None),
         Beside::After(plan) => (None, Some(plan)),
     };
-    let plan = resolve::resolve(&draft, &sources, &boot.setting, around, previous, &mut diagnostics);
+    let (mut plan, seen) = base::seen_files::during(|| {
+        engine_file::read(&mut draft, &mut sources, &boot.facts, &mut diagnostics);
+        resolve::resolve(&draft, &sources, &boot.setting, around, previous, &mut diagnostics)
+    });
+    if let (Some(plan), None) = (&mut plan, around) {
+        plan.sectioned = partial::divide(&draft, &sources, plan, seen);
+    }
     if !boot.setting.diagnostics {
         diagnostics.drop_advice();
     }

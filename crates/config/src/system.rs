@@ -42,6 +42,7 @@ pub(crate) fn group_id(name: &str) -> Option<u32> {
 }
 
 fn id_in(path: &str, name: &str) -> Option<u32> {
+    base::seen_files::note(path);
     let text = std::fs::read_to_string(path).ok()?;
     text.lines().find_map(|line| {
         let mut fields = line.split(':');

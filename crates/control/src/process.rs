@@ -1,7 +1,8 @@
 //! The process as runtime sockets see it: its statistics, and the parts of the binary that execute commands.
 
 use std::pin::Pin;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use base::event_counter::EventCounter;
@@ -37,6 +38,8 @@ pub struct Runtime {
     scripts: RwLock<Option<Arc<dyn Scripts>>>,
     /// Reads the configuration again.
     pub(crate) reloader: OnceLock<Arc<dyn Reloader>>,
+    /// Whether commands may have changed something that a reload resets, since the configuration was last resolved.
+    is_edited: AtomicBool,
     /// Counters of rare events. Set once.
     rare: OnceLock<Vec<&'static EventCounter>>,
 }
@@ -54,6 +57,7 @@ impl Runtime {
             keeper: RwLock::default(),
             scripts: RwLock::default(),
             reloader: OnceLock::new(),
+            is_edited: AtomicBool::new(false),
             rare: OnceLock::new(),
         }
     }
@@ -94,6 +98,16 @@ impl Runtime {
 
     pub(crate) fn rare(&self) -> &[&'static EventCounter] {
         self.rare.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether commands may have changed something that a reload resets.
+    pub fn is_edited(&self) -> bool {
+        self.is_edited.load(Relaxed)
+    }
+
+    /// Sets whether commands may have changed something that a reload resets; returns the previous value.
+    pub fn set_edited(&self, edited: bool) -> bool {
+        self.is_edited.swap(edited, Relaxed)
     }
 
     /// The current view of the configuration.

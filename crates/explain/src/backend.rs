@@ -35,8 +35,8 @@ pub(crate) fn choose(scene: &mut Scene<'_>, report: &mut Explanation<'_>) -> Bac
     let lines = report.lines("frontend", &frontend.state.name, "use_backend");
     let mut chosen = None;
     for (number, rule) in frontend.use_backends.iter().enumerate() {
-        if let Some((file, line)) = lines.get(number) {
-            report.heading_of_line(file, line);
+        if let Some((section, line)) = lines.get(number) {
+            report.heading_of_line(section, line);
         }
         match target(scene, rule, report) {
             RuleTarget::Skip => continue,
@@ -55,9 +55,10 @@ pub(crate) fn choose(scene: &mut Scene<'_>, report: &mut Explanation<'_>) -> Bac
         }
     }
     if chosen.is_none() {
-        if let Some((file, line)) = report.lines("frontend", &frontend.state.name, "default_backend").first()
+        if let Some((section, line)) =
+            report.lines("frontend", &frontend.state.name, "default_backend").first()
         {
-            report.heading_of_line(file, line);
+            report.heading_of_line(section, line);
         }
         chosen = frontend.default_backend.filter(|index| match refusal(*index) {
             Some(reason) => {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use plan::Plan;
-use plan::source_text::{self, SourceLine, SourceSection};
+use plan::source_text::{self, PlacedSection, SourceLine};
 use rules::{ExplainedRule, RuleEffect};
 use sample::Test;
 use sample::explained::{ExplainedCondition, ExplainedTerm};
@@ -32,8 +32,8 @@ impl<'a> Explanation<'a> {
     }
 
     /// Begins the entry of a configuration line.
-    pub(crate) fn heading_of_line(&mut self, file: &str, line: &SourceLine) {
-        let _ = writeln!(self.text, "  {file}:{}  {}", line.number, line.text);
+    pub(crate) fn heading_of_line(&mut self, section: &PlacedSection, line: &SourceLine) {
+        let _ = writeln!(self.text, "  {}:{}  {}", section.file, section.number(line), line.text);
     }
 
     /// Adds a line to the entry of a rule.
@@ -59,24 +59,29 @@ impl<'a> Explanation<'a> {
     /// The name and the place of a proxy section; `kind` is `frontend` or `backend`, and also finds `listen` sections.
     pub(crate) fn place_of(&self, kind: &str, name: &str) -> String {
         match self.section(kind, name).and_then(|section| Some((section, section.lines.first()?))) {
-            Some((section, first)) => format!("{name} ({}:{})", section.file, first.number),
+            Some((section, first)) => format!("{name} ({}:{})", section.file, section.number(first)),
             None => name.to_owned(),
         }
     }
 
     /// The section of a proxy.
-    fn section(&self, kind: &str, name: &str) -> Option<&'a SourceSection> {
-        let is_it = |section: &&SourceSection| {
+    fn section(&self, kind: &str, name: &str) -> Option<&'a PlacedSection> {
+        let is_it = |section: &&PlacedSection| {
             *section.name == *name && (*section.kind == *kind || &*section.kind == "listen")
         };
         self.plan.source.iter().find(is_it)
     }
 
-    /// The lines of a proxy section that begin with `keyword`, with the section's file.
-    pub(crate) fn lines(&self, kind: &str, name: &str, keyword: &str) -> Vec<(&'a str, &'a SourceLine)> {
+    /// The lines of a proxy section that begin with `keyword`, with the section.
+    pub(crate) fn lines(
+        &self,
+        kind: &str,
+        name: &str,
+        keyword: &str,
+    ) -> Vec<(&'a PlacedSection, &'a SourceLine)> {
         let Some(section) = self.section(kind, name) else { return Vec::new() };
         let lines = section.lines.iter().filter(|line| line.keyword == keyword);
-        lines.map(|line| (&*section.file, line)).collect()
+        lines.map(|line| (section, line)).collect()
     }
 
     /// Adds a rule with its condition and effect.

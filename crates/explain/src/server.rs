@@ -115,8 +115,8 @@ fn by_rule(scene: &Scene<'_>, proxy: &Proxy, is_forced: bool, report: &mut Expla
     let env = scene.env();
     let lines = report.lines("backend", &proxy.state.name, "use-server");
     for (number, rule) in proxy.use_servers.iter().enumerate() {
-        if let Some((file, line)) = lines.get(number) {
-            report.heading_of_line(file, line);
+        if let Some((section, line)) = lines.get(number) {
+            report.heading_of_line(section, line);
         }
         if let Some(condition) = &rule.condition {
             let explained = condition.explain(&env, false);

@@ -171,31 +171,29 @@ pub struct Checks {
 impl Checks {
     /// Collects the checks and agents of `plan`, in order.
     pub fn new(plan: &Plan, process: Arc<Process>, notify: Notify, idle: Option<Arc<dyn Idle>>) -> Self {
-        let peers = || {
-            let backends = plan.proxies.iter().filter(|proxy| !proxy.disabled);
-            backends.flat_map(|backend| {
-                backend
-                    .servers
-                    .iter()
-                    .map(|own| CheckedServer { backend: backend.clone(), own: own.shared() })
-            })
-        };
-        let subjects: Vec<Subject> = peers()
-            .filter_map(|peer| {
-                let settings = peer.own().check.clone()?;
-                Some(Subject { peer, settings })
-            })
-            .collect();
-        let agents: Vec<(CheckedServer, AgentSettings)> =
-            peers().filter_map(|peer| peer.own().agent.clone().map(|agent| (peer, agent))).collect();
-        let checks = subjects.iter().map(|subject| subject.settings.inter);
-        let shortest = checks.chain(agents.iter().map(|(_, agent)| agent.inter)).min().unwrap_or_default();
+        let mut subjects = Vec::new();
+        let mut agents: Vec<(CheckedServer, AgentSettings)> = Vec::new();
         let mut followers: HashMap<Followed, Vec<CheckedServer>> = HashMap::new();
-        for peer in peers() {
-            if let Some((_, followed)) = &peer.own().track {
-                followers.entry(Followed::of(followed)).or_default().push(peer);
+        let mut observed = Vec::new();
+        for backend in plan.proxies.iter().filter(|proxy| !proxy.disabled) {
+            for own in backend.servers.iter() {
+                let peer = || CheckedServer { backend: backend.clone(), own: own.shared() };
+                if let Some(settings) = own.check.clone() {
+                    subjects.push(Subject { peer: peer(), settings });
+                }
+                if let Some(agent) = own.agent.clone() {
+                    agents.push((peer(), agent));
+                }
+                if let Some((_, followed)) = &own.track {
+                    followers.entry(Followed::of(followed)).or_default().push(peer());
+                }
+                if rise::applies(&own) || on_marked::applies(&own) {
+                    observed.push(peer());
+                }
             }
         }
+        let checks = subjects.iter().map(|subject| subject.settings.inter);
+        let shortest = checks.chain(agents.iter().map(|(_, agent)| agent.inter)).min().unwrap_or_default();
         let context = CheckContext {
             notify,
             idle,
@@ -223,10 +221,10 @@ impl Checks {
             started: Sharded::default(),
         };
         let context = Arc::new(context);
-        peers().for_each(|peer| {
-            rise::prepare(&peer, &context);
-            on_marked::prepare(&peer);
-        });
+        for peer in &observed {
+            rise::prepare(peer, &context);
+            on_marked::prepare(peer);
+        }
         // Done before any worker serves, so that status queries and requests find the server's initial state.
         subjects.iter().for_each(watch::prepare);
         let spread = plan.global.max_spread_checks.map_or(shortest, |max| shortest.min(max));

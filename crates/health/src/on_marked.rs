@@ -3,11 +3,17 @@
 
 use std::sync::Arc;
 
+use plan::ServerSettings;
 use runtime::{shard, worker};
 use state::sessions::{self, Kill};
 use state::{Proxy, Server};
 
 use crate::CheckedServer;
+
+/// Whether [`prepare`] has an effect on a server.
+pub(crate) fn applies(own: &ServerSettings) -> bool {
+    own.shutdown_sessions_when_down || own.shutdown_backups_when_up
+}
 
 /// Sets the actions that the server's line specifies for going down or coming up.
 pub(crate) fn prepare(peer: &CheckedServer) {

@@ -4,12 +4,18 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use base::clock::now_ms;
+use plan::ServerSettings;
 use runtime::{shard, timer, worker};
 use state::events;
 use state::server::Operational;
 use state::transition::{self, NOTICE};
 
 use crate::{CheckContext, CheckedServer};
+
+/// Whether [`prepare`] has an effect on a server.
+pub(crate) fn applies(own: &ServerSettings) -> bool {
+    own.slow_start.is_some()
+}
 
 /// Starts to raise the weight of `peer` slowly whenever it comes up.
 pub(crate) fn prepare(peer: &CheckedServer, context: &Arc<CheckContext>) {

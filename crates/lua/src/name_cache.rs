@@ -1,8 +1,10 @@
 //! Names that running scripts use: fetches and converters with their arguments, variables, proxies. They are resolved once and
 //! cached, within limits.
 
+use std::borrow::Borrow;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
@@ -238,11 +240,41 @@ pub(crate) struct Called {
     kept: Mutex<CachedName>,
 }
 
+/// Compiled names with their positions, which never change.
+#[derive(Debug)]
+struct CachedNames<K, V> {
+    slots: HashMap<K, usize>,
+    values: Vec<V>,
+}
+
+impl<K, V> Default for CachedNames<K, V> {
+    fn default() -> Self {
+        Self { slots: HashMap::new(), values: Vec::new() }
+    }
+}
+
+impl<K: Hash + Eq, V: Clone> CachedNames<K, V> {
+    fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        self.slots.get(key).map(|&slot| self.values[slot].clone())
+    }
+
+    /// Caches a value, up to the limit.
+    fn keep(&mut self, key: K, value: V) {
+        if self.values.len() < KEPT {
+            self.slots.insert(key, self.values.len());
+            self.values.push(value);
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct CachedName {
-    variables: HashMap<Box<str>, Var>,
-    fetches: HashMap<Box<[String]>, Arc<CalledFetch>>,
-    converts: HashMap<Box<[String]>, Arc<CalledConvert>>,
+    variables: CachedNames<Box<str>, Var>,
+    fetches: CachedNames<Box<[String]>, Arc<CalledFetch>>,
+    converts: CachedNames<Box<[String]>, Arc<CalledConvert>>,
 }
 
 impl Called {
@@ -254,45 +286,71 @@ impl Called {
     pub(crate) fn fetch(&self, words: Vec<String>) -> Result<Arc<CalledFetch>, String> {
         let mut kept = locked(&self.kept);
         if let Some(known) = kept.fetches.get(&*words) {
-            return Ok(known.clone());
+            return Ok(known);
         }
         let made = self.shared.compile(|scope| CalledFetch::new(&words[0], &words[1..], scope))?;
         let made = Arc::new(made);
-        keep(&mut kept.fetches, words.into(), made.clone());
+        kept.fetches.keep(words.into(), made.clone());
         Ok(made)
+    }
+
+    /// Returns the position of the fetch for `words`; `None` if it could not be cached.
+    pub(crate) fn fetch_slot(&self, words: Vec<String>) -> Result<Option<usize>, String> {
+        self.fetch(words.clone())?;
+        Ok(locked(&self.kept).fetches.slots.get(&*words).copied())
+    }
+
+    /// Returns the fetch at a position.
+    pub(crate) fn fetch_at(&self, slot: usize) -> Option<Arc<CalledFetch>> {
+        locked(&self.kept).fetches.values.get(slot).cloned()
     }
 
     /// Returns the converter for `words`.
     pub(crate) fn convert(&self, words: Vec<String>) -> Result<Arc<CalledConvert>, String> {
         let mut kept = locked(&self.kept);
         if let Some(known) = kept.converts.get(&*words) {
-            return Ok(known.clone());
+            return Ok(known);
         }
         let made = self.shared.compile(|scope| CalledConvert::new(&words[0], &words[1..], scope))?;
         let made = Arc::new(made);
-        keep(&mut kept.converts, words.into(), made.clone());
+        kept.converts.keep(words.into(), made.clone());
         Ok(made)
+    }
+
+    /// Returns the position of the converter for `words`; `None` if it could not be cached.
+    pub(crate) fn convert_slot(&self, words: Vec<String>) -> Result<Option<usize>, String> {
+        self.convert(words.clone())?;
+        Ok(locked(&self.kept).converts.slots.get(&*words).copied())
+    }
+
+    /// Returns the converter at a position.
+    pub(crate) fn convert_at(&self, slot: usize) -> Option<Arc<CalledConvert>> {
+        locked(&self.kept).converts.values.get(slot).cloned()
     }
 
     /// Returns the variable with that name. If `adds`, an unknown one is added, as long as there is room.
     pub(crate) fn variable(&self, name: &str, adds: bool) -> Option<Var> {
         let mut kept = locked(&self.kept);
         if let Some(known) = kept.variables.get(name) {
-            return Some(known.clone());
+            return Some(known);
         }
         let var = self.shared.variable(name, adds)?;
-        keep(&mut kept.variables, name.into(), var.clone());
+        kept.variables.keep(name.into(), var.clone());
         Some(var)
+    }
+
+    /// Returns the position of the variable with that name, if it exists or was added, and is cached.
+    pub(crate) fn variable_slot(&self, name: &str, adds: bool) -> Option<usize> {
+        self.variable(name, adds)?;
+        locked(&self.kept).variables.slots.get(name).copied()
+    }
+
+    /// Returns the variable at a position.
+    pub(crate) fn variable_at(&self, slot: usize) -> Option<Var> {
+        locked(&self.kept).variables.values.get(slot).cloned()
     }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-/// Caches a value, up to the limit.
-fn keep<K: std::hash::Hash + Eq, V>(map: &mut HashMap<K, V>, key: K, value: V) {
-    if map.len() < KEPT {
-        map.insert(key, value);
-    }
 }

@@ -17,7 +17,7 @@ type BackendNames = HashMap<Box<str>, ProxyIndex>;
 /// Indexes of backends by name. Reading takes no lock.
 #[derive(Debug, Default)]
 pub struct Backends {
-    fixed: BackendNames,
+    fixed: Arc<BackendNames>,
     /// The current set, if a backend was added or removed.
     changed: ArcSwapOption<BackendNames>,
     /// Whether a backend was added or removed. Checked first, because this is rare. Written under the lock.
@@ -55,6 +55,17 @@ impl Backends {
         self.fixed.is_empty()
     }
 
+    /// Whether backends were added or removed at run time.
+    pub fn is_changed(&self) -> bool {
+        self.is_changed.load(Acquire)
+    }
+
+    /// Returns the configured backends, shared with this list.
+    #[must_use]
+    pub fn configured(&self) -> Self {
+        Self { fixed: self.fixed.clone(), ..Self::default() }
+    }
+
     /// Adds the name of an added backend.
     pub fn insert(&self, name: &str, place: ProxyIndex) {
         self.change(|names| names.insert(name.into(), place));
@@ -77,7 +88,7 @@ impl Backends {
 
 impl From<BackendNames> for Backends {
     fn from(fixed: BackendNames) -> Self {
-        Self { fixed, ..Self::default() }
+        Self { fixed: Arc::new(fixed), ..Self::default() }
     }
 }
 

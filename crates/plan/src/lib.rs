@@ -64,7 +64,9 @@ pub struct Plan {
     /// The templates for backends added at run time.
     pub kept: RuntimeDefaults,
     /// The configuration text from which the plan was created, to determine the changes in a new plan.
-    pub source: Vec<source_text::SourceSection>,
+    pub source: Vec<source_text::PlacedSection>,
+    /// The files with these sections, if a reload may resolve single sections.
+    pub sectioned: Option<source_text::SectionedFiles>,
     /// The files read, in order, for `show info` and messages.
     pub files: Vec<String>,
     /// Process variables set in `global`, and their slots.
@@ -100,7 +102,7 @@ pub struct Plan {
 }
 
 /// Configuration text kept for backends added at run time.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct RuntimeDefaults {
     /// The named `defaults` sections, in order.
     pub defaults: Vec<DefaultsSection>,
@@ -111,7 +113,7 @@ pub struct RuntimeDefaults {
 }
 
 /// A named `defaults` section.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct DefaultsSection {
     /// The name of the section.
     pub name: Box<str>,
@@ -138,6 +140,14 @@ impl Plan {
     /// Returns the number of configured proxies, which precede those added at run time.
     pub fn configured_proxies(&self) -> usize {
         self.proxies.len() - self.proxies.iter_added().count()
+    }
+
+    /// Returns all proxies that can have listeners, in no particular order.
+    pub fn listening(&self) -> impl Iterator<Item = &Arc<Proxy>> {
+        // Configured proxies that are only internal ones follow all others.
+        let configured = (0..self.configured_proxies()).rev().map(|index| &self.proxies[index]);
+        let hidden = configured.take_while(|proxy| proxy.is_hidden());
+        self.frontends.values().map(|&index| &self.proxies[index]).chain(hidden)
     }
 
     /// Returns the frontend named `name`.

@@ -162,17 +162,23 @@ pub struct Shared {
     /// The process's counters and limits.
     pub process: Arc<Process>,
     /// All proxies, by [`plan::ProxyIndex`].
-    pub proxies: Grown<PreparedProxy>,
+    pub proxies: Grown<Arc<PreparedProxy>>,
     /// Services of other crates for requests.
     pub services: Services,
 }
 
 impl Shared {
-    /// Prepares a plan.
-    pub fn new(plan: Arc<Plan>, process: Arc<Process>, services: Services) -> Self {
+    /// Prepares a plan. Proxies that it shares with the plan of `former`, which it replaces, are already prepared.
+    pub fn new(plan: Arc<Plan>, process: Arc<Process>, services: Services, former: Option<&Shared>) -> Self {
         let variants = MultiplexingVariants::new(&plan.global.tune);
-        let prepared: Vec<_> =
-            plan.proxies.iter().map(|proxy| PreparedProxy::new(&plan, proxy, &variants)).collect();
+        let prepare = |(index, proxy)| {
+            let known = former.and_then(|former| former.proxies.get(index));
+            match known.filter(|known| Arc::ptr_eq(&known.plan, proxy)) {
+                Some(known) => known.clone(),
+                None => Arc::new(PreparedProxy::new(&plan, proxy, &variants)),
+            }
+        };
+        let prepared: Vec<_> = plan.proxies.iter().enumerate().map(prepare).collect();
         let generation = PLANS.fetch_add(1, Relaxed);
         Self { generation, plan, process, proxies: prepared.into(), services }
     }
@@ -183,7 +189,8 @@ impl Shared {
         let added = self.plan.proxies.add(|index| Arc::new(Proxy { index, ..backend }))?;
         self.proxies.add(|index| {
             debug_assert_eq!(index, added.index, "both lists grow together");
-            PreparedProxy::new(&self.plan, added, &MultiplexingVariants::new(&self.plan.global.tune))
+            let variants = MultiplexingVariants::new(&self.plan.global.tune);
+            Arc::new(PreparedProxy::new(&self.plan, added, &variants))
         })?;
         Some(added)
     }

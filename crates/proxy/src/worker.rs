@@ -136,7 +136,7 @@ pub fn succeed(shared: Arc<Shared>, closing: Arc<HashSet<(usize, usize)>>) -> Op
 pub fn wake_old() {
     sessions::wake_all();
     if let Some(before) = CURRENT.with_borrow(|current| current.before.clone()) {
-        for proxy in before.shared.plan.proxies.iter() {
+        for proxy in before.shared.plan.listening() {
             proxy.state.listeners.load().iter().for_each(|listener| listener.wake());
             proxy.binds.iter().for_each(|bind| bind.listener.wake());
         }

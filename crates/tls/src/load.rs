@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use base::clock::WallTime;
+use base::seen_files;
 
 use crate::engine::key::PrivateKey;
 use crate::load_error::LoadError;
@@ -67,7 +68,7 @@ impl CertificateFiles {
         };
         let find = |wanted: bool, ending: &str| -> Option<Box<str>> {
             let path = format!("{base}.{ending}");
-            (wanted && Path::new(&path).exists()).then(|| path.into())
+            (wanted && exists(&path)).then(|| path.into())
         };
         Self {
             key: find(extra.key, "key"),
@@ -77,6 +78,11 @@ impl CertificateFiles {
             sctl: find(extra.sctl, "sctl"),
         }
     }
+}
+
+fn exists(path: &str) -> bool {
+    seen_files::note(path);
+    Path::new(path).exists()
 }
 
 fn read(path: &str) -> Result<Vec<u8>, LoadError> {
@@ -146,13 +152,14 @@ impl Loader {
             self.certificate(file, &CertificateFiles::existing(file, extra)).map(Arc::new)
         };
         let extra = self.extra;
+        seen_files::note(path);
         match std::fs::metadata(path) {
             Ok(found) if found.is_dir() => directory(path)?.iter().map(|file| one(file, extra)).collect(),
             Ok(_) => Ok(vec![one(path, extra)?]),
             Err(error) => {
                 let endings: &[&str] = if extra.bundle { &["rsa", "dsa", "ecdsa"] } else { &[] };
                 let bundle: Vec<_> = endings.iter().map(|ending| format!("{path}.{ending}")).collect();
-                let bundle: Vec<_> = bundle.iter().filter(|file| Path::new(file).exists()).collect();
+                let bundle: Vec<_> = bundle.iter().filter(|file| exists(file)).collect();
                 if bundle.is_empty() {
                     let why = reason(&error);
                     let cause = format!("unable to stat SSL certificate from file '{path}' : {why}.");
@@ -311,6 +318,7 @@ pub fn authorities(path: &str) -> Result<PemParts, LoadError> {
     let failed = |error: &std::io::Error| {
         LoadError::new(path, format!("Couldn't open the ca-file '{path}' ({}).", reason(error)))
     };
+    seen_files::note(path);
     let metadata = std::fs::metadata(path).map_err(|error| failed(&error))?;
     let mut all = PemParts::default();
     if metadata.is_dir() {
@@ -339,6 +347,7 @@ fn system_authorities() -> Result<PemParts, LoadError> {
     let named = std::env::var("SSL_CERT_DIR").ok();
     let path = named.as_deref().unwrap_or("/etc/ssl/certs");
     let mut all = PemParts::default();
+    seen_files::note(path);
     let entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(all),

@@ -235,7 +235,9 @@ impl<'a, 'd> Args<'a, 'd> {
     /// Takes the name of an existing network namespace.
     pub fn namespace(&mut self) -> Result<&'a str, Diagnostic> {
         let word = self.value()?;
-        if std::path::Path::new(&format!("/var/run/netns/{word}")).exists() {
+        let path = format!("/var/run/netns/{word}");
+        base::seen_files::note(&path);
+        if std::path::Path::new(&path).exists() {
             return Ok(word);
         }
         Err(self

@@ -131,6 +131,7 @@ fn load(
         let located = |path: &str| context.names.path(path).display().to_string();
         let (file, key_file) = (located(&path), words.key.map(|key| located(&below(bases.keys, &key))));
         context.orders.note(order, &names[0], (&file, key_file.as_deref()), certificate.span)?;
+        base::seen_files::note(&file);
         if !std::path::Path::new(&file).exists() {
             let made = temporary(&file, key_file.as_deref(), context);
             let made = made.map_err(|error| error.at(certificate.span))?;

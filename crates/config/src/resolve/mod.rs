@@ -507,6 +507,7 @@ fn finish<'a>(
         backends: index.into(),
         kept: if is_whole { runtime_defaults::of(draft) } else { RuntimeDefaults::default() },
         source: if is_whole { runtime_defaults::source_sections(draft, context.sources) } else { Vec::new() },
+        sectioned: None,
         files: context.sources.files().map(|(_, file)| file.name().to_owned()).collect(),
         variables: Arc::new(variables),
         patterns,

@@ -66,6 +66,7 @@ fn read(section: &Section, context: &mut ResolveContext<'_>) -> Resolvers {
 
 /// Builds the section `default` from the system's resolver configuration, or `None` if that is missing.
 fn system() -> Option<Arc<Resolvers>> {
+    base::seen_files::note("/etc/resolv.conf");
     let text = std::fs::read_to_string("/etc/resolv.conf").ok()?;
     let mut draft = ResolversDraft::default();
     add_system_servers(&mut draft, &text);

@@ -1,6 +1,8 @@
 //! The parts of the draft kept for backends and servers added at run time (`add backend`, `add server`): the named `defaults`
 //! sections, and the sections that their lines may refer to, as text that can be parsed again.
 
+use std::sync::Arc;
+
 use diag::SourceMap;
 use plan::source_text;
 use plan::{DefaultsSection, RuntimeDefaults};
@@ -38,8 +40,8 @@ pub(crate) fn of(draft: &Draft) -> RuntimeDefaults {
 }
 
 /// All sections of `draft` as source text.
-pub(crate) fn source_sections(draft: &Draft, sources: &SourceMap) -> Vec<source_text::SourceSection> {
-    let line = |statement: &Statement| {
+pub(crate) fn source_sections(draft: &Draft, sources: &SourceMap) -> Vec<source_text::PlacedSection> {
+    let line = |section: &Section, statement: &Statement| {
         let sign = match statement.negation {
             Negation::None => None,
             Negation::No => Some("no".to_owned()),
@@ -48,14 +50,17 @@ pub(crate) fn source_sections(draft: &Draft, sources: &SourceMap) -> Vec<source_
         let words: Vec<String> =
             sign.into_iter().chain(statement.words.iter().map(|word| shown(word))).collect();
         let (keyword, text) = (statement.keyword.name, words.join(" ").into());
-        source_text::SourceLine { keyword, number: statement.line, text }
+        source_text::SourceLine { keyword, offset: statement.line.saturating_sub(section.line), text }
     };
-    let section = |section: &Section| source_text::SourceSection {
-        kind: section.keyword.as_str().into(),
-        name: section.name.as_str().into(),
-        from: section.from.as_ref().map(|from| from.as_str()).unwrap_or_default().into(),
-        file: section.statements.first().map_or("", |first| sources.file(first.span.file).name()).into(),
-        lines: section.statements.iter().map(line).collect(),
+    let section = |section: &Section| source_text::PlacedSection {
+        line: section.line,
+        section: Arc::new(source_text::SourceSection {
+            kind: section.keyword.as_str().into(),
+            name: section.name.as_str().into(),
+            from: section.from.as_ref().map(|from| from.as_str()).unwrap_or_default().into(),
+            file: section.statements.first().map_or("", |first| sources.file(first.span.file).name()).into(),
+            lines: section.statements.iter().map(|statement| line(section, statement)).collect(),
+        }),
     };
     let of_engines = draft.engines.iter().flat_map(|file| &file.sections);
     draft.sections.iter().chain(of_engines).map(section).collect()

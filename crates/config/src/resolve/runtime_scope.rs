@@ -31,6 +31,8 @@ pub(crate) struct Around<'a> {
     variables: RefCell<Variables>,
     patterns: RefCell<PatternSets>,
     acls: Acls,
+    /// Whether the addition may use the names of proxies, tables and the like.
+    lends_names: bool,
 }
 
 impl<'a> Around<'a> {
@@ -41,7 +43,13 @@ impl<'a> Around<'a> {
             variables: RefCell::new(plan.variables.aside()),
             patterns: RefCell::default(),
             acls: Acls::new(),
+            lends_names: true,
         }
+    }
+
+    /// Creates the environment of an addition that uses no names of other objects.
+    pub(crate) fn without_names(plan: &'a Plan, lists: &'a PatternSets) -> Self {
+        Self { lends_names: false, ..Self::new(plan, lists) }
     }
 
     /// The settings of the global section.
@@ -96,6 +104,10 @@ impl<'a> Around<'a> {
 
     /// Adds the names known to the plan in use.
     pub(crate) fn lend_names(&self, names: &mut NameTable<'_>, log: &mut LogNames) {
+        self.lend_rings(names, log);
+        if !self.lends_names {
+            return;
+        }
         for proxy in self.plan.proxies.iter().filter(|proxy| !proxy.is_hidden()) {
             let (name, state) = (&proxy.state.name, &proxy.state);
             if state.is_frontend {
@@ -108,6 +120,13 @@ impl<'a> Around<'a> {
             names.backends.entry(name.clone()).or_insert_with(|| proxy.state.clone());
             log.backends.entry(name).or_insert((index, proxy.mode));
         }
+        for table in &self.plan.tables {
+            names.tables.insert(table.name().into(), table.clone());
+        }
+        names.certificates = self.plan.certificates.clone();
+    }
+
+    fn lend_rings(&self, names: &mut NameTable<'_>, log: &mut LogNames) {
         let sections = self.plan.proxies.iter().filter_map(|proxy| proxy.ring.as_deref());
         for settings in sections {
             log.rings.insert(settings.ring.name.clone(), settings.clone());
@@ -118,10 +137,6 @@ impl<'a> Around<'a> {
             }
             names.rings.insert(ring.name.clone(), ring.clone());
         }
-        for table in &self.plan.tables {
-            names.tables.insert(table.name().into(), table.clone());
-        }
-        names.certificates = self.plan.certificates.clone();
     }
 
     /// The placement of the workers.

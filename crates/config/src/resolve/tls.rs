@@ -76,6 +76,7 @@ pub(crate) fn acceptor(
                 note_use(&all, title, *name, context)?;
                 entries.extend(all.iter().map(|one| entry(one.clone(), false)));
                 let path = located(defaults.certificates, name, context);
+                base::seen_files::note(&path);
                 if std::fs::metadata(&path).is_ok_and(|found| found.is_dir()) {
                     let names = all
                         .iter()

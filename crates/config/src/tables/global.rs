@@ -572,6 +572,7 @@ fn default_path<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) ->
         "parent" => DefaultPath::Parent,
         "origin" => {
             let directory = args.required("a directory")?;
+            base::seen_files::note(directory.as_str());
             std::fs::read_dir(directory.as_str()).map_err(|error| {
                 args.wrong(format!("cannot use `{directory}`: {error}"))
                     .haproxy(format!("couldn't set 'default-path' to origin '{directory}': {error}."))

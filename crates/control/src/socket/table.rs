@@ -43,6 +43,43 @@ impl Command {
     }
 }
 
+/// Commands that change nothing which a reload resets: the first words, or all of them.
+const KEEPING: &[&str] = &[
+    "clear counters",
+    "clear table",
+    "dump",
+    "echo",
+    "experimental-mode",
+    "expert-mode",
+    "explain",
+    "get",
+    "help",
+    "operator",
+    "prompt",
+    "quit",
+    "reload",
+    "save",
+    "set anon",
+    "set profiling",
+    "set severity-output",
+    "set table",
+    "set timeout",
+    "show",
+    "shutdown session",
+    "shutdown sessions",
+    "trace",
+    "user",
+    "wait",
+];
+
+impl Command {
+    fn keeps_settings(&self) -> bool {
+        KEEPING.iter().any(|words| {
+            self.words.strip_prefix(words).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+        })
+    }
+}
+
 const fn row(
     words: &'static str,
     usage: &'static str,
@@ -307,6 +344,9 @@ pub(crate) fn run(
             _ => format!("The command '{}' is not supported yet.", command.words),
         });
     };
+    if !command.keeps_settings() {
+        runtime.set_edited(true);
+    }
     let args = &words[command.words.split(' ').count()..];
     watchdog::during(watchdog::TaskName::Command, || run(&mut Call { runtime, args, payload, settings }))
 }

@@ -4,6 +4,7 @@
 
 mod core;
 mod debug;
+mod direct;
 mod events;
 mod filters;
 mod objects;
@@ -84,6 +85,7 @@ fn exports(environment: &[(String, String)]) -> String {
 pub(crate) fn table(lua: &Lua, settings: &Arc<LuaSettings>, called: &Arc<Called>) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     request::fill(lua, &table, settings, called)?;
+    table.set("direct", direct::table(lua, settings, called)?)?;
     service::fill(lua, &table)?;
     objects::fill(lua, &table)?;
     process::fill(lua, settings, called)?;

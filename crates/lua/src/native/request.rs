@@ -282,13 +282,15 @@ fn edit(
             Edit::Status(status, Some(&*first).filter(|reason| !reason.is_empty()))
         }
     };
-    match bridge::with(call, |bridge| bridge.edit(&edit))? {
-        Some(done) => Ok(done),
-        None => Err(mlua::Error::runtime(match side {
-            Side::Request => "the request cannot be changed here",
-            Side::Response => "the response cannot be changed here",
-        })),
-    }
+    bridge::with(call, |bridge| bridge.edit(&edit))?.ok_or_else(|| cannot_change(side))
+}
+
+/// The error of a change to a message that is not accessible in this place.
+pub(super) fn cannot_change(side: Side) -> mlua::Error {
+    mlua::Error::runtime(match side {
+        Side::Request => "the request cannot be changed here",
+        Side::Response => "the response cannot be changed here",
+    })
 }
 
 /// Ends the request.

@@ -35,42 +35,107 @@ local function family(name, exists, make)
 	return meta
 end
 
-local fetch, convert = native.fetch, native.convert
+local fetch, convert, direct, fail = native.fetch, native.convert, native.direct, native.fail
+local fetch_slot, fetch_at = direct.fetch_slot, direct.fetch
+local convert_slot, convert_at = direct.convert_slot, direct.convert
+local select = select
 
-local Fetches = family("Fetches", native.has_fetch, function(name)
-	return function(self, ...)
-		return fetch(self[0], name, false, ...)
+-- Returns a function that looks up the position of `name`, with at most one text as its argument, which is rarely needed twice:
+-- `nil` if the host has no more room.
+local function positions(name, slot_of)
+	local alone
+	local with = {}
+	return function(argument)
+		local slot = alone
+		if argument ~= nil then
+			slot = with[argument]
+		end
+		if slot ~= nil then
+			return slot
+		end
+		local found, text = slot_of(name, argument)
+		if text ~= nil then
+			fail(text)
+		end
+		if argument == nil then
+			alone = found
+		elseif found ~= nil then
+			with[argument] = found
+		end
+		return found
 	end
-end)
-local StringFetches = family("Fetches", native.has_fetch, function(name)
-	return function(self, ...)
-		return fetch(self[0], name, true, ...)
+end
+
+-- Whether the arguments are none, or one text.
+local function is_simple(count, argument)
+	return count == 0 or count == 1 and type(argument) == "string"
+end
+
+local function fetcher(as_text)
+	return function(name)
+		local position = positions(name, fetch_slot)
+		return function(self, ...)
+			local argument = ...
+			local slot = is_simple(select("#", ...), argument) and position(argument)
+			if not slot then
+				return fetch(self[0], name, as_text, ...)
+			end
+			local value, text = fetch_at(self[0], slot, as_text)
+			if text ~= nil then
+				fail(text)
+			end
+			return value
+		end
 	end
-end)
-local Converters = family("Converters", native.has_convert, function(name)
-	return function(self, ...)
-		return convert(self[0], name, false, ...)
+end
+
+local function converter(as_text)
+	return function(name)
+		local position = positions(name, convert_slot)
+		return function(self, value, ...)
+			local argument = ...
+			local slot = is_simple(select("#", ...), argument) and position(argument)
+			if not slot then
+				return convert(self[0], name, as_text, value, ...)
+			end
+			local made, text = convert_at(self[0], slot, as_text, value)
+			if text ~= nil then
+				fail(text)
+			end
+			return made
+		end
 	end
-end)
-local StringConverters = family("Converters", native.has_convert, function(name)
-	return function(self, ...)
-		return convert(self[0], name, true, ...)
-	end
-end)
+end
+
+local Fetches = family("Fetches", native.has_fetch, fetcher(false))
+local StringFetches = family("Fetches", native.has_fetch, fetcher(true))
+local Converters = family("Converters", native.has_convert, converter(false))
+local StringConverters = family("Converters", native.has_convert, converter(true))
 
 -- HTTP
 
-local edit = native.edit
+local edit, edit_header = native.edit, direct.edit_header
+local ADD, SET, REMOVE = 0, 1, 2
+
+local function header(kind, of_response)
+	return function(self, name, value)
+		local done, text = edit_header(self[0], kind, of_response, name, value)
+		if text ~= nil then
+			fail(text)
+		end
+		return done
+	end
+end
 
 local HTTP = class("HTTP", {
 	req_get_headers = function(self) return native.headers(self[0], false) end,
 	res_get_headers = function(self) return native.headers(self[0], true) end,
-	req_add_header = function(self, name, value) return edit(self[0], "add", false, name, value) end,
-	res_add_header = function(self, name, value) return edit(self[0], "add", true, name, value) end,
-	req_del_header = function(self, name) return edit(self[0], "remove", false, name) end,
-	res_del_header = function(self, name) return edit(self[0], "remove", true, name) end,
-	req_set_header = function(self, name, value) return edit(self[0], "set", false, name, value) end,
-	res_set_header = function(self, name, value) return edit(self[0], "set", true, name, value) end,
+	req_add_header = header(ADD, false),
+	res_add_header = header(ADD, true),
+	req_del_header = header(REMOVE, false),
+	res_del_header = header(REMOVE, true),
+	req_set_header = header(SET, false),
+	res_set_header = header(SET, true),
 	req_rep_header = function(self, name, regex, with) return edit(self[0], "replace", false, name, with, regex) end,
 	res_rep_header = function(self, name, regex, with) return edit(self[0], "replace", true, name, with, regex) end,
 	req_rep_value = function(self, name, regex, with) return edit(self[0], "replace_value", false, name, with, regex) end,
@@ -119,12 +184,55 @@ end
 
 -- TXN
 
-local set_var, get_var, unset_var = native.set_var, native.get_var, native.unset_var
+local set_any_var, get_any_var, unset_var = native.set_var, native.get_var, native.unset_var
+local variable_slot, set_var_at, set_text_at, get_var_at =
+	direct.variable_slot, direct.set_var, direct.set_text_var, direct.get_var
 local log, set = native.log, native.set
 
+-- The positions of variables by name, for reading and for setting, which adds them.
+local readable, settable = {}, {}
+
+local function slot_of(known, name, adds)
+	local slot = known[name]
+	if slot == nil and type(name) == "string" then
+		slot = variable_slot(name, adds)
+		known[name] = slot
+	end
+	return slot
+end
+
+local function set_var(self, name, value, ifexist)
+	local slot = not ifexist and slot_of(settable, name, true)
+	if not slot then
+		return set_any_var(self[0], name, value, ifexist)
+	end
+	local done, text
+	if type(value) == "string" then
+		done, text = set_text_at(self[0], slot, value)
+	else
+		done, text = set_var_at(self[0], slot, value)
+	end
+	if text ~= nil then
+		fail(text)
+	end
+	return done
+end
+
+local function get_var(self, name)
+	local slot = slot_of(readable, name, false)
+	if not slot then
+		return get_any_var(self[0], name)
+	end
+	local value, text = get_var_at(self[0], slot)
+	if text ~= nil then
+		fail(text)
+	end
+	return value
+end
+
 local TXN = {
-	set_var = function(self, name, value, ifexist) return set_var(self[0], name, value, ifexist) end,
-	get_var = function(self, name) return get_var(self[0], name) end,
+	set_var = set_var,
+	get_var = get_var,
 	unset_var = function(self, name) return unset_var(self[0], name) end,
 	get_priv = function(self) return native.get_priv(self[0]) end,
 	set_priv = function(self, value) return native.set_priv(self[0], value) end,
@@ -246,11 +354,13 @@ end
 local Transaction = with_parts("TXN", TXN, parts)
 
 local function act(run, call, ...)
-	return run(setmetatable({ [0] = call }, Transaction), ...)
+	-- The absent fields reserve room for the parts.
+	return run(setmetatable({ [0] = call, f = nil, sf = nil, http = nil }, Transaction), ...)
 end
 
 local function channel(call, of_response)
 	return setmetatable({ [0] = call }, of_response and ResponseChannel or RequestChannel)
 end
 
-return { act = act, with_parts = with_parts, parts = parts, channel = channel, Transaction = Transaction }
+return { act = act, with_parts = with_parts, parts = parts, channel = channel, Transaction = Transaction,
+	set_var = set_var, get_var = get_var }

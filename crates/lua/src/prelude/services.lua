@@ -10,8 +10,8 @@ local START, FLUSH, INPUT = 4, 5, 6
 local members = {
 	get_priv = function(self) return native.get_priv(self[0]) end,
 	set_priv = function(self, value) native.set_priv(self[0], value) end,
-	set_var = function(self, name, value, ifexist) return native.set_var(self[0], name, value, ifexist) end,
-	get_var = function(self, name) return native.get_var(self[0], name) end,
+	set_var = classes.set_var,
+	get_var = classes.get_var,
 	unset_var = function(self, name) return native.unset_var(self[0], name) end,
 }
 

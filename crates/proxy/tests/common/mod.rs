@@ -87,7 +87,7 @@ pub(crate) fn serve(plan: impl Into<Arc<Plan>>) -> Vec<SocketAddr> {
         serve_peer: Box::new(|_, _, _| Box::pin(std::future::ready(()))),
         alert: Box::new(|text| panic!("{text}")),
     };
-    let shared = Arc::new(Shared::new(plan.clone(), Arc::new(Process::default()), services));
+    let shared = Arc::new(Shared::new(plan.clone(), Arc::new(Process::default()), services, None));
     let mut addresses = Vec::new();
     let mut watched = Vec::new();
     for (index, _) in plan.proxies.iter().enumerate().filter(|(_, proxy)| !proxy.binds.is_empty()) {
