@@ -257,6 +257,7 @@ fn connector(options: &Options, one: &UrlOptions) -> Result<Connector, String> {
         alpn: alpn.into_iter().map(|name| name.into_boxed_bytes()).collect(),
         trust,
         verify_host: words.verify_host.clone(),
+        alternative_names: Vec::new(),
         certificate,
         sessions: if words.no_resumption { 0 } else { SESSIONS },
         no_tickets: false,

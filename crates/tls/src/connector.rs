@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use crate::capture::Keep;
 use crate::engine::side::{RustlsClientSide, ServerLineOptions, takes_name};
 use crate::legacy;
-use crate::settings::{Limits, Parameters, Trust};
+use crate::settings::{AlternativeName, Limits, Parameters, Trust};
 use crate::store::Certificate;
 
 /// The longest server name that OpenSSL sends (`TLSEXT_MAXLEN_host_name`).
@@ -22,6 +22,8 @@ pub struct Connecting {
     pub trust: Option<Arc<Trust>>,
     /// The name that the certificate must match if no name is sent (`verifyhost`).
     pub verify_host: Option<Box<str>>,
+    /// The alternative names of which the certificate must have one, whatever name is sent (`verifysan`). Empty for no such check.
+    pub alternative_names: Vec<AlternativeName>,
     /// The client certificate (`crt`).
     pub certificate: Option<Arc<Certificate>>,
     /// The number of server names to keep sessions for; 0 with `no-ssl-reuse`.
@@ -68,6 +70,7 @@ impl Connecting {
         ServerLineOptions {
             trust: self.trust.as_deref(),
             host: self.verify_host.as_deref(),
+            alternatives: &self.alternative_names,
             alpn: &self.alpn,
             own: self.certificate.as_deref().map(|own| (&*own.chain, &own.key)),
             sessions: self.sessions,

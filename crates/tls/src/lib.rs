@@ -77,7 +77,7 @@ pub use legacy::{BUILT_IN as HAS_OPENSSL, load_provider, version as openssl_vers
 pub use limit::ConnectionPermit;
 pub use load_error::LoadError;
 pub use session::{OpenedData, PeerEnd, Session};
-pub use settings::{ClientVerify, Legacy, Limits, Parameters, Trust, VerifyMode};
+pub use settings::{AlternativeName, ClientVerify, Legacy, Limits, Parameters, Trust, VerifyMode};
 pub use store::Certificate;
 pub use suites::is_dhe;
 pub use tickets::{Resumption, SessionCache, TicketKeys};

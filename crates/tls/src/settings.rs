@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::verify_code::VerifyCodes;
+use crate::x509;
 
 /// Versions, suites, groups and signatures, as TLS numbers and in order of preference.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -130,5 +131,24 @@ impl ClientVerify {
     pub fn has_no_trusted_ca(&self) -> bool {
         let [named, unnamed, _] = &self.trust.files;
         self.mode != VerifyMode::None && named.is_none() && unnamed.is_none()
+    }
+}
+
+/// A name that a server's certificate may have to contain (`verifysan`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AlternativeName {
+    /// A host name.
+    Dns(Box<str>),
+    /// A URI, such as a SPIFFE ID.
+    Uri(Box<str>),
+}
+
+impl AlternativeName {
+    /// Whether the certificate has the name.
+    pub(crate) fn is_of(&self, certificate: &x509::CertificateFields<'_>) -> bool {
+        match self {
+            Self::Dns(host) => certificate.has_dns_name(host),
+            Self::Uri(uri) => certificate.has_uri(uri),
+        }
     }
 }

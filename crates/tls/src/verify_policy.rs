@@ -9,7 +9,7 @@ use std::sync::Arc;
 use base::clock::WallTime;
 
 use crate::error::FailureKind;
-use crate::settings::ClientVerify;
+use crate::settings::{AlternativeName, ClientVerify};
 use crate::verify::{Purpose, Trusted};
 use crate::verify_code::{self as code, VerifyCode};
 use crate::x509;
@@ -68,8 +68,9 @@ pub(crate) struct Judge {
 #[derive(Debug)]
 enum Of {
     Clients(ClientVerify),
-    /// The name that the certificate must match if none was sent (`verifyhost`).
-    Server(Option<Box<str>>),
+    /// The name that the certificate must match if none was sent (`verifyhost`), and the alternative names of which it must have one
+    /// (`verifysan`).
+    Server(Option<Box<str>>, Box<[AlternativeName]>),
 }
 
 impl Judge {
@@ -77,8 +78,8 @@ impl Judge {
         Self { trusted: Some(trusted), of: Of::Clients(verify.clone()), takes_weak: false }
     }
 
-    pub(crate) fn of_server(trusted: Option<Trusted>, host: Option<&str>) -> Self {
-        Self { trusted, of: Of::Server(host.map(Box::from)), takes_weak: false }
+    pub(crate) fn of_server(trusted: Option<Trusted>, names: (Option<&str>, &[AlternativeName])) -> Self {
+        Self { trusted, of: Of::Server(names.0.map(Box::from), names.1.into()), takes_weak: false }
     }
 
     /// Returns the same verifier, which accepts weak keys and digests or not.
@@ -115,7 +116,7 @@ impl Judge {
 
     fn forgives(&self, code: VerifyCode, depth: usize) -> Result<(), FailureKind> {
         let (codes, kind) = match (&self.of, depth) {
-            (Of::Server(_), _) => return Err(FailureKind::Handshake),
+            (Of::Server(..), _) => return Err(FailureKind::Handshake),
             (Of::Clients(verify), 0) => (verify.crt_ignore, FailureKind::CrtFail),
             (Of::Clients(verify), _) => (verify.ca_ignore, FailureKind::CaFail),
         };
@@ -125,15 +126,28 @@ impl Judge {
     fn check_name(&self, own: &[u8], sent: Option<&str>) -> Result<(), VerifyCode> {
         let (wanted, kind) = match &self.of {
             Of::Clients(_) => return Ok(()),
-            Of::Server(_) if sent.is_some() => (sent, FailureKind::MismatchSni),
-            Of::Server(host) => (host.as_deref(), FailureKind::Mismatch),
+            Of::Server(_, alternatives) if !alternatives.is_empty() => {
+                let has =
+                    |facts: &x509::CertificateFields<'_>| alternatives.iter().any(|name| name.is_of(facts));
+                if x509::CertificateFields::parse(own).is_ok_and(|facts| has(&facts)) {
+                    return Ok(());
+                }
+                return Err(Self::refuse_name(FailureKind::Mismatch));
+            }
+            Of::Server(..) if sent.is_some() => (sent, FailureKind::MismatchSni),
+            Of::Server(host, _) => (host.as_deref(), FailureKind::Mismatch),
         };
         let Some(wanted) = wanted else { return Ok(()) };
         if x509::CertificateFields::parse(own).is_ok_and(|facts| facts.is_for(wanted)) {
             return Ok(());
         }
+        Err(Self::refuse_name(kind))
+    }
+
+    /// Stores the outcome of a name that does not match, and returns its code.
+    fn refuse_name(kind: FailureKind) -> VerifyCode {
         let last = code::HOSTNAME_MISMATCH;
         OUTCOME.set(VerifyOutcome { last, own: last, refused: Some(kind), ..VerifyOutcome::default() });
-        Err(last)
+        last
     }
 }

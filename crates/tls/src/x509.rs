@@ -154,6 +154,23 @@ impl<'a> CertificateFields<'a> {
         self.names().iter().any(|name| covers(name, host))
     }
 
+    /// Whether the DNS names among the alternative names cover a host name.
+    pub fn has_dns_name(&self, host: &str) -> bool {
+        self.has_alternative(|name| matches!(name, GeneralName::DNSName(own) if covers(own, host)))
+    }
+
+    /// Whether a URI is among the alternative names.
+    pub fn has_uri(&self, uri: &str) -> bool {
+        self.has_alternative(|name| matches!(name, GeneralName::URI(own) if *own == uri))
+    }
+
+    fn has_alternative(&self, is_wanted: impl Fn(&GeneralName<'_>) -> bool) -> bool {
+        self.0.extensions().iter().any(|extension| match extension.parsed_extension() {
+            ParsedExtension::SubjectAlternativeName(list) => list.general_names.iter().any(&is_wanted),
+            _ => false,
+        })
+    }
+
     /// Whether an address is among the alternative names.
     pub fn has_address(&self, address: IpAddr) -> bool {
         let (v4, v6);

@@ -11,9 +11,9 @@ use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, date_time_ymd};
 use tls::capture::CapturedList;
 use tls::verify_code as code;
 use tls::{
-    Acceptor, ClientVerify, Connecting, Connector, Details, EntryOptions, FailureKind, Keep, Listening,
-    Parameters, Reason, Resumption, Session, SessionCache, TLS12, TLS13, TicketKeys, Trust, VerifyCodes,
-    VerifyMode,
+    Acceptor, AlternativeName, ClientVerify, Connecting, Connector, Details, EntryOptions, FailureKind, Keep,
+    Listening, Parameters, Reason, Resumption, Session, SessionCache, TLS12, TLS13, TicketKeys, Trust,
+    VerifyCodes, VerifyMode,
 };
 
 /// Connects a client with the settings `connecting`; returns both sides.
@@ -43,6 +43,10 @@ fn servers_are_verified_with_openssls_error_numbers() {
         let entry = entry(certificate(pem), &Arc::default());
         Arc::new(Acceptor::new(listening(vec![entry])).unwrap())
     };
+    let spiffe = |params: &mut rcgen::CertificateParams| {
+        params.subject_alt_names.push(rcgen::SanType::URI("spiffe://a/b".try_into().unwrap()));
+    };
+    let named = |name| Connecting { alternative_names: vec![name], ..trusting(&authority) };
     let host = |host: &str| Connecting { verify_host: Some(host.into()), ..trusting(&authority) };
     for (pem, connecting, name, verify) in [
         (authority.issue(&["a.test"], |_| {}), trusting(&authority), Some("a.test"), 0),
@@ -53,6 +57,25 @@ fn servers_are_verified_with_openssls_error_numbers() {
         (authority.issue(&["a.test"], |_| {}), host("b.test"), Some("a.test"), 0),
         (authority.issue(&["a.test"], |_| {}), host("a.test"), None, 0),
         (authority.issue(&["a.test"], |_| {}), host("b.test"), None, 62),
+        (
+            authority.issue(&["a.test"], |_| {}),
+            named(AlternativeName::Dns("a.test".into())),
+            Some("b.test"),
+            0,
+        ),
+        (
+            authority.issue(&["a.test"], |_| {}),
+            named(AlternativeName::Dns("b.test".into())),
+            Some("a.test"),
+            62,
+        ),
+        (authority.issue(&["a.test"], spiffe), named(AlternativeName::Uri("spiffe://a/b".into())), None, 0),
+        (
+            authority.issue(&["a.test"], spiffe),
+            named(AlternativeName::Uri("spiffe://a/c".into())),
+            Some("a.test"),
+            62,
+        ),
         (authority.issue(&["a.test"], old), trusting(&authority), Some("a.test"), 10),
         (authority.issue(&["a.test"], new), trusting(&authority), Some("a.test"), 9),
         (authority.issue(&["a.test"], |_| {}), trusting(&stranger), Some("a.test"), 20),

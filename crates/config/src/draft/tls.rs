@@ -213,6 +213,8 @@ pub struct ServerTls<'a> {
     pub certificate: Option<TlsValue<'a>>,
     /// `verifyhost`.
     pub verify_host: Option<TlsValue<'a>>,
+    /// `verifysan`.
+    pub verify_names: Option<TlsValue<'a>>,
     /// `sni`: an expression.
     pub sni: Option<TlsValue<'a>>,
     /// `no-sni-auto`: the host that the client requested is not sent as SNI.

@@ -8,7 +8,7 @@ use plan::server::{ServerName, ServerTls, StepConnector, Ws};
 use sample::Scope;
 use sample::expression::Expression;
 use state::Mode;
-use tls::{Certificate, Connecting, Connector, Keep, VerifyMode};
+use tls::{AlternativeName, Certificate, Connecting, Connector, Keep, VerifyMode};
 
 use crate::draft::Statement;
 use crate::draft::tls as draft;
@@ -26,6 +26,21 @@ fn secure_steps(kind: &CheckKind) -> Vec<&Connect> {
         _ => None,
     });
     connects.collect()
+}
+
+/// The names of `verifysan`.
+///
+/// # Errors
+/// A name has no known type.
+fn alternative_names(value: draft::TlsValue<'_>) -> Result<Vec<AlternativeName>, Diagnostic> {
+    let name = |text: &str| match text.split_once(':') {
+        Some(("dns", name)) if !name.is_empty() => Ok(AlternativeName::Dns(name.into())),
+        Some(("uri", name)) if !name.is_empty() => Ok(AlternativeName::Uri(name.into())),
+        _ => Err(Diagnostic::alert(format!("`{text}` is not an alternative name"))
+            .at(value.span)
+            .help("use `dns:<host>` or `uri:<uri>`")),
+    };
+    value.text.split(',').map(name).collect()
 }
 
 /// Builds the TLS connector of a `server` line, or `None` without `ssl` and `check-ssl`. The SNI is set later ([`server_name`]).
@@ -69,12 +84,14 @@ pub(crate) fn server(
     let wanted = LegacyNeeds { own: own_words, default, defaults: &defaults, is_bind: false, is_quic };
     let parameters = parameters(&wanted, statement, context)?;
     warn_of_early(own.early, &parameters, context);
+    let alternative_names = own.verify_names.map_or(Ok(Vec::new()), alternative_names)?;
     let connecting = |alpn: Vec<Box<[u8]>>, certificate: Option<Arc<Certificate>>| -> Result<_, Diagnostic> {
         let connecting = Connecting {
             parameters: parameters.clone(),
             alpn,
             trust: trust.clone(),
             verify_host: own.verify_host.map(|host| host.text.into()),
+            alternative_names: alternative_names.clone(),
             certificate,
             sessions: if own.no_reuse { 0 } else { SESSIONS },
             no_tickets: own.words.tickets.or(defaults.server.tickets) == Some(false),

@@ -86,6 +86,7 @@ pub static SERVER: &[ServerKeyword] = &[
     server("verify",         "none | required", "whether the server's certificate is verified",   |d, a| verify(&mut d.tls.words, a, false)),
     server("verifyhost",     "<host>",        "name to verify in the server's certificate if no SNI is sent", |d, a| word(&mut d.tls.verify_host, a)),
     server("no-verifyhost",  "",              "unsets `verifyhost`",                                             |d, _| { d.tls.verify_host = None; Ok(()) }),
+    server("verifysan",      "{ dns | uri }:<name>[,…]", "alternative names of which the server's certificate must have one", |d, a| word(&mut d.tls.verify_names, a)),
     server("sni",            "<expression>",  "server name sent as SNI",                          |d, a| word(&mut d.tls.sni, a)),
     server("sni-auto",       "",              "sends the requested host as SNI",                  |d, _| { d.tls.no_sni_auto = false; Ok(()) }),
     server("no-sni-auto",    "",              "does not send the requested host as SNI",          |d, _| { d.tls.no_sni_auto = true; Ok(()) }),

@@ -15,7 +15,7 @@ use super::key_log::Keeping;
 use super::tickets::{OfServer, SharedResumption};
 use super::{compression, provider, verify};
 use crate::error::Error;
-use crate::settings::{ClientVerify, Parameters, Trust, VerifyMode};
+use crate::settings::{AlternativeName, ClientVerify, Parameters, Trust, VerifyMode};
 
 /// A listener's configuration for one certificate.
 #[derive(Clone)]
@@ -138,6 +138,8 @@ pub(crate) struct ServerLineOptions<'a> {
     pub(crate) trust: Option<&'a Trust>,
     /// The name that the certificate must match if no name is sent (`verifyhost`).
     pub(crate) host: Option<&'a str>,
+    /// The alternative names of which the certificate must have one (`verifysan`).
+    pub(crate) alternatives: &'a [AlternativeName],
     pub(crate) alpn: &'a [Box<[u8]>],
     /// The client certificate with its chain, and the key (`crt`).
     pub(crate) own: Option<(&'a [Arc<[u8]>], &'a PrivateKey)>,
@@ -157,7 +159,8 @@ impl RustlsClientSide {
     /// # Errors
     /// The reason rustls rejects it.
     pub(crate) fn new(parameters: &Parameters, asked: &ServerLineOptions<'_>) -> Result<Self, String> {
-        let verifier = verify::of_server(asked.trust, asked.host, &parameters.peer_sigalgs);
+        let verifier =
+            verify::of_server(asked.trust, (asked.host, asked.alternatives), &parameters.peer_sigalgs);
         let builder = ClientConfig::builder_with_provider(provider::provider(parameters))
             .with_protocol_versions(&provider::versions(parameters))
             .map_err(|error| error.to_string())?

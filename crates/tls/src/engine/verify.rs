@@ -13,7 +13,7 @@ use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, SignatureScheme,
 };
 
-use crate::settings::{ClientVerify, Trust, VerifyMode};
+use crate::settings::{AlternativeName, ClientVerify, Trust, VerifyMode};
 use crate::verify::{Check, Purpose, Signed, Trusted};
 use crate::verify_code::{self as code, VerifyCode};
 use crate::verify_policy::Judge;
@@ -235,8 +235,13 @@ impl fmt::Debug for OfServer {
 }
 
 /// Returns a verifier that trusts any server, or only servers with a chain that ends at one of `trust`.
-pub(crate) fn of_server(trust: Option<&Trust>, host: Option<&str>, schemes: &[u16]) -> Arc<OfServer> {
-    let judge = Judge::of_server(trust.map(trusted), host);
+/// `names` are the host of `verifyhost` and the names of `verifysan`.
+pub(crate) fn of_server(
+    trust: Option<&Trust>,
+    names: (Option<&str>, &[AlternativeName]),
+    schemes: &[u16],
+) -> Arc<OfServer> {
+    let judge = Judge::of_server(trust.map(trusted), names);
     Arc::new(OfServer { judge, schemes: limited(schemes) })
 }
 

@@ -148,7 +148,8 @@ impl ClientSide {
             context.set_options(SslOptions::NO_TICKET);
         }
         let judge = asked.trust.map(|trust| {
-            let judge = Judge::of_server(Some(trusted_with(trust, verify::check)), asked.host);
+            let judge =
+                Judge::of_server(Some(trusted_with(trust, verify::check)), (asked.host, asked.alternatives));
             Arc::new(judge.taking_weak(takes_weak(parameters)))
         });
         Ok(Self { context: context.build(), judge })
