@@ -90,8 +90,7 @@ pub struct Proxy {
     pub error_log_format: Option<Format>,
     /// `log-format-sd`.
     pub log_format_sd: Option<Format>,
-    /// Whether the line is written when the server has responded, not at the end: `option logasap`, or a format without fields that
-    /// are only known at the end.
+    /// Whether the line is written when the server has responded: `option logasap`, or a format without late fields.
     pub logs_early: bool,
     /// `log-steps`.
     pub log_steps: LogSteps,
@@ -172,6 +171,8 @@ pub struct Proxy {
     pub cookie: Option<Box<Cookie>>,
     /// `retries`.
     pub retries: u32,
+    /// `retry-delay`: the least time between a failure and the next attempt.
+    pub retry_delay: Option<Duration>,
     /// `option redispatch`: 0 for never, n for every n-th retry, -n for the n-th retry from the end.
     pub redispatch: i32,
     /// `retry-on`.

@@ -193,10 +193,16 @@ pub(crate) enum Action {
         slot: TimeoutSlot,
         value: Number,
     },
+    /// The time until the response must have begun.
+    SetDeadline(Number),
     SetRetries(Number),
     SetTos(Number),
     SetMark(Number),
     Nothing,
+    /// Continues at a label, if there is one below.
+    Jump(Format),
+    /// A place at which `Jump` continues.
+    Label(Box<[u8]>),
     BinaryHeaders {
         change: BinaryHeaders,
         value: Box<Expression>,

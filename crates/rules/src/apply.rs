@@ -23,6 +23,8 @@ pub(crate) enum Applied {
     Failed,
     /// `strict-mode`.
     Strict(bool),
+    /// Continue at this label.
+    Jump(Scratch),
     /// The action's expression needs more bytes.
     Wait,
     Accept,
@@ -101,6 +103,11 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
         Action::CloseServer => return Applied::Final(Final::CloseServer),
         Action::SilentDrop { rst_ttl } => return Applied::Final(Final::SilentDrop { rst_ttl: *rst_ttl }),
         Action::StrictMode(on) => return Applied::Strict(*on),
+        Action::Jump(label) => {
+            let mut name = Scratch::new();
+            label.render(&stage.env(), &mut name);
+            return Applied::Jump(name);
+        }
         Action::WaitForBody { at_least, timeout_ms, in_large } => {
             let (at_least, timeout_ms, in_large) = (*at_least, *timeout_ms, *in_large);
             return Applied::Hold(Hold::Body { at_least, timeout_ms, in_large });
@@ -167,7 +174,11 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
             bytes.extend_from_slice(b"\r\n\r\n");
             return Applied::Hold(Hold::EarlyHint(bytes.into()));
         }
-        Action::Nothing | Action::SetVar { .. } | Action::SetVarFormat { .. } | Action::UnsetVar(_) => {}
+        Action::Nothing
+        | Action::Label(_)
+        | Action::SetVar { .. }
+        | Action::SetVarFormat { .. }
+        | Action::UnsetVar(_) => {}
         Action::LimitBandwidth { filter, limit, period, shared } => {
             let limit = limit.as_ref().and_then(|limit| number(limit, stage));
             let period = period.as_ref().and_then(|period| number(period, stage));
@@ -233,6 +244,11 @@ fn apply_to_transaction(action: &Action, stage: &mut Stage<'_>) -> Applied {
                     transaction.timeouts[*slot as usize] = ms;
                 }
             });
+        }
+        Action::SetDeadline(value) => {
+            let ms = number(value, stage).and_then(|ms| u64::try_from(ms).ok());
+            let until = ms.map_or(0, |ms| stage.now_ms.saturating_add(ms));
+            return with(stage, |transaction| transaction.times.deadline_ms = until);
         }
         Action::SetRetries(value) => {
             let retries = number(value, stage).filter(|retries| (0..=100).contains(retries));

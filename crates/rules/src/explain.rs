@@ -120,6 +120,7 @@ impl Runner for Reporter<'_> {
         let effect = match &applied {
             Applied::Next | Applied::Strict(_) => RuleEffect::Applied(changed(action, stage).unwrap_or(text)),
             Applied::Hold(_) => RuleEffect::Applied(text),
+            Applied::Jump(label) => RuleEffect::Applied(format!("jumps to `{}`", shown(label))),
             Applied::Failed => RuleEffect::Applied("the rewrite failed".into()),
             Applied::Wait => RuleEffect::Undecided,
             Applied::Accept => RuleEffect::Accepts,
@@ -161,7 +162,9 @@ fn is_pure(action: &Action) -> bool {
         | Action::Normalize(_)
         | Action::DisableRetry
         | Action::UnsetVar(_)
+        | Action::Label(_)
         | Action::Nothing => true,
+        Action::Jump(label) => !label.has_side_effects(),
         // The location is only evaluated if it may be empty.
         Action::Redirect(redirect) => !redirect.may_pass() || !redirect.has_side_effects(),
         Action::AddHeader { value, .. }
@@ -175,6 +178,7 @@ fn is_pure(action: &Action) -> bool {
         | Action::Capture { value, .. } => !value.has_side_effects(),
         Action::BinaryHeaders { value, .. } => !value.has_side_effects(),
         Action::SetTimeout { value, .. }
+        | Action::SetDeadline(value)
         | Action::SetRetries(value)
         | Action::SetServerTos(value)
         | Action::SetServerMark(value) => number(value),

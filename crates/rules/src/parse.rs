@@ -88,6 +88,19 @@ pub(crate) fn auth(context: &mut Context<'_, '_, '_>) -> Parsed {
     Ok(Action::Auth(name.into()))
 }
 
+pub(crate) fn jump(context: &mut Context<'_, '_, '_>) -> Parsed {
+    Ok(Action::Jump(context.format("a label", FormatFor::Text)?))
+}
+
+pub(crate) fn label(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let name = context.need("a name")?.text.as_bytes().into();
+    if let Some(word) = context.words.peek() {
+        // With a condition, the label would still be the target of jumps.
+        return Err(Diagnostic::alert("a label has no condition").at(word.span).help(context.usage_line()));
+    }
+    Ok(Action::Label(name))
+}
+
 pub(crate) fn silent_drop(context: &mut Context<'_, '_, '_>) -> Parsed {
     let mut rst_ttl = None;
     if context.set != Ruleset::QuicInitial && context.words.take("rst-ttl") {
@@ -193,6 +206,9 @@ const TIMEOUTS: [(&str, TimeoutSlot); 6] = [
 
 pub(crate) fn set_timeout(context: &mut Context<'_, '_, '_>) -> Parsed {
     let word = context.need("a timeout name")?;
+    if word.text == "request" && context.set == Ruleset::HttpRequest {
+        return Ok(Action::SetDeadline(context.positive_time_or_expression("set-timeout request")?));
+    }
     let Some((_, slot)) = TIMEOUTS.iter().find(|(name, _)| *name == word.text) else {
         return Err(wrong(word, "timeout", &TIMEOUTS.map(|(name, _)| name)));
     };

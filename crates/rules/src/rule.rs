@@ -1,5 +1,6 @@
 //! Rules, rule sets, and their evaluation.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use base::keyword_support::Support;
@@ -47,6 +48,22 @@ impl Rule {
         self.step.condition.is_none() && ends
     }
 
+    /// The label that the rule defines.
+    pub fn label(&self) -> Option<&[u8]> {
+        match &self.step.action {
+            Action::Label(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The label at which the rule continues, if it is always the same.
+    pub fn jumps_to(&self) -> Option<&[u8]> {
+        match &self.step.action {
+            Action::Jump(label) => label.as_constant(),
+            _ => None,
+        }
+    }
+
     /// The capture slot that the rule fills.
     pub fn capture_slot(&self) -> Option<CaptureSlot> {
         match self.step.action {
@@ -62,17 +79,31 @@ pub struct RuleSet {
     steps: Vec<RuleStep>,
     /// The location of each rule.
     positions: Vec<Position>,
+    /// The numbers of the `label` rules.
+    labels: HashMap<Box<[u8]>, usize>,
+    /// Whether any rule is `strict-mode`.
+    has_strict_mode: bool,
 }
 
 impl RuleSet {
     /// Creates a set of the given rules.
     pub fn new(rules: Vec<Rule>) -> Self {
-        let (steps, positions) = rules.into_iter().map(|rule| (rule.step, rule.position)).unzip();
-        Self { steps, positions }
+        let mut set = Self::default();
+        rules.into_iter().for_each(|rule| set.push(rule));
+        set
+    }
+
+    /// Whether a rule defines this label.
+    pub fn has_label(&self, name: &[u8]) -> bool {
+        self.labels.contains_key(name)
     }
 
     /// Adds a rule at the end.
     pub fn push(&mut self, rule: Rule) {
+        if let Action::Label(name) = &rule.step.action {
+            self.labels.entry(name.clone()).or_insert(self.steps.len());
+        }
+        self.has_strict_mode |= matches!(rule.step.action, Action::StrictMode(_));
         self.steps.push(rule.step);
         self.positions.push(rule.position);
     }
@@ -84,6 +115,7 @@ impl RuleSet {
         let action = Action::SetHeader { name, shown: b"alt-svc"[..].into(), value };
         self.steps.insert(0, RuleStep { condition: None, action });
         self.positions.insert(0, ("", 0));
+        self.labels.values_mut().for_each(|number| *number += 1);
     }
 
     /// Whether the set has no rules.
@@ -129,7 +161,9 @@ impl RuleSet {
         if let Some(transaction) = &mut stage.transaction {
             transaction.waiting_rule = None;
         }
-        for rule in self.steps.iter().take(start) {
+        // A set with many labels may have thousands of rules.
+        let earlier = if self.has_strict_mode { start } else { 0 };
+        for rule in self.steps.iter().take(earlier) {
             if let Action::StrictMode(on) = rule.action {
                 strict = on;
             }
@@ -158,6 +192,12 @@ impl RuleSet {
                 }
                 Applied::Strict(on) => {
                     strict = on;
+                    continue;
+                }
+                Applied::Jump(label) => {
+                    // Only forwards, so that every evaluation ends.
+                    number =
+                        self.labels.get(&label[..]).copied().filter(|to| *to >= number).unwrap_or(number);
                     continue;
                 }
                 Applied::Wait => {

@@ -67,6 +67,8 @@ pub static ACTIONS: &[ActionRow] = &[
     row("early-hint",          "<name> <fmt>",                        REQ,               "adds a header to a 103 (Early Hints) response", parse::early_hint),
     row("expect-netscaler-cip", "layer4",                             CON,               "expects a NetScaler Client IP header", parse::expect_netscaler),
     row("expect-proxy",        "layer4",                              CON,               "expects a PROXY protocol header", parse::expect_proxy),
+    row("jump",                "<label fmt>",                         TCP | HTTP,        "continues at a label further down", parse::jump),
+    row("label",               "<name>",                              TCP | HTTP,        "marks a place for `jump`", parse::label),
     ActionRow { prefix: true, ..row("lua.", "<name> <argument>*",       CNT | RCN | HTTP,    "calls a Lua function", parse::script::action) },
     row("mirror",              "<backend> [sample <percent>]",        REQ,               "sends a copy of the request to another backend and ignores its response", parse::mirror),
     row("normalize-uri",       "<normalizer>",                        REQ,               "normalizes the URI", parse::normalize_uri),

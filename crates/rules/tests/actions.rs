@@ -562,3 +562,32 @@ fn every_supported_action_has_an_accepted_example() {
         }
     }
 }
+
+#[test]
+fn jumps_skip_the_rules_up_to_their_label() {
+    for (lines, expected) in [
+        (&["jump b", "set-header X a", "label b", "set-header Y b"][..], "Y: b"),
+        (
+            &[
+                "jump to:%[req.hdr(host),host_only,lower]",
+                "set-header X a",
+                "label to:www.example.com",
+                "set-header Y b",
+            ],
+            "Y: b",
+        ),
+        (&["jump nowhere:%[src]", "set-header X a", "label b"], "X: a"),
+        (&["jump b if { path /nope }", "set-header X a", "label b"], "X: a"),
+        (&["jump c", "label b", "set-header X a", "allow", "label c", "set-header Y c"], "Y: c"),
+        // Backwards, a jump has no effect, so every evaluation ends.
+        (&["label b", "set-header X a", "jump b", "set-header Y b"], "X: a\r\nY: b"),
+        (&["strict-mode off", "jump b", "label b", "set-header Y b"], "Y: b"),
+    ] {
+        let mut world = World::new();
+        run(&mut world, Ruleset::HttpRequest, lines);
+        let head = head(&world, false);
+        assert!(head.contains(expected), "{lines:?}: {head}");
+        assert_eq!(head.contains("X: a"), expected.contains("X: a"), "{lines:?}: {head}");
+    }
+    assert!(compile(&World::new(), Ruleset::HttpRequest, &["label b if { src 192.0.2.1 }"]).is_err());
+}

@@ -118,6 +118,8 @@ pub struct Times {
     pub response: u64,
     /// When the last byte was forwarded.
     pub closed: u64,
+    /// When the response must have begun, on the worker's clock in ms (`set-timeout request`); 0 for no limit.
+    pub deadline_ms: u64,
 }
 
 /// A part of the request line or of a head that is kept for the logs, as a range of [`Transaction::kept`].
@@ -290,8 +292,7 @@ pub struct Transaction {
     pub trace: Option<Box<RequestTrace>>,
     /// Process-wide number of the stream (`%rt`).
     pub id: u64,
-    /// Whether the log line is written before the end of the transfer (`option logasap`, or a format without late parts).
-    /// Counters and times are then prefixed with `+`.
+    /// Whether the log line is written before the end of the transfer. Counters and times are then prefixed with `+`.
     pub logged_early: bool,
 }
 
@@ -386,8 +387,7 @@ impl Default for Transaction {
 }
 
 impl Transaction {
-    /// Parses all that the client of a TCP stream has sent so far as an HTTP request, so that content rules can use request fetches
-    /// (manual, 7.3.6).
+    /// Parses all that the client of a TCP stream has sent so far as an HTTP request, for request fetches of content rules.
     pub fn look_at(&mut self, bytes: &[u8]) {
         if self.is_http || self.first_bytes == FirstBytes::Request {
             return;

@@ -1,8 +1,7 @@
 //! The settings of a section before names are resolved: plain values, and the statements that can only be compiled once every proxy
 //! is known.
 //!
-//! A proxy starts as a clone of its `defaults`; rarely changed parts are shared by `Rc`, so that tens of thousands of backends
-//! inherit cheaply.
+//! A proxy starts as a clone of its `defaults`; rarely changed parts are shared by `Rc`, so that many backends inherit cheaply.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -269,6 +268,8 @@ pub struct ProxySettings<'a> {
     pub session_limit: u32,
     /// `retries`.
     pub retries: u32,
+    /// `retry-delay`.
+    pub retry_delay: Option<Duration>,
     /// `retry-on`.
     pub retry_on: Option<Rc<RetryOn>>,
     /// `option redispatch`.
@@ -413,6 +414,7 @@ impl<'a> ProxySettings<'a> {
             fullconn: 0,
             session_limit: 0,
             retries: 3,
+            retry_delay: None,
             retry_on: None,
             redispatch: 0,
             reuse: Reuse::default(),

@@ -1,7 +1,7 @@
 //! Resolves only the sections that a new version of the files changes. The result is the plan that resolving everything would
 //! create, but its cost depends on the size of the change.
 //!
-//! This is possible if all changed sections are backends whose settings affect nothing else ([`simple`]), and if nothing that
+//! This is possible if all changed sections are backends with settings that affect nothing else ([`simple`]), and if nothing that
 //! other sections depend on has changed: the names and the order of the sections, the lines before them, and all other files that
 //! the configuration names. In all other cases, and if there is anything to report, the caller must resolve everything.
 

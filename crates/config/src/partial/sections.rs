@@ -5,7 +5,7 @@ use plan::source_text::SectionStart;
 use crate::draft::section_names;
 
 /// Returns the beginnings of all sections, or `None` if they cannot be found without parsing: if there are conditional blocks, or
-/// lines whose first word is quoted or contains a variable.
+/// lines in which the first word is quoted or contains a variable.
 pub(super) fn starts(text: &[u8]) -> Option<Vec<SectionStart>> {
     let mut starts = Vec::new();
     let mut at = 0;

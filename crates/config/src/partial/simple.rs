@@ -1,6 +1,6 @@
-//! The lines that affect nothing outside their section, and whose meaning depends on nothing but the `defaults` sections.
+//! The lines that affect nothing outside their section, and depend only on the `defaults` sections.
 //!
-//! The lists name what is known to be simple; everything else is not. Not listed are, in particular, all expressions (which may use
+//! The lists name the simple lines; all others count as complex. Not listed are, in particular, all expressions (which may use
 //! lists, variables and tables), IDs, everything that names another object, and everything that reads a file.
 
 use std::net::SocketAddr;

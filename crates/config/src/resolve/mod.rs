@@ -24,6 +24,7 @@ mod guids;
 mod httpclient;
 mod inherited;
 mod ktls;
+mod labels;
 mod legacy;
 mod lines;
 pub(crate) mod log;
@@ -492,7 +493,6 @@ fn finish<'a>(
     if let (Some(program), true) = (context.names.lua.clone(), is_whole) {
         lua::finish(&program, &variables, &resolved, context);
     }
-    let patterns = Arc::new(context.patterns.take());
     let traces = traces::read(draft, context);
     let environment = environment(draft, &context.global.stats_sockets);
     Plan {
@@ -510,7 +510,7 @@ fn finish<'a>(
         sectioned: None,
         files: context.sources.files().map(|(_, file)| file.name().to_owned()).collect(),
         variables: Arc::new(variables),
-        patterns,
+        patterns: Arc::new(context.patterns.take()),
         tables,
         revalidates: context.names.caches.iter().any(|store| store.settings.stale_while_revalidate > 0),
         caches: std::mem::take(&mut context.names.caches),

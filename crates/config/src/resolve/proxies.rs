@@ -233,6 +233,7 @@ fn assemble(
         ignore_persist: rules.ignore_persist,
         cookie: settings.cookie.as_deref().cloned().map(Box::new),
         retries: settings.retries,
+        retry_delay: settings.retry_delay,
         redispatch: settings.redispatch,
         retry_on: settings.retry_on.as_deref().cloned().unwrap_or_default(),
         reuse: settings.reuse,

@@ -1,5 +1,6 @@
 //! The compiled rules of a proxy.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use diag::Span;
@@ -47,4 +48,6 @@ pub(crate) struct CompiledRules {
     pub(crate) captures_used: Vec<CaptureUse>,
     /// The sets that end with an unconditional final rule, as bits of [`rules::Ruleset`].
     pub(crate) ended: u16,
+    /// Jumps to labels that have not been defined yet, by the bit of their rule set, with the place of the first one.
+    pub(crate) open_jumps: BTreeMap<(u16, Box<[u8]>), Span>,
 }

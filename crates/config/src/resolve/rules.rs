@@ -18,6 +18,7 @@ use syntax::Word;
 use crate::draft::Statement;
 use crate::draft::row::Outcome;
 use crate::resolve::captures;
+use crate::resolve::labels;
 pub(crate) use crate::resolve::lines::{arguments, scope, shown};
 use crate::resolve::rule_sets::CompiledRules;
 use crate::resolve::{PendingProxy, ResolveContext, stick, warnings};
@@ -56,6 +57,7 @@ pub(crate) fn compile(
     }
     context.inherited = false;
     declared.for_each(|capture| captures::declare(capture, context));
+    labels::check(&rules, context);
     let slots = context.names.captures.take();
     captures::check(proxy, &rules, slots.as_deref(), context);
     rules.request_captures = slots.unwrap_or_default();
@@ -145,12 +147,16 @@ fn rule(
     // Inherited rules are shared with proxies that add none of their own.
     if statement.keyword.name.starts_with("http-") {
         let set = kind as u16;
+        if compiled.label().is_some() {
+            rules.ended &= !set;
+        }
         if rules.ended & set != 0 {
             context.names.warnings.borrow_mut().push(unreachable(statement));
         }
         let ends = compiled.ends_unconditionally() && !context.inherited;
         rules.ended = if ends { rules.ended | set } else { rules.ended & !set };
     }
+    labels::note(rules, kind, &compiled, set, statement)?;
     set(rules).push(compiled);
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::units::DefaultUnit::Seconds;
+use base::units::DefaultUnit::{Milliseconds, Seconds};
 use diag::Diagnostic;
 use plan::proxy::{CookieCapture, RetryOn, Reuse, StateFile};
 use state::Mode;
@@ -40,6 +40,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("backlog",              DFL_FORWARD,  "<conns>",               "length of the accept queue",                            |s, a| number(&mut s.backlog, a, 0, u32::MAX)).lenient_numbers(),
     proxy("rate-limit sessions",  DFL,  "<rate>",                "maximum number of new sessions per second",             |s, a| number(&mut s.session_limit, a, 0, u32::MAX)).lenient_words().or_udp(),
     proxy("retries",              DLB,  "<value>",               "number of connection retries",                          |s, a| number(&mut s.retries, a, 0, i32::MAX as u32)).lenient_numbers(),
+    proxy("retry-delay",          LB,   "<time>",                "least time between a failure and the next attempt",     retry_delay),
     proxy("retry-on",             DLB,  "[space-delimited list of keywords]", "conditions under which a request is retried", retry_on),
     proxy("http-reuse",           DLB,  "{ never | safe | aggressive | always }", "when idle connections of other sessions may be reused", http_reuse),
     proxy("http-send-name-header", DLB, "<header>",              "header in which servers receive their name",            http_send_name_header).lenient_words(),
@@ -224,6 +225,12 @@ fn default_backend<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>
 
 fn maxconn<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     settings.maxconn = Some(args.integer("an integer argument", 0, u32::MAX)?);
+    args.finish()
+}
+
+fn retry_delay(settings: &mut ProxySettings<'_>, args: &mut Args<'_, '_>) -> Outcome {
+    let word = args.required("a time")?;
+    settings.retry_delay = Some(args.time(word, Milliseconds)?);
     args.finish()
 }
 

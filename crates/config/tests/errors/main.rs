@@ -27,6 +27,13 @@ fn messages_point_at_the_words_they_are_about() {
             &["2:4 unknown keyword `balanse` in `backend` section (did you mean `balance`?)"],
         ),
         (
+            "frontend f\n mode http\n http-request jump x\n http-request label x\n http-request label x\n http-request jump x\n timeout client 1s\n",
+            &[
+                "5:2 the label `x` is already defined",
+                "6:2 there is no label `x` after this rule (a jump only goes forwards, within its rule set)",
+            ],
+        ),
+        (
             "backend b\n timeout client 3s\n",
             &[
                 "2:2 `timeout client` is ignored: backend `b` has no frontend side (allowed in: defaults, frontend, listen, log-forward, udp-lb)",

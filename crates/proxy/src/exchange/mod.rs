@@ -325,11 +325,22 @@ impl Exchange {
 
     /// Returns the timeout for `slot`: the one set by a rule, or else the configured one.
     pub(crate) fn timeout(&self, slot: TimeoutSlot, configured: Option<Duration>) -> Option<Duration> {
-        match self.txn.timeouts[slot as usize] {
+        let own = match self.txn.timeouts[slot as usize] {
             Some(0) => None,
             Some(ms) => Some(Duration::from_millis(ms.into())),
             None => configured,
+        };
+        let until = self.txn.times.deadline_ms;
+        if until == 0 || matches!(slot, TimeoutSlot::Client | TimeoutSlot::Tarpit | TimeoutSlot::Tunnel) {
+            return own;
         }
+        let left = Duration::from_millis(until.saturating_sub(now_ms()));
+        Some(own.map_or(left, |own| own.min(left)))
+    }
+
+    /// Whether the time for the response is over (`set-timeout request`).
+    pub(crate) fn is_overdue(&self) -> bool {
+        (1..=now_ms()).contains(&self.txn.times.deadline_ms)
     }
 
     /// Returns the client's address for this request.

@@ -111,6 +111,9 @@ pub(crate) async fn before_retry(
     lease: Lease,
     fault: Fault,
 ) -> Result<RetryTarget, Fault> {
+    if x.is_overdue() {
+        return Err(Fault::ResponseTimeout);
+    }
     if matches!(fault, Fault::EarlyRefused | Fault::RetryStatus(425)) {
         not_early(client, x).await?;
     }
@@ -141,7 +144,9 @@ pub(crate) async fn before_retry(
         x.choice.bound.get_or_insert(BoundServer { server: failed, even_down: false, again: true });
         RetryTarget::Same(lease)
     };
-    if refused && !(redispatches && others) {
+    if let Some(pause) = backend.retry_delay {
+        connect_wait::pause(client, x, pause, watch, looks).await?;
+    } else if refused && !(redispatches && others) {
         // A retry at the same server waits for one second, or for `timeout connect` if that is shorter (manual, `retries`).
         let second = Duration::from_secs(1);
         let pause = backend.timeouts.connect.unwrap_or(second).min(second);
