@@ -88,6 +88,7 @@ const SUBJECTS: &[Subject] = &[
             "enable",
             "get weight",
             "publish backend",
+            "refresh discovery",
             "set dynamic-cookie-key",
             "set maxconn",
             "set server",

@@ -1,6 +1,7 @@
 //! Keeps one list current: the conversation with each kind of source, and the back-off after failures.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
@@ -180,7 +181,8 @@ impl Follower {
                     self.failed(&section, &error);
                 }
             }
-            timer::sleep(delay(failures).max(least)).await;
+            let asked = poll_fn(|context| self.feed.poll_refresh(context));
+            let _ = timer::timeout(delay(failures).max(least), asked).await;
         }
     }
 

@@ -4,8 +4,9 @@
 //! talks to the sources writes it. Commands, metrics and the code that adds servers read it.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
 
 use arc_swap::ArcSwapOption;
 use runtime::Count;
@@ -116,6 +117,10 @@ pub struct Feed {
     pub servers: AtomicU64,
     /// The number of instances that lines left out of the current list because of `max`.
     pub excess: AtomicU64,
+    /// Whether the list is to be read without waiting (`refresh discovery`).
+    is_refresh_wanted: AtomicBool,
+    /// The task that waits before it reads the list again.
+    waiting: Mutex<Option<Waker>>,
 }
 
 impl Feed {
@@ -162,6 +167,26 @@ impl Feed {
         let is_first = status.state != FeedState::Failed;
         *status = FeedStatus { state: FeedState::Failed, error: error.into() };
         is_first
+    }
+
+    /// Makes the task of the list read its source without waiting, if it reads it in turns.
+    pub fn refresh(&self) {
+        self.is_refresh_wanted.store(true, Release);
+        if let Some(waker) = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            waker.wake();
+        }
+    }
+
+    /// Waits for [`Feed::refresh`]. A call before the wait ends it at once.
+    pub fn poll_refresh(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.is_refresh_wanted.swap(false, AcqRel) {
+            true => Poll::Ready(()),
+            false => {
+                *waiting = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
     }
 
     /// Sets the list that an earlier process had. It is used until the source answers.
@@ -272,6 +297,16 @@ mod tests {
         assert!(feed.answered(Vec::new(), 1));
         assert!(feed.answered(vec![instance("a")], 2));
         assert!(feed.answered(Vec::new(), 3));
+    }
+
+    #[test]
+    fn a_refresh_before_the_wait_is_not_lost() {
+        let feed = Feed::default();
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(feed.poll_refresh(&mut context).is_pending());
+        feed.refresh();
+        assert!(feed.poll_refresh(&mut context).is_ready());
+        assert!(feed.poll_refresh(&mut context).is_pending(), "it counts once");
     }
 
     #[test]

@@ -64,6 +64,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
             "debug counters all",
             "get var proc.x",
             "operator",
+            "refresh discovery",
             "set table b key k",
             "show activity",
             "show env",

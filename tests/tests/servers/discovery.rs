@@ -93,6 +93,21 @@ fn servers_follow_a_file() {
 }
 
 #[test]
+fn a_command_reads_the_list_without_waiting() {
+    let origin = Origin::text("one");
+    let port = free_port();
+    let weir = Weir::start(&configuration(port, "targets hosts.json refresh 1h", ""), &[port]);
+    assert!(weir.says("there is no list yet."));
+    write(&weir, &document(&[origin.port()]));
+    assert_eq!(weir.ask("refresh discovery x"), "No discovery section 'x'.\n\n");
+    assert_eq!(weir.ask("refresh discovery d"), "\n");
+    await_servers(&weir, &[origin.port()]);
+    write(&weir, "[]");
+    weir.ask("refresh discovery");
+    await_servers(&weir, &[]);
+}
+
+#[test]
 fn unusable_documents_and_outages_keep_the_servers() {
     let origin = Origin::text("one");
     let answer = Arc::new(Mutex::new((200, document(&[origin.port()]))));

@@ -29,6 +29,18 @@ pub(crate) fn discovery(call: &mut Call<'_>) -> CommandReply {
     }
 }
 
+/// `refresh discovery`: lists in files and behind URLs are read without waiting for their interval.
+pub(crate) fn refresh_discovery(call: &mut Call<'_>) -> CommandReply {
+    let (view, name) = (call.runtime.view(), call.arg(0));
+    let mut sources =
+        view.discovery.iter().filter(|source| name.is_empty() || *source.name == *name).peekable();
+    if sources.peek().is_none() && !name.is_empty() {
+        return error(format!("No discovery section '{name}'."));
+    }
+    sources.flat_map(|source| source.feeds()).for_each(|feed| feed.refresh());
+    CommandReply::Text(String::new())
+}
+
 pub(crate) fn opentelemetry(call: &mut Call<'_>) -> CommandReply {
     table(call, telemetry::show)
 }

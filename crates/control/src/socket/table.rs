@@ -200,6 +200,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("prompt",                   "[help | n | i | p | timed]*",      User,     "toggle interactive mode with prompt",                                             sets::prompt),
     row  ("publish backend",          "<bk>",                             Admin,    "mark a backend as ready for traffic",                                             sets::publish_backend),
     row  ("quit",                     "",                                 User,     "disconnect",                                                                      sets::quit),
+    row  ("refresh discovery",        "[<section>]",                      Operator, "read the lists of discovered servers in files and behind URLs now",                 overviews::refresh_discovery),
     row  ("reload",                   "[colour | json]",                   Admin,    "reload the configuration in this process and report the changes",                    reloads::reload),
     row  ("reload dry-run",           "[colour | json]",                   Admin,    "report what a reload would change, from the files or the payload",                   reloads::dry_run),
     row  ("save config",              "<file>",                            Admin,    "write the output of 'show config' to a file",                                        reloads::save_config),
