@@ -1,0 +1,153 @@
+//! The backend sections and the lists of their endpoints.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::api::ServicePort;
+use crate::text::{Text, digest, line, section_name};
+
+use super::context::Context;
+use super::resolve::{PodInstance, ServiceRef, Slices};
+
+/// The number of files for endpoints. With few files, the proxy has little to watch; with many, a change is read quickly.
+const SHARDS: u64 = 32;
+
+/// The largest weight of a server.
+const MAX_WEIGHT: u64 = 256;
+
+/// A service of a backend.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct BackendMember<'a> {
+    pub(crate) service: ServiceRef,
+    pub(crate) port: &'a ServicePort,
+    pub(crate) weight: u64,
+}
+
+/// A backend section.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Backend<'a> {
+    pub(crate) is_http: bool,
+    /// The services. The weights count only if there are several.
+    pub(crate) members: Vec<BackendMember<'a>>,
+    /// The parameters of servers.
+    pub(crate) server: String,
+    /// Further lines.
+    pub(crate) lines: Vec<String>,
+}
+
+/// All backend sections by their names.
+#[derive(Debug, Default)]
+pub(crate) struct Backends<'a>(BTreeMap<String, Backend<'a>>);
+
+impl<'a> Backends<'a> {
+    /// Adds a backend, unless there is the same one, and returns its name.
+    pub(crate) fn add(&mut self, backend: Backend<'a>) -> String {
+        let mut name = match backend.members.as_slice() {
+            [one] => service_name(&one.service),
+            _ => {
+                let list: Vec<_> = backend.members.iter().map(|it| (&it.service, it.weight)).collect();
+                let first = backend.members.first().map_or_else(String::new, |it| service_name(&it.service));
+                format!("{first}+{}", digest(&list)).replace('+', ".")
+            }
+        };
+        if !backend.is_http {
+            name.push_str(".tcp");
+        }
+        if !backend.server.is_empty() || !backend.lines.is_empty() {
+            name = format!("{name}.{}", &digest(&(&backend.server, &backend.lines))[..8]);
+        }
+        let name = section_name(&name);
+        self.0.insert(name.clone(), backend);
+        name
+    }
+
+    /// Writes the sections and the lists of endpoints.
+    pub(crate) fn write(self, context: &mut Context<'a>, text: &mut Text) {
+        let slices = Slices::new(context.objects);
+        let mut shards: BTreeMap<u64, BTreeMap<String, Vec<Value>>> = BTreeMap::new();
+        let mut sections = Text::default();
+        for (name, backend) in &self.0 {
+            sections.section("backend", name);
+            line!(sections, "mode {}", if backend.is_http { "http" } else { "tcp" });
+            backend.lines.iter().for_each(|own| sections.line(own));
+            let instances: Vec<Vec<PodInstance<'_>>> =
+                backend.members.iter().map(|it| slices.instances(&it.service, it.port)).collect();
+            let weights = weights(backend, &instances);
+            for (number, member) in backend.members.iter().enumerate() {
+                let pool = match backend.members.len() {
+                    1 => service_name(&member.service),
+                    _ => format!("{name}.{number}"),
+                };
+                let shard = shard(&pool);
+                line!(
+                    sections,
+                    "servers from endpoints-{shard} label pool={pool} max 5000{}",
+                    backend.server
+                );
+                let groups = shards.entry(shard).or_default().entry(pool.clone()).or_default();
+                if groups.is_empty() {
+                    *groups = instances[number].iter().map(|it| group(it, &pool, weights[number])).collect();
+                }
+            }
+        }
+        for (shard, pools) in shards {
+            let relative = format!("endpoints/{shard}.json");
+            text.section("discovery", &format!("endpoints-{shard}"));
+            let refresh = context.settings.endpoints_refresh_ms.max(100);
+            line!(text, "targets {} refresh {refresh}ms", crate::text::quote(&context.path(&relative)));
+            let list: Vec<Value> = pools.into_values().flatten().collect();
+            let content = Value::Array(list).to_string();
+            context.files.insert(relative, content.into_bytes());
+        }
+        text.verbatim(&sections.finish());
+    }
+}
+
+/// The name of a service port, unique for each one.
+fn service_name(service: &ServiceRef) -> String {
+    let suffix = if service.is_udp { "u" } else { "" };
+    section_name(&format!("{}_{}_{}{suffix}", service.key.namespace, service.key.name, service.port))
+}
+
+fn shard(pool: &str) -> u64 {
+    let mut sum = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in pool.bytes() {
+        sum = (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    (sum >> 32) % SHARDS
+}
+
+/// The weight of each member's servers, if it matters, so that each member as a whole gets its share.
+fn weights(backend: &Backend<'_>, instances: &[Vec<PodInstance<'_>>]) -> Vec<Option<u64>> {
+    if backend.members.len() < 2 {
+        return vec![None; backend.members.len()];
+    }
+    let share = |number: usize| {
+        let count = instances[number].iter().filter(|it| !it.is_draining).count().max(1) as f64;
+        backend.members[number].weight as f64 / count
+    };
+    let largest = (0..instances.len()).map(share).fold(0.0, f64::max);
+    let scaled = |number: usize| match share(number) {
+        share if share > 0.0 => ((share / largest * MAX_WEIGHT as f64).round() as u64).max(1),
+        _ => 0,
+    };
+    (0..instances.len()).map(|number| Some(scaled(number))).collect()
+}
+
+fn group(instance: &PodInstance<'_>, pool: &str, weight: Option<u64>) -> Value {
+    let mut labels = json!({ "pool": pool });
+    if !instance.name.is_empty() {
+        labels["id"] = json!(instance.name);
+    }
+    if !instance.zone.is_empty() {
+        labels["zone"] = json!(instance.zone);
+    }
+    if instance.is_draining {
+        labels["draining"] = json!("true");
+    }
+    if let Some(weight) = weight {
+        labels["weight"] = json!(weight.to_string());
+    }
+    json!({ "targets": [instance.address], "labels": labels })
+}

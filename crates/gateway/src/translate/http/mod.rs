@@ -1,0 +1,41 @@
+//! Routes of HTTP requests and gRPC calls.
+
+mod cors;
+mod filters;
+mod lower;
+mod matches;
+mod settings;
+mod table;
+mod write;
+
+pub(crate) use lower::{Lowered, Parents, grpc_route, http_route};
+pub(crate) use matches::RouteMatch;
+pub(crate) use write::{Attached, Frontend, write};
+
+use filters::Filters;
+use table::Age;
+
+/// A rule of a route.
+pub(crate) struct HttpRule<'a> {
+    /// The label of the rule's block, unique for each rule.
+    pub(crate) label: String,
+    pub(crate) age: Age<'a>,
+    pub(crate) matches: Vec<RouteMatch>,
+    pub(crate) filters: Filters,
+    /// Lines of `http-request` for settings of the request, such as timeouts.
+    pub(crate) settings: Vec<String>,
+    /// Lines of `http-request` for mirrors.
+    pub(crate) mirrors: Vec<String>,
+    pub(crate) targets: Vec<RuleTarget>,
+}
+
+/// A destination of requests.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RuleTarget {
+    pub(crate) weight: u64,
+    /// The backend. Without one, requests are answered with 500.
+    pub(crate) backend: Option<String>,
+    pub(crate) filters: Filters,
+    /// Lines of `http-request` for mirrors.
+    pub(crate) mirrors: Vec<String>,
+}
