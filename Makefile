@@ -14,6 +14,8 @@
 #                 that profile)
 #   make packages a .deb, an .rpm, a container image, an SBOM and checksums of that binary, in target/packages
 #   make test-packages   that the packages of a debug build can be made, installed, run and purged; needs root
+#   make conformance   the Gateway API's suite against weir-gateway and a real API server (PROFILES="HTTP GRPC" only these); needs
+#                 root, builds the API server for an hour the first time
 #   make fuzz     fuzz targets one after the other, SECONDS=60 each (TARGETS="hpack url" chooses); not part of `make test`
 #   make bench    the costs of the binary of `make release`, compared with haproxy and nginx; BENCH="trials floods scale=2" is
 #                 another benchmark and its words, BENCH=help lists all (docs/performance.md)
@@ -27,7 +29,7 @@ VTC ?= yes
 PACKAGES ?= yes
 BUILDING := cc pkg-config openssl openssl/ssl.h
 PACKAGING := cargo-deb cargo-generate-rpm cargo-cyclonedx rpm objcopy
-.PHONY: run build release packages check test test-configs test-packages fuzz lint deny fmt docs bench tools clean
+.PHONY: run build release packages check test test-configs test-packages conformance fuzz lint deny fmt docs bench tools clean
 
 run: build
 	@./tools/quickstart.sh $(TARGET)/quick/weir
@@ -50,6 +52,10 @@ test-packages:
 	@./tools/need.sh $(BUILDING) $(PACKAGING) debootstrap mandoc curl python3
 	$(CARGO) build --workspace --bins --tests --locked
 	@./tests/packages.sh $(TARGET)/debug/weir
+
+conformance:
+	@./tools/need.sh $(BUILDING) go python3 curl ip
+	@./tools/conformance.sh $(PROFILES)
 
 tools:
 	@./tools/need.sh $(BUILDING) varnishtest haproxy nginx wrk curl strace time postgres mariadbd redis-server slapd php-fpm python3 socat pebble h2spec grpc-interop-client grpc-interop-server nghttp h2load node python3-h2 python3-aiosmtpd promtool python3-prometheus-client

@@ -2,9 +2,10 @@
 # Makes a container image of a binary as an OCI archive: the program, the libraries that it is linked with, and certificates of
 # authorities. Nothing else is in it, not even a shell. It runs as the user 99 without capabilities, on a read-only root.
 #
-#   tools/image.sh WEIR FILE           podman load -i FILE, docker load -i FILE or skopeo copy oci-archive:FILE … read it
+#   tools/image.sh WEIR FILE [GATEWAY] podman load -i FILE, docker load -i FILE or skopeo copy oci-archive:FILE … read it
+# With GATEWAY, the binary of weir-gateway, the image is the one of the Kubernetes controller (docs/gateway.md).
 set -euo pipefail
-weir=$(realpath "$1") file=$(realpath -m "$2")
+weir=$(realpath "$1") file=$(realpath -m "$2") gateway=${3:+$(realpath "$3")}
 cd "$(dirname "$0")/.."
 version=$(sed -n '/workspace.package/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
@@ -16,8 +17,12 @@ mkdir -p "$root"/{etc/ssl/certs,run/haproxy,tmp,var/lib/haproxy,usr/sbin,usr/loc
 
 cp "$weir" "$root/usr/sbin/weir"
 ln -s /usr/sbin/weir "$root/usr/local/sbin/haproxy"
+if [ -n "$gateway" ]; then
+    cp "$gateway" "$root/usr/sbin/weir-gateway"
+    mkdir -p "$root/run/weir-gateway"
+fi
 # The libraries keep their paths; the program's interpreter is one of them.
-ldd "$weir" | grep -o '/[^ ]*' | while read -r library; do
+ldd "$weir" ${gateway:+"$gateway"} | grep -o '/[^ ]*' | while read -r library; do
     mkdir -p "$root$(dirname "$library")"
     cp -L "$library" "$root$library"
 done
@@ -30,7 +35,7 @@ cp packaging/haproxy.cfg "$root/usr/local/etc/haproxy/haproxy.cfg"
 sed -i -e 's|log /dev/log local0|log stdout format raw local0|' -e '/chroot\|^    user\|^    group/d' \
     -e 's|bind 127.0.0.1:8404|bind :8404|' "$root/usr/local/etc/haproxy/haproxy.cfg"
 chmod -R u=rwX,go=rX "$root"
-chmod 1777 "$root/tmp" "$root/run/haproxy" "$root/var/lib/haproxy"
+chmod 1777 "$root/tmp" "$root/run/haproxy" "$root/var/lib/haproxy" ${gateway:+"$root/run/weir-gateway"}
 
 pack() { tar --sort=name --mtime="@$epoch" --owner=0 --group=0 --numeric-owner --format=posix --pax-option=exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime -C "$1" -cf - .; }
 sum() { sha256sum "$1" | cut -d' ' -f1; }
@@ -46,9 +51,15 @@ content=$(sum "$work/layer.tar")
 gzip -9n "$work/layer.tar"
 layer=$(blob "$work/layer.tar.gz")
 created=$(date -u -d "@$epoch" +%Y-%m-%dT%H:%M:%SZ)
-labels="\"org.opencontainers.image.title\":\"weir\",\"org.opencontainers.image.version\":\"$version\",\"org.opencontainers.image.licenses\":\"MIT OR Apache-2.0\""
+title=${gateway:+weir-gateway} title=${title:-weir}
+labels="\"org.opencontainers.image.title\":\"$title\",\"org.opencontainers.image.version\":\"$version\",\"org.opencontainers.image.licenses\":\"MIT OR Apache-2.0\""
+if [ -n "$gateway" ]; then
+    program='"Entrypoint":["/usr/sbin/weir-gateway"],"Cmd":["--run","/usr/sbin/weir"],"StopSignal":"SIGTERM","ExposedPorts":{"9902/tcp":{}}'
+else
+    program='"Entrypoint":["/usr/sbin/weir"],"Cmd":["-W","-db","-f","/usr/local/etc/haproxy/haproxy.cfg"],"StopSignal":"SIGUSR1","ExposedPorts":{"8404/tcp":{}},"Healthcheck":{"Test":["CMD","/usr/sbin/weir","health","-f","/usr/local/etc/haproxy/haproxy.cfg"],"Interval":10000000000,"Timeout":6000000000,"StartPeriod":5000000000,"Retries":3}'
+fi
 cat >"$work/config" <<JSON
-{"created":"$created","architecture":"$architecture","os":"linux","config":{"User":"99:99","Env":["PATH=/usr/local/sbin:/usr/sbin"],"Entrypoint":["/usr/sbin/weir"],"Cmd":["-W","-db","-f","/usr/local/etc/haproxy/haproxy.cfg"],"WorkingDir":"/","StopSignal":"SIGUSR1","ExposedPorts":{"8404/tcp":{}},"Healthcheck":{"Test":["CMD","/usr/sbin/weir","health","-f","/usr/local/etc/haproxy/haproxy.cfg"],"Interval":10000000000,"Timeout":6000000000,"StartPeriod":5000000000,"Retries":3},"Labels":{$labels}},"rootfs":{"type":"layers","diff_ids":["sha256:$content"]},"history":[{"created":"$created","created_by":"tools/image.sh"}]}
+{"created":"$created","architecture":"$architecture","os":"linux","config":{"User":"99:99","Env":["PATH=/usr/local/sbin:/usr/sbin"],$program,"WorkingDir":"/","Labels":{$labels}},"rootfs":{"type":"layers","diff_ids":["sha256:$content"]},"history":[{"created":"$created","created_by":"tools/image.sh"}]}
 JSON
 config=$(blob "$work/config")
 cat >"$work/manifest" <<JSON
@@ -56,7 +67,7 @@ cat >"$work/manifest" <<JSON
 JSON
 manifest=$(blob "$work/manifest")
 cat >"$layout/index.json" <<JSON
-{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[{"mediaType":"application/vnd.oci.image.manifest.v1+json",$manifest,"platform":{"architecture":"$architecture","os":"linux"},"annotations":{"org.opencontainers.image.ref.name":"weir:$version"}}]}
+{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[{"mediaType":"application/vnd.oci.image.manifest.v1+json",$manifest,"platform":{"architecture":"$architecture","os":"linux"},"annotations":{"org.opencontainers.image.ref.name":"$title:$version"}}]}
 JSON
 echo '{"imageLayoutVersion":"1.0.0"}' >"$layout/oci-layout"
 pack "$layout" >"$file"

@@ -7,7 +7,7 @@ set -euo pipefail
 declare -A package=([cc]=build-essential [varnishtest]=varnish [haproxy]=haproxy [nginx]=nginx-light [wrk]=wrk
     [curl]=curl [strace]=strace [postgres]=postgresql [mariadbd]=mariadb-server [openssl/ssl.h]=libssl-dev
     [h2load]=nghttp2-client [nghttp]=nghttp2-client [node]=nodejs [objcopy]=binutils
-    [promtool]=prometheus)
+    [promtool]=prometheus [go]=golang [ip]=iproute2)
 # Debian keeps the daemons of each PostgreSQL version in a separate directory.
 PATH=$PATH:/usr/sbin:/usr/local/sbin:$(echo /usr/lib/postgresql/*/bin)
 # Tools without a Debian package are built from source with Go: an ACME authority, an HTTP/2 conformance suite, and a gRPC

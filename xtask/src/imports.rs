@@ -43,6 +43,7 @@ const CRATES: &[Crate] = &[
     ("scratch",    "crates/scratch", &[]),
     ("disk",       "crates/disk",    &["base", "cache"]),
     ("udplb",      "crates/udplb",   &[]),
+    ("gateway-model", "crates/gateway", &[]),
     ("proxy",      "crates/proxy",   &["balance", "base", "cache", "compress", "fcgi", "fields", "h2", "h3", "http", "lua", "net", "otlp", "plan", "qmux", "quic", "rules", "runtime", "sample", "spop", "state", "tls", "udplb"]),
     ("health",     "crates/health",  &["base", "fcgi", "fields", "h2", "http", "net", "plan", "process", "runtime", "sample", "spop", "state", "tls"]),
     ("explain",    "crates/explain", &["balance", "base", "http", "plan", "rules", "runtime", "sample", "state", "tls"]),
@@ -56,8 +57,9 @@ const CRATES: &[Crate] = &[
     ("statistics", "crates/statistics", &["base", "cache", "http", "runtime", "sample", "state", "tls"]),
     ("control",    "crates/control", &["base", "cache", "http", "runtime", "sample", "state", "statistics", "tls"]),
     ("weir",       "weir",           &["acme", "balance", "base", "cache", "httpclient", "compress", "config", "control", "diag", "discovery", "disk", "explain", "health", "http", "load", "lua", "mail", "net", "ocsp", "peers", "plan", "process", "proxy", "resolvers", "rules", "runtime", "sample", "state", "statistics", "syntax", "telemetry", "tls"]),
+    ("weir-gateway", "gateway",        &["base", "gateway-model", "httpclient", "net", "runtime", "tls"]),
     ("xtask",      "xtask",          &["base", "config", "control", "rules", "sample", "statistics"]),
-    ("weir-tests", "tests",          &["acme", "cache", "httpclient", "config", "control", "diag", "discovery", "fcgi", "fields", "h2", "h3", "health", "http", "mail", "net", "peers", "plan", "qmux", "quic", "resolvers", "rules", "runtime", "sample", "scratch", "spop", "state", "statistics", "tls"]),
+    ("weir-tests", "tests",          &["acme", "cache", "httpclient", "config", "control", "diag", "discovery", "fcgi", "fields", "gateway-model", "h2", "h3", "health", "http", "mail", "net", "peers", "plan", "qmux", "quic", "resolvers", "rules", "runtime", "sample", "scratch", "spop", "state", "statistics", "tls"]),
 ];
 
 /// The crates that may disable the `unsafe` check for one of their files, and these files.

@@ -1,0 +1,7 @@
+//! The controller against a small API server, with a real proxy: changes reach the traffic, and outages and errors do not.
+
+mod api_server;
+mod changes;
+mod failures;
+mod figures;
+mod scene;
