@@ -27,7 +27,7 @@ struct SeenFile {
     state: FileState,
 }
 
-/// The state of a file, as far as the file system shows it.
+/// The state of a file according to the file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FileState {
     Missing,

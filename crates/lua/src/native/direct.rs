@@ -19,7 +19,7 @@ use crate::settings::LuaSettings;
 /// The number of a call: the `[0]` of an object, which a script can replace.
 type CallNumber = Either<i64, Value>;
 /// A text, or any other value of a script.
-type Text = Either<BString, Value>;
+type TextArgument = Either<BString, Value>;
 
 /// Creates a host function with one result. An error is returned as nil and a text.
 fn direct<A: FromLuaMulti, R: IntoLua>(
@@ -48,7 +48,7 @@ fn call_number(lua: &Lua, call: CallNumber) -> mlua::Result<u64> {
     }
 }
 
-fn text(lua: &Lua, text: Text) -> mlua::Result<BString> {
+fn text(lua: &Lua, text: TextArgument) -> mlua::Result<BString> {
     match text {
         Either::Left(text) => Ok(text),
         Either::Right(other) => Ok(LuaString::from_lua(other, lua)?.as_bytes().to_vec().into()),
@@ -96,7 +96,7 @@ fn shown(
     value: Option<sample::Value<'_>>,
     as_text: bool,
     keeps_booleans: bool,
-) -> mlua::Result<Text> {
+) -> mlua::Result<TextArgument> {
     use sample::Value::{Bin, Method, Str};
     match value {
         Some(Str(bytes) | Bin(bytes) | Method(bytes)) => Ok(Either::Left((&*bytes).into())),
@@ -158,7 +158,7 @@ const SET: i64 = 1;
 /// Changes the headers of a message: adds one, replaces those with a name, or deletes them.
 fn edit_header(
     lua: &Lua,
-    (call, kind, of_response, name, value): (CallNumber, i64, bool, Text, Text),
+    (call, kind, of_response, name, value): (CallNumber, i64, bool, TextArgument, TextArgument),
 ) -> mlua::Result<bool> {
     let side = if of_response { Side::Response } else { Side::Request };
     let name = text(lua, name)?;

@@ -77,7 +77,7 @@ fn respond(
     bridge::with(call, |bridge| bridge.respond(reply))
 }
 
-/// Takes input, up to a number of bytes or a line; returns nil if there is none yet, and the empty text at the end.
+/// Takes input, up to a number of bytes or a line; returns nil if none has arrived, and the empty text at the end.
 fn take(lua: &Lua, (call, most, is_line): (u64, i64, bool)) -> mlua::Result<Value> {
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     match bridge::with(call, |bridge| bridge.take(most, is_line))? {
