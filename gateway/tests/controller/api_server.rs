@@ -41,14 +41,14 @@ struct ServerState {
 
 /// The server.
 #[derive(Debug, Clone)]
-pub struct ApiServer {
+pub(crate) struct ApiServer {
     port: u16,
     shared: Arc<(Mutex<ServerState>, Condvar)>,
 }
 
 /// A state to which a server can return.
 #[derive(Debug)]
-pub struct Snapshot(Stored);
+pub(crate) struct Snapshot(Stored);
 
 /// The plural names of the kinds that tests create, with their paths.
 const KINDS: &[(&str, &str)] = &[
@@ -71,14 +71,14 @@ const EMPTY: &[&str] = &[
 
 impl ApiServer {
     /// Starts a server without objects.
-    pub fn start() -> ApiServer {
+    pub(crate) fn start() -> ApiServer {
         let server = ApiServer { port: free_port(), shared: Arc::default() };
         server.state().stored.version = 100;
         server.resume();
         server
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
@@ -87,7 +87,7 @@ impl ApiServer {
     }
 
     /// Stops the server: its port is closed, and all connections end.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         let mut state = self.state();
         state.is_running = false;
         state.run += 1;
@@ -98,7 +98,7 @@ impl ApiServer {
     }
 
     /// Starts the server again with its objects.
-    pub fn resume(&self) {
+    pub(crate) fn resume(&self) {
         let mut state = self.state();
         state.is_running = true;
         state.run += 1;
@@ -124,19 +124,19 @@ impl ApiServer {
     }
 
     /// Returns the current state.
-    pub fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> Snapshot {
         Snapshot(self.state().stored.clone())
     }
 
     /// Returns to an earlier state, versions included. The server must be stopped.
-    pub fn restore(&self, snapshot: Snapshot) {
+    pub(crate) fn restore(&self, snapshot: Snapshot) {
         let mut state = self.state();
         assert!(!state.is_running, "a store is restored while the server is stopped");
         state.stored = snapshot.0;
     }
 
     /// Forgets all events, and ends all watches: they cannot be continued.
-    pub fn forget_versions(&self) {
+    pub(crate) fn forget_versions(&self) {
         let mut state = self.state();
         state.stored.oldest = state.stored.version + 1;
         state.stored.version += 10;
@@ -150,7 +150,7 @@ impl ApiServer {
     }
 
     /// Creates or replaces an object. The status of an existing one is kept.
-    pub fn apply(&self, mut object: Value) {
+    pub(crate) fn apply(&self, mut object: Value) {
         let path = path_of(&object);
         let mut state = self.state();
         if let Some(stored) = state.stored.objects.get(&path) {
@@ -168,7 +168,7 @@ impl ApiServer {
     }
 
     /// Deletes an object.
-    pub fn delete(&self, kind: &str, namespace: &str, name: &str) {
+    pub(crate) fn delete(&self, kind: &str, namespace: &str, name: &str) {
         let path = path_of(&json!({"kind": kind, "metadata": {"namespace": namespace, "name": name}}));
         let mut state = self.state();
         if let Some(object) = state.stored.objects.remove(&path) {
@@ -179,13 +179,13 @@ impl ApiServer {
     }
 
     /// Returns an object.
-    pub fn object(&self, kind: &str, namespace: &str, name: &str) -> Value {
+    pub(crate) fn object(&self, kind: &str, namespace: &str, name: &str) -> Value {
         let path = path_of(&json!({"kind": kind, "metadata": {"namespace": namespace, "name": name}}));
         self.state().stored.objects.get(&path).cloned().unwrap_or_default()
     }
 
     /// Returns the condition of that type, from a list of conditions somewhere in the status of an object.
-    pub fn condition(
+    pub(crate) fn condition(
         &self,
         kind: &str,
         namespace: &str,
@@ -199,19 +199,19 @@ impl ApiServer {
     }
 
     /// Returns the objects of a path, such as those below `/api/v1/namespaces/a/events`.
-    pub fn below(&self, path: &str) -> Vec<Value> {
+    pub(crate) fn below(&self, path: &str) -> Vec<Value> {
         let state = self.state();
         let found = state.stored.objects.iter().filter(|(own, _)| own.starts_with(path));
         found.map(|(_, object)| object.clone()).collect()
     }
 
     /// Returns how many objects were written through the API so far, without Leases.
-    pub fn writes(&self) -> usize {
+    pub(crate) fn writes(&self) -> usize {
         self.state().writes.iter().filter(|write| !write.contains("/leases")).count()
     }
 
     /// Returns how many lists were requested so far.
-    pub fn lists(&self) -> usize {
+    pub(crate) fn lists(&self) -> usize {
         self.state().lists
     }
 

@@ -14,11 +14,11 @@ use weir_tests::{PATIENCE, Scratch, eventually, free_port, program, scratch};
 use crate::api_server::ApiServer;
 
 /// The namespace of the objects.
-pub const NAMESPACE: &str = "shop";
+pub(crate) const NAMESPACE: &str = "shop";
 
 /// A running controller, which runs the proxy.
 #[derive(Debug)]
-pub struct Controller {
+pub(crate) struct Controller {
     child: Child,
     directory: PathBuf,
     health: u16,
@@ -26,7 +26,7 @@ pub struct Controller {
 
 impl Controller {
     /// Starts a controller that uses `server`, with its files in `directory`.
-    pub fn start(server: &ApiServer, directory: &Path) -> Controller {
+    pub(crate) fn start(server: &ApiServer, directory: &Path) -> Controller {
         let health = free_port();
         std::fs::create_dir_all(directory).expect("the temporary directory takes files");
         let messages = File::options().create(true).append(true).open(directory.join("messages"));
@@ -44,52 +44,52 @@ impl Controller {
     }
 
     /// Waits until the controller is ready.
-    pub fn await_ready(&self) {
+    pub(crate) fn await_ready(&self) {
         assert!(eventually(|| self.status("/readyz") == 200), "{}", self.messages());
     }
 
     /// Returns the status of a page of the controller's listener; 0 without a response.
-    pub fn status(&self, path: &str) -> u16 {
+    pub(crate) fn status(&self, path: &str) -> u16 {
         get(self.health, path).map_or(0, |(status, _)| status)
     }
 
     /// Returns the value of a metric.
-    pub fn metric(&self, name: &str) -> f64 {
+    pub(crate) fn metric(&self, name: &str) -> f64 {
         let text = get(self.health, "/metrics").map(|(_, text)| text).unwrap_or_default();
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("weir_gateway_{name} ")));
         line.and_then(|value| value.parse().ok()).unwrap_or(f64::NAN)
     }
 
     /// Returns the answer of the proxy's runtime socket.
-    pub fn ask(&self, command: &str) -> String {
+    pub(crate) fn ask(&self, command: &str) -> String {
         weir_tests::ask(&self.directory.join("weir.sock"), command)
     }
 
     /// The process of the proxy.
-    pub fn proxy_pid(&self) -> String {
+    pub(crate) fn proxy_pid(&self) -> String {
         let info = self.ask("show info");
         info.lines().find_map(|line| line.strip_prefix("Pid: ")).unwrap_or_default().to_owned()
     }
 
     /// The resident memory in kB.
-    pub fn memory(&self) -> u64 {
+    pub(crate) fn memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or_default()
     }
 
-    pub fn messages(&self) -> String {
+    pub(crate) fn messages(&self) -> String {
         std::fs::read_to_string(self.directory.join("messages")).unwrap_or_default()
     }
 
     /// Sends SIGTERM.
-    pub fn terminate(&self) {
+    pub(crate) fn terminate(&self) {
         let sent = Command::new("kill").arg(self.child.id().to_string()).status();
         assert!(sent.is_ok_and(|status| status.success()));
     }
 
     /// Waits for the end of the process, and returns whether it succeeded.
-    pub fn await_end(&mut self) -> bool {
+    pub(crate) fn await_end(&mut self) -> bool {
         let mut status = None;
         eventually(|| {
             status = self.child.try_wait().ok().flatten();
@@ -116,17 +116,17 @@ impl Drop for Controller {
 
 /// A server, a controller, and a Gateway with an HTTP listener.
 #[derive(Debug)]
-pub struct Scene {
-    pub server: ApiServer,
-    pub controller: Controller,
-    pub directory: Scratch,
+pub(crate) struct Scene {
+    pub(crate) server: ApiServer,
+    pub(crate) controller: Controller,
+    pub(crate) directory: Scratch,
     /// The port of the Gateway.
-    pub port: u16,
+    pub(crate) port: u16,
 }
 
 impl Scene {
     /// Starts everything, with a Gateway `web` that has a listener `http`.
-    pub fn start() -> Scene {
+    pub(crate) fn start() -> Scene {
         let (server, directory, port) = (ApiServer::start(), scratch("gateway"), free_port());
         server.apply(json!({"kind": "GatewayClass", "metadata": {"name": "weir"},
             "spec": {"controllerName": "weir.dev/gateway-controller"}}));
@@ -138,19 +138,19 @@ impl Scene {
     }
 
     /// Creates a Service with endpoints on 127.0.0.1, and a route for a path prefix.
-    pub fn serve(&self, name: &str, prefix: &str, ports: &[u16]) {
+    pub(crate) fn serve(&self, name: &str, prefix: &str, ports: &[u16]) {
         self.server.apply(service(name));
         self.server.apply(endpoints(name, ports));
         self.server.apply(route(name, prefix));
     }
 
     /// Returns the response to a request for a path: its status and body.
-    pub fn get(&self, path: &str) -> (u16, String) {
+    pub(crate) fn get(&self, path: &str) -> (u16, String) {
         get(self.port, path).unwrap_or_default()
     }
 
     /// Waits until a path has this response.
-    pub fn await_answer(&self, path: &str, status: u16, body: &str) {
+    pub(crate) fn await_answer(&self, path: &str, status: u16, body: &str) {
         let is_there = || {
             let (own, text) = self.get(path);
             own == status && (body.is_empty() || text == body)
@@ -159,12 +159,12 @@ impl Scene {
     }
 
     /// Returns the condition of a route for its only parent.
-    pub fn route_condition(&self, name: &str, condition: &str) -> Value {
+    pub(crate) fn route_condition(&self, name: &str, condition: &str) -> Value {
         self.server.condition("HTTPRoute", NAMESPACE, name, "/status/parents/0/conditions", condition)
     }
 
     /// Returns the condition of a Gateway.
-    pub fn gateway_condition(&self, name: &str, condition: &str) -> Value {
+    pub(crate) fn gateway_condition(&self, name: &str, condition: &str) -> Value {
         self.server.condition("Gateway", NAMESPACE, name, "/status/conditions", condition)
     }
 }
@@ -181,26 +181,26 @@ fn get(port: u16, path: &str) -> Option<(u16, String)> {
     Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
 }
 
-pub fn gateway(name: &str, listeners: Value) -> Value {
+pub(crate) fn gateway(name: &str, listeners: Value) -> Value {
     json!({"kind": "Gateway", "metadata": {"namespace": NAMESPACE, "name": name},
         "spec": {"gatewayClassName": "weir", "listeners": listeners}})
 }
 
-pub fn http_listener(name: &str, port: u16) -> Value {
+pub(crate) fn http_listener(name: &str, port: u16) -> Value {
     json!({"name": name, "port": port, "protocol": "HTTP"})
 }
 
-pub fn https_listener(name: &str, port: u16, secret: &str) -> Value {
+pub(crate) fn https_listener(name: &str, port: u16, secret: &str) -> Value {
     json!({"name": name, "port": port, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": secret}]}})
 }
 
-pub fn service(name: &str) -> Value {
+pub(crate) fn service(name: &str) -> Value {
     json!({"kind": "Service", "metadata": {"namespace": NAMESPACE, "name": name},
         "spec": {"ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}})
 }
 
 /// A slice for each port, because the endpoints of a slice share their ports.
-pub fn endpoints(name: &str, ports: &[u16]) -> Value {
+pub(crate) fn endpoints(name: &str, ports: &[u16]) -> Value {
     let port = ports.first().copied().unwrap_or(1);
     let endpoints: Vec<Value> = ports
         .iter()
@@ -212,7 +212,7 @@ pub fn endpoints(name: &str, ports: &[u16]) -> Value {
         "endpoints": endpoints, "ports": [{"name": "http", "port": port, "protocol": "TCP"}]})
 }
 
-pub fn route(name: &str, prefix: &str) -> Value {
+pub(crate) fn route(name: &str, prefix: &str) -> Value {
     json!({"kind": "HTTPRoute", "metadata": {"namespace": NAMESPACE, "name": name},
         "spec": {"parentRefs": [{"name": "web"}], "rules": [{
             "matches": [{"path": {"type": "PathPrefix", "value": prefix}}],
@@ -220,7 +220,7 @@ pub fn route(name: &str, prefix: &str) -> Value {
 }
 
 /// A Secret with the certificate and the key of a file.
-pub fn secret(name: &str, file: &Path) -> Value {
+pub(crate) fn secret(name: &str, file: &Path) -> Value {
     let pem = weir_tests::certificates::text(file);
     let block = |kind: &str| {
         let begin = pem.find(&format!("-----BEGIN {kind}")).expect("the file has both");

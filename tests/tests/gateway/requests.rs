@@ -89,7 +89,9 @@ fn filters_change_requests_and_responses() {
     scene.await_status("/headers", 200);
     let answer = scene.get("x", "/headers", "X-Add: 1\r\nX-Gone: 1\r\n");
     let seen = answer.text().to_ascii_lowercase();
-    assert!(seen.contains("x-set: 50% it's\r\n") && seen.contains("x-add: 1\r\nx-add: 2"), "{seen}");
+    assert!(seen.contains("x-set: 50% it's\r\n"), "{seen}");
+    let added = ["x-add: 1\r\n", "x-add: 2\r\n"].map(|field| seen.find(field));
+    assert!(added[0].is_some() && added[0] < added[1], "{seen}");
     assert!(!seen.contains("x-gone"), "{seen}");
     assert_eq!((answer.header("x-set"), answer.header("x-add")), (Some("50% it's"), Some("2")));
     for (path, expected) in [

@@ -8,16 +8,16 @@ use weir_tests::client::{Response, exchange};
 use weir_tests::{Scratch, Weir, eventually, free_port, scratch};
 
 /// Objects, and the program that runs with their configuration.
-pub struct Scene {
+pub(crate) struct Scene {
     objects: Objects,
     directory: Scratch,
-    pub port: u16,
+    pub(crate) port: u16,
     weir: Option<Weir>,
 }
 
 impl Scene {
     /// A gateway with one HTTP listener.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut scene = Self {
             objects: Objects::default(),
             directory: scratch("gateway"),
@@ -36,7 +36,7 @@ impl Scene {
     }
 
     /// Adds an object.
-    pub fn add(&mut self, kind: &str, name: &str, mut object: Value) {
+    pub(crate) fn add(&mut self, kind: &str, name: &str, mut object: Value) {
         object["metadata"]["name"] = json!(name);
         if kind != "GatewayClass" {
             object["metadata"]["namespace"] = json!("test");
@@ -45,7 +45,7 @@ impl Scene {
     }
 
     /// Adds a service with port 80 and these ports of 127.0.0.1 as endpoints.
-    pub fn service(&mut self, name: &str, ports: &[u16]) {
+    pub(crate) fn service(&mut self, name: &str, ports: &[u16]) {
         self.add("Service", name, json!({ "spec": { "ports": [{ "port": 80 }] } }));
         for (number, port) in ports.iter().enumerate() {
             let slice = json!({
@@ -59,7 +59,7 @@ impl Scene {
     }
 
     /// Adds an HTTP route with these rules for all hosts.
-    pub fn route(&mut self, name: &str, rules: Value) {
+    pub(crate) fn route(&mut self, name: &str, rules: Value) {
         self.add(
             "HTTPRoute",
             name,
@@ -68,7 +68,7 @@ impl Scene {
     }
 
     /// Translates the objects and writes the files. Returns the output.
-    pub fn write(&self) -> Output {
+    pub(crate) fn write(&self) -> Output {
         let settings = Settings {
             addresses: vec![ListenAddress { bind: "127.0.0.1".into(), reported: Vec::new() }],
             directory: self.directory.display().to_string(),
@@ -80,7 +80,7 @@ impl Scene {
     }
 
     /// Starts the program, and waits until the gateway has the endpoints.
-    pub fn start(mut self) -> Self {
+    pub(crate) fn start(mut self) -> Self {
         let output = self.write();
         let config = output.config.replace("global\n", "global\n    stats socket runtime level admin\n");
         self.weir = Some(Weir::start(&config, &[self.port]));
@@ -88,28 +88,28 @@ impl Scene {
     }
 
     /// The running program.
-    pub fn weir(&self) -> &Weir {
+    pub(crate) fn weir(&self) -> &Weir {
         self.weir.as_ref().expect("the program was started")
     }
 
     /// Sends a request on a new connection.
-    pub fn ask(&self, request: &str) -> Response {
+    pub(crate) fn ask(&self, request: &str) -> Response {
         exchange(self.port, request).unwrap_or_else(|| panic!("no response to {request}"))
     }
 
     /// Sends a GET for a host with additional fields.
-    pub fn get(&self, host: &str, path: &str, fields: &str) -> Response {
+    pub(crate) fn get(&self, host: &str, path: &str, fields: &str) -> Response {
         self.ask(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{fields}\r\n"))
     }
 
     /// Waits until a GET has this status.
-    pub fn await_status(&self, path: &str, status: u16) {
+    pub(crate) fn await_status(&self, path: &str, status: u16) {
         assert!(eventually(|| self.get("test", path, "").status == status), "{path}");
     }
 }
 
 /// Writes the files of an output to a directory.
-pub fn write_files(output: &Output, directory: &Path) {
+pub(crate) fn write_files(output: &Output, directory: &Path) {
     for (name, content) in &output.files {
         let path = directory.join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -88,6 +88,10 @@ impl Blocks {
         }
         for own in rule.settings.iter().chain(&filters.request).chain(&rule.mirrors) {
             line!(text, "http-request {own}");
+            // Rules after an unconditional redirect would never run.
+            if own.starts_with("redirect ") && !own.contains(" if ") {
+                return;
+            }
         }
         if !filters.response.is_empty() {
             line!(text, "http-request set-var(txn.response) str({label})");
