@@ -160,7 +160,11 @@ impl Inner {
         match self.objects.insert(kind.kind, object) {
             Ok(true) => {
                 self.is_dirty = true;
-                self.recent.insert(name.clone());
+                // A new status does not make an object acceptable.
+                let known = self.live.get(&name);
+                if live.generation == 0 || known.is_none_or(|own| own.generation != live.generation) {
+                    self.recent.insert(name.clone());
+                }
             }
             Ok(false) => {}
             Err(error) => {

@@ -14,11 +14,13 @@ use crate::scene::{
 
 #[test]
 fn outages_of_the_api_server_leave_the_traffic_alone() {
-    let (one, two) = (Origin::text("one"), Origin::text("two"));
+    let (echo, one, two) = (Origin::echo(), Origin::text("one"), Origin::text("two"));
     let scene = Scene::start();
-    scene.serve("app", "/", &[one.port()]);
-    scene.await_answer("/", 200, "one");
+    scene.serve("echo", "/", &[echo.port()]);
+    scene.serve("app", "/app", &[one.port()]);
+    scene.await_answer("/app", 200, "one");
     let load = Load::start(scene.port, true);
+    load.go_on(10);
     scene.server.stop();
     assert!(eventually(|| scene.controller.metric("watch_failures_total") > 0.0));
     load.go_on(20);
@@ -26,12 +28,12 @@ fn outages_of_the_api_server_leave_the_traffic_alone() {
     // What changes in the meantime arrives with the next list.
     scene.server.apply(endpoints("app", &[two.port()]));
     scene.server.resume();
-    scene.await_answer("/", 200, "two");
+    scene.await_answer("/app", 200, "two");
     // Versions that the server has forgotten are listed again.
     scene.server.forget_versions();
     let lists = scene.server.lists();
     scene.server.apply(endpoints("app", &[one.port()]));
-    scene.await_answer("/", 200, "one");
+    scene.await_answer("/app", 200, "one");
     assert!(eventually(|| scene.server.lists() > lists));
     load.go_on(20);
     assert_eq!(load.end(), Vec::<String>::new());
@@ -39,10 +41,10 @@ fn outages_of_the_api_server_leave_the_traffic_alone() {
 
 #[test]
 fn an_older_state_of_the_store_is_used() {
-    let (one, two) = (Origin::text("one"), Origin::text("two"));
+    let (echo, two) = (Origin::echo(), Origin::text("two"));
     let scene = Scene::start();
-    scene.serve("app", "/", &[one.port()]);
-    scene.await_answer("/", 200, "one");
+    scene.serve("app", "/", &[echo.port()]);
+    scene.await_answer("/", 200, "");
     assert!(eventually(|| scene.route_condition("app", "Accepted")["status"] == "True"));
     let earlier = scene.server.snapshot();
     scene.serve("late", "/late", &[two.port()]);
@@ -51,7 +53,7 @@ fn an_older_state_of_the_store_is_used() {
     scene.server.stop();
     scene.server.restore(earlier);
     scene.server.resume();
-    scene.await_answer("/late", 200, "one");
+    assert!(eventually(|| scene.get("/late").1.contains("GET /late ")), "{}", scene.controller.messages());
     // Changes after the restore have versions that were seen before.
     scene.serve("new", "/new", &[two.port()]);
     scene.await_answer("/new", 200, "two");
@@ -91,7 +93,7 @@ fn an_object_that_the_proxy_refuses_has_no_effect_on_others() {
 
 #[test]
 fn a_deleted_secret_ends_only_its_listener() {
-    let (authority, origin) = (Authority::new(), Origin::text("one"));
+    let (authority, origin) = (Authority::new(), Origin::echo());
     let certificate = authority.issue(&["www.shop.test"]);
     let scene = Scene::start();
     let port = free_port();

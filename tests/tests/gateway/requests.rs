@@ -241,7 +241,7 @@ fn sessions_stay_at_their_server() {
     for _ in 0..8 {
         let first = scene.get("x", "/", "");
         let cookie = first.header("set-cookie").expect("a cookie");
-        let (cookie, _) = cookie.split_once(';').unwrap();
+        let (cookie, _) = cookie.split_once(';').expect("valid test data");
         assert!(cookie.starts_with("sticky="), "{cookie}");
         for _ in 0..4 {
             let next = scene.get("x", "/", &format!("Cookie: {cookie}\r\n"));

@@ -41,7 +41,7 @@ impl Scene {
         if kind != "GatewayClass" {
             object["metadata"]["namespace"] = json!("test");
         }
-        self.objects.insert(kind, object).unwrap();
+        self.objects.insert(kind, object).expect("valid test data");
     }
 
     /// Adds a service with port 80 and these ports of 127.0.0.1 as endpoints.
@@ -112,7 +112,7 @@ impl Scene {
 pub(crate) fn write_files(output: &Output, directory: &Path) {
     for (name, content) in &output.files {
         let path = directory.join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, content).unwrap();
+        std::fs::create_dir_all(path.parent().expect("valid test data")).expect("valid test data");
+        std::fs::write(path, content).expect("valid test data");
     }
 }

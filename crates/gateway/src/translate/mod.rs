@@ -124,7 +124,6 @@ fn write_header(context: &Context<'_>, text: &mut Text) {
         "timeout server 60s",
         "timeout tunnel 1h",
         "timeout http-request 30s",
-        "option forwardfor",
     ] {
         text.line(own);
     }

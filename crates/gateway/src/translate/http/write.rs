@@ -34,6 +34,7 @@ pub(crate) fn write(
     text.section("frontend", &name);
     binds.iter().for_each(|bind| text.line(bind));
     text.line("mode http");
+    text.line("option forwardfor");
     line!(text, "http-request set-header x-forwarded-proto {}", if is_tls { "https" } else { "http" });
     let mut table = Table::new(listeners);
     for Attached { rule, hosts } in rules {
