@@ -3,6 +3,8 @@
 //! With `UPDATE_GOLDEN=1` in the environment, the files are written instead of compared. The tests of the whole program check that
 //! each text is a valid configuration.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,7 @@
 //! Properties of the translation: it depends on the objects alone, and values of objects stay values in the text.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::fs;
 use std::path::Path;
 

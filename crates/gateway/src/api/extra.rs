@@ -5,6 +5,8 @@
 pub struct Extra {
     /// Lines of `http-request`.
     pub(crate) request: Vec<String>,
+    /// A redirect of all requests, without the words `redirect location`.
+    pub(crate) redirect: Option<String>,
     /// Lines of the backend.
     pub(crate) backend: Vec<String>,
     /// The parameters of servers, instead of those for the service's port.

@@ -136,10 +136,9 @@ fn weights(backend: &Backend<'_>, instances: &[Vec<PodInstance<'_>>]) -> Vec<Opt
 }
 
 fn group(instance: &PodInstance<'_>, pool: &str, weight: Option<u64>) -> Value {
-    let mut labels = json!({ "pool": pool });
-    if !instance.name.is_empty() {
-        labels["id"] = json!(instance.name);
-    }
+    // A pod may belong to several services, and the list has an instance for each of them.
+    let name = if instance.name.is_empty() { &instance.address } else { instance.name };
+    let mut labels = json!({ "pool": pool, "id": format!("{name}.{pool}") });
     if !instance.zone.is_empty() {
         labels["zone"] = json!(instance.zone);
     }

@@ -163,7 +163,8 @@ impl<'a> Compiler<'_, 'a> {
             group => format!("~{group}"),
         };
         let label = format!("rule:{}{group}", section_name(&format!("{kind}:{namespace}:{name}:{number}")));
-        let filters = filters::compile(draft.filters)?;
+        let mut filters = filters::compile(draft.filters)?;
+        filters.redirect.extend(draft.extra.redirect.map(|target| format!("redirect location {target}")));
         let mirrors = self.mirrors(&filters)?;
         let limits = settings::limits(draft.timeouts, draft.retry).map_err(BadFilter::Unsupported)?;
         let mut lines = limits.backend;

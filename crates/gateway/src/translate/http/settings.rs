@@ -74,7 +74,7 @@ pub(crate) fn persistence(own: &SessionPersistence, rule: &str, secret: &str) ->
     if !is_token(&name) {
         return Err(format!("`{name}` is not the name of a cookie"));
     }
-    let mut line = format!("cookie {} insert indirect nocache dynamic httponly attr path=/", quote(&name));
+    let mut line = format!("cookie {} insert indirect nocache dynamic httponly", quote(&name));
     if let Some(lifetime) = &own.absolute_timeout {
         let seconds = (milliseconds(lifetime)? / 1000).max(1);
         line.push_str(&format!(" maxlife {seconds}s"));

@@ -83,11 +83,12 @@ impl Blocks {
             self.cors.push((label.clone(), cors.response.clone()));
             cors.request.iter().for_each(|own| line!(text, "http-request {own}"));
         }
+        rule.settings.iter().for_each(|own| line!(text, "http-request {own}"));
         if !filters.redirect.is_empty() {
             self.redirect(text, &filters.redirect);
             return;
         }
-        for own in rule.settings.iter().chain(&filters.request).chain(&rule.mirrors) {
+        for own in filters.request.iter().chain(&rule.mirrors) {
             line!(text, "http-request {own}");
             // Rules after an unconditional redirect would never run.
             if own.starts_with("redirect ") && !own.contains(" if ") {

@@ -194,7 +194,7 @@ impl Understood {
             extra.request.insert(0, "redirect scheme https code 308 if !{ ssl_fc }".into());
         }
         if let Some((target, status)) = &self.redirect {
-            extra.request.push(format!("redirect location {} code {status}", quote(&literal(target))));
+            extra.redirect = Some(format!("{} code {status}", quote(&literal(target))));
         }
         if let Some(target) = &self.rewrite_target {
             let from = own.path.as_deref().unwrap_or("/");
@@ -236,10 +236,10 @@ impl Understood {
 /// The rule that redirects `/`.
 pub(crate) fn app_root(root: &str) -> HttpRouteRule {
     let path = PathMatch { r#type: Some("Exact".into()), value: Some("/".into()) };
-    let line = format!("redirect location {} code 302", quote(&literal(root)));
+    let redirect = Some(format!("{} code 302", quote(&literal(root))));
     HttpRouteRule {
         matches: vec![HttpMatch { path: Some(path), ..HttpMatch::default() }],
-        extra: Extra { request: vec![line], ..Extra::default() },
+        extra: Extra { redirect, ..Extra::default() },
         ..HttpRouteRule::default()
     }
 }
