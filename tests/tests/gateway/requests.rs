@@ -45,6 +45,8 @@ fn the_most_specific_rule_gets_the_request() {
     scene.route("route", rules);
     let host = json!({ "spec": { "parentRefs": [{ "name": "gateway" }], "hostnames": ["*.host.org"], "rules": [{ "matches": [prefix("/one")], "backendRefs": [to("e")] }] } });
     scene.add("HTTPRoute", "host", host);
+    let inner = json!({ "spec": { "parentRefs": [{ "name": "gateway" }], "hostnames": ["*.zone.host.org"], "rules": [{ "backendRefs": [to("c")] }] } });
+    scene.add("HTTPRoute", "inner", inner);
     let scene = scene.start();
     scene.await_status("/one", 200);
     for (host, path, fields, expected) in [
@@ -57,6 +59,7 @@ fn the_most_specific_rule_gets_the_request() {
         ("x", "/?q=x", "", "e"),
         ("a.b.host.org:80", "/one", "", "e"),
         ("A.HOST.ORG", "/one/x", "", "e"),
+        ("a.zone.host.org", "/one", "", "c"),
         ("a.host.org", "/r/1", "", "d"),
         ("host.org", "/one", "", "a"),
     ] {

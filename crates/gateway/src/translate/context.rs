@@ -45,6 +45,12 @@ impl<'a> Context<'a> {
         path
     }
 
+    /// Adds a map for `map_end`, which takes the first key that fits: longer ones come first.
+    pub(crate) fn add_suffix_map(&mut self, name: &str, mut lines: Vec<(String, String)>) -> String {
+        lines.sort_by(|(one, _), (other, _)| (other.len(), one).cmp(&(one.len(), other)));
+        self.add_map(name, lines.iter().map(|(suffix, value)| format!("{suffix} {value}\n")).collect())
+    }
+
     /// The absolute path of a file.
     pub(crate) fn path(&self, relative: &str) -> String {
         format!("{}/{relative}", self.settings.directory.trim_end_matches('/'))

@@ -193,11 +193,11 @@ impl ServerNames {
         let value = |number: usize, destination: &StreamDestination| {
             if destination.backend.is_some() { number.to_string() } else { "-".into() }
         };
-        let (mut exact, mut wildcards, mut default) = (String::new(), String::new(), None);
+        let (mut exact, mut wildcards, mut default) = (String::new(), Vec::new(), None);
         for (number, (host, destination)) in self.entries.iter().enumerate() {
             let value = value(number, destination);
             match host.strip_prefix('*') {
-                Some(suffix) => wildcards.push_str(&format!("{suffix} {value}\n")),
+                Some(suffix) => wildcards.push((suffix.to_string(), value)),
                 None if host.is_empty() => default = Some(value),
                 None => exact.push_str(&format!("{host} {value}\n")),
             }
@@ -208,7 +208,7 @@ impl ServerNames {
             line!(text, "tcp-request content set-var(txn.route) {fetch},lower,map_str({path})");
         }
         if !wildcards.is_empty() {
-            let path = context.add_map(&format!("{name}-suffixes"), wildcards);
+            let path = context.add_suffix_map(&format!("{name}-suffixes"), wildcards);
             line!(text, "tcp-request content set-var(txn.route) {fetch},lower,map_end({path}) {unless}");
         }
         if let Some(value) = default {

@@ -101,8 +101,8 @@ impl<'a> Table<'a> {
         }
         text.line("http-request jump 'host:%[var(txn.host)]'");
         let hosts: Vec<&String> = self.hosts.keys().collect();
-        let wildcards =
-            hosts.iter().filter(|host| host.starts_with("*.")).map(|host| (&host[1..], host_label(host)));
+        let wildcards = hosts.iter().filter(|host| host.starts_with("*."));
+        let wildcards = wildcards.map(|host| (host[1..].to_string(), host_label(host)));
         self.lookup_wildcards(context, text, name, wildcards.collect());
         let catch_all = if self.hosts.contains_key("") { host_label("") } else { NONE.into() };
         line!(text, "http-request jump {}", quote(&catch_all));
@@ -131,12 +131,11 @@ impl<'a> Table<'a> {
         let path = context.add_map(&format!("{name}-names"), content.concat());
         line!(text, "http-request set-var(txn.tls) ssl_fc_sni,lower,map_str({path})");
         let wildcards = self.listeners.iter().filter_map(|(listener, host)| {
-            host.strip_prefix('*').map(|suffix| format!("{suffix} {listener}\n"))
+            host.strip_prefix('*').map(|suffix| (suffix.to_string(), listener.to_string()))
         });
-        let mut content: Vec<String> = wildcards.collect();
-        content.sort();
+        let content: Vec<(String, String)> = wildcards.collect();
         if !content.is_empty() {
-            let path = context.add_map(&format!("{name}-name-suffixes"), content.concat());
+            let path = context.add_suffix_map(&format!("{name}-name-suffixes"), content);
             let unless = "unless { var(txn.tls) -m found }";
             line!(text, "http-request set-var(txn.tls) ssl_fc_sni,lower,map_end({path}) {unless}");
         }
@@ -151,13 +150,12 @@ impl<'a> Table<'a> {
         context: &mut Context<'_>,
         text: &mut Text,
         name: &str,
-        wildcards: Vec<(&str, String)>,
+        wildcards: Vec<(String, String)>,
     ) {
         if wildcards.is_empty() {
             return;
         }
-        let content: String = wildcards.iter().map(|(suffix, label)| format!("{suffix} {label}\n")).collect();
-        let path = context.add_map(&format!("{name}-wildcards"), content);
+        let path = context.add_suffix_map(&format!("{name}-wildcards"), wildcards);
         line!(text, "http-request jump '%[var(txn.host),map_end({path})]'");
     }
 
