@@ -4,7 +4,7 @@
 //! fault are found. These keep their last accepted version (or stay out, if they are new) until they change again, and their status
 //! has the proxy's message. All other changes take effect.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -45,6 +45,8 @@ pub(crate) struct Controller {
     pub(crate) kinds: usize,
     /// The objects of the configuration in use.
     pub(crate) accepted: Objects,
+    /// The objects that have changed since then.
+    pub(crate) unsettled: BTreeSet<ObjectName>,
     /// The objects that the proxy refuses, with its answers.
     pub(crate) refused: BTreeMap<ObjectName, String>,
 }
@@ -96,9 +98,9 @@ impl Controller {
     /// # Errors
     /// Why the next attempt may succeed.
     async fn turn(&mut self) -> Result<(), String> {
-        for name in self.store.recent() {
-            self.refused.remove(&name);
-        }
+        // Objects that change during this turn belong to the next one.
+        self.unsettled.append(&mut self.store.take_recent());
+        self.refused.retain(|name, _| !self.unsettled.contains(name));
         let settings = self.settings();
         let mut wanted = self.store.with(Objects::clone);
         for (kind, key) in self.refused.keys() {
@@ -108,12 +110,12 @@ impl Controller {
         let output = match self.apply(&output).await {
             Ok(()) => {
                 self.accepted = wanted;
+                self.unsettled.clear();
                 output
             }
             Err(ApplyError::Later(error)) => return Err(error),
             Err(ApplyError::Refused(answer)) => self.admit_one_by_one(&answer, &settings).await?,
         };
-        self.store.settled();
         if !self.measures.is_ready.replace(true) {
             notice("the proxy serves the configuration.");
         }
@@ -141,7 +143,7 @@ impl Controller {
     /// Applies the changes since the accepted configuration in parts. Returns the translation that is in use afterwards.
     async fn admit_one_by_one(&mut self, answer: &str, settings: &Settings) -> Result<Output, String> {
         alert(format!("the proxy refuses the configuration:\n{answer}"));
-        let mut parts = vec![self.store.recent()];
+        let mut parts = vec![self.unsettled.iter().cloned().collect::<Vec<_>>()];
         // The settings may have changed, too. Without a configuration that is accepted, no object is at fault.
         let mut output = self.translated(&self.accepted, settings);
         self.apply(&output).await.map_err(|error| match error {
@@ -150,7 +152,8 @@ impl Controller {
         let mut trials = 0;
         while let Some(part) = parts.pop() {
             if trials == TRIALS {
-                alert("too many objects are refused: the remaining changes wait for the next one.");
+                alert("too many objects are refused: the remaining changes wait for the next turn.");
+                parts.push(part);
                 break;
             }
             trials += 1;
@@ -177,6 +180,7 @@ impl Controller {
                 },
             }
         }
+        self.unsettled = parts.into_iter().flatten().collect();
         Ok(output)
     }
 

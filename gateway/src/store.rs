@@ -37,7 +37,7 @@ struct Inner {
     live: HashMap<ObjectName, LiveObject>,
     /// The kinds that were listed at least once, or that the cluster lacks.
     listed: HashSet<&'static str>,
-    /// The objects that were added, changed or removed since the last configuration in use.
+    /// The objects that were added, changed or removed since they were last taken.
     recent: BTreeSet<ObjectName>,
     /// Whether an object that configures the proxy has changed.
     is_dirty: bool,
@@ -93,14 +93,9 @@ impl ObjectStore {
         (std::mem::take(&mut inner.is_dirty), std::mem::take(&mut inner.is_status_dirty))
     }
 
-    /// Returns the objects that were added, changed or removed since the last call of [`ObjectStore::settled`].
-    pub(crate) fn recent(&self) -> Vec<ObjectName> {
-        self.inner.borrow().recent.iter().cloned().collect()
-    }
-
-    /// Records that the proxy uses the objects.
-    pub(crate) fn settled(&self) {
-        self.inner.borrow_mut().recent.clear();
+    /// Returns the objects that were added, changed or removed since the last call.
+    pub(crate) fn take_recent(&self) -> BTreeSet<ObjectName> {
+        std::mem::take(&mut self.inner.borrow_mut().recent)
     }
 
     /// Calls a function with the objects.
@@ -219,13 +214,13 @@ mod tests {
         let store = ObjectStore::default();
         let kind = WatchedKind::named("Service").expect("services are watched");
         store.replace(kind, vec![service("x", "1", 80), service("y", "1", 80)]);
-        assert_eq!(store.take_changes(), (true, false));
-        store.settled();
+        assert_eq!(store.take_changes(), (true, true));
+        assert_eq!(store.take_recent().len(), 2);
         store.put(kind, service("x", "2", 80));
         assert_eq!(store.take_changes(), (false, false));
         store.put(kind, service("x", "3", 81));
         assert_eq!(store.take_changes(), (true, false));
-        assert_eq!(store.recent(), [("Service", Key::new("a", "x"))]);
+        assert!(store.take_recent().iter().eq([&("Service", Key::new("a", "x"))]));
         store.replace(kind, vec![service("x", "3", 81)]);
         assert_eq!(store.take_changes(), (true, false));
         assert_eq!(store.count(), 1);
