@@ -6,6 +6,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
+use socket2::SockAddr;
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdRegisterError};
 
@@ -173,7 +174,7 @@ pub fn set_md5_key(fd: BorrowedFd<'_>, peer: SocketAddr, key: &[u8], any: bool) 
     // SAFETY: every field is an integer or an array of integers, for which all-zero bytes are
     // valid.
     let mut signature: TcpMd5Sig = unsafe { std::mem::zeroed() };
-    let address = socket2::SockAddr::from(peer);
+    let address = SockAddr::from(peer);
     // SAFETY: a socket2 address never claims more bytes than the sockaddr_storage that contains it.
     unsafe {
         std::ptr::copy_nonoverlapping(
@@ -245,6 +246,91 @@ pub(crate) fn send_segments(fd: BorrowedFd<'_>, bytes: &[u8], segment: u16) -> i
     let sent =
         unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// A datagram for [`send_each`].
+pub(crate) struct Addressed<'a> {
+    pub(crate) destination: SocketAddr,
+    /// The address to send from, or `None` for the kernel's choice.
+    pub(crate) source: Option<IpAddr>,
+    pub(crate) bytes: &'a [u8],
+}
+
+/// A control message with the source address of a datagram, as the kernel lays it out.
+#[repr(C, align(8))]
+struct SourceControl([u8; SOURCE_CONTROL]);
+
+/// The space of a control message with an IPv6 address, which is larger than one with an IPv4 address.
+// SAFETY: the macro only computes a number.
+const SOURCE_CONTROL: usize = unsafe { libc::CMSG_SPACE(size_of::<libc::in6_pktinfo>() as u32) } as usize;
+
+/// Sends datagrams to different receivers with one call. Returns how many were sent: fewer if the kernel refuses one of them.
+///
+/// # Errors
+/// The errors of sendmmsg(2) about the first datagram.
+pub(crate) fn send_each(fd: BorrowedFd<'_>, datagrams: &[Addressed<'_>]) -> io::Result<usize> {
+    let addresses: Vec<SockAddr> = datagrams.iter().map(|one| one.destination.into()).collect();
+    let vector = |one: &Addressed<'_>| libc::iovec {
+        iov_base: one.bytes.as_ptr().cast_mut().cast(),
+        iov_len: one.bytes.len(),
+    };
+    let mut vectors: Vec<_> = datagrams.iter().map(vector).collect();
+    let mut controls: Vec<_> = datagrams.iter().map(|_| SourceControl([0; SOURCE_CONTROL])).collect();
+    let parts = datagrams.iter().zip(&addresses).zip(&mut vectors).zip(&mut controls);
+    let message =
+        |(((one, address), vector), control): (((&Addressed<'_>, &SockAddr), &mut libc::iovec), _)| {
+            // SAFETY: every field is an integer or a pointer, for which all-zero bytes are valid.
+            let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
+            message.msg_hdr.msg_name = address.as_ptr().cast_mut().cast();
+            message.msg_hdr.msg_namelen = address.len();
+            message.msg_hdr.msg_iov = vector;
+            message.msg_hdr.msg_iovlen = 1;
+            if let Some(source) = one.source {
+                set_source(&mut message.msg_hdr, control, source);
+            }
+            message
+        };
+    let mut messages: Vec<_> = parts.map(message).collect();
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: each message describes an address, bytes and a control message that live across the call; the kernel only reads them.
+    // It writes into `messages`, which have the given number.
+    let sent =
+        unsafe { libc::sendmmsg(fd.as_raw_fd(), messages.as_mut_ptr(), messages.len() as u32, flags as _) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// Adds the address to send from to a message.
+fn set_source(message: &mut libc::msghdr, control: &mut SourceControl, source: IpAddr) {
+    match source {
+        IpAddr::V4(ip) => {
+            let ipi_spec_dst = libc::in_addr { s_addr: u32::from_ne_bytes(ip.octets()) };
+            let info =
+                libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst, ipi_addr: libc::in_addr { s_addr: 0 } };
+            set_control(message, control, (libc::IPPROTO_IP, libc::IP_PKTINFO), info);
+        }
+        IpAddr::V6(ip) => {
+            let ipi6_addr = libc::in6_addr { s6_addr: ip.octets() };
+            let info = libc::in6_pktinfo { ipi6_addr, ipi6_ifindex: 0 };
+            set_control(message, control, (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO), info);
+        }
+    }
+}
+
+/// Writes a control message of a level and type, and adds it to a message.
+fn set_control<T>(message: &mut libc::msghdr, control: &mut SourceControl, kind: (i32, i32), value: T) {
+    const { assert!(size_of::<T>() <= size_of::<libc::in6_pktinfo>()) };
+    let size = size_of::<T>() as u32;
+    message.msg_control = std::ptr::from_mut(control).cast();
+    // SAFETY: the macro only computes a number.
+    message.msg_controllen = unsafe { libc::CMSG_SPACE(size) } as _;
+    // SAFETY: `message` describes `control`, which is aligned for a header and has room for it and a `T`, as checked above; the header
+    // that is returned lies in it.
+    unsafe {
+        let header = libc::CMSG_FIRSTHDR(std::ptr::from_ref(message));
+        ((*header).cmsg_level, (*header).cmsg_type) = kind;
+        (*header).cmsg_len = libc::CMSG_LEN(size) as _;
+        libc::CMSG_DATA(header).cast::<T>().write_unaligned(value);
+    }
 }
 
 /// Receives a datagram, or several that the kernel has joined (`UDP_GRO`). Returns their length in total, and the size of each

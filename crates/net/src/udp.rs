@@ -492,5 +492,9 @@ impl fmt::Debug for Batch {
     }
 }
 
+mod replies;
+
+pub use replies::Replies;
+
 #[cfg(test)]
 mod tests;

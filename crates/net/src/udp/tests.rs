@@ -260,3 +260,69 @@ fn a_connected_socket_reports_a_closed_port() {
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
     });
 }
+
+#[test]
+fn replies_to_several_receivers_leave_from_the_addresses_that_were_asked() {
+    run(async {
+        for (server, ips) in [("0.0.0.0:0", ["127.0.0.1", "127.0.0.2"]), ("[::]:0", ["::1", "::1"])] {
+            let server = bind_one(server);
+            let port = server.local_addr().port();
+            let asked = ips.map(|ip| SocketAddr::new(ip.parse().expect("an address"), port));
+            let clients: Vec<_> = (0..40)
+                .map(|at| {
+                    (asked[at % 2], bind_one(if asked[0].is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" }))
+                })
+                .collect();
+            let mut replies = Replies::default();
+            for (at, (asked, client)) in clients.iter().enumerate() {
+                let bytes = [at as u8; 50];
+                replies.room()[..50].copy_from_slice(&bytes);
+                replies.add(&server, client.local_addr(), Some(asked.ip()), 0..50, 50);
+                // Joined datagrams do not overtake others.
+                let bytes = segments(3);
+                replies.room()[..bytes.len()].copy_from_slice(&bytes);
+                if at % 10 == 0 {
+                    replies.add(&server, client.local_addr(), Some(asked.ip()), 0..bytes.len(), SEGMENT);
+                }
+            }
+            replies.flush(&server);
+            for (at, (asked, client)) in clients.iter().enumerate() {
+                let (all, _) = receive(client, if at % 10 == 0 { 4 } else { 1 }).await;
+                assert!(all.iter().all(|one| one.source == *asked));
+                assert_eq!(all[0].bytes, [at as u8; 50]);
+                assert_eq!(
+                    all[1..].iter().map(|one| one.bytes.len()).sum::<usize>(),
+                    if at % 10 == 0 { 3500 } else { 0 }
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn a_refused_reply_does_not_stop_others() {
+    run(async {
+        let (server, client) = (bind_one("127.0.0.1:0"), bind_one("127.0.0.1:0"));
+        let mut replies = Replies::default();
+        // The kernel refuses port 0.
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        for (to, byte) in
+            [(nowhere, 0), (client.local_addr(), 1), (nowhere, 2), (client.local_addr(), 3), (nowhere, 4)]
+        {
+            replies.room()[0] = byte;
+            replies.add(&server, to, None, 0..1, 1);
+        }
+        replies.flush(&server);
+        let (all, _) = receive(&client, 2).await;
+        assert!(all.iter().map(|one| one.bytes[0]).eq([1, 3]));
+        // The largest datagram fits behind others.
+        replies.add(&server, client.local_addr(), None, 0..1, 1);
+        assert!(replies.room().len() >= 65_535);
+        let most = 65_507;
+        replies.add(&server, client.local_addr(), None, 0..most, most);
+        replies.add(&server, client.local_addr(), None, 0..most, most);
+        replies.flush(&server);
+        let (all, _) = receive(&client, 3).await;
+        assert!(all.iter().map(|one| one.bytes.len()).eq([1, most, most]));
+    });
+}

@@ -1,12 +1,13 @@
 //! Datagrams between clients and servers.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 
 use net::connected;
 use net::proxy_protocol;
-use net::udp::{Batch, Received, Transmit};
+use net::udp::{Batch, Received, Replies};
 use plan::server::{Observe, SendProxy};
 use runtime::timer::now_ms;
 use rustix::io::Errno;
@@ -137,42 +138,35 @@ impl Shard {
         header
     }
 
-    /// Forwards datagrams that a server has sent.
-    pub(super) fn receive_from_server(&self, id: SessionId, room: &mut [u8]) {
+    /// Adds datagrams that a server has sent to the replies.
+    pub(super) fn receive_from_server(&self, id: SessionId, replies: &mut Replies) {
         let place = self.place();
         let mut table = self.table.borrow_mut();
         let Some(session) = table.get_mut(id) else { return };
-        let received = connected::receive(session.data.socket.as_fd(), room);
-        let (bytes, segment) = match received {
-            Ok((length, segment)) => (&room[..length], segment),
+        let received = connected::receive(session.data.socket.as_fd(), replies.room());
+        let (length, segment) = match received {
+            Ok(received) => received,
             Err(error) if is_passing(&error) => return,
             Err(_) => {
                 drop(table);
                 return self.fail(id);
             }
         };
-        let (bytes, segment, dropped) = within(bytes, segment, place.payload_size);
+        let (datagrams_at, segment, dropped) = within(length, segment, place.payload_size);
         place.frontend.state.frontend.mine().traffic.denied_responses.add(dropped);
-        let datagrams = bytes.len().div_ceil(segment.max(1)).max(1) as u64;
-        if dropped > 0 && bytes.is_empty() {
+        let datagrams = datagrams_at.len().div_ceil(segment.max(1)).max(1) as u64;
+        if dropped > 0 && datagrams_at.is_empty() {
             return;
         }
-        let transmit = Transmit {
-            destination: session.key.source,
-            source: session.key.destination,
-            ecn: 0,
-            segment_size: (datagrams > 1).then_some(segment),
-            bytes,
-        };
         // Before it is sent: the client may answer to another worker at once.
         if let Some(part) = place.quic_id
             && session.responses < routes::BEGINNING
-            && let Some(id) = part.of_server(bytes)
+            && let Some(id) = part.of_server(&replies.room()[datagrams_at.clone()])
         {
             routes::learn(place.frontend.state.id, id, session.data.server.held.shared());
         }
-        // If the socket's buffer is full, datagrams are lost, as on any other queue.
-        let _ = self.socket.try_send(&transmit);
+        let length = datagrams_at.len() as u64;
+        replies.add(&self.socket, session.key.source, session.key.destination, datagrams_at, segment);
         if session.responses == 0 {
             attempt::observe(&session.data.server, Ok(()));
         }
@@ -180,7 +174,6 @@ impl Shard {
             session.data.is_joined = true;
             connected::join(session.data.socket.as_fd());
         }
-        let length = bytes.len() as u64;
         count(&place, session, 0, length);
         let progress = table.response(id, (datagrams, length), now_ms(), &place.limits);
         drop(table);
@@ -213,18 +206,18 @@ impl Shard {
     }
 }
 
-/// Returns the datagrams of `bytes` that have at most `most` bytes, with the size of each but the last, and the number of others. The
-/// last datagram may be shorter than the others, which have `segment` bytes.
-fn within(bytes: &[u8], segment: usize, most: usize) -> (&[u8], usize, u64) {
+/// Returns the place of the datagrams that have at most `most` bytes among `length` bytes, with the size of each but the last, and the
+/// number of others. The last datagram may be shorter than the others, which have `segment` bytes.
+fn within(length: usize, segment: usize, most: usize) -> (Range<usize>, usize, u64) {
     if segment <= most {
-        return (bytes, segment, 0);
+        return (0..length, segment, 0);
     }
-    let last = bytes.len() % segment;
-    let whole = (bytes.len() / segment) as u64;
+    let last = length % segment;
+    let whole = (length / segment) as u64;
     match last {
-        0 => (&[], 0, whole),
-        last if last > most => (&[], 0, whole + 1),
-        last => (&bytes[bytes.len() - last..], last, whole),
+        0 => (0..0, 0, whole),
+        last if last > most => (0..0, 0, whole + 1),
+        last => (length - last..length, last, whole),
     }
 }
 
@@ -265,11 +258,10 @@ mod tests {
 
     #[test]
     fn the_short_end_of_a_batch_is_kept() {
-        let bytes: Vec<u8> = (0..25).collect();
-        assert_eq!(within(&bytes, 10, 10), (&bytes[..], 10, 0));
-        assert_eq!(within(&bytes, 10, 9), (&bytes[20..], 5, 2));
-        assert_eq!(within(&bytes, 10, 4), (&[][..], 0, 3));
-        assert_eq!(within(&bytes[..20], 10, 9), (&[][..], 0, 2));
-        assert_eq!(within(&[], 0, 9), (&[][..], 0, 0));
+        assert_eq!(within(25, 10, 10), (0..25, 10, 0));
+        assert_eq!(within(25, 10, 9), (20..25, 5, 2));
+        assert_eq!(within(25, 10, 4), (0..0, 0, 3));
+        assert_eq!(within(20, 10, 9), (0..0, 0, 2));
+        assert_eq!(within(0, 0, 9), (0..0, 0, 0));
     }
 }

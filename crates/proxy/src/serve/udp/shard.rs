@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use net::connected::SocketSet;
-use net::udp::{Batch, UdpSocket};
+use net::udp::{Batch, Replies, UdpSocket};
 use runtime::timer::{NEVER, Timer, now_ms};
 use sample::{Cause, Phase};
 use state::proxy::Admission;
@@ -55,6 +55,16 @@ impl Wake for Killer {
             waker.wake_by_ref();
         }
     }
+}
+
+/// Memory that the task reuses.
+struct Buffers {
+    batch: Batch,
+    /// Datagrams of a client that are joined.
+    joined: Vec<u8>,
+    replies: Replies,
+    /// The sessions whose servers have sent datagrams.
+    ready: Vec<u64>,
 }
 
 /// A socket with its sessions.
@@ -171,10 +181,13 @@ impl Shard {
 
     /// Serves the socket until its frontend has stopped and all sessions have ended.
     pub(super) async fn run(self: &Rc<Self>) {
-        let mut batch = Batch::default();
-        let mut room = vec![0; ROOM];
-        let mut ready = Vec::new();
-        while !poll_fn(|context| self.poll(context, &mut batch, &mut room, &mut ready)).await {
+        let mut buffers = Buffers {
+            batch: Batch::default(),
+            joined: vec![0; ROOM],
+            replies: Replies::default(),
+            ready: Vec::new(),
+        };
+        while !poll_fn(|context| self.poll(context, &mut buffers)).await {
             tokio::task::yield_now().await;
         }
         let ids = self.table.borrow().ids();
@@ -182,13 +195,7 @@ impl Shard {
     }
 
     /// Ready with `false` if there is more to do, and with `true` at the end.
-    fn poll(
-        &self,
-        context: &mut Context<'_>,
-        batch: &mut Batch,
-        room: &mut [u8],
-        ready: &mut Vec<u64>,
-    ) -> Poll<bool> {
+    fn poll(&self, context: &mut Context<'_>, buffers: &mut Buffers) -> Poll<bool> {
         self.killer.watch(context.waker());
         if self.killer.has_killed.swap(false, Relaxed) {
             self.end_killed();
@@ -199,8 +206,8 @@ impl Shard {
         if self.is_waiting.get() {
             return Poll::Pending;
         }
-        let mut has_more = self.poll_servers(context, room, ready);
-        has_more |= self.poll_clients(context, batch, room);
+        let mut has_more = self.poll_servers(context, &mut buffers.replies, &mut buffers.ready);
+        has_more |= self.poll_clients(context, &mut buffers.batch, &mut buffers.joined);
         has_more |= self.end_expired();
         if has_more {
             return Poll::Ready(false);
@@ -230,13 +237,14 @@ impl Shard {
     }
 
     /// Receives from servers; returns whether more may be waiting.
-    fn poll_servers(&self, context: &mut Context<'_>, room: &mut [u8], ready: &mut Vec<u64>) -> bool {
+    fn poll_servers(&self, context: &mut Context<'_>, replies: &mut Replies, ready: &mut Vec<u64>) -> bool {
         for _ in 0..TURNS {
             ready.clear();
             if self.servers.poll_ready(context, ready).is_pending() {
                 return false;
             }
-            ready.iter().for_each(|id| self.receive_from_server(SessionId::from_bits(*id), room));
+            ready.iter().for_each(|id| self.receive_from_server(SessionId::from_bits(*id), replies));
+            replies.flush(&self.socket);
         }
         true
     }
