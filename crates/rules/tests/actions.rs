@@ -518,7 +518,7 @@ fn every_supported_action_has_an_accepted_example() {
     let lines: &[&str] = &[
         "accept", "add-acl(l) %[src]", "add-header X-A a", "add-headers-bin req.hdrs_bin prefix x-", "allow", "auth realm R", "capture src id 0", "close",
         "del-acl(l) %[src]", "del-header X-A -m beg", "del-headers-bin req.hdrs_bin -m end", "del-map(m) %[src]", "deny status 429", "dgram-drop", "disable-l7-retry",
-        "do-log", "early-hint Link %[path]", "expect-proxy layer4", "expect-netscaler-cip layer4", "normalize-uri path-merge-slashes", "pause 10ms", "redirect location /", "reject",
+        "do-log", "early-hint Link %[path]", "expect-proxy layer4", "expect-netscaler-cip layer4", "jump there", "label there", "normalize-uri path-merge-slashes", "pause 10ms", "redirect location /", "reject",
         "replace-header Host a b", "replace-path a b", "replace-pathq a b", "replace-uri a b", "replace-value Cookie a b", "return status 204",
         "sc-add-gpc(0,0) 1", "sc-inc-gpc(0,0)", "sc-inc-gpc0(0)", "sc-inc-gpc1(0)", "sc-set-gpt(0,0) 1", "sc-set-gpt0(0) int(1)", "send-retry", "track-sc src",
         "set-bc-mark 1", "set-bc-tos 1", "set-dst src", "set-dst-port int(1)", "set-fc-mark 1", "set-fc-tos 1", "set-header X-A a",

@@ -28,10 +28,7 @@ fn messages_point_at_the_words_they_are_about() {
         ),
         (
             "frontend f\n mode http\n http-request jump x\n http-request label x\n http-request label x\n http-request jump x\n timeout client 1s\n",
-            &[
-                "5:2 the label `x` is already defined",
-                "6:2 there is no label `x` after this rule (a jump only goes forwards, within its rule set)",
-            ],
+            &["5:2 the label `x` is already defined", "6:2 there is no label `x` after this rule"],
         ),
         (
             "backend b\n timeout client 3s\n",
