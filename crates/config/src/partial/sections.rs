@@ -42,7 +42,7 @@ mod tests {
         let text = b"# a\nglobal\n  maxconn 5 # backend x\n\n\t backend b # c\nbackends\n#backend\nlisten#\n";
         let starts = starts(text).expect("simple lines");
         let found: Vec<_> = starts.iter().map(|start| (start.at, start.line)).collect();
-        assert_eq!(found, [(4, 2), (38, 5), (73, 8)]);
+        assert_eq!(found, [(4, 2), (36, 5), (70, 8)]);
     }
 
     #[test]
