@@ -52,7 +52,7 @@ const CRATES: &[Crate] = &[
     ("httpclient", "crates/httpclient",  &["base", "fields", "h2", "http", "net", "plan", "resolvers", "runtime", "state", "tls"]),
     ("ocsp",       "crates/ocsp",    &["base", "httpclient", "runtime", "state", "tls"]),
     ("acme",       "crates/acme",    &["base", "httpclient", "plan", "resolvers", "runtime", "sample", "state", "tls"]),
-    ("discovery",  "crates/discovery", &["base", "httpclient", "net", "plan", "runtime", "state"]),
+    ("discovery",  "crates/discovery", &["base", "httpclient", "net", "plan", "process", "runtime", "state"]),
     ("telemetry",  "crates/telemetry", &["base", "compress", "httpclient", "net", "otlp", "plan", "resolvers", "runtime", "state"]),
     ("statistics", "crates/statistics", &["base", "cache", "http", "runtime", "sample", "state", "tls"]),
     ("control",    "crates/control", &["base", "cache", "http", "runtime", "sample", "state", "statistics", "tls"]),

@@ -45,6 +45,9 @@ const SILENCE: Duration = Duration::from_secs(75);
 /// The most invalid keys of an answer that are reported one by one.
 const REPORTED_APART: usize = 8;
 
+/// From this number of instances on, free memory is returned to the system after each list.
+const LONG_LIST: usize = 1000;
+
 /// How long a watch of Kubernetes lasts. Within this time, bookmarks arrive about once a minute.
 const WATCH: Duration = Duration::from_secs(240);
 
@@ -455,6 +458,10 @@ impl Follower {
         if has_changed {
             (self.callbacks.changed)(&self.feed);
             self.leaving.notify_one();
+        }
+        // Decoding took several times the memory of the list, and the thread may not allocate again for a long time.
+        if self.feed.list().is_some_and(|list| list.len() >= LONG_LIST) {
+            process::return_memory();
         }
     }
 

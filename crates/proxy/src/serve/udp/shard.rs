@@ -63,7 +63,7 @@ struct Buffers {
     /// Datagrams of a client that are joined.
     joined: Vec<u8>,
     replies: Replies,
-    /// The sessions whose servers have sent datagrams.
+    /// Sessions with datagrams from their servers.
     ready: Vec<u64>,
 }
 
