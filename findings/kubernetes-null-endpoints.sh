@@ -10,7 +10,8 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'chmod -R u+w "$folder"; rm -rf "$folder"' EXIT
 cd "$folder"
-cat >main.go <<'GO'
+mkdir module
+cat >module/main.go <<'GO'
 package main
 
 import (
@@ -34,10 +35,12 @@ func main() {
 GO
 export GOPATH=$folder/go GOFLAGS=-modcacherw
 {
+    cd module
     go mod init example.com/slices
     go get k8s.io/api@v0.36.0 k8s.io/apimachinery@v0.36.0
     go mod tidy
-    go build -o write .
+    go build -o ../write .
+    cd ..
 } >log 2>&1 || { cat log; exit 1; }
 python3 -m venv python
 python/bin/pip -q --disable-pip-version-check install kubernetes==34.1.0

@@ -9,7 +9,7 @@ use syntax::Word;
 use crate::draft::args::Args;
 use crate::draft::server::ServerDraft;
 use crate::draft::settings::DefaultServers;
-use crate::draft::{Statement, is_name_character};
+use crate::draft::{SectionKind, Statement, is_name_character};
 use crate::resolve::{PendingProxy, ResolveContext};
 use crate::tables::server::{origin, parse_params};
 use crate::tables::server_address::{ServerPlace, parse_place, refuse_datagrams};
@@ -43,6 +43,48 @@ pub(super) fn template_range(range: &str) -> Option<(u32, u32)> {
     bounds.filter(|(low, high)| low <= high && *high > 0 && high - low < 100_000)
 }
 
+/// `server name host:80`.
+pub(super) fn single<'a>(
+    proxy: &PendingProxy<'a>,
+    statement: &'a Statement,
+    defaults: &DefaultServers<'a>,
+    context: &mut ResolveContext<'_>,
+) -> Result<Vec<ServerLine<'a>>, Diagnostic> {
+    let mut args = Args::new(statement, context.diagnostics, context.environment);
+    let name = args.next();
+    let (Some(name), Some(address)) = (name, args.next()) else {
+        return Err(Diagnostic::alert("`server` expects a name and an address")
+            .at(statement.end())
+            .label("usage: server <name> <address>[:<port>] [param*]")
+            .haproxy("'server' expects <name> and <addr>[:<port>] as arguments."));
+    };
+    check_name(name)?;
+    let title = format!("server {}/{name}", proxy.settings.name);
+    let (place, draft) = parameters(proxy, address, &mut args, defaults, &title)?;
+    let name_text = name.as_str().into();
+    Ok(vec![ServerLine { statement, name: name_text, name_word: name, address_word: address, place, draft }])
+}
+
+/// Parses the address and the parameters that follow a name.
+fn parameters<'a>(
+    proxy: &PendingProxy<'a>,
+    address: &'a Word,
+    args: &mut Args<'a, '_>,
+    defaults: &DefaultServers<'a>,
+    title: &str,
+) -> Result<(Rc<ServerPlace>, ServerDraft<'a>), Diagnostic> {
+    let place = parse_place(address, args)?;
+    args.warn_of_mptcp(address);
+    if proxy.settings.mode != Mode::Log || proxy.settings.kind == SectionKind::Ring {
+        refuse_datagrams(&place, address)?;
+    }
+    let origin = origin(args, proxy.settings.name, defaults)?;
+    let mut draft = origin.unwrap_or_else(|| defaults.unnamed.as_ref().clone());
+    parse_params(&mut draft, args, title)?;
+    draft.is_quic = place.is_quic;
+    Ok((Rc::new(place), draft))
+}
+
 /// `server-template prefix 1-3 host:80`: servers `prefix1` to `prefix3`.
 pub(super) fn template<'a>(
     proxy: &PendingProxy<'a>,
@@ -60,16 +102,8 @@ pub(super) fn template<'a>(
             .haproxy("'server-template' expects <prefix> <nb | range> <addr>[:<port>] as arguments.")
     })?;
     let address = args.required("<addr>[:<port>]")?;
-    let place = parse_place(address, &args)?;
-    args.warn_of_mptcp(address);
-    if proxy.settings.mode != Mode::Log {
-        refuse_datagrams(&place, address)?;
-    }
-    let place = Rc::new(place);
-    let origin = origin(&mut args, proxy.settings.name, defaults)?;
-    let mut draft = origin.unwrap_or_else(|| defaults.unnamed.as_ref().clone());
-    parse_params(&mut draft, &mut args, &format!("server-template {}/{prefix}", proxy.settings.name))?;
-    draft.is_quic = place.is_quic;
+    let title = format!("server-template {}/{prefix}", proxy.settings.name);
+    let (place, draft) = parameters(proxy, address, &mut args, defaults, &title)?;
     let line = |number| ServerLine {
         statement,
         name: format!("{prefix}{number}").into(),

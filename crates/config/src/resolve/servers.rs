@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,19 +10,16 @@ use base::address::{Destination, Host, Ports};
 use diag::Diagnostic;
 use plan::proxy::StateFile;
 use plan::server::Observe;
-use state::Mode;
 use state::server::{ServerAddress, ServerSeed};
 
-use crate::draft::args::Args;
-use crate::draft::server::{InitAddr, ServerDraft};
-use crate::draft::settings::{DefaultServers, ProxySettings};
 use crate::draft::{SectionKind, Statement};
+use crate::draft::server::{InitAddr, ServerDraft};
+use crate::draft::settings::ProxySettings;
 use crate::resolve::discovered::{self, DiscoveredDraft};
-use crate::resolve::server_line::{ServerLine, check_name, template};
+use crate::resolve::server_line::{self, ServerLine};
 use crate::resolve::{PendingProxy, ResolveContext, carry_over, lines, peers, reverse};
 use crate::system::resolve_host;
-use crate::tables::server::{origin, parse_params};
-use crate::tables::server_address::{host_name, parse_place, refuse_datagrams};
+use crate::tables::server_address::host_name;
 
 /// A server with its state, but without the settings that refer to names.
 pub(crate) struct MadeServer<'a> {
@@ -59,9 +55,9 @@ fn make_backend<'a>(proxy: &PendingProxy<'a>, context: &mut ResolveContext<'_>) 
         let parsed = if proxy.settings.kind == SectionKind::Peers {
             peers::server(proxy, statement, defaults, context)
         } else if statement.keyword.name == "server" {
-            server(proxy, statement, defaults, context)
+            server_line::single(proxy, statement, defaults, context)
         } else {
-            template(proxy, statement, defaults, context)
+            server_line::template(proxy, statement, defaults, context)
         };
         match parsed {
             Ok(mut parsed) => lines.append(&mut parsed),
@@ -105,36 +101,6 @@ fn make_backend<'a>(proxy: &PendingProxy<'a>, context: &mut ResolveContext<'_>) 
         made.push(MadeServer { discovered: Some(draft), ..server });
     }
     made
-}
-
-fn server<'a>(
-    proxy: &PendingProxy<'a>,
-    statement: &'a Statement,
-    defaults: &DefaultServers<'a>,
-    context: &mut ResolveContext<'_>,
-) -> Result<Vec<ServerLine<'a>>, Diagnostic> {
-    let mut args = Args::new(statement, context.diagnostics, context.environment);
-    let name = args.next();
-    let (Some(name), Some(address)) = (name, args.next()) else {
-        return Err(Diagnostic::alert("`server` expects a name and an address")
-            .at(statement.end())
-            .label("usage: server <name> <address>[:<port>] [param*]")
-            .haproxy("'server' expects <name> and <addr>[:<port>] as arguments."));
-    };
-    check_name(name)?;
-    let title = format!("server {}/{name}", proxy.settings.name);
-    let place = parse_place(address, &args)?;
-    args.warn_of_mptcp(address);
-    if proxy.settings.mode != Mode::Log || proxy.settings.kind == SectionKind::Ring {
-        refuse_datagrams(&place, address)?;
-    }
-    let place = Rc::new(place);
-    let origin = origin(&mut args, proxy.settings.name, defaults)?;
-    let mut draft = origin.unwrap_or_else(|| defaults.unnamed.as_ref().clone());
-    parse_params(&mut draft, &mut args, &title)?;
-    draft.is_quic = place.is_quic;
-    let name_text = name.as_str().into();
-    Ok(vec![ServerLine { statement, name: name_text, name_word: name, address_word: address, place, draft }])
 }
 
 fn check_unique(proxy: &PendingProxy<'_>, lines: &[ServerLine<'_>], context: &mut ResolveContext<'_>) {
