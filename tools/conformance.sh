@@ -11,6 +11,7 @@
 #     WEIR, GATEWAY     the binaries to test; default those of `cargo build`
 #     RUN=REGEX         only tests with matching names (`-run-test`)
 #     REPORTS=DIR       the suite's report and the logs; default target/conformance
+#     INSTEAD=COMMAND   run this instead of the suite, for example tools/conformance/figures.py
 #     KEEP=1            leave the cluster running until Enter is pressed
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -251,7 +252,12 @@ run_suite() { # profiles, separated by commas
 build_all
 mkdir -p "$REPORTS"
 up
-run_suite "$(printf ',GATEWAY-%s' "${profiles[@]}" | cut -c2-)"
+if [ -n "${INSTEAD:-}" ]; then
+    KUBECONFIG=$work/kubeconfig SERVER=$server WORK=$work ECHO=$CACHE/bin/echo-basic WEIR=${WEIR:-$target/debug/weir} \
+        GATEWAY=${GATEWAY:-$target/debug/weir-gateway} inside $INSTEAD || true
+else
+    run_suite "$(printf ',GATEWAY-%s' "${profiles[@]}" | cut -c2-)"
+fi
 cp "$work"/*.log "$REPORTS/"
 cp "$work/gateway/weir.cfg" "$REPORTS/"
 if [ -n "${KEEP:-}" ]; then

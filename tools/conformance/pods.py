@@ -380,4 +380,5 @@ def main():
             pod.stop()
 
 
-main()
+if __name__ == "__main__":
+    main()
