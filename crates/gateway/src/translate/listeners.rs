@@ -218,7 +218,13 @@ fn load_certificates(context: &mut Context<'_>, state: &mut ListenerState<'_>) {
     }
     for reference in references {
         match certificates::key_pair(context, reference, from) {
-            Ok(path) => state.certificates.push(path),
+            Ok(file) => {
+                state.certificates.push(file.path);
+                // The certificate stays in use: clients decide whether they accept it.
+                if let Some(message) = file.expired.filter(|_| state.resolved.is_true) {
+                    state.resolved.message = message;
+                }
+            }
             Err(error) => {
                 let reason = match error {
                     BadRef::NotPermitted(_) => "RefNotPermitted",
