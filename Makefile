@@ -12,7 +12,8 @@
 #   make docs     write the generated pages
 #   make release  the binary to install, target/weir: compiled with a profile of typical use (PROFILE=none without, PROFILE=FILE with
 #                 that profile)
-#   make packages a .deb, an .rpm, a container image, an SBOM and checksums of that binary, in target/packages
+#   make packages a .deb, an .rpm, a container image, an SBOM and checksums of that binary, and the image of weir-gateway, in
+#                 target/packages
 #   make test-packages   that the packages of a debug build can be made, installed, run and purged; needs root
 #   make conformance   the Gateway API's suite against weir-gateway and a real API server (PROFILES="HTTP GRPC" only these); needs
 #                 root, builds the API server for an hour the first time
@@ -45,7 +46,8 @@ release:
 
 packages: release
 	@./tools/need.sh $(PACKAGING)
-	@./tools/packages.sh $(TARGET)/weir
+	@./tools/build.sh $(CARGO) build --release --locked -p weir-gateway
+	@GATEWAY=$(TARGET)/release/weir-gateway ./tools/packages.sh $(TARGET)/weir
 	@[ ! -e $(TARGET)/weir.profdata ] || cp $(TARGET)/weir.profdata target/packages/
 
 test-packages:

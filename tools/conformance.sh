@@ -10,7 +10,8 @@
 #     CACHE=DIR         the programs; default ~/.cache/weir-conformance
 #     WEIR, GATEWAY     the binaries to test; default those of `cargo build`
 #     RUN=REGEX         only tests with matching names (`-run-test`)
-#     REPORTS=DIR       reports of the suite; default target/conformance
+#     REPORTS=DIR       the suite's report and the logs; default target/conformance
+#     INSTEAD=COMMAND   run this instead of the suite, for example tools/conformance/figures.py
 #     KEEP=1            leave the cluster running until Enter is pressed
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -120,7 +121,8 @@ started=()
 start() { # name, command
     local name=$1
     shift
-    inside "$@" >"$work/$name.log" 2>&1 &
+    # Not by a function, so that the process ID is the program's.
+    ip netns exec "$network" "$@" >"$work/$name.log" 2>&1 &
     started+=($!)
 }
 api() { # method, path, options of curl
@@ -156,8 +158,16 @@ PYTHON
 }
 
 finish() {
-    [ ${#started[@]} -eq 0 ] || kill "${started[@]}" 2>/dev/null || true
-    wait 2>/dev/null || true
+    local process
+    # The last ones need the first ones.
+    for process in $(printf '%s\n' ${started[@]+"${started[@]}"} | tac); do
+        kill "$process" 2>/dev/null || continue
+        for _ in $(seq 50); do
+            kill -0 "$process" 2>/dev/null || break
+            sleep 0.1
+        done
+        kill -9 "$process" 2>/dev/null || true
+    done
     ip netns list 2>/dev/null | sed -n "s/^\(pod-[0-9a-f]*\).*/\1/p" | while read -r pod; do ip netns del "$pod"; done
     ip netns del "$network" 2>/dev/null || true
     rm -rf "$work"
@@ -202,7 +212,9 @@ up() {
     done
     create packaging/kubernetes/rbac.yaml
     create packaging/kubernetes/classes.yaml
-    start pods python3 tools/conformance/pods.py "$server" admin-token "$work/pods" \
+    openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=node -keyout "$work/node.key" -out "$work/node.crt" 2>/dev/null
+    cat "$work/node.key" "$work/node.crt" >"$work/node.pem"
+    start pods python3 tools/conformance/pods.py "$server" admin-token "$work/pods" "$work/node.pem" \
         "echo-basic=$CACHE/bin/echo-basic" "coredns=$CACHE/bin/coredns"
     echo gateway-token >"$work/token"
     start gateway "${GATEWAY:-$target/debug/weir-gateway}" --run "${WEIR:-$target/debug/weir}" --directory "$work/gateway" \
@@ -222,25 +234,30 @@ current-context: c
 YAML
 }
 
-run_profile() { # profile
-    local report=$REPORTS/$1.yaml version
+# The suite chooses its tests by the features that the GatewayClass lists, and the profiles of the report by name.
+run_suite() { # profiles, separated by commas
+    local report=$REPORTS/report.yaml version
     version=$(sed -n '/workspace.package/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
-    echo "== GATEWAY-$1, report $report"
+    echo "== $1, report $report"
     KUBECONFIG=$work/kubeconfig inside "$CACHE/bin/conformance.test" -test.run '^TestConformance$' -test.timeout 60m -test.v \
-        -gateway-class weir -conformance-profiles "GATEWAY-$1" -cleanup-base-resources=false \
+        -gateway-class weir -conformance-profiles "$1" -cleanup-base-resources=false \
         ${RUN:+-run-test "$RUN"} ${SKIP:+-skip-tests "$SKIP"} \
+        -usable-address 10.201.0.80 -unusable-address 192.0.2.200 \
         -organization weir-proxy -project weir -url https://github.com/weir-proxy/weir -version "v$version" \
-        -contact https://github.com/weir-proxy/weir/issues -report-output "$report" >"$REPORTS/$1.log" 2>&1 || true
-    sed -n 's/^    --- \(FAIL\|PASS\|SKIP\): TestConformance.*/\1/p' "$REPORTS/$1.log" | sort | uniq -c
-    sed -n 's/^ *--- FAIL: \(.*\)/failed: \1/p' "$REPORTS/$1.log"
+        -contact https://github.com/weir-proxy/weir/issues -report-output "$report" >"$REPORTS/suite.log" 2>&1 || true
+    sed -n 's/^    --- \(FAIL\|PASS\|SKIP\): TestConformance.*/\1/p' "$REPORTS/suite.log" | sort | uniq -c
+    sed -n 's/^ *--- FAIL: \(.*\)/failed: \1/p' "$REPORTS/suite.log"
 }
 
 build_all
 mkdir -p "$REPORTS"
 up
-for profile in "${profiles[@]}"; do
-    run_profile "$profile"
-done
+if [ -n "${INSTEAD:-}" ]; then
+    KUBECONFIG=$work/kubeconfig SERVER=$server WORK=$work ECHO=$CACHE/bin/echo-basic WEIR=${WEIR:-$target/debug/weir} \
+        GATEWAY=${GATEWAY:-$target/debug/weir-gateway} inside $INSTEAD || true
+else
+    run_suite "$(printf ',GATEWAY-%s' "${profiles[@]}" | cut -c2-)"
+fi
 cp "$work"/*.log "$REPORTS/"
 cp "$work/gateway/weir.cfg" "$REPORTS/"
 if [ -n "${KEEP:-}" ]; then

@@ -22,7 +22,7 @@ if [ -n "$gateway" ]; then
     mkdir -p "$root/run/weir-gateway"
 fi
 # The libraries keep their paths; the program's interpreter is one of them.
-ldd "$weir" ${gateway:+"$gateway"} | grep -o '/[^ ]*' | while read -r library; do
+for program in "$weir" ${gateway:+"$gateway"}; do ldd "$program"; done | grep -o '/[^ ]*' | sort -u | while read -r library; do
     mkdir -p "$root$(dirname "$library")"
     cp -L "$library" "$root$library"
 done

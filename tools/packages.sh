@@ -3,10 +3,11 @@
 #
 #   tools/packages.sh WEIR [FOLDER]    WEIR is a binary with debug information, such as that of `make release`; the packages are
 #                                      written to FOLDER, target/packages unless it is given
+#   GATEWAY=FILE                       the binary of weir-gateway, for the image of the Kubernetes controller
 #
 # The same binary, sources and tools give the same bytes: times are those of the last commit, or SOURCE_DATE_EPOCH.
 set -euo pipefail
-weir=$(realpath "$1")
+weir=$(realpath "$1") gateway=${GATEWAY:+$(realpath "$GATEWAY")}
 cd "$(dirname "$0")/.."
 out=$(realpath -m "${2:-target/packages}")
 stage=$PWD/target/packages/stage debug=$PWD/target/packages/stage-debug
@@ -51,5 +52,9 @@ cargo deb --quiet --no-build --no-strip -p weir -o "$out/"
 cargo deb --quiet --no-build --no-strip -p weir --variant dbgsym -o "$out/"
 cargo generate-rpm -p weir --source-date "$SOURCE_DATE_EPOCH" --payload-compress xz -o "$out/"
 tools/image.sh "$stage/usr/sbin/weir" "$out/weir-$version-oci.tar"
+if [ -n "$gateway" ]; then
+    strip --strip-all --remove-section=.comment -o "$stage/weir-gateway" "$gateway"
+    tools/image.sh "$stage/usr/sbin/weir" "$out/weir-gateway-$version-oci.tar" "$stage/weir-gateway"
+fi
 (cd "$out" && find . -maxdepth 1 -type f ! -name SHA256SUMS -printf '%f\n' | sort | xargs sha256sum >SHA256SUMS)
 (cd "$out" && ls -l --block-size=1 $(cut -d' ' -f3 SHA256SUMS) | awk '{printf "%12d  %s\n", $5, $9}')

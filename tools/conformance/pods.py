@@ -1,24 +1,31 @@
 #!/usr/bin/env python3
 """A node and the controllers of a small cluster in one program, for `tools/conformance.sh`.
 
-Deployments become pods, pods become processes in network namespaces of their own, Services become EndpointSlices, and namespaces
-that are deleted are emptied. It looks at the API server five times a second, because that is simpler than watches and fast
+Deployments become pods, pods become processes in separate network namespaces, Services become EndpointSlices, and namespaces that
+are deleted are emptied. The logs of pods are served as by a kubelet, for tests that read them. It looks at the API server five times a second, because that is simpler than watches and fast
 enough for tests. Images are names of local programs.
 
-    pods.py SERVER TOKEN DIRECTORY IMAGE=PROGRAM…
+    pods.py SERVER TOKEN DIRECTORY CERTIFICATE IMAGE=PROGRAM…
+
+CERTIFICATE is a file with a certificate and its key, for the logs.
 """
 import base64
 import http.client
+import http.server
 import json
 import os
+import signal
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from urllib.parse import urlsplit
 
 NETWORK = "10.200.%d.%d"
 GATEWAY = "10.200.0.1"
+NODE = "local"
+KUBELET = 10250
 BRIDGE = "pods"
 OWNER = "weir.dev/owner"
 TURN = 0.2
@@ -86,6 +93,7 @@ class Pod:
 
     def __init__(self, node, pod):
         uid = pod["metadata"]["uid"]
+        self.key = name_of(pod)
         number = next(Pod.numbers)
         self.address = NETWORK % (number // 250 + 1, number % 250 + 1)
         self.network = "pod-" + uid[:8]
@@ -127,6 +135,10 @@ class Pod:
             return subprocess.Popen(["ip", "netns", "exec", self.network, *command], env=environment,
                                     stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
+    def log(self):
+        with open(self.folder + ".log", "rb") as file:
+            return file.read()
+
     def volume(self, api, pod, volume):
         """Writes the files of a volume. Returns their folder."""
         folder = os.path.join(self.folder, volume.get("name", "none"))
@@ -163,6 +175,45 @@ class Node:
         self.running = {}
         self.slices = {}
         os.makedirs(directory, exist_ok=True)
+
+    def register(self):
+        """Creates the Node, by which the API server finds the logs."""
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
+        try:
+            self.api.send("POST", "/api/v1/nodes", body)
+        except Refused as error:
+            if error.status != 409:
+                raise
+        status = {"addresses": [{"type": "InternalIP", "address": GATEWAY}],
+                  "daemonEndpoints": {"kubeletEndpoint": {"Port": KUBELET}},
+                  "conditions": [{"type": "Ready", "status": "True"}]}
+        self.api.send("PATCH", f"/api/v1/nodes/{NODE}/status", {"status": status}, "application/merge-patch+json")
+
+    def serve_logs(self, certificate):
+        node = self
+
+        class Logs(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                # /containerLogs/NAMESPACE/POD/CONTAINER
+                words = self.path.split("?")[0].split("/")
+                own = [pod for pod in list(node.running.values()) if [*pod.key] == words[2:4]]
+                if words[1] != "containerLogs" or not own:
+                    self.send_error(404)
+                    return
+                text = own[0].log()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            def log_message(self, *_):
+                pass
+
+        server = http.server.ThreadingHTTPServer((GATEWAY, KUBELET), Logs)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
 
     def turn(self):
         pods = self.api.list("/api/v1/pods")
@@ -210,7 +261,7 @@ class Node:
             for _ in range(count - len(own)):
                 metadata = {"generateName": f"{name}-{uid.replace('-', '')[:9]}-",
                             "labels": template["metadata"].get("labels", {}), "annotations": {OWNER: uid}}
-                spec = dict(template["spec"], nodeName="local")
+                spec = dict(template["spec"], nodeName=NODE)
                 body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
                 self.api.send("POST", f"/api/v1/namespaces/{namespace}/pods", body)
             for pod in own[count:]:
@@ -310,16 +361,24 @@ def endpoint_slice(service, selector, pods):
 
 
 def main():
-    server, token, directory = sys.argv[1:4]
-    node = Node(Api(server, token), directory, dict(word.split("=", 1) for word in sys.argv[4:]))
-    while True:
-        begun = time.monotonic()
-        try:
-            node.turn()
-        except (Refused, OSError, http.client.HTTPException) as error:
-            # Objects change while they are looked at, and the server may be restarted.
-            print(error, flush=True)
-        time.sleep(max(0.02, TURN - (time.monotonic() - begun)))
+    server, token, directory, certificate = sys.argv[1:5]
+    node = Node(Api(server, token), directory, dict(word.split("=", 1) for word in sys.argv[5:]))
+    node.register()
+    node.serve_logs(certificate)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        while True:
+            begun = time.monotonic()
+            try:
+                node.turn()
+            except (Refused, OSError, http.client.HTTPException) as error:
+                # Objects change while they are looked at, and the server may be restarted.
+                print(error, flush=True)
+            time.sleep(max(0.02, TURN - (time.monotonic() - begun)))
+    finally:
+        for pod in node.running.values():
+            pod.stop()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -48,12 +48,16 @@ fn report(output: &Output) -> String {
     text
 }
 
-/// The configuration, and the files that are not certificates.
+/// The configuration, and the files that are neither certificates nor scripts.
 fn config(output: &Output) -> String {
     let mut text = output.config.clone();
     for (name, content) in &output.files {
         let content = String::from_utf8_lossy(content);
-        let shown = if content.contains("-----BEGIN") { "a certificate\n".into() } else { content };
+        let shown = match name.rsplit_once('.') {
+            Some((_, "lua")) => "a script\n".into(),
+            _ if content.contains("-----BEGIN") => "a certificate\n".into(),
+            _ => content,
+        };
         text.push_str(&format!("\n# {name}\n"));
         shown.lines().for_each(|line| text.push_str(&format!("# {line}\n")));
     }

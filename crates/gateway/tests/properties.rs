@@ -106,7 +106,7 @@ fn check(output: &Output) {
         let words = words(line).unwrap_or_else(|| panic!("evaluated: {line}"));
         assert!(!words.iter().any(|word| word == "evil"), "{line}");
         let is_section = !line.starts_with(' ');
-        let sections = ["global", "defaults", "discovery", "backend", "frontend", "udp-lb"];
+        let sections = ["global", "defaults", "discovery", "backend", "frontend", "udp-lb", "userlist"];
         let known = [
             "acl",
             "balance",
@@ -118,6 +118,7 @@ fn check(output: &Output) {
             "http-after-response",
             "http-request",
             "http-response",
+            "lua-load-per-thread",
             "mode",
             "option",
             "retries",
@@ -129,7 +130,9 @@ fn check(output: &Output) {
             "targets",
             "tcp-request",
             "timeout",
+            "tune.lua.bool-sample-conversion",
             "udp-request",
+            "user",
             "use_backend",
         ];
         let first = words.first().map_or("", |word| word.as_str());

@@ -1,5 +1,7 @@
 //! Users, groups and passwords of a `userlist` (manual, 12.2).
 
+mod apr1;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 
@@ -21,6 +23,8 @@ pub enum HashFormat {
     Known,
     /// `$y$`.
     Yescrypt,
+    /// `$apr1$`, of Apache's `htpasswd`. HAProxy does not support it.
+    Apr1,
     /// Formats of libxcrypt that are not supported: scrypt, gost-yescrypt, NT, SunMD5.
     Unbuilt,
     /// Not a crypt(3) format: no password matches.
@@ -39,6 +43,7 @@ impl HashFormat {
         match hash {
             _ if KNOWN.iter().any(|one| begins(one)) || is_des() => Self::Known,
             _ if hash.starts_with("$y$") => Self::Yescrypt,
+            _ if hash.starts_with(apr1::PREFIX) => Self::Apr1,
             _ if UNBUILT.iter().any(|one| begins(one)) => Self::Unbuilt,
             _ => Self::Unknown,
         }
@@ -120,6 +125,7 @@ impl Userlist {
         let right = match HashFormat::of(hash) {
             HashFormat::Known => pwhash::unix::verify(password, hash),
             HashFormat::Yescrypt => Yescrypt::default().verify_password(password, hash).is_ok(),
+            HashFormat::Apr1 => apr1::verify(password, hash),
             HashFormat::Unbuilt | HashFormat::Unknown => false,
         };
         if right {
@@ -174,6 +180,8 @@ mod tests {
             vec![],
         );
         list.add_user("sha512", crypt("$6$saltsalt$TVLlQcbpFVof5W3Yz4DTP6gRstiNuHwwTt6GLc1E5n0U0aDehy0S5knV8wiOQSpT0Y77vwPZN.Pq.H91p5hVO1"), vec![]);
+        list.add_user("apr1", crypt("$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/"), vec![]);
+        list.add_user("long", crypt("$apr1$xy$ydi4vLfD5LxrQlAISGcwV/"), vec![]);
         list.add_user("none", None, vec!["g".into()]);
         for (user, password, right) in [
             ("plain", "secret", true),
@@ -183,6 +191,9 @@ mod tests {
             ("nobody", "", false),
             ("yescrypt", "wrong", false),
             ("yescrypt", "secret", true),
+            ("apr1", "secreT", false),
+            ("apr1", "secret", true),
+            ("long", "a longer password than sixteen bytes", true),
             ("sha512", "wrong", false),
             ("sha512", "secret", true),
             ("sha512", "secret", true),

@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 use weir_tests::certificates::serves;
+use weir_tests::load::Load;
 use weir_tests::{Authority, Origin, eventually, free_port};
 
-use crate::scene::{NAMESPACE, Scene, endpoints, gateway, http_listener, https_listener, secret};
+use crate::scene::{NAMESPACE, Scene, endpoints, gateway, http_listener, https_listener, route, secret};
 
 #[test]
 fn routes_appear_and_scaling_does_not_reload() {
@@ -54,7 +55,7 @@ fn statuses_are_written_once() {
 #[test]
 fn entries_of_other_controllers_stay() {
     let scene = Scene::start();
-    let mut route = crate::scene::route("app", "/");
+    let mut route = route("app", "/");
     let foreign =
         json!({"controllerName": "example.com/other", "parentRef": {"name": "other"}, "conditions": []});
     route["status"] = json!({"parents": [foreign]});
@@ -87,4 +88,25 @@ fn a_renewed_secret_needs_no_reload() {
     assert!(eventually(|| serves(port, "www.shop.test", &second)), "{}", scene.controller.messages());
     assert_eq!(scene.controller.metric("reloads_total"), reloads);
     assert_eq!(scene.controller.metric("certificate_updates_total"), 1.0);
+}
+
+#[test]
+fn many_changes_fail_no_request() {
+    let (echo, one, two) = (Origin::echo(), Origin::text("one"), Origin::text("two"));
+    let scene = Scene::start();
+    scene.serve("echo", "/", &[echo.port()]);
+    scene.serve("app", "/app", &[one.port()]);
+    scene.await_answer("/app", 200, "one");
+    let loads = [Load::start(scene.port, true), Load::start(scene.port, false)];
+    for round in 0..20 {
+        let (origin, text) = if round % 2 == 0 { (&two, "two") } else { (&one, "one") };
+        scene.server.apply(endpoints("app", &[origin.port()]));
+        scene.server.apply(route("extra", &format!("/extra/{round}")));
+        scene.await_answer("/app", 200, text);
+        scene.await_answer(&format!("/extra/{round}"), 500, "");
+    }
+    for load in loads {
+        load.go_on(10);
+        assert_eq!(load.end(), Vec::<String>::new());
+    }
 }

@@ -115,6 +115,66 @@ fn a_deleted_secret_ends_only_its_listener() {
 }
 
 #[test]
+fn an_expired_certificate_stays_and_the_status_names_it() {
+    let (authority, origin) = (Authority::new(), Origin::echo());
+    let expired = authority.issue_expired(&["www.shop.test"]);
+    let scene = Scene::start();
+    let port = free_port();
+    scene.server.apply(secret("tls", &expired));
+    let listeners = json!([http_listener("http", scene.port), https_listener("https", port, "tls")]);
+    scene.server.apply(gateway("web", listeners));
+    scene.serve("app", "/", &[origin.port()]);
+    assert!(eventually(|| serves(port, "www.shop.test", &expired)), "{}", scene.controller.messages());
+    let load = Load::start(scene.port, true);
+    let resolved = || {
+        let pointer = "/status/listeners/1/conditions";
+        scene.server.condition("Gateway", NAMESPACE, "web", pointer, "ResolvedRefs")
+    };
+    let message = "the certificate of secret `shop/tls` has expired";
+    assert!(eventually(|| resolved()["message"] == message), "{}", resolved());
+    assert_eq!(resolved()["status"], "True");
+    let events = || scene.server.below(&format!("/api/v1/namespaces/{NAMESPACE}/events"));
+    assert!(eventually(|| events().iter().any(|event| event["reason"] == "CertificateExpired")));
+    // A new certificate ends the complaint.
+    scene.server.apply(secret("tls", &authority.issue(&["www.shop.test"])));
+    assert!(eventually(|| resolved()["message"] == ""), "{}", resolved());
+    load.go_on(10);
+    assert_eq!(load.end(), Vec::<String>::new());
+}
+
+#[test]
+fn of_two_gateways_on_a_port_the_first_one_keeps_it() {
+    let (one, two) = (Origin::echo(), Origin::text("two"));
+    let scene = Scene::start();
+    scene.serve("app", "/", &[one.port()]);
+    scene.await_answer("/", 200, "");
+    let load = Load::start(scene.port, true);
+    // Both have the same time of creation, so that the names decide.
+    scene.server.apply(gateway("younger", json!([http_listener("http", scene.port)])));
+    let mut late = route("late", "/late");
+    late["spec"]["parentRefs"] = json!([{"name": "younger"}]);
+    scene.serve("late", "/late", &[two.port()]);
+    scene.server.apply(late);
+    let conflicted = || {
+        let pointer = "/status/listeners/0/conditions";
+        scene.server.condition("Gateway", NAMESPACE, "younger", pointer, "Conflicted")
+    };
+    assert!(eventually(|| conflicted()["status"] == "True"), "{}", scene.controller.messages());
+    assert_eq!(conflicted()["reason"], "HostnameConflict");
+    let message = conflicted()["message"].as_str().unwrap_or_default().to_owned();
+    assert!(message.contains("shop/web"), "{message}");
+    let accepted = || scene.route_condition("late", "Accepted");
+    assert!(eventually(|| accepted()["reason"] == "NotAllowedByListeners"), "{}", accepted());
+    assert_eq!(scene.gateway_condition("web", "Programmed")["status"], "True");
+    // With the first one gone, the other one gets the port.
+    load.go_on(10);
+    assert_eq!(load.end(), Vec::<String>::new());
+    scene.server.delete("Gateway", NAMESPACE, "web");
+    scene.await_answer("/late", 200, "two");
+    assert!(eventually(|| conflicted()["status"] == "False"), "{}", conflicted());
+}
+
+#[test]
 fn another_process_takes_over_as_leader() {
     let scene = Scene::start();
     assert!(eventually(|| scene.controller.metric("leader") == 1.0));

@@ -1,5 +1,6 @@
 //! The configuration that the Gateway API's objects become, in a running program.
 
+mod authorization;
 mod golden;
 mod requests;
 mod scale;

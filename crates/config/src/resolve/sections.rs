@@ -49,7 +49,7 @@ pub(crate) fn userlists(draft: &Draft, context: &mut ResolveContext<'_>) {
 /// Checks that a password can match the hash.
 fn check_hash(hash: &Word, user: &Word, diagnostics: &mut Diagnostics) -> Outcome {
     match HashFormat::of(hash) {
-        HashFormat::Known | HashFormat::Yescrypt => Ok(()),
+        HashFormat::Known | HashFormat::Yescrypt | HashFormat::Apr1 => Ok(()),
         // The account is locked.
         HashFormat::Unknown if hash.starts_with(['!', '*']) => Ok(()),
         HashFormat::Unbuilt => Err(Diagnostic::alert("this password hash format is not supported yet")

@@ -12,9 +12,9 @@ use plan::proxy::StateFile;
 use plan::server::Observe;
 use state::server::{ServerAddress, ServerSeed};
 
-use crate::draft::{SectionKind, Statement};
 use crate::draft::server::{InitAddr, ServerDraft};
 use crate::draft::settings::ProxySettings;
+use crate::draft::{SectionKind, Statement};
 use crate::resolve::discovered::{self, DiscoveredDraft};
 use crate::resolve::server_line::{self, ServerLine};
 use crate::resolve::{PendingProxy, ResolveContext, carry_over, lines, peers, reverse};

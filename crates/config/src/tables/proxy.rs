@@ -260,9 +260,8 @@ fn retry_on<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Ou
                 on.zero_rtt_rejected = true;
                 on.statuses.extend([500, 502, 503, 504]);
             }
-            "401" | "403" | "404" | "408" | "421" | "425" | "429" | "500" | "501" | "502" | "503" | "504" => {
-                on.statuses.extend(word.parse::<u16>().ok());
-            }
+            // HAProxy knows only some of these statuses.
+            status if let Some(status) = error_status(status) => on.statuses.push(status),
             other => {
                 const KNOWN: &[&str] = &[
                     "none",
@@ -284,6 +283,11 @@ fn retry_on<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Ou
     args.rest();
     settings.retry_on = Some(Rc::new(on));
     Ok(())
+}
+
+/// The status of an error response.
+fn error_status(text: &str) -> Option<u16> {
+    text.parse().ok().filter(|status| (400..600).contains(status) && text.len() == 3)
 }
 
 fn http_reuse<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {

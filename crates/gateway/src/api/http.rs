@@ -253,34 +253,11 @@ part! {
 part! {
     /// A service with a weight and filters.
     HttpBackendRef {
-        /// The group, by default the core group.
-        group: Option<String>,
-        /// The kind, by default `Service`.
-        kind: Option<String>,
-        /// The name.
-        name: String,
-        /// The namespace, by default that of the route.
-        namespace: Option<String>,
-        /// The port.
-        port: Option<i32>,
-        /// The weight, by default 1.
-        weight: Option<i64>,
+        /// The service.
+        #[serde(flatten)]
+        service: super::BackendRef,
         /// The filters of requests for this backend.
         filters: Vec<HttpFilter>,
-    }
-}
-
-impl HttpBackendRef {
-    /// The reference without the filters.
-    pub fn plain(&self) -> super::BackendRef {
-        super::BackendRef {
-            group: self.group.clone(),
-            kind: self.kind.clone(),
-            name: self.name.clone(),
-            namespace: self.namespace.clone(),
-            port: self.port,
-            weight: self.weight,
-        }
     }
 }
 
@@ -313,6 +290,8 @@ part! {
         session_name: Option<String>,
         /// The lifetime of a session.
         absolute_timeout: Option<String>,
+        /// The longest time without a request.
+        idle_timeout: Option<String>,
         /// `Cookie` (also if absent) or `Header`.
         r#type: Option<String>,
         /// Settings of the cookie.

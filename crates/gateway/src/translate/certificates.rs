@@ -30,7 +30,16 @@ impl BadRef {
     }
 }
 
-/// Writes the certificate and key of a secret to a file, and returns its absolute path.
+/// The file of a certificate and its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CertificateFile {
+    /// The absolute path.
+    pub(crate) path: String,
+    /// A message if the certificate has expired.
+    pub(crate) expired: Option<String>,
+}
+
+/// Writes the certificate and key of a secret to a file.
 ///
 /// # Errors
 /// The reference is not allowed, or the secret has no valid certificate and key.
@@ -38,19 +47,21 @@ pub(crate) fn key_pair(
     context: &mut Context<'_>,
     reference: &ObjectRef,
     from: Referrer<'_>,
-) -> Result<String, BadRef> {
+) -> Result<CertificateFile, BadRef> {
     let key = resolve(context, reference, from, "Secret")?;
     let objects = context.objects;
     let secret = objects.secrets.get(&key).ok_or_else(|| missing("secret", &key))?;
     let invalid = |problem: String| BadRef::Invalid(format!("secret `{key}`: {problem}"));
     let pair = pair(secret).map_err(invalid)?;
-    if pair.not_after < context.settings.now {
-        context.warn("Secret", &key, "CertificateExpired", format!("the certificate of `{key}` has expired"));
+    let is_expired = pair.not_after < context.settings.now;
+    let expired = is_expired.then(|| format!("the certificate of secret `{key}` has expired"));
+    if let Some(message) = &expired {
+        context.warn("Secret", &key, "CertificateExpired", message.clone());
     }
     let relative = format!("certs/{}.pem", file_name(&key));
     let path = context.path(&relative);
     context.files.insert(relative, pair.pem);
-    Ok(path)
+    Ok(CertificateFile { path, expired })
 }
 
 /// The authorities of the references as PEM text, and the errors of references without any.

@@ -21,6 +21,10 @@ pub(crate) struct Context<'a> {
     pub(crate) files: BTreeMap<String, Vec<u8>>,
     pub(crate) statuses: Vec<StatusUpdate>,
     pub(crate) events: BTreeSet<ObjectEvent>,
+    /// Whether a rule uses an authorization service.
+    pub(crate) authorizes: bool,
+    /// Lists of users: the lines by the list's name.
+    pub(crate) users: BTreeMap<String, Vec<String>>,
 }
 
 impl<'a> Context<'a> {
@@ -34,12 +38,19 @@ impl<'a> Context<'a> {
             files: BTreeMap::new(),
             statuses: Vec::new(),
             events: BTreeSet::new(),
+            authorizes: false,
+            users: BTreeMap::new(),
         }
     }
 
     /// Adds a file with a name that depends on its content, and returns its absolute path.
     pub(crate) fn add_map(&mut self, name: &str, content: String) -> String {
         let relative = format!("maps/{name}-{}.map", digest(&content));
+        self.add_file(relative, content)
+    }
+
+    /// Adds a file and returns its absolute path.
+    pub(crate) fn add_file(&mut self, relative: String, content: String) -> String {
         let path = self.path(&relative);
         self.files.insert(relative, content.into_bytes());
         path

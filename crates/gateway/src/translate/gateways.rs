@@ -95,7 +95,8 @@ pub(crate) fn gateways<'a>(context: &mut Context<'a>, classes: &BTreeSet<&str>) 
         let tls = gateway.object.spec.tls.as_ref().and_then(|tls| tls.backend.as_ref());
         let reference = tls.and_then(|tls| tls.client_certificate_ref.as_ref());
         let from = Referrer { group: GATEWAY_GROUP, kind: "Gateway", namespace: &gateway.key.namespace };
-        gateway.certificate = reference.map(|reference| key_pair(context, reference, from));
+        gateway.certificate =
+            reference.map(|reference| key_pair(context, reference, from).map(|file| file.path));
     }
     list
 }

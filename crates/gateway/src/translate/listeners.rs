@@ -218,7 +218,13 @@ fn load_certificates(context: &mut Context<'_>, state: &mut ListenerState<'_>) {
     }
     for reference in references {
         match certificates::key_pair(context, reference, from) {
-            Ok(path) => state.certificates.push(path),
+            Ok(file) => {
+                state.certificates.push(file.path);
+                // The certificate stays in use: clients decide whether they accept it.
+                if let Some(message) = file.expired.filter(|_| state.resolved.is_true) {
+                    state.resolved.message = message;
+                }
+            }
             Err(error) => {
                 let reason = match error {
                     BadRef::NotPermitted(_) => "RefNotPermitted",
@@ -265,7 +271,7 @@ fn verify_clients(context: &mut Context<'_>, gateway: &GatewayState<'_>, state: 
 }
 
 /// Marks indistinguishable listeners. Among listeners of different objects, the first one in the list wins; listeners of one object are
-/// all refused.
+/// all refused, unless one of them is refused because of another object.
 pub(crate) fn find_conflicts(listeners: &mut [ListenerState<'_>], gateways: &[GatewayState<'_>]) {
     let mut by_port: BTreeMap<(usize, bool, i32), Vec<usize>> = BTreeMap::new();
     for (index, listener) in listeners.iter().enumerate() {
@@ -277,16 +283,31 @@ pub(crate) fn find_conflicts(listeners: &mut [ListenerState<'_>], gateways: &[Ga
         }
     }
     for group in by_port.values() {
-        for (place, index) in group.iter().enumerate() {
-            let found = group.iter().enumerate().find_map(|(other_place, other)| {
-                let (own, other) = (&listeners[*index], &listeners[*other]);
-                let counts = other_place < place && other.conflict.is_none()
-                    || other_place != place && other.owner == own.owner;
-                conflict(own, other).filter(|_| counts)
-            });
-            if found.is_some() {
-                listeners[*index].conflict = found;
-            }
+        let mut rest = &group[..];
+        while let Some(first) = rest.first() {
+            let owner = listeners[*first].owner;
+            let count = rest.iter().take_while(|index| listeners[**index].owner == owner).count();
+            let (own, others) = (&rest[..count], &group[..group.len() - rest.len()]);
+            mark(listeners, own, others);
+            // Those that are refused now do not count.
+            let left: Vec<usize> =
+                own.iter().copied().filter(|index| listeners[*index].conflict.is_none()).collect();
+            mark(listeners, &left, &left);
+            rest = &rest[count..];
+        }
+    }
+}
+
+/// Marks the listeners that conflict with one of `others` that was not refused before.
+fn mark(listeners: &mut [ListenerState<'_>], own: &[usize], others: &[usize]) {
+    let found = own.iter().map(|index| {
+        let others = others.iter().filter(|other| *other != index && listeners[**other].conflict.is_none());
+        others.into_iter().find_map(|other| conflict(&listeners[*index], &listeners[*other]))
+    });
+    let found: Vec<_> = found.collect();
+    for (index, found) in own.iter().zip(found) {
+        if found.is_some() {
+            listeners[*index].conflict = found;
         }
     }
 }

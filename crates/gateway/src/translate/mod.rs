@@ -66,8 +66,9 @@ fn translate_routes(objects: &Objects, settings: &Settings) -> Output {
     let mut backends = Backends::default();
     let attached = routes::attach_all(&mut context, &gateways, &mut listeners, &mut backends);
     let mut text = Text::default();
-    write_header(&context, &mut text);
+    write_header(&mut context, &mut text);
     let mut sections = Text::default();
+    http::authorize::write_frontend(&context, &mut sections);
     ports::write(&mut context, &mut sections, &gateways, &listeners, &attached);
     statuses::set(&mut context, &gateways, &listeners);
     policies::set_statuses(&mut context);
@@ -112,9 +113,10 @@ fn collect<'a>(context: &mut Context<'a>, gateways: &[GatewayState<'a>]) -> List
     all
 }
 
-fn write_header(context: &Context<'_>, text: &mut Text) {
+fn write_header(context: &mut Context<'_>, text: &mut Text) {
     let settings = context.settings;
     text.section("global", "");
+    http::authorize::write_global(context, text);
     settings.global.iter().for_each(|own| text.line(own));
     text.section("defaults", "");
     for own in [
@@ -128,4 +130,8 @@ fn write_header(context: &Context<'_>, text: &mut Text) {
         text.line(own);
     }
     settings.defaults.iter().for_each(|own| text.line(own));
+    for (name, lines) in &context.users {
+        text.section("userlist", name);
+        lines.iter().for_each(|own| text.line(own));
+    }
 }

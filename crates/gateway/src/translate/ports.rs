@@ -50,19 +50,23 @@ pub(crate) fn write<'a>(
         }
     }
     for (socket, members) in ports {
-        port(context, text, socket, &members, &listeners.list, attached);
+        let port = PortContext { socket, members: &members, listeners: &listeners.list, attached };
+        write_port(context, text, port);
     }
 }
 
-/// Writes the sections of an address and port.
-fn port<'a>(
-    context: &mut Context<'a>,
-    text: &mut Text,
+/// An address and port with all that belongs to it.
+#[derive(Clone, Copy)]
+struct PortContext<'p, 'a> {
     socket: Socket,
-    members: &Members,
-    listeners: &[ListenerState<'a>],
-    attached: &AllAttached<'a>,
-) {
+    members: &'p Members,
+    listeners: &'p [ListenerState<'a>],
+    attached: &'p AllAttached<'a>,
+}
+
+/// Writes the sections of an address and port.
+fn write_port(context: &mut Context<'_>, text: &mut Text, port: PortContext<'_, '_>) {
+    let PortContext { socket, members, listeners, attached } = port;
     let address = bind_address(context, socket);
     if let Some(listener) = members.tcp {
         streams::write_tcp(text, &frontend_name("tcp", socket), &address, listener, &attached.tcp);
@@ -80,13 +84,20 @@ fn port<'a>(
     if !members.http.is_empty() {
         let is_tls = members.http.iter().any(|index| listeners[*index].terminates_tls());
         let name = frontend_name(if is_tls { "https" } else { "http" }, socket);
-        let mut bind = format!("bind {}", behind(&name));
+        let mut binds = vec![format!("bind {}", behind(&name))];
         if is_tls {
-            bind.push_str(&tls_parameters(context, &name, &members.http, listeners));
+            let parameters = tls_parameters(context, &name, &members.http, listeners);
+            binds[0].push_str(&format!("{parameters} alpn h2,http/1.1"));
+            // HTTP/3, unless a UDP listener has the port.
+            if members.udp.is_none() {
+                let family = if address.starts_with('[') { "quic6" } else { "quic4" };
+                binds.push(format!("bind {family}@{}{parameters}", address.trim_start_matches('*')));
+                binds.push("option alt-svc".into());
+            }
         }
         let rules = attached_to(attached, &members.http);
-        let frontend =
-            Frontend { name, binds: vec![bind], is_tls, listeners: hostnames(listeners, &members.http) };
+        let listeners = hostnames(listeners, &members.http);
+        let frontend = Frontend { name, binds, is_tls, listeners };
         http::write(context, text, frontend, &rules);
     }
     if !members.terminated.is_empty() {
@@ -100,19 +111,13 @@ fn port<'a>(
         names.write(context, text, &name, "ssl_fc_sni");
     }
     if !members.passed.is_empty() || is_mixed {
-        by_server_name(context, text, socket, members, listeners, attached);
+        by_server_name(context, text, port);
     }
 }
 
 /// Writes the frontend that reads the server name of TLS connections and passes them on.
-fn by_server_name<'a>(
-    context: &mut Context<'a>,
-    text: &mut Text,
-    socket: Socket,
-    members: &Members,
-    listeners: &[ListenerState<'a>],
-    attached: &AllAttached<'a>,
-) {
+fn by_server_name(context: &mut Context<'_>, text: &mut Text, port: PortContext<'_, '_>) {
+    let PortContext { socket, members, listeners, attached } = port;
     let name = frontend_name("tls", socket);
     let all = [&members.http[..], &members.terminated, &members.passed].concat();
     let mut names = ServerNames::new(hostnames(listeners, &all));
@@ -196,8 +201,7 @@ fn tls_parameters(
         }
     }
     let path = context.add_map(&format!("{name}-certificates"), list);
-    let is_http = members.iter().any(|index| listeners[*index].spec.protocol == "HTTPS");
-    let mut text = format!(" ssl crt-list {path}{}", if is_http { " alpn h2,http/1.1" } else { "" });
+    let mut text = format!(" ssl crt-list {path}");
     if members.iter().all(|index| !listeners[*index].hostname.is_empty()) {
         text.push_str(" strict-sni");
     }

@@ -154,18 +154,12 @@ fn set_status(
         no("NotAllowed", "allowedListeners of the gateway does not admit this namespace")
     } else if !accepted(&gateways[index], of_owner(listeners, Owner::Gateway(gateways[index].key))).is_true {
         no("ParentNotAccepted", "the gateway is not accepted")
-    } else if own.iter().all(|it| !it.is_accepted()) {
-        no("ListenersNotValid", "no listener is accepted")
+    } else if !own.iter().any(ListenerState::is_served) {
+        no("ListenersNotValid", "no listener can be served: their conditions have the reasons")
     } else {
         let reason =
             if own.iter().all(ListenerState::is_accepted) { "Accepted" } else { "ListenersNotValid" };
-        let accepted = StatusCondition::yes("Accepted", reason);
-        let programmed = if own.iter().any(ListenerState::is_served) {
-            StatusCondition::yes("Programmed", "Programmed")
-        } else {
-            StatusCondition::no("Programmed", "Invalid", "no listener can be served")
-        };
-        [accepted, programmed]
+        [StatusCondition::yes("Accepted", reason), StatusCondition::yes("Programmed", "Programmed")]
     };
     let mut status = json!({ "conditions": conditions(&list, generation) });
     if !own.is_empty() {

@@ -1,8 +1,10 @@
 //! The filters of a route's rules and backends, as rules of the configuration.
 
+use crate::api::extra::AuthorizationRequest;
 use crate::api::{HeaderModifier, HttpFilter, PathModifier, RequestMirror, RequestRedirect, UrlRewrite};
 use crate::text::{is_hostname, is_printable, is_token, literal, quote};
 
+use super::authorize;
 use super::cors::{self, CorsLines};
 use super::matches::literal_path;
 
@@ -25,6 +27,8 @@ pub(crate) struct Filters {
     pub(crate) cors: Option<CorsLines>,
     /// The mirrors. Their backends are resolved by the caller.
     pub(crate) mirrors: Vec<RequestMirror>,
+    /// The authorization services. Their backends are resolved by the caller.
+    pub(crate) authorizations: Vec<AuthorizationRequest>,
     /// A redirect, which ends the request.
     pub(crate) redirect: Vec<String>,
     /// Whether the length of the matched prefix is used.
@@ -62,6 +66,10 @@ pub(crate) fn compile(list: &[HttpFilter]) -> Result<Filters, BadFilter> {
             "CORS" => {
                 let own = filter.cors.as_ref().ok_or_else(incomplete)?;
                 filters.cors = Some(cors::compile(own).map_err(BadFilter::Unsupported)?);
+            }
+            "ExternalAuth" => {
+                let own = filter.external_auth.as_ref().ok_or_else(incomplete)?;
+                filters.authorizations.push(authorize::of_filter(own).map_err(BadFilter::Unsupported)?);
             }
             other => return Err(BadFilter::Unsupported(format!("filter type `{other}` is not supported"))),
         }

@@ -14,8 +14,8 @@ use crate::translate::resolve::{self, Unresolved};
 
 use super::filters::{self, BadFilter, Filters};
 use super::matches::{self, RouteMatch};
-use super::{HttpRule, RuleTarget, settings};
-use crate::api::extra::Extra;
+use super::{HttpRule, RuleTarget, authorize, settings};
+use crate::api::extra::{AuthorizationRequest, Extra};
 
 /// The rules of a route, and the conditions of its status.
 pub(crate) struct Lowered<'a> {
@@ -24,14 +24,28 @@ pub(crate) struct Lowered<'a> {
 }
 
 /// A rule before it is compiled.
+#[derive(Default)]
 struct RuleDraft<'r> {
-    matches: Result<Vec<RouteMatch>, String>,
+    matches: Vec<RouteMatch>,
+    /// Why the matches are not supported.
+    problem: Option<String>,
     filters: &'r [HttpFilter],
     backends: &'r [HttpBackendRef],
     timeouts: Option<&'r HttpTimeouts>,
     retry: Option<&'r HttpRetry>,
     persistence: Option<&'r SessionPersistence>,
     extra: Extra,
+}
+
+impl RuleDraft<'_> {
+    /// A rule with these matches and nothing else.
+    fn of(matches: impl Iterator<Item = Result<RouteMatch, String>>) -> Self {
+        let all: Result<Vec<RouteMatch>, String> = matches.collect();
+        match all {
+            Ok(matches) => Self { matches, ..Self::default() },
+            Err(problem) => Self { problem: Some(problem), ..Self::default() },
+        }
+    }
 }
 
 /// The gateways to which a route is attached.
@@ -52,17 +66,14 @@ pub(crate) fn http_route<'a>(
     parents: Parents<'_>,
     object: &'a HttpRoute,
 ) -> Lowered<'a> {
-    let drafts = object.spec.rules.iter().map(|rule| {
-        let matches: Result<Vec<RouteMatch>, String> = rule.matches.iter().map(matches::of_http).collect();
-        RuleDraft {
-            matches,
-            filters: &rule.filters,
-            backends: &rule.backend_refs,
-            timeouts: rule.timeouts.as_ref(),
-            retry: rule.retry.as_ref(),
-            persistence: rule.session_persistence.as_ref(),
-            extra: rule.extra.clone(),
-        }
+    let drafts = object.spec.rules.iter().map(|rule| RuleDraft {
+        filters: &rule.filters,
+        backends: &rule.backend_refs,
+        timeouts: rule.timeouts.as_ref(),
+        retry: rule.retry.as_ref(),
+        persistence: rule.session_persistence.as_ref(),
+        extra: rule.extra.clone(),
+        ..RuleDraft::of(rule.matches.iter().map(matches::of_http))
     });
     compile(context, backends, route, parents, drafts.collect())
 }
@@ -75,17 +86,11 @@ pub(crate) fn grpc_route<'a>(
     parents: Parents<'_>,
     object: &'a GrpcRoute,
 ) -> Lowered<'a> {
-    let drafts = object.spec.rules.iter().map(|rule| {
-        let matches: Result<Vec<RouteMatch>, String> = rule.matches.iter().map(matches::of_grpc).collect();
-        RuleDraft {
-            matches,
-            filters: &rule.filters,
-            backends: &rule.backend_refs,
-            timeouts: None,
-            retry: None,
-            persistence: rule.session_persistence.as_ref(),
-            extra: Extra::default(),
-        }
+    let drafts = object.spec.rules.iter().map(|rule| RuleDraft {
+        filters: &rule.filters,
+        backends: &rule.backend_refs,
+        persistence: rule.session_persistence.as_ref(),
+        ..RuleDraft::of(rule.matches.iter().map(matches::of_grpc))
     });
     compile(context, backends, route, parents, drafts.collect())
 }
@@ -112,13 +117,23 @@ fn compile<'a>(
     let (mut rules, mut errors) = (Vec::new(), Vec::new());
     let count = drafts.len();
     for (number, draft) in drafts.into_iter().enumerate() {
-        match compiler.rule(number, draft) {
-            Ok(rule) => rules.push(rule),
-            Err(error) => errors.push(match error {
-                BadFilter::Incompatible(text) => BadFilter::Incompatible(format!("rule {number}: {text}")),
-                BadFilter::Unsupported(text) => BadFilter::Unsupported(format!("rule {number}: {text}")),
-            }),
+        let is_restricted = draft.filters.iter().any(|filter| filter.r#type == "ExternalAuth");
+        let refused = (is_restricted && draft.problem.is_none()).then(|| draft.matches.clone());
+        let error = match compiler.rule(number, draft) {
+            Ok(rule) => {
+                rules.push(rule);
+                continue;
+            }
+            Err(error) => error,
+        };
+        if let Some(matches) = refused {
+            // Its requests must not be served unchecked by a less specific rule.
+            rules.push(compiler.refusal(number, matches));
         }
+        errors.push(match error {
+            BadFilter::Incompatible(text) => BadFilter::Incompatible(format!("rule {number}: {text}")),
+            BadFilter::Unsupported(text) => BadFilter::Unsupported(format!("rule {number}: {text}")),
+        });
     }
     let mut conditions = Vec::new();
     if let Some(error) = errors.first() {
@@ -152,17 +167,10 @@ struct Resolved<'a> {
 
 impl<'a> Compiler<'_, 'a> {
     fn rule(&mut self, number: usize, draft: RuleDraft<'_>) -> Result<HttpRule<'a>, BadFilter> {
-        let mut matches = draft.matches.map_err(BadFilter::Unsupported)?;
-        if matches.is_empty() {
-            matches.push(RouteMatch::all());
+        if let Some(problem) = draft.problem {
+            return Err(BadFilter::Unsupported(problem));
         }
-        let Key { namespace, name } = self.route.key;
-        let kind = self.route.kind;
-        let group = match self.parents.group {
-            0 => String::new(),
-            group => format!("~{group}"),
-        };
-        let label = format!("rule:{}{group}", section_name(&format!("{kind}:{namespace}:{name}:{number}")));
+        let mut rule = self.empty(number, draft.matches);
         let mut filters = filters::compile(draft.filters)?;
         filters.redirect.extend(draft.extra.redirect.map(|target| format!("redirect location {target}")));
         let mirrors = self.mirrors(&filters)?;
@@ -171,11 +179,24 @@ impl<'a> Compiler<'_, 'a> {
         lines.extend(draft.extra.backend);
         self.server = draft.extra.server;
         let mut settings = draft.extra.request;
+        if let Some(users) = draft.extra.users {
+            settings.push(format!(
+                "auth realm {} unless {{ http_auth({}) }}",
+                quote(&users.realm),
+                users.name
+            ));
+            self.context.users.insert(users.name, users.lines);
+        }
+        for own in draft.extra.authorization.iter().chain(&filters.authorizations) {
+            settings.extend(self.authorization(own)?);
+        }
+        settings.extend(draft.extra.changes);
         settings.extend(limits.request);
         if let Some(persistence) = draft.persistence {
             let meta = self.route.meta;
-            let secret = if meta.uid.is_empty() { &label } else { &meta.uid };
-            lines.extend(settings::persistence(persistence, &label, secret).map_err(BadFilter::Unsupported)?);
+            let secret = if meta.uid.is_empty() { &rule.label } else { &meta.uid };
+            let own = settings::persistence(persistence, &rule.label, secret);
+            lines.extend(own.map_err(BadFilter::Unsupported)?);
         }
         let targets = if draft.persistence.is_some() && draft.backends.len() > 1 {
             vec![self.common_target(draft.backends, lines)?]
@@ -183,21 +204,45 @@ impl<'a> Compiler<'_, 'a> {
             let targets = draft.backends.iter().map(|reference| self.target(reference, &lines));
             targets.collect::<Result<_, _>>()?
         };
-        let age = (
-            &*self.route.meta.creation_timestamp,
-            &**namespace,
-            &**name,
-            usize::from(kind != "HTTPRoute"),
-            number,
-        );
-        Ok(HttpRule { label, age, matches, filters, settings, mirrors, targets })
+        (rule.filters, rule.settings, rule.mirrors, rule.targets) = (filters, settings, mirrors, targets);
+        Ok(rule)
+    }
+
+    /// A rule without effect.
+    fn empty(&self, number: usize, mut matches: Vec<RouteMatch>) -> HttpRule<'a> {
+        if matches.is_empty() {
+            matches.push(RouteMatch::all());
+        }
+        let Route { key: Key { namespace, name }, kind, meta, .. } = self.route;
+        let group = match self.parents.group {
+            0 => String::new(),
+            group => format!("~{group}"),
+        };
+        HttpRule {
+            label: format!("rule:{}{group}", section_name(&format!("{kind}:{namespace}:{name}:{number}"))),
+            age: (&meta.creation_timestamp, namespace, name, usize::from(kind != "HTTPRoute"), number),
+            matches,
+            filters: Filters::default(),
+            settings: Vec::new(),
+            mirrors: Vec::new(),
+            targets: Vec::new(),
+        }
+    }
+
+    /// A rule that refuses all requests.
+    fn refusal(&self, number: usize, matches: Vec<RouteMatch>) -> HttpRule<'a> {
+        HttpRule { settings: vec!["return status 500".into()], ..self.empty(number, matches) }
     }
 
     fn target(&mut self, reference: &HttpBackendRef, lines: &[String]) -> Result<RuleTarget, BadFilter> {
         let weight = weight(reference);
         let filters = filters::compile(&reference.filters)?;
+        if !filters.authorizations.is_empty() {
+            let message = "ExternalAuth is a filter of rules; it is not supported in backendRefs";
+            return Err(BadFilter::Unsupported(message.into()));
+        }
         let mirrors = self.mirrors(&filters)?;
-        let backend = self.backend(&reference.plain(), lines);
+        let backend = self.backend(&reference.service, lines);
         Ok(RuleTarget { weight, backend, filters, mirrors })
     }
 
@@ -213,7 +258,7 @@ impl<'a> Compiler<'_, 'a> {
         }
         let (mut members, mut server) = (Vec::new(), None);
         for reference in references {
-            let Some(resolved) = self.resolve(&reference.plain()) else { continue };
+            let Some(resolved) = self.resolve(&reference.service) else { continue };
             if server.get_or_insert_with(|| resolved.server.clone()) != &resolved.server {
                 let message = "session persistence needs backends with the same protocol and TLS settings";
                 return Err(BadFilter::Incompatible(message.into()));
@@ -228,13 +273,23 @@ impl<'a> Compiler<'_, 'a> {
 
     /// The backend of a reference, or nothing if it is unresolved.
     fn backend(&mut self, reference: &BackendRef, lines: &[String]) -> Option<String> {
-        let Resolved { member, server } = self.resolve(reference)?;
+        let resolved = self.resolve(reference)?;
+        Some(self.add(resolved, lines))
+    }
+
+    fn add(&mut self, resolved: Resolved<'a>, lines: &[String]) -> String {
+        let Resolved { member, server } = resolved;
         let (members, lines) = (vec![member], lines.to_vec());
-        Some(self.backends.add(Backend { is_http: true, members, server, lines }))
+        self.backends.add(Backend { is_http: true, members, server, lines })
     }
 
     fn resolve(&mut self, reference: &BackendRef) -> Option<Resolved<'a>> {
-        let found = resolve::service(self.context, self.route, reference);
+        self.resolve_from(self.route, reference)
+    }
+
+    /// Resolves a reference as if it were in a route.
+    fn resolve_from(&mut self, route: Route<'_>, reference: &BackendRef) -> Option<Resolved<'a>> {
+        let found = resolve::service(self.context, route, reference);
         let found = found.and_then(|(service, port)| Ok((self.server(&service.key, port)?, service, port)));
         match found {
             Ok((server, service, port)) => {
@@ -283,6 +338,25 @@ impl<'a> Compiler<'_, 'a> {
         }))
     }
 
+    /// The lines for an authorization service. If it cannot be used, all requests are refused.
+    fn authorization(&mut self, own: &AuthorizationRequest) -> Result<Vec<String>, BadFilter> {
+        let mut key = self.route.key.clone();
+        if own.is_granted
+            && let Some(namespace) = &own.backend.namespace
+        {
+            key.namespace.clone_from(namespace);
+        }
+        let route = self.route;
+        // The parameters of an annotation apply to the rule's servers only.
+        let server = self.server.take();
+        let found = self.resolve_from(Route { key: &key, ..route }, &own.backend);
+        self.server = server;
+        let Some(found) = found else { return Ok(vec!["return status 500".into()]) };
+        let backend = self.add(found, &[]);
+        self.context.authorizes = true;
+        authorize::lines(own, &backend).map_err(BadFilter::Unsupported)
+    }
+
     fn mirrors(&mut self, filters: &Filters) -> Result<Vec<String>, BadFilter> {
         let mut lines = Vec::new();
         for mirror in &filters.mirrors {
@@ -296,7 +370,7 @@ impl<'a> Compiler<'_, 'a> {
 }
 
 fn weight(reference: &HttpBackendRef) -> u64 {
-    u64::try_from(reference.weight.unwrap_or(1)).unwrap_or_default().min(1_000_000)
+    u64::try_from(reference.service.weight.unwrap_or(1)).unwrap_or_default().min(1_000_000)
 }
 
 /// The condition for a share of requests.

@@ -1,5 +1,6 @@
 //! Routes of HTTP requests and gRPC calls.
 
+pub(crate) mod authorize;
 mod cors;
 mod filters;
 mod lower;

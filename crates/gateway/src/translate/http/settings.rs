@@ -2,10 +2,7 @@
 
 use crate::api::{HttpRetry, HttpTimeouts, SessionPersistence};
 use crate::durations::milliseconds;
-use crate::text::{digest, is_token, quote};
-
-/// The statuses that `retry-on` knows.
-const STATUSES: [i32; 12] = [401, 403, 404, 408, 421, 425, 429, 500, 501, 502, 503, 504];
+use crate::text::{digest, is_argument, is_token, quote};
 
 /// A timeout that is never reached, because 0 is not a timeout in the configuration language.
 const NEVER: &str = "20d";
@@ -45,7 +42,7 @@ pub(crate) fn limits(
     let mut codes = retry.codes.clone();
     codes.sort_unstable();
     codes.dedup();
-    if let Some(code) = codes.iter().find(|code| !STATUSES.contains(code)) {
+    if let Some(code) = codes.iter().find(|code| !(400..600).contains(*code)) {
         return Err(format!("retries after status {code} are not supported"));
     }
     if let Some(backoff) = &retry.backoff {
@@ -61,18 +58,25 @@ pub(crate) fn limits(
     Ok(limits)
 }
 
-/// Compiles session persistence. The cookie names the server by a keyed hash of its address, so that it stays valid whatever
-/// happens to the other servers.
+/// Compiles session persistence. The cookie or header names the server by a keyed hash of its address, so that it stays valid
+/// whatever happens to the other servers.
 ///
 /// # Errors
 /// A value is not supported.
 pub(crate) fn persistence(own: &SessionPersistence, rule: &str, secret: &str) -> Result<Vec<String>, String> {
-    if own.r#type.as_deref().unwrap_or("Cookie") != "Cookie" {
-        return Err("session persistence by headers is not supported".into());
+    let is_header = match own.r#type.as_deref().unwrap_or("Cookie") {
+        "Cookie" => false,
+        "Header" => true,
+        other => return Err(format!("session persistence of type `{other}` is not supported")),
+    };
+    let default = format!("weir-{}", &digest(rule)[..8]);
+    let mut name = own.session_name.clone().unwrap_or_else(|| default.clone());
+    if !is_token(&name) || is_header && !is_argument(&name) {
+        return Err(format!("`{name}` is not the name of a cookie or header"));
     }
-    let name = own.session_name.clone().unwrap_or_else(|| format!("weir-{}", &digest(rule)[..8]));
-    if !is_token(&name) {
-        return Err(format!("`{name}` is not the name of a cookie"));
+    let mut lines = Vec::new();
+    if is_header {
+        lines = header(&std::mem::replace(&mut name, default.clone()), &default);
     }
     let mut line = format!("cookie {} insert indirect nocache dynamic httponly", quote(&name));
     if let Some(lifetime) = &own.absolute_timeout {
@@ -83,5 +87,20 @@ pub(crate) fn persistence(own: &SessionPersistence, rule: &str, secret: &str) ->
             line.push_str(&format!(" attr max-age={seconds}"));
         }
     }
-    Ok(vec![line, format!("dynamic-cookie-key {}", digest(secret))])
+    if let Some(idle) = &own.idle_timeout {
+        line.push_str(&format!(" maxidle {}s", (milliseconds(idle)? / 1000).max(1)));
+    }
+    lines.extend([line, format!("dynamic-cookie-key {}", digest(secret))]);
+    Ok(lines)
+}
+
+/// The lines that carry the value of a cookie in a header. The server's own cookies stay.
+fn header(name: &str, cookie: &str) -> Vec<String> {
+    let is_sent = format!("{{ req.fhdr({name}) -m found }}");
+    let is_set = format!("{{ res.cook({cookie}) -m found }}");
+    vec![
+        format!("http-request add-header cookie '{cookie}=%[req.fhdr({name})]' if {is_sent}"),
+        format!("http-after-response set-header {name} '%[res.cook({cookie})]' if {is_set}"),
+        format!("http-after-response del-header set-cookie if {is_set} {{ res.fhdr_cnt(set-cookie) eq 1 }}"),
+    ]
 }

@@ -16,7 +16,7 @@ pub(crate) struct Attached<'r, 'a> {
 /// A frontend of HTTP listeners with the same address and port.
 pub(crate) struct Frontend {
     pub(crate) name: String,
-    /// The `bind` lines.
+    /// The `bind` lines, and those about all listeners.
     pub(crate) binds: Vec<String>,
     pub(crate) is_tls: bool,
     /// The listeners with their hostnames.
@@ -83,15 +83,19 @@ impl Blocks {
             self.cors.push((label.clone(), cors.response.clone()));
             cors.request.iter().for_each(|own| line!(text, "http-request {own}"));
         }
-        rule.settings.iter().for_each(|own| line!(text, "http-request {own}"));
+        for own in &rule.settings {
+            line!(text, "http-request {own}");
+            if is_final(own) {
+                return;
+            }
+        }
         if !filters.redirect.is_empty() {
             self.redirect(text, &filters.redirect);
             return;
         }
         for own in filters.request.iter().chain(&rule.mirrors) {
             line!(text, "http-request {own}");
-            // Rules after an unconditional redirect would never run.
-            if own.starts_with("redirect ") && !own.contains(" if ") {
+            if is_final(own) {
                 return;
             }
         }
@@ -168,6 +172,12 @@ impl Blocks {
             write_blocks(text, "http-after-response", &self.cors, "allow");
         }
     }
+}
+
+/// Whether rules after this one would never run.
+fn is_final(line: &str) -> bool {
+    let ends = line.starts_with("redirect ") || line.starts_with("return ");
+    ends && !line.contains(" if ") && !line.contains(" unless ")
 }
 
 fn write_blocks(text: &mut Text, set: &str, blocks: &[(String, Vec<String>)], end: &str) {

@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use super::auth::AuthAnnotations;
+use super::canary::CanaryAnnotations;
 use crate::api::extra::Extra;
 use crate::api::*;
+use crate::objects::Objects;
 use crate::text::{is_hostname, is_printable, literal, quote};
 
 /// The prefixes of annotations.
@@ -25,7 +28,11 @@ pub(crate) struct Understood {
     host: Option<String>,
     cors: Option<Cors>,
     persistence: Option<SessionPersistence>,
+    auth: AuthAnnotations,
+    pub(crate) canary: CanaryAnnotations,
     extra: Extra,
+    /// Whether a restriction cannot be carried out, so that no request may pass.
+    is_closed: bool,
     /// Annotations that have no effect, with the reason.
     pub(crate) problems: Vec<String>,
 }
@@ -38,13 +45,49 @@ pub(crate) fn read(annotations: &BTreeMap<String, String>) -> Understood {
         if let Some(name) = name
             && let Err(problem) = understood.set(name, value.trim())
         {
-            understood.problems.push(format!("annotation `{key}`: {problem}"));
+            let closes = is_restriction(name);
+            understood.is_closed |= closes;
+            let effect = if closes { "; requests get 503" } else { "" };
+            understood.problems.push(format!("annotation `{key}`: {problem}{effect}"));
         }
     }
     understood
 }
 
+/// Whether an annotation restricts the access.
+fn is_restriction(name: &str) -> bool {
+    let is_list = ["whitelist-source-range", "allowlist-source-range", "allow-list", "whitelist"]
+        .contains(&name)
+        || ["denylist-source-range", "deny-list", "blacklist"].contains(&name);
+    let without_effect = ["auth-cache", "auth-keepalive", "auth-always-set-cookie"];
+    is_list || name.starts_with("auth-") && !without_effect.iter().any(|own| name.starts_with(own))
+}
+
 impl Understood {
+    /// Adds the settings that depend on other objects: users and authorization services.
+    pub(crate) fn resolve(&mut self, objects: &Objects, namespace: &str) {
+        match self.auth.users(objects, namespace) {
+            Ok(None) => {}
+            Ok(Some((users, problems))) => {
+                self.extra.users = Some(users);
+                self.problems.extend(problems);
+            }
+            Err(problem) => self.close(problem),
+        }
+        match self.auth.authorization(namespace) {
+            Ok(authorization) => self.extra.authorization = authorization,
+            Err(problem) => self.close(problem),
+        }
+        if self.is_closed {
+            self.extra = Extra { request: vec!["return status 503".into()], ..Extra::default() };
+        }
+    }
+
+    fn close(&mut self, problem: String) {
+        self.is_closed = true;
+        self.problems.push(format!("{problem}; requests get 503"));
+    }
+
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         if !is_printable(value) {
             return Err("the value has control characters".into());
@@ -106,6 +149,9 @@ impl Understood {
                     format!("http-request deny deny_status 429 if {{ sc_http_req_rate(0) gt {rate} }}");
                 self.extra.backend.push(line);
             }
+            "canary" => self.canary.is_canary = switch(value)?,
+            _ if name.starts_with("canary-") => self.canary.set(name, value)?,
+            _ if name.starts_with("auth-") => self.auth.set(name, value)?,
             _ if name.starts_with("cors-") || name == "enable-cors" => self.set_cors(name, value)?,
             _ if name.starts_with("session-cookie-") || name.starts_with("affinity") => {
                 self.set_affinity(name, value)?;
@@ -203,10 +249,10 @@ impl Understood {
                 _ => format!("^(?i:{from}).*$"),
             };
             let target = literal(target).replace('\\', "\\\\").replace('$', "\\");
-            extra.request.push(format!("replace-path {} {}", quote(&regex), quote(&target)));
+            extra.changes.push(format!("replace-path {} {}", quote(&regex), quote(&target)));
         }
         if let Some(host) = &self.host {
-            extra.request.push(format!("set-header host {}", quote(host)));
+            extra.changes.push(format!("set-header host {}", quote(host)));
         }
         let is_on = |cors: &&Cors| cors.max_age.is_some_and(|age| age >= 0);
         if let Some(cors) = self.cors.as_ref().filter(is_on) {

@@ -1,6 +1,8 @@
 //! Ingresses as routes of a gateway that exists only during the translation.
 
 mod annotations;
+mod auth;
+mod canary;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +14,7 @@ use crate::output::{ObjectEvent, Output, StatusUpdate};
 use crate::settings::Settings;
 
 use annotations::Understood;
+use canary::Canary;
 
 /// The name of the gateway and of its class. Names of real objects have no colons.
 const NAME: &str = "ingress:";
@@ -43,14 +46,32 @@ pub(crate) fn expand(objects: &Objects, settings: &Settings) -> Option<Objects> 
         ..GatewaySpec::default()
     };
     expanded.gateways.insert(class, Gateway { metadata: meta, spec, status: GatewayStatus::default() });
-    for (key, ingress) in own {
-        let understood = annotations::read(&ingress.metadata.annotations);
-        for (number, route) in routes(objects, key, ingress, &understood).into_iter().enumerate() {
+    let (canaries, own) = understood(objects, own);
+    for (key, ingress, understood) in own {
+        for (number, route) in routes(objects, key, ingress, &understood, &canaries).into_iter().enumerate() {
             let name = format!("{NAME}{}:{number}", key.name);
             expanded.http_routes.insert(Key::new(&key.namespace, &name), route);
         }
     }
     Some(expanded)
+}
+
+/// The canary ingresses, and the others with their annotations.
+fn understood<'a>(
+    objects: &Objects,
+    own: Vec<(&'a Key, &'a Ingress)>,
+) -> (Vec<Canary<'a>>, Vec<(&'a Key, &'a Ingress, Understood)>) {
+    let (mut canaries, mut others) = (Vec::new(), Vec::new());
+    for (key, ingress) in own {
+        let mut understood = annotations::read(&ingress.metadata.annotations);
+        if understood.canary.is_canary {
+            canaries.push(Canary { key, ingress, annotations: understood.canary });
+        } else {
+            understood.resolve(objects, &key.namespace);
+            others.push((key, ingress, understood));
+        }
+    }
+    (canaries, others)
 }
 
 /// The ingresses of the controller's classes.
@@ -124,7 +145,13 @@ fn listeners(objects: &Objects, own: &[(&Key, &Ingress)]) -> Vec<Listener> {
 }
 
 /// The routes of an ingress: one for each rule, and one for the default backend.
-fn routes(objects: &Objects, key: &Key, ingress: &Ingress, understood: &Understood) -> Vec<HttpRoute> {
+fn routes(
+    objects: &Objects,
+    key: &Key,
+    ingress: &Ingress,
+    understood: &Understood,
+    canaries: &[Canary<'_>],
+) -> Vec<HttpRoute> {
     let has_tls = |host: Option<&str>| {
         let mut list = ingress.spec.tls.iter();
         list.any(|tls| {
@@ -149,14 +176,14 @@ fn routes(objects: &Objects, key: &Key, ingress: &Ingress, understood: &Understo
         if let Some(root) = &understood.app_root {
             rules.push(annotations::app_root(root));
         }
-        rules.extend(paths.map(|path| {
+        rules.extend(paths.flat_map(|path| {
             let mut own = HttpRouteRule {
                 matches: vec![HttpMatch { path: Some(understood.path(path)), ..HttpMatch::default() }],
                 backend_refs: backend(objects, key, &path.backend).into_iter().collect(),
                 ..HttpRouteRule::default()
             };
             understood.apply(&mut own, path, has_tls(host));
-            own
+            canary::split(canaries, &key.namespace, host, path, own, |key, own| backend(objects, key, own))
         }));
         add(host, rules);
     }
@@ -179,7 +206,8 @@ fn backend(objects: &Objects, key: &Key, backend: &IngressBackend) -> Option<Htt
         ports.iter().find(|port| port.name == *name).map(|port| port.port)
     };
     let port = service.port.number.or_else(|| service.port.name.as_ref().and_then(by_name));
-    Some(HttpBackendRef { name: service.name.clone(), port, ..HttpBackendRef::default() })
+    let service = BackendRef { name: service.name.clone(), port, ..BackendRef::default() };
+    Some(HttpBackendRef { service, filters: Vec::new() })
 }
 
 /// Replaces the statuses and events of the added objects by those of the ingresses.
@@ -204,14 +232,30 @@ pub(crate) fn contract(objects: &Objects, settings: &Settings, output: &mut Outp
         }
         events.insert(event);
     }
-    for (key, ingress) in of_controller(objects, settings) {
+    let own = of_controller(objects, settings);
+    for &(key, ingress) in &own {
         let status = json!({ "loadBalancer": { "ingress": addresses } });
         let generation = ingress.metadata.generation;
         output.statuses.push(StatusUpdate { kind: "Ingress", key: key.clone(), generation, status });
-        for problem in annotations::read(&ingress.metadata.annotations).problems {
+        for problem in problems(objects, &own, key, ingress) {
             let (key, reason) = (key.clone(), "AnnotationIgnored".to_string());
             events.insert(ObjectEvent { kind: "Ingress", key, is_warning: true, reason, message: problem });
         }
     }
     output.events = events.into_iter().collect();
+}
+
+/// The reasons why annotations of an ingress have no effect.
+fn problems(objects: &Objects, all: &[(&Key, &Ingress)], key: &Key, ingress: &Ingress) -> Vec<String> {
+    let mut understood = annotations::read(&ingress.metadata.annotations);
+    if !understood.canary.is_canary {
+        understood.resolve(objects, &key.namespace);
+        return understood.problems;
+    }
+    let is_stable = |other: &Ingress| !annotations::read(&other.metadata.annotations).canary.is_canary;
+    let mut others = all.iter().filter(|(own, _)| own.namespace == key.namespace);
+    if !others.any(|(_, other)| canary::has_common_path(ingress, other) && is_stable(other)) {
+        understood.problems.push("annotation `canary`: no other Ingress has this host and path".into());
+    }
+    understood.problems
 }
