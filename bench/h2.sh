@@ -69,10 +69,6 @@ EOF
     wait_port "$PORT"
 }
 
-spent() { # name: CPU µs so far, of user and system
-    ticks "${pid[$1]}" | awk -v hz="$hz" '{print ($1 + $2) * 1e6 / hz}'
-}
-
 requests() { # port, path, words of `weir load`: the number of good responses
     answered -d "$seconds" "${@:3}" "http://127.0.0.1:$1$2"
 }
@@ -89,9 +85,9 @@ row() { # title, target, proxies, bind words, server words, server address, path
     done
     for _ in $(seq "$rounds"); do
         for name in $proxies; do
-            before=$(spent "$name")
+            before=$(spent "${pid[$name]}")
             count=$(requests "${port[$name]}" "$path" "$@")
-            echo "$before $(spent "$name") ${count:-0}" | awk '$3 > 0 {printf "%.2f\n", ($2 - $1) / $3}' >>"$dir/$name.result"
+            echo "$before $(spent "${pid[$name]}") ${count:-0}" | awk '$5 > 0 {printf "%.2f\n", ($3 + $4 - $1 - $2) / $5}' >>"$dir/$name.result"
         done
     done
     printf '| %s |' "$title"

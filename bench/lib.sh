@@ -33,9 +33,10 @@ free_port() { # a port below those that connections take
         (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || { echo "$port"; return; }
     done
 }
-wait_port() {
+wait_port() { # port, pid of the program if that may end
     for _ in $(seq 1200); do
         (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null && return
+        [ -z "${2:-}" ] || kill -0 "$2" 2>/dev/null || break
         sleep 0.05
     done
     echo "nothing listens on port $1" >&2
@@ -68,6 +69,9 @@ one_thread() { # more lines of global: the beginning of a configuration with a f
     printf 'frontend fe\n    bind 127.0.0.1:PORT\n'
 }
 
+# nginx gets a separate configuration, to which `nginx_http` adds lines, `nginx_listen` words of `listen`, and in which `nginx_location`
+# replaces the lines that pass requests on.
+nginx_forwards='proxy_http_version 1.1; proxy_set_header Connection ""; proxy_pass http://u;'
 start() { # name, configuration; sets PID and PORT; runs on core 0, or on those that `cores` names
     PORT=$(free_port)
     local file="$dir/$1-$PORT.cfg"
@@ -76,9 +80,11 @@ start() { # name, configuration; sets PID and PORT; runs on core 0, or on those 
         cat >"$file" <<EOF
 worker_processes 1; daemon off; master_process off; pid $dir/nginx-$PORT.pid; error_log /dev/null;
 events { worker_connections 16384; }
-http { access_log off; keepalive_requests 1000000000; keepalive_timeout 3600s;
-  upstream u { server $origin; keepalive 256; keepalive_requests 1000000000; }
-  server { listen 127.0.0.1:$PORT backlog=4096; location / { proxy_http_version 1.1; proxy_set_header Connection ""; proxy_pass http://u; } } }
+http { ${nginx_http:-access_log off;} keepalive_requests 1000000000; keepalive_timeout 3600s;
+  client_body_temp_path $dir/nginx-bodies; client_max_body_size 0; proxy_request_buffering off;
+  upstream u { server ${server:-$origin}; keepalive 256; keepalive_requests 1000000000; }
+  server { listen 127.0.0.1:$PORT backlog=4096 ${nginx_listen:-};
+    location / { ${nginx_location:-$nginx_forwards} } } }
 EOF
         taskset -c "${cores:-0}" "$nginx" -c "$file" 2>/dev/null &
         ;;
@@ -90,7 +96,7 @@ EOF
     esac
     PID=$!
     pids+=("$PID")
-    wait_port "$PORT"
+    wait_port "$PORT" "$PID"
 }
 
 stop() { # the one started last
@@ -101,9 +107,16 @@ stop() { # the one started last
 ticks() { awk '{print $14, $15}' "/proc/$1/stat"; }
 median() { sort -g | awk '{v[NR]=$1} END {if (NR) print (NR % 2) ? v[(NR+1)/2] : (v[NR/2]+v[NR/2+1])/2; else print "-"}'; }
 hz=$(getconf CLK_TCK)
+spent() { ticks "$1" | awk -v hz="$hz" '{print $1 * 1e6 / hz, $2 * 1e6 / hz}'; } # pid: µs of user and system time so far
+
+certificate() { # name, openssl's words for the key
+    openssl req -x509 -nodes -days 30 -subj /CN=bench.test -addext subjectAltName=DNS:bench.test "${@:2}" \
+        -keyout "$dir/$1.key" -out "$dir/$1.crt" 2>/dev/null
+    cat "$dir/$1.crt" "$dir/$1.key" >"$dir/$1.pem"
+}
 
 quotient() { # two files: divides their first columns round by round and prints the median
-    paste -d' ' "$1" "$2" | awk '$2 > 0 {printf "%.4f\n", $1 / $2}' | median | awk '{if ($1 == "-") print "–"; else printf "%.2f", $1}'
+    paste -d' ' <(cut -d' ' -f1 "$1") <(cut -d' ' -f1 "$2") | awk '$2 > 0 {printf "%.4f\n", $1 / $2}' | median | awk '{if ($1 == "-") print "–"; else printf "%.2f", $1}'
 }
 
 # GENERATOR= names another weir for `weir load`, if the measured one does not have it.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# One line for each kind of work: the costs of HAProxy, of the best other peer, and of Weir. CPU time is user and system time of the
-# proxy, which has one thread on core 0; load, origins and agents run on core 1. In each round the proxies take turns. Prints tables in
-# Markdown. A peer that is missing, or cannot do the work, has a dash.
+# The costs of each kind of work for HAProxy, nginx and Weir, a line each: CPU time (user and system) of a proxy with one thread. For
+# scripts, agents and logs it is the difference to the same work without them. Load, origins and agents have core 1 for themselves,
+# and the proxies take turns on core 0. A dash is a peer that is missing, or cannot do the work.
 #
 #     bench/overview.sh WEIR WEIR-BENCH [ROW...]    ROW: a part of the titles of the rows to measure
 #
@@ -20,11 +20,6 @@ is_wanted() { # title
 has_lua=
 [ -z "$haproxy" ] || ! "$haproxy" -vv 2>/dev/null | grep -qi '+LUA' || has_lua=yes
 
-certificate() { # name, openssl's words for the key
-    openssl req -x509 -nodes -days 30 -subj /CN=bench.test -addext subjectAltName=DNS:bench.test "${@:2}" \
-        -keyout "$dir/$1.key" -out "$dir/$1.crt" 2>/dev/null
-    cat "$dir/$1.crt" "$dir/$1.key" >"$dir/$1.pem"
-}
 certificate p256 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1
 certificate rsa2048 -newkey rsa:2048
 
@@ -66,12 +61,15 @@ printf 'global\n    nbthread 1\n%s\nfrontend f\n    mode haterm\n    bind 127.0.
 taskset -c 1 "$weir" -f "$dir/upload.cfg" >/dev/null 2>&1 &
 pids+=("$!")
 wait_port "$upload_port"
-coproc AGENT { exec taskset -c 1 python3 "$here/peers.py" agent; }
-pids+=("$AGENT_PID")
-read -r agent_port <&"${AGENT[0]}"
-taskset -c 1 python3 "$here/peers.py" datagrams "$dir/log.sock" >"$dir/log.ready" &
-pids+=("$!")
-until [ -s "$dir/log.ready" ]; do sleep 0.05; done
+peer() { # words of peers.py: sets READY to the line that it prints when it is ready
+    taskset -c 1 python3 "$here/peers.py" "$@" >"$dir/$1.ready" &
+    pids+=("$!")
+    until [ -s "$dir/$1.ready" ]; do sleep 0.05; done
+    read -r READY <"$dir/$1.ready"
+}
+peer agent
+agent_port=$READY
+peer datagrams "$dir/log.sock"
 
 base() { # lines of global, of the frontend, words of bind
     printf 'global\n    nbthread 1\n    maxconn 8000\n%s' "$1"
@@ -80,59 +78,63 @@ base() { # lines of global, of the frontend, words of bind
         "${server:-$origin}" "${server_words:-}"
 }
 
-spent() { ticks "$1" | awk -v hz="$hz" '{print $1 * 1e6 / hz, $2 * 1e6 / hz}'; }
 load_by_generator() { ask run "target=127.0.0.1:$1" "seconds=$seconds" "${@:2}" | value requests; }
 load_by_weir() { answered -d "$seconds" "${@:3}" "$scheme://127.0.0.1:$1$2"; }
 scheme=http
 
 declare -A pid port
-measure() { # proxies, configuration, function that loads a port and prints the number of requests: writes NAME.result
-    local name before count
-    for name in $1; do
-        start "$name" "$2"
-        pid[$name]=$PID port[$name]=$PORT
+# An entry is the name of a proxy, or NAME.without for the proxy with the configuration in `without`.
+measure() { # entries, configuration, function that loads a port and prints the number of requests: writes ENTRY.result
+    local entry before count
+    rm -f "$dir"/*.result
+    for entry in $1; do
+        if [ "$entry" = "${entry%.without}" ]; then start "$entry" "$2"; else nginx_http= start "${entry%.without}" "$without"; fi
+        pid[$entry]=$PID port[$entry]=$PORT
         seconds=1 "${@:3:1}" "$PORT" "${@:4}" >/dev/null || true
-        : >"$dir/$name.result"
+        : >"$dir/$entry.result"
     done
     for _ in $(seq "$rounds"); do
-        for name in $1; do
-            before=$(spent "${pid[$name]}")
-            count=$("${@:3:1}" "${port[$name]}" "${@:4}")
-            echo "$before $(spent "${pid[$name]}") ${count:-0}" |
-                awk '$5 > 0 {printf "%.3f %.3f\n", ($3 + $4 - $1 - $2) / $5, ($3 - $1) / $5}' >>"$dir/$name.result"
+        for entry in $1; do
+            before=$(spent "${pid[$entry]}")
+            count=$("${@:3:1}" "${port[$entry]}" "${@:4}")
+            echo "$before $(spent "${pid[$entry]}") ${count:-0}" |
+                awk '$5 > 0 {printf "%.3f %.3f\n", ($3 + $4 - $1 - $2) / $5, ($3 - $1) / $5}' >>"$dir/$entry.result"
         done
     done
-    for name in $1; do
-        PID=${pid[$name]}
+    for entry in $1; do
+        PID=${pid[$entry]}
         stop
     done
 }
 result() { # name: the median, with the kernel's share
     if [ -s "$dir/$1.result" ]; then
-        awk '{print $1, $1 > 0 ? ($1 - $2) * 100 / $1 : 0}' "$dir/$1.result" | sort -g |
+        awk '{print $1, ($1 > 0 ? ($1 - $2) * 100 / $1 : 0)}' "$dir/$1.result" | sort -g |
             awk '{v[NR] = $1; k[NR] = $2} END {m = int((NR + 1) / 2); printf "%.1f (%d %%)", v[m], k[m]}'
     else
         echo "–"
     fi
 }
+divided() { # name: Weir's costs divided by its costs
+    if [ -s "$dir/$1.result" ]; then quotient "$dir/weir.result" "$dir/$1.result"; else echo "–"; fi
+}
+show() { # title
+    echo "| $1 | $(result haproxy) | $(result nginx) | $(result weir) | $(divided haproxy) | $(divided nginx) |"
+}
 row() { # title, proxies, configuration, load...
     is_wanted "$1" || return 0
-    rm -f "$dir"/*.result
     measure "$2" "${@:3}"
-    echo "| $1 | $(result haproxy) | $(result nginx) | $(result weir) | $(quotient "$dir/weir.result" "$dir/haproxy.result" 2>/dev/null || echo –) |"
+    show "$1"
 }
-added() { # title, proxies, configuration without, configuration with, load...: the difference
+added() { # title, proxies, configuration, load...: the difference to the configuration in `without`
     is_wanted "$1" || return 0
-    local name
-    rm -f "$dir"/*.result "$dir"/*.without
-    measure "$2" "$3" "${@:5}"
-    for name in $2; do mv "$dir/$name.result" "$dir/$name.without"; done
-    measure "$2" "$4" "${@:5}"
+    local name entries=
+    for name in $2; do entries+="$name.without $name "; done
+    measure "$entries" "${@:3}"
     for name in $2; do
-        paste -d' ' "$dir/$name.result" "$dir/$name.without" | awk '{printf "%.3f %.3f\n", $1 - $3, $2 - $4}' >"$dir/$name.difference"
-        mv "$dir/$name.difference" "$dir/$name.result"
+        paste -d' ' "$dir/$name.result" "$dir/$name.without.result" | awk '{printf "%.3f %.3f\n", $1 - $3, $2 - $4}' >"$dir/difference"
+        mv "$dir/difference" "$dir/$name.result"
     done
-    echo "| $1 | $(result haproxy) | $(result nginx) | $(result weir) | $(quotient "$dir/weir.result" "$dir/haproxy.result") |"
+    show "$1"
 }
 
 both="${haproxy:+haproxy }weir"
@@ -154,42 +156,54 @@ agents="backend agents
     mode spop
     server a1 127.0.0.1:$agent_port
 "
-json='    log-format %{+json}o\ %(client)ci\ %(status)ST\ %(time)Tt\ %(path)[path]
+json='    log-format %{+json}o\ %(client)ci\ %(status)ST\ %(time)Tt\ %(path)HPO
 '
 
 echo "CPU µs for a request, connection or message, with the kernel's share:"
 echo
-echo "| work | haproxy | nginx | weir | weir ÷ haproxy |"
-echo "| --- | --: | --: | --: | --: |"
+echo "| work | haproxy | nginx | weir | weir ÷ haproxy | weir ÷ nginx |"
+echo "| --- | --: | --: | --: | --: | --: |"
 row "HTTP/1, 100 B" "$all" "$(base '' '')" load_by_generator connections=64
 row "HTTP/1, 16 KiB" "$all" "$(base '' '')" load_by_generator connections=64 path=/16384
 row "HTTP/1, 1 MiB" "$all" "$(base '' '')" load_by_generator connections=16 path=/1048576
 row "HTTP/1, a connection for each request" "$all" "$(reuse=always base '' '')" load_by_generator connections=64 close
 row "HTTP/1, 20 rules of 5 header conditions" "$both" "$(base '' "$conditions")" load_by_generator connections=64 \
     header=x-test-0:a header=x-test-1:b header=x-test-2:c header=x-test-3:d header=x-test-4:e
-row "TLS 1.3, full handshake, P-256" "$both" "$(base '' "$answer" "ssl crt $dir/p256.pem")" load_by_generator tls=1.3 close connections=16
-row "TLS 1.2, full handshake, P-256" "$both" "$(base '' "$answer" "ssl crt $dir/p256.pem")" load_by_generator tls=1.2 close connections=16
-row "TLS 1.3, full handshake, RSA-2048" "$both" "$(base '' "$answer" "ssl crt $dir/rsa2048.pem")" load_by_generator tls=1.3 close connections=16
-row "TLS 1.3, resumed" "$both" "$(base '' "$answer" "ssl crt $dir/p256.pem")" load_by_generator tls=1.3 resume close connections=16
-row "TLS 1.3, 16 KiB" "$both" "$(base '' '' "ssl crt $dir/p256.pem")" load_by_generator tls=1.3 path=/16384 connections=64
-row "HTTP/2 to HTTP/1, 100 B, 100 streams" "$both" "$(base '' '' 'proto h2')" load_by_weir /100 -2c -u 4 -m 100
-row "HTTP/2 to HTTP/1, 1 MiB down" "$both" "$(base '' '' 'proto h2')" load_by_weir /1048576 -2c -u 4 -m 4
-row "HTTP/2 to HTTP/1, 1 MiB up" "$both" "$(server=127.0.0.1:$upload_port base '' '' 'proto h2')" load_by_weir / -2c -u 4 -m 4 --body 1m
+nginx_tls="ssl_certificate $dir/p256.pem; ssl_certificate_key $dir/p256.pem; ssl_protocols TLSv1.2 TLSv1.3; ssl_session_timeout 1h;"
+nginx_answer='default_type text/plain; return 200 ok;'
+nginx_listen=ssl nginx_http="access_log off; $nginx_tls" nginx_location=$nginx_answer
+row "TLS 1.3, full handshake, P-256" "$all" "$(base '' "$answer" "ssl crt $dir/p256.pem")" load_by_generator tls=1.3 close connections=16
+row "TLS 1.2, full handshake, P-256" "$all" "$(base '' "$answer" "ssl crt $dir/p256.pem")" load_by_generator tls=1.2 close connections=16
+nginx_http=${nginx_http//p256/rsa2048}
+row "TLS 1.3, full handshake, RSA-2048" "$all" "$(base '' "$answer" "ssl crt $dir/rsa2048.pem")" load_by_generator tls=1.3 close connections=16
+nginx_http=${nginx_http//rsa2048/p256}
+row "TLS 1.3, resumed" "$all" "$(base '' "$answer" "ssl crt $dir/p256.pem")" load_by_generator tls=1.3 resume close connections=16
+unset nginx_location
+row "TLS 1.3, 16 KiB" "$all" "$(base '' '' "ssl crt $dir/p256.pem")" load_by_generator tls=1.3 path=/16384 connections=64
+nginx_listen=http2 nginx_http="access_log off; http2_max_requests 1000000000;"
+row "HTTP/2 to HTTP/1, 100 B, 100 streams" "$all" "$(base '' '' 'proto h2')" load_by_weir /100 -2c -u 4 -m 100
+row "HTTP/2 to HTTP/1, 1 MiB down" "$all" "$(base '' '' 'proto h2')" load_by_weir /1048576 -2c -u 4 -m 4
+server=127.0.0.1:$upload_port \
+    row "HTTP/2 to HTTP/1, 1 MiB up" "$all" "$(server=127.0.0.1:$upload_port base '' '' 'proto h2')" load_by_weir / -2c -u 4 -m 4 --body 1m
+unset nginx_listen nginx_http
 row "Stick table: source tracked, three rates" "$both" "$(base '' '    stick-table type ip size 100k expire 1m store http_req_rate(10s),conn_rate(10s),bytes_out_rate(10s)
     http-request track-sc0 src
 ')" load_by_generator connections=64
-row "Lua action: a variable and a header" "$lua" "$(base "$scripts" "    http-request lua.some
+without=$(base '' "$answer")
+added "Lua action: a variable and a header" "$lua" "$(base "$scripts" "    http-request lua.some
 $answer")" load_by_generator connections=16
-row "Lua: 100 fetches and converters" "$lua" "$(base "$scripts" "    http-request lua.calls
+added "Lua: 100 fetches and converters" "$lua" "$(base "$scripts" "    http-request lua.calls
 $answer")" load_by_generator connections=16
 row "Lua service of 1 KiB" "$lua" "$(base "$scripts" "    http-request use-service lua.kilobyte
 ")" load_by_generator connections=16
-added "SPOE, one message for each request" "$both" "$(base '' "$answer")" "$(base '' "$spoe")
+added "SPOE, one message for each request" "$both" "$(base '' "$spoe")
 $agents" load_by_generator connections=16
-added "httplog to a UNIX socket" "$both" "$(base '' "$answer")" "$(base '' "    log $dir/log.sock local0
+nginx_location=$nginx_answer nginx_http="access_log syslog:server=unix:$dir/log.sock;"
+added "httplog to a UNIX socket" "$all" "$(base '' "    log $dir/log.sock local0
     option httplog
 $answer")" load_by_generator connections=16
-added "JSON log to standard output" "$both" "$(base '' "$answer")" "$(base '' "    log stdout format raw local0
+unset nginx_location nginx_http
+added "JSON log to standard output" "$both" "$(base '' "    log stdout format raw local0
 $json$answer")" load_by_generator connections=16
 
 # Large configurations: nothing is pinned, and the CPU time is that of all threads.

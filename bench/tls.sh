@@ -15,11 +15,6 @@ idle=${IDLE:-2000}
 certificates=${CERTIFICATES:-100000}
 peers="haproxy${haproxy_awslc:+ haproxy_awslc}"
 
-certificate() { # name, openssl's words for the key
-    openssl req -x509 -nodes -days 30 -subj /CN=bench.test -addext subjectAltName=DNS:bench.test "${@:2}" \
-        -keyout "$dir/$1.key" -out "$dir/$1.crt" 2>/dev/null
-    cat "$dir/$1.crt" "$dir/$1.key" >"$dir/$1.pem"
-}
 certificate p256 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1
 certificate rsa2048 -newkey rsa:2048
 certificate rsa4096 -newkey rsa:4096
@@ -28,10 +23,6 @@ config() { # words of the bind line
     printf 'global\n    nbthread 1\n    maxconn 8000\n'
     defaults http
     printf 'frontend fe\n    bind 127.0.0.1:PORT %s\n    default_backend be\nbackend be\n    server s1 %s\n' "$*" "$origin"
-}
-
-spent() { # name: CPU µs so far, of user and system
-    ticks "${pid[$1]}" | awk -v hz="$hz" '{print ($1 + $2) * 1e6 / hz}'
 }
 
 declare -A pid port
@@ -48,11 +39,11 @@ row() { # title, target, words of the bind line, load...
     done
     for _ in $(seq "$rounds"); do
         for name in weir $peers; do
-            before=$(spent "$name")
+            before=$(spent "${pid[$name]}")
             answer=$(ask run "target=127.0.0.1:${port[$name]}" "seconds=$seconds" "$@")
             [ "$(value errors <<<"$answer")" = 0 ] || echo "$name: $answer" >&2
             requests=$(value requests <<<"$answer")
-            echo "$before $(spent "$name") $requests" | awk '$3 > 0 {printf "%.2f\n", ($2 - $1) / $3}' >>"$dir/$name.result"
+            echo "$before $(spent "${pid[$name]}") $requests" | awk '$5 > 0 {printf "%.2f\n", ($3 + $4 - $1 - $2) / $5}' >>"$dir/$name.result"
         done
     done
     for name in weir $peers; do

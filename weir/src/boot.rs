@@ -325,7 +325,7 @@ fn begin_process(plan: &Plan, limits: &system::ProcessLimits) -> Arc<Process> {
     plan.global.limit_rates(&process);
     plan.global.limit_tls();
     limit_descriptors(plan, &process, limits);
-    plan.settle_full_loads(limits.max_connections);
+    plan.settle_full_loads(limits.max_connections, None);
     count_panics(&process);
     process
 }

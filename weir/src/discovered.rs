@@ -179,7 +179,7 @@ pub(crate) fn restore(plan: &Plan, lists: &[u8]) {
 /// Makes the servers of a new plan from the last lists, before the plan is in use. Servers that the former plan has too are carried
 /// over with their state.
 pub(crate) fn adopt(plan: &Plan, former: Option<&Plan>) {
-    for proxy in plan.proxies.iter().filter(|proxy| !proxy.discovered.is_empty() && !proxy.disabled) {
+    for proxy in plan.attended().filter(|proxy| !proxy.discovered.is_empty() && !proxy.disabled) {
         let before = former.and_then(|plan| plan.backend(&proxy.state.name));
         let before = before.filter(|before| Arc::ptr_eq(&before.state, &proxy.state));
         let mut states: Vec<_> = proxy.servers.fixed().iter().map(|server| server.state.clone()).collect();

@@ -27,8 +27,9 @@ struct FleetLimit {
 /// Starts the task if the plan has such servers.
 pub(crate) fn keep(shared: &Arc<Shared>) -> Option<AbortHandle> {
     let mut limits = Vec::new();
-    for (backend, proxy) in shared.proxies.iter().enumerate() {
-        for server in proxy.plan.servers.iter() {
+    for proxy in shared.plan.attended() {
+        let backend = proxy.index;
+        for server in proxy.servers.iter() {
             if let Some(table) = &server.fleet {
                 limits.push(FleetLimit {
                     server: server.state.clone(),

@@ -4,12 +4,12 @@
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use net::listen::{self, ListenOptions, Rights};
 use net::udp;
-use plan::Plan;
 use plan::bind::{BindAddress, Shards, Transport};
-use plan::{Bind, Global};
+use plan::{Bind, Global, Plan, Proxy};
 
 use crate::quic_listeners;
 use crate::sockets::{Inherited, InheritedSocket, ListeningSocket, SocketOwner, datagram_options};
@@ -38,7 +38,7 @@ pub(crate) fn bind(
     }
     // Datagram sockets are bound before frontends, so that they exist when a frontend accepts.
     bind_datagrams(plan, inherited, &mut bound, &mut failures);
-    for (index, proxy) in plan.proxies.iter().enumerate().filter(|(_, proxy)| !proxy.disabled) {
+    for (index, proxy) in listening(plan).filter(|(_, proxy)| !proxy.disabled) {
         let has_socket = |bind: &Bind| !matches!(bind.address, BindAddress::Reverse(_));
         for (number, one) in proxy.binds.iter().enumerate().filter(|(_, one)| has_socket(one)) {
             let length =
@@ -70,6 +70,13 @@ pub(crate) fn bind(
     if failures.is_empty() { Ok(bound) } else { Err(failures.join("\n")) }
 }
 
+/// Returns the proxies that can have listeners, in order of their indexes.
+fn listening(plan: &Plan) -> impl Iterator<Item = (usize, &Arc<Proxy>)> {
+    let mut all: Vec<_> = plan.listening().map(|proxy| (proxy.index, proxy)).collect();
+    all.sort_unstable_by_key(|(index, _)| *index);
+    all.into_iter()
+}
+
 /// Binds the datagram sockets of log forwarders.
 fn bind_datagrams(
     plan: &Plan,
@@ -77,7 +84,7 @@ fn bind_datagrams(
     bound: &mut Vec<ListeningSocket>,
     failures: &mut Vec<String>,
 ) {
-    for (index, proxy) in plan.proxies.iter().enumerate() {
+    for (index, proxy) in listening(plan) {
         let Some(forward) = &proxy.log_forward else { continue };
         for (number, one) in forward.datagrams.iter().enumerate() {
             let options = ListenOptions {
@@ -272,7 +279,7 @@ fn shards(bind: &Bind, global: &Global) -> Vec<Vec<usize>> {
 }
 
 /// Returns the name of a proxy in messages about such failures, as in HAProxy: for a `peers` section this is its local peer.
-fn owner_name(proxy: &plan::Proxy) -> String {
+fn owner_name(proxy: &Proxy) -> String {
     if let Some(peers) = &proxy.peers {
         let local = peers.peers.get(peers.local).map_or(&*proxy.state.name, |peer| &peer.name);
         return format!("peers section {local}");

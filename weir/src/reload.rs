@@ -220,10 +220,10 @@ impl Reloader {
         let common = &self.common;
         let plan = Arc::new(plan);
         plan.global.limit_rates(&common.process);
-        plan.settle_full_loads(common.limits.max_connections);
+        plan.settle_full_loads(common.limits.max_connections, Some(&old.shared.plan));
         let exposed =
             Exposed::of(&plan, &bound).map_err(|error| format!("Cannot keep the sockets: {error}.\n"))?;
-        for proxy in plan.proxies.iter().filter(|proxy| !proxy.disabled && proxy.state.is_frontend) {
+        for proxy in plan.listening().filter(|proxy| !proxy.disabled && proxy.state.is_frontend) {
             // The sockets of this proxy are open again.
             if proxy.state.admission() == Admission::Stopped {
                 proxy.state.set_admission(Admission::Open);
@@ -235,7 +235,7 @@ impl Reloader {
         sharing::exchange(&common.runtime);
         common.runtime.statistics.replace(view::of(&new.shared.plan, &common.limits));
         sharing::exchange(&common.runtime);
-        settle(common, &new.shared);
+        settle(common, &new.shared, &old.shared.plan);
         self.in_use.replace(new.clone());
         // From here on, a successor gets the sockets of the new plan.
         common.exposed.replace(exposed);
@@ -315,9 +315,9 @@ fn on_all(mut work: impl FnMut(usize) -> WorkerTask) {
 }
 
 /// Updates states that depend on the servers which each backend now has.
-fn settle(common: &Common, shared: &Arc<proxy::Shared>) {
+fn settle(common: &Common, shared: &Arc<proxy::Shared>, former: &Plan) {
     let now = base::clock::now_ms();
-    for proxy in shared.plan.proxies.iter().filter(|proxy| proxy.state.is_backend) {
+    for proxy in shared.plan.unshared(Some(former)).filter(|proxy| proxy.state.is_backend) {
         for server in proxy.servers.fixed() {
             if server.state.tracked().is_none() {
                 let inherited = Admin::INHERITED_MAINT | Admin::INHERITED_DRAIN;

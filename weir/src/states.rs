@@ -1,11 +1,13 @@
 //! Server states that an earlier process saved to files (`load-server-state-from-file`), restored before traffic starts.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use control::state_file;
 use diag::Severity;
-use plan::Plan;
 use plan::proxy::StateFile;
+use plan::{Plan, Proxy};
 use state::saved_state::{self, Broken};
 use statistics::{ConfigView, ProxyView};
 
@@ -18,8 +20,15 @@ pub(crate) fn restore(plan: &Plan, view: &ConfigView, messages: MessageFormat) {
     let all = saved_state::by_name(
         all.as_deref().and_then(|text| saved_state::read(text).ok()).unwrap_or_default(),
     );
-    for proxy in plan.proxies.iter().filter(|proxy| proxy.state.is_backend) {
-        let Some(backend) = view.backend(&proxy.state.name) else { continue };
+    let has_states =
+        |proxy: &&Arc<Proxy>| proxy.state.is_backend && !matches!(proxy.server_state, StateFile::None);
+    let mut wanted = plan.proxies.iter().filter(has_states).peekable();
+    if wanted.peek().is_none() {
+        return;
+    }
+    let views: HashMap<_, _> = view.proxies.iter().map(|view| (Arc::as_ptr(&view.state), view)).collect();
+    for proxy in wanted {
+        let Some(backend) = views.get(&Arc::as_ptr(&proxy.state)) else { continue };
         match &proxy.server_state {
             StateFile::None => {}
             StateFile::Global => state_file::restore(&all, backend, &say),

@@ -32,7 +32,7 @@ fn fullconn_defaults_to_a_tenth_of_the_frontends_maxconn() {
         listen l\n bind :3\n maxconn 1\n\
         backend a\nbackend b\nbackend c\nbackend d\n fullconn 7\n";
     let plan = plan(text);
-    plan.settle_full_loads(1000);
+    plan.settle_full_loads(1000, None);
     let full = |name: &str| plan.backend(name).unwrap().state.fullconn.load(Relaxed);
     assert_eq!(["a", "b", "c", "d", "l"].map(full), [106, 6, 1, 7, 1]);
 }

@@ -175,7 +175,7 @@ impl Checks {
         let mut agents: Vec<(CheckedServer, AgentSettings)> = Vec::new();
         let mut followers: HashMap<Followed, Vec<CheckedServer>> = HashMap::new();
         let mut observed = Vec::new();
-        for backend in plan.proxies.iter().filter(|proxy| !proxy.disabled) {
+        for backend in plan.attended().filter(|proxy| !proxy.disabled) {
             for own in backend.servers.iter() {
                 let peer = || CheckedServer { backend: backend.clone(), own: own.shared() };
                 if let Some(settings) = own.check.clone() {

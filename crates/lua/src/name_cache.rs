@@ -240,16 +240,13 @@ pub(crate) struct Called {
     kept: Mutex<CachedName>,
 }
 
-/// Compiled names with their positions, which never change.
+/// Compiled names, up to [`KEPT`].
 #[derive(Debug)]
-struct CachedNames<K, V> {
-    slots: HashMap<K, usize>,
-    values: Vec<V>,
-}
+struct CachedNames<K, V>(HashMap<K, V>);
 
 impl<K, V> Default for CachedNames<K, V> {
     fn default() -> Self {
-        Self { slots: HashMap::new(), values: Vec::new() }
+        Self(HashMap::new())
     }
 }
 
@@ -258,14 +255,13 @@ impl<K: Hash + Eq, V: Clone> CachedNames<K, V> {
     where
         K: Borrow<Q>,
     {
-        self.slots.get(key).map(|&slot| self.values[slot].clone())
+        self.0.get(key).cloned()
     }
 
     /// Caches a value, up to the limit.
     fn keep(&mut self, key: K, value: V) {
-        if self.values.len() < KEPT {
-            self.slots.insert(key, self.values.len());
-            self.values.push(value);
+        if self.0.len() < KEPT {
+            self.0.insert(key, value);
         }
     }
 }
@@ -294,15 +290,10 @@ impl Called {
         Ok(made)
     }
 
-    /// Returns the position of the fetch for `words`; `None` if it could not be cached.
-    pub(crate) fn fetch_slot(&self, words: Vec<String>) -> Result<Option<usize>, String> {
+    /// Returns the fetch for `words`; `None` if it could not be cached.
+    pub(crate) fn cached_fetch(&self, words: Vec<String>) -> Result<Option<Arc<CalledFetch>>, String> {
         self.fetch(words.clone())?;
-        Ok(locked(&self.kept).fetches.slots.get(&*words).copied())
-    }
-
-    /// Returns the fetch at a position.
-    pub(crate) fn fetch_at(&self, slot: usize) -> Option<Arc<CalledFetch>> {
-        locked(&self.kept).fetches.values.get(slot).cloned()
+        Ok(locked(&self.kept).fetches.get(&*words))
     }
 
     /// Returns the converter for `words`.
@@ -317,15 +308,10 @@ impl Called {
         Ok(made)
     }
 
-    /// Returns the position of the converter for `words`; `None` if it could not be cached.
-    pub(crate) fn convert_slot(&self, words: Vec<String>) -> Result<Option<usize>, String> {
+    /// Returns the converter for `words`; `None` if it could not be cached.
+    pub(crate) fn cached_convert(&self, words: Vec<String>) -> Result<Option<Arc<CalledConvert>>, String> {
         self.convert(words.clone())?;
-        Ok(locked(&self.kept).converts.slots.get(&*words).copied())
-    }
-
-    /// Returns the converter at a position.
-    pub(crate) fn convert_at(&self, slot: usize) -> Option<Arc<CalledConvert>> {
-        locked(&self.kept).converts.values.get(slot).cloned()
+        Ok(locked(&self.kept).converts.get(&*words))
     }
 
     /// Returns the variable with that name. If `adds`, an unknown one is added, as long as there is room.
@@ -339,15 +325,10 @@ impl Called {
         Some(var)
     }
 
-    /// Returns the position of the variable with that name, if it exists or was added, and is cached.
-    pub(crate) fn variable_slot(&self, name: &str, adds: bool) -> Option<usize> {
+    /// Returns the variable with that name, if it exists or was added, and is cached.
+    pub(crate) fn cached_variable(&self, name: &str, adds: bool) -> Option<Var> {
         self.variable(name, adds)?;
-        locked(&self.kept).variables.slots.get(name).copied()
-    }
-
-    /// Returns the variable at a position.
-    pub(crate) fn variable_at(&self, slot: usize) -> Option<Var> {
-        locked(&self.kept).variables.values.get(slot).cloned()
+        locked(&self.kept).variables.get(name)
     }
 }
 

@@ -7,10 +7,11 @@ use crate::Plan;
 use crate::proxy::{BackendTarget, Proxy};
 
 impl Plan {
-    /// Sets the full load of every backend. `max_connections` is the limit for frontends without their own.
-    pub fn settle_full_loads(&self, max_connections: u32) {
+    /// Sets the full load of the backends that this plan does not share with the plan that it replaces. `max_connections` is the limit
+    /// for frontends without their own.
+    pub fn settle_full_loads(&self, max_connections: u32, former: Option<&Self>) {
         let mut arrivals = vec![0u64; self.proxies.len()];
-        for proxy in self.proxies.iter().filter(|proxy| proxy.state.is_frontend && !proxy.disabled) {
+        for proxy in self.listening().filter(|proxy| proxy.state.is_frontend && !proxy.disabled) {
             let limit = match proxy.state.maxconn.load(Relaxed) {
                 0 => max_connections,
                 limit => limit,
@@ -19,7 +20,7 @@ impl Plan {
                 arrivals[target] += u64::from(limit);
             }
         }
-        for (proxy, arrivals) in self.proxies.iter().zip(arrivals) {
+        for (proxy, arrivals) in self.unshared(former).map(|proxy| (proxy, arrivals[proxy.index])) {
             let full = match proxy.fullconn {
                 0 => u32::try_from(arrivals.div_ceil(10)).unwrap_or(u32::MAX),
                 full => full,

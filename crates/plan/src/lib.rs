@@ -61,6 +61,8 @@ pub struct Plan {
     pub frontends: HashMap<Box<str>, ProxyIndex>,
     /// Index of each backend (`backend`, `listen`) by name.
     pub backends: Backends,
+    /// The backends with [attended](Proxy::is_attended) servers, in order.
+    pub attended: Vec<ProxyIndex>,
     /// The templates for backends added at run time.
     pub kept: RuntimeDefaults,
     /// The configuration text from which the plan was created, to determine the changes in a new plan.
@@ -142,12 +144,28 @@ impl Plan {
         self.proxies.len() - self.proxies.iter_added().count()
     }
 
+    /// Returns the backends with servers that are more than an address: servers with checks, agents or names to resolve, and so on.
+    pub fn attended(&self) -> impl Iterator<Item = &Arc<Proxy>> {
+        self.attended.iter().map(|index| &self.proxies[*index])
+    }
+
     /// Returns all proxies that can have listeners, in no particular order.
     pub fn listening(&self) -> impl Iterator<Item = &Arc<Proxy>> {
         // Configured proxies that are only internal ones follow all others.
         let configured = (0..self.configured_proxies()).rev().map(|index| &self.proxies[index]);
         let hidden = configured.take_while(|proxy| proxy.is_hidden());
         self.frontends.values().map(|&index| &self.proxies[index]).chain(hidden)
+    }
+
+    /// Returns the proxies that this plan does not share with the plan that it replaces: all of them if that was resolved separately.
+    pub fn unshared<'a>(&'a self, former: Option<&'a Self>) -> impl Iterator<Item = &'a Arc<Proxy>> {
+        let proxies = self.proxies.iter().enumerate();
+        let is_shared = move |(index, proxy): &(usize, &Arc<Proxy>)| {
+            former
+                .and_then(|former| former.proxies.get(*index))
+                .is_some_and(|known| Arc::ptr_eq(known, proxy))
+        };
+        proxies.filter(move |place| !is_shared(place)).map(|(_, proxy)| proxy)
     }
 
     /// Returns the frontend named `name`.

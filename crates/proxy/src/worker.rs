@@ -3,9 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::future::poll_fn;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::task::Poll;
 
 use state::sessions;
 
@@ -57,8 +58,21 @@ pub fn forget(generation: u64, backend: usize, server: usize) {
 
 /// A worker's background task, which watches its idle connections and runs as long as the worker.
 pub async fn background(worker: Rc<Worker>) {
+    tokio::task::spawn_local(write_lines(Rc::downgrade(&worker)));
     let (timer, mut places) = (runtime::timer::Timer::new(), Vec::new());
     poll_fn(|context| worker.pools.poll_sweep(context, &worker.locals, &timer, &mut places)).await;
+}
+
+/// Writes the log lines of each turn. Ends with the worker. Connections can keep a worker after a reload.
+async fn write_lines(worker: Weak<Worker>) {
+    poll_fn(|context| match worker.upgrade() {
+        None => Poll::Ready(()),
+        Some(worker) => {
+            worker.outbox.borrow_mut().flush(&worker.shared, context.waker());
+            Poll::Pending
+        }
+    })
+    .await;
 }
 
 /// The calling thread's worker for the current plan, and the one for the previous plan as long as other threads may refer to it.

@@ -104,7 +104,7 @@ impl Followers {
     /// Returns the servers of `plan` that `section` resolves. No resolution is started.
     pub(crate) fn new(section: &Arc<Resolvers>, plan: &Arc<Plan>, callbacks: &ResolverCallbacks) -> Self {
         let mut list = Vec::new();
-        for backend in plan.proxies.iter().filter(|backend| !backend.disabled) {
+        for backend in plan.attended().filter(|backend| !backend.disabled) {
             for server in backend.servers.iter() {
                 let own = server.resolution.as_ref().is_some_and(|own| Arc::ptr_eq(&own.resolvers, section));
                 if own {

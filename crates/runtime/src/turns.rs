@@ -1,5 +1,6 @@
 //! Limits long steps to one per poll of the sockets. Steps that may keep the worker busy for long, such as the RSA signature in a
-//! TLS handshake, run one at a time. A short request therefore waits for at most one of them, however many are pending. Used by
+//! TLS handshake, run one at a time. A short request therefore waits for at most one of them, however many are pending. Very long ones
+//! are followed by a pause as long as there is other work, so that a request does not wait again for its server's answer. Used by
 //! client handshakes, and by tasks with more work than fits into a turn.
 
 use std::cell::RefCell;
@@ -11,6 +12,18 @@ use crate::timer::now_us;
 
 /// The minimum duration of a long step in µs: several times that of a request.
 const LONG: u64 = 100;
+
+/// The minimum duration of a step that is followed by a pause, in µs: that of a signature with a key of more than 2048 bits.
+const PAUSE_AFTER: u64 = 1000;
+
+/// A pause takes at most the duration of the long step divided by this.
+const PAUSE_PART: u64 = 4;
+
+/// A pause ends after this time without other work, in µs: the time in which a server on the same network answers.
+const QUIET: u64 = 60;
+
+/// The minimum duration of a turn with other work, in µs. A turn without work only polls the sockets.
+const BUSY: u64 = 5;
 
 /// Schedules the task to be polled again after the worker has polled its sockets and run the ready tasks. A task that only wakes
 /// itself is run up to 61 times before the next poll of the sockets.
@@ -30,6 +43,33 @@ struct TurnQueue {
     last: u64,
     /// Whether the latest step was long. Always true while a task waits.
     is_closed: bool,
+    pause: Option<Pause>,
+}
+
+/// The time after a long step in which no other one begins.
+#[derive(Debug, Clone, Copy)]
+struct Pause {
+    /// The latest end, in µs.
+    until: u64,
+    /// The time at which the worker was last found to have done other work.
+    busy_at: u64,
+    /// The time of the last check.
+    checked: u64,
+}
+
+impl Pause {
+    fn after(began: u64, now: u64) -> Self {
+        Self { until: now + (now - began) / PAUSE_PART, busy_at: now, checked: now }
+    }
+
+    /// Whether the pause continues. Called once in each turn.
+    fn continues(&mut self, now: u64) -> bool {
+        if now.saturating_sub(self.checked) >= BUSY {
+            self.busy_at = now;
+        }
+        self.checked = now;
+        now < self.until && now.saturating_sub(self.busy_at) < QUIET
+    }
 }
 
 thread_local! {
@@ -51,6 +91,11 @@ impl TurnQueue {
     fn admits(&mut self, number: &mut Option<u64>, waker: &Waker) -> bool {
         if let Some(own) = number {
             if self.waiting.front().is_some_and(|(first, _)| first == own) {
+                if self.pause.as_mut().is_some_and(|pause| pause.continues(now_us())) {
+                    yield_for(waker);
+                    return false;
+                }
+                self.pause = None;
                 return true;
             }
             if let Some((_, kept)) = self.waiting.iter_mut().find(|(waiting, _)| waiting == own) {
@@ -92,8 +137,12 @@ impl Turn {
         }
         let began = now_us();
         let outcome = step(context);
-        let was_long = now_us().saturating_sub(began) > LONG;
+        let now = now_us();
+        let was_long = now.saturating_sub(began) > LONG;
         QUEUE.with_borrow_mut(|queue| {
+            if now.saturating_sub(began) > PAUSE_AFTER {
+                queue.pause = Some(Pause::after(began, now));
+            }
             if self.number.take().is_some() {
                 queue.waiting.pop_front();
             }
@@ -168,6 +217,19 @@ mod tests {
         assert_eq!(steps, ["0", "1", "2", "3"]);
         let neighbours = order.windows(2).filter(|pair| pair.iter().all(|name| name != "other")).count();
         assert!(neighbours <= 1, "{order:?}");
+    }
+
+    #[test]
+    fn pauses_last_as_long_as_there_is_other_work() {
+        let step = 4 * PAUSE_AFTER;
+        let most = step / PAUSE_PART;
+        // Without other work, turns are short.
+        let mut pause = Pause::after(0, step);
+        let quiet = (1..).map(|turn| turn * (BUSY - 1)).find(|after| !pause.continues(step + after));
+        assert_eq!(quiet, Some(QUIET.next_multiple_of(BUSY - 1)));
+        let mut pause = Pause::after(0, step);
+        let busy = (1..).map(|turn| turn * BUSY).find(|after| !pause.continues(step + after));
+        assert_eq!(busy, Some(most.next_multiple_of(BUSY)));
     }
 
     #[test]

@@ -11,7 +11,13 @@ use crate::draft::Draft;
 /// Returns `old` with the proxies of `own`. All objects that no changed section defines are shared with `old`.
 pub(super) fn plan(found: &ChangedSections, old: &Plan, draft: &Draft, own: Plan) -> Plan {
     let mut proxies: Vec<Arc<Proxy>> = old.proxies.iter().cloned().collect();
+    let mut attended = old.attended.clone();
     for ((_, index), proxy) in found.changed.iter().zip(own.proxies.into_fixed()) {
+        match (attended.binary_search(index), proxy.is_attended()) {
+            (Err(at), true) => attended.insert(at, *index),
+            (Ok(at), false) => drop(attended.remove(at)),
+            _ => {}
+        }
         // Nothing else refers to it yet.
         if let Some(proxy) = Arc::into_inner(proxy) {
             proxies[*index] = Arc::new(Proxy { index: *index, ..proxy });
@@ -20,6 +26,7 @@ pub(super) fn plan(found: &ChangedSections, old: &Plan, draft: &Draft, own: Plan
     Plan {
         global: old.global.clone(),
         proxies: proxies.into(),
+        attended,
         resolvers: old.resolvers.clone(),
         mailers: old.mailers.clone(),
         frontends: old.frontends.clone(),

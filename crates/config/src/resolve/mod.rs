@@ -500,6 +500,7 @@ fn finish<'a>(
         global: std::mem::take(&mut context.global),
         acme,
         traces,
+        attended: resolved.iter().filter(|proxy| proxy.is_attended()).map(|proxy| proxy.index).collect(),
         proxies: resolved.into(),
         resolvers: std::mem::take(&mut context.names.resolvers),
         mailers: std::mem::take(&mut context.names.mailers),

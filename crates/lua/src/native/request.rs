@@ -8,6 +8,7 @@ use rules::{Edit, Side};
 use sample::regex::Regex;
 use sample::script_functions::{CalledConvert, CalledFetch};
 
+use super::direct::set_variable;
 use super::function;
 use crate::bridge::{self, ScriptReply, Setting};
 use crate::convert;
@@ -147,11 +148,11 @@ fn channel_fact(_: &Lua, (call, of_response, what): (u64, bool, String)) -> mlua
     })
 }
 
-/// Returns a name and its arguments, as words.
+/// Returns a name and its arguments up to the first nil, as words.
 fn words(name: String, args: &[Value]) -> mlua::Result<Vec<String>> {
     let mut words = Vec::with_capacity(1 + args.len());
     words.push(name);
-    for (index, arg) in args.iter().enumerate() {
+    for (index, arg) in args.iter().take_while(|arg| !arg.is_nil()).enumerate() {
         let word = convert::argument(arg).ok_or_else(|| {
             mlua::Error::runtime(format!(
                 "argument {} of `{}` is a {}, not a string or number",
@@ -177,8 +178,7 @@ fn variables(
         // Only process variables persist. For others it does not matter who uses them.
         let adds = !(if_exists.unwrap_or(false) && name.starts_with("proc."));
         let Some(var) = own.variable(&name, adds) else { return Ok(false) };
-        let value = convert::from_lua(&value);
-        Ok(bridge::view(call, |env| var.set(env, &value))?.unwrap_or(false))
+        set_variable(call, &var, &convert::from_lua(&value))
     };
     table.set("set_var", function(lua, set)?)?;
     let own = called.clone();

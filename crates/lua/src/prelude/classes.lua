@@ -5,7 +5,7 @@
 
 local native, scheduling = ...
 
-local setmetatable, rawset, type, error = setmetatable, rawset, type, error
+local setmetatable, type, error = setmetatable, type, error
 local tostring, pairs, tonumber = tostring, pairs, tonumber
 local wait = scheduling.wait
 
@@ -36,73 +36,59 @@ local function family(name, exists, make)
 end
 
 local fetch, convert, direct, fail = native.fetch, native.convert, native.direct, native.fail
-local fetch_slot, fetch_at = direct.fetch_slot, direct.fetch
-local convert_slot, convert_at = direct.convert_slot, direct.convert
-local select = select
 
--- Returns a function that looks up the position of `name`, with at most one text as its argument, which is rarely needed twice:
--- `nil` if the host has no more room.
-local function positions(name, slot_of)
-	local alone
-	local with = {}
-	return function(argument)
-		local slot = alone
-		if argument ~= nil then
-			slot = with[argument]
-		end
-		if slot ~= nil then
-			return slot
-		end
-		local found, text = slot_of(name, argument)
-		if text ~= nil then
-			fail(text)
-		end
-		if argument == nil then
-			alone = found
-		elseif found ~= nil then
-			with[argument] = found
-		end
-		return found
+-- The key of functions without an argument.
+local NONE = {}
+
+-- Returns the host's function for `name` with an argument that is nil or a text, and keeps it in `known`: nil for other arguments, and
+-- if the host has no more room.
+local function function_with(known, create, name, argument, as_text)
+	if argument ~= nil and type(argument) ~= "string" then
+		return nil
 	end
+	local run, text = create(name, argument, as_text)
+	if text ~= nil then
+		fail(text)
+	end
+	known[argument == nil and NONE or argument] = run
+	return run
 end
 
--- Whether the arguments are none, or one text.
-local function is_simple(count, argument)
-	return count == 0 or count == 1 and type(argument) == "string"
-end
+-- The interpreter's hook makes each instruction expensive, so the methods have few of them, and no variable number of arguments: the
+-- host's fetches have at most twelve, and its converters at most six.
 
 local function fetcher(as_text)
 	return function(name)
-		local position = positions(name, fetch_slot)
-		return function(self, ...)
-			local argument = ...
-			local slot = is_simple(select("#", ...), argument) and position(argument)
-			if not slot then
-				return fetch(self[0], name, as_text, ...)
+		local create, known = direct.fetcher, {}
+		return function(self, a, b, c, d, e, f, g, h, i, j, k, l)
+			local run = b == nil and a ~= false
+				and (known[a or NONE] or function_with(known, create, name, a, as_text))
+			if not run then
+				return fetch(self[0], name, as_text, a, b, c, d, e, f, g, h, i, j, k, l)
 			end
-			local value, text = fetch_at(self[0], slot, as_text)
-			if text ~= nil then
-				fail(text)
+			local value, text = run(self[0])
+			if text == nil then
+				return value
 			end
-			return value
+			fail(text)
 		end
 	end
 end
 
 local function converter(as_text)
 	return function(name)
-		local position = positions(name, convert_slot)
-		return function(self, value, ...)
-			local argument = ...
-			local slot = is_simple(select("#", ...), argument) and position(argument)
-			if not slot then
-				return convert(self[0], name, as_text, value, ...)
+		local create, known = direct.text_converter, {}
+		return function(self, value, a, b, c, d, e, f)
+			local run = b == nil and a ~= false and type(value) == "string"
+				and (known[a or NONE] or function_with(known, create, name, a, as_text))
+			if not run then
+				return convert(self[0], name, as_text, value, a, b, c, d, e, f)
 			end
-			local made, text = convert_at(self[0], slot, as_text, value)
-			if text ~= nil then
-				fail(text)
+			local made, text = run(self[0], value)
+			if text == nil then
+				return made
 			end
-			return made
+			fail(text)
 		end
 	end
 end
@@ -114,16 +100,17 @@ local StringConverters = family("Converters", native.has_convert, converter(true
 
 -- HTTP
 
-local edit, edit_header = native.edit, direct.edit_header
+local edit = native.edit
 local ADD, SET, REMOVE = 0, 1, 2
 
 local function header(kind, of_response)
+	local run = direct.header_editor(kind, of_response)
 	return function(self, name, value)
-		local done, text = edit_header(self[0], kind, of_response, name, value)
-		if text ~= nil then
-			fail(text)
+		local done, text = run(self[0], name, value)
+		if text == nil then
+			return done
 		end
-		return done
+		fail(text)
 	end
 end
 
@@ -185,45 +172,45 @@ end
 -- TXN
 
 local set_any_var, get_any_var, unset_var = native.set_var, native.get_var, native.unset_var
-local variable_slot, set_var_at, set_text_at, get_var_at =
-	direct.variable_slot, direct.set_var, direct.set_text_var, direct.get_var
 local log, set = native.log, native.set
 
--- The positions of variables by name, for reading and for setting, which adds them.
-local readable, settable = {}, {}
+-- The host's functions for variables by name: those that set a text, those that set any value, and those that read.
+local text_setters, setters, getters = {}, {}, {}
 
-local function slot_of(known, name, adds)
-	local slot = known[name]
-	if slot == nil and type(name) == "string" then
-		slot = variable_slot(name, adds)
-		known[name] = slot
+local function function_of(known, create, name)
+	local run = known[name]
+	if run == nil and type(name) == "string" then
+		run = create(name)
+		known[name] = run
 	end
-	return slot
+	return run
 end
 
 local function set_var(self, name, value, ifexist)
-	local slot = not ifexist and slot_of(settable, name, true)
-	if not slot then
+	local run
+	if ifexist then
+		run = nil
+	elseif type(value) == "string" then
+		run = text_setters[name] or function_of(text_setters, direct.text_setter, name)
+	else
+		run = setters[name] or function_of(setters, direct.setter, name)
+	end
+	if not run then
 		return set_any_var(self[0], name, value, ifexist)
 	end
-	local done, text
-	if type(value) == "string" then
-		done, text = set_text_at(self[0], slot, value)
-	else
-		done, text = set_var_at(self[0], slot, value)
+	local done, text = run(self[0], value)
+	if text == nil then
+		return done
 	end
-	if text ~= nil then
-		fail(text)
-	end
-	return done
+	fail(text)
 end
 
 local function get_var(self, name)
-	local slot = slot_of(readable, name, false)
-	if not slot then
+	local run = getters[name] or function_of(getters, direct.getter, name)
+	if not run then
 		return get_any_var(self[0], name)
 	end
-	local value, text = get_var_at(self[0], slot)
+	local value, text = run(self[0])
 	if text ~= nil then
 		fail(text)
 	end
@@ -345,7 +332,7 @@ local function with_parts(name, members, parts)
 			return nil
 		end
 		local made = setmetatable({ [0] = self[0] }, part)
-		rawset(self, key, made)
+		self[key] = made
 		return made
 	end
 	return meta

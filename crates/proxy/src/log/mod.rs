@@ -15,6 +15,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::task::Waker;
 
 use base::clock::DateCache;
 use base::event_counter;
@@ -181,7 +182,8 @@ impl Outbox {
         framed.truncate(logger.max_length.saturating_sub(end));
         let sent = match &logger.target {
             LogTarget::Address(address) => {
-                let sent = self.sockets.send(address, with_end(&mut framed));
+                let sent = self.sockets.send(address, with_end(&mut framed), index);
+                self.note_lost(shared);
                 sent.inspect_err(|error| report(shared, index, error)).is_ok()
             }
             LogTarget::Ring(ring) => ring.write(&framed),
@@ -193,6 +195,22 @@ impl Outbox {
             self.process.counters.mine().dropped_logs.add(1);
         }
         self.framed = framed;
+    }
+
+    /// Writes pending lines. Lines are only kept once this was called, and `flusher` is woken for the first of them.
+    pub(crate) fn flush(&mut self, shared: &Shared, flusher: &Waker) {
+        self.sockets.flush(flusher);
+        self.note_lost(shared);
+    }
+
+    /// Counts and reports pending lines that could not be written.
+    fn note_lost(&mut self, shared: &Shared) {
+        let Some(lost) = self.sockets.take_lost() else { return };
+        LOST.note();
+        self.process.counters.mine().dropped_logs.add(lost.count);
+        if let Some((logger, error)) = lost.error {
+            report(shared, logger, &error);
+        }
     }
 
     /// Sends a line to a server of a log backend. `text` is the line without its header, which is the input of `log-hash`.
@@ -226,7 +244,7 @@ impl Outbox {
                     ServerAddress::Abstract { name, .. } => Some(LogAddress::Abstract(name.clone())),
                     ServerAddress::Unresolved | ServerAddress::Reverse => None,
                 };
-                let sent = address.map(|address| self.sockets.send(&address, with_end(framed)));
+                let sent = address.map(|address| self.sockets.send(&address, with_end(framed), index));
                 sent.is_some_and(|sent| sent.inspect_err(|error| report(shared, index, error)).is_ok())
             }
             // A server that was added to a log backend at run time has no connection for its lines.
