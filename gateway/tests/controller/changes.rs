@@ -45,6 +45,9 @@ fn statuses_are_written_once() {
     // A change that alters no status, and one that does.
     scene.serve("other", "/other", &[origin.port()]);
     assert!(eventually(|| scene.route_condition("other", "Accepted")["status"] == "True"));
+    // The Gateway counts its routes.
+    let attached = || scene.gateway_field("web", "/status/listeners/0/attachedRoutes");
+    assert!(eventually(|| attached() == 2), "{}", attached());
     let writes = scene.server.writes();
     scene.server.apply(endpoints("other", &[]));
     scene.await_answer("/other", 503, "");

@@ -167,6 +167,11 @@ impl Scene {
     pub(crate) fn gateway_condition(&self, name: &str, condition: &str) -> Value {
         self.server.condition("Gateway", NAMESPACE, name, "/status/conditions", condition)
     }
+
+    /// Returns a field of a Gateway; `null` if it is missing.
+    pub(crate) fn gateway_field(&self, name: &str, pointer: &str) -> Value {
+        self.server.object("Gateway", NAMESPACE, name).pointer(pointer).cloned().unwrap_or_default()
+    }
 }
 
 /// Returns the status and the body of a response; `None` if there is no connection.

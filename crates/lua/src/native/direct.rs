@@ -179,7 +179,15 @@ fn header_editor(lua: &Lua, (kind, of_response): (i64, bool)) -> mlua::Result<Fu
             _ => Edit::Remove(side, &name),
         };
         let done = bridge::with(call_number(lua, call)?, |bridge| bridge.edit(&edit))?;
-        done.ok_or_else(|| super::request::cannot_change(side))
+        done.ok_or_else(|| cannot_change(side))
     };
     direct(lua, edit)
+}
+
+/// The error of a change to a message that is not accessible in this place.
+pub(super) fn cannot_change(side: Side) -> mlua::Error {
+    mlua::Error::runtime(match side {
+        Side::Request => "the request cannot be changed here",
+        Side::Response => "the response cannot be changed here",
+    })
 }

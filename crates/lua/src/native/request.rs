@@ -8,7 +8,7 @@ use rules::{Edit, Side};
 use sample::regex::Regex;
 use sample::script_functions::{CalledConvert, CalledFetch};
 
-use super::direct::set_variable;
+use super::direct::{cannot_change, set_variable};
 use super::function;
 use crate::bridge::{self, ScriptReply, Setting};
 use crate::convert;
@@ -283,14 +283,6 @@ fn edit(
         }
     };
     bridge::with(call, |bridge| bridge.edit(&edit))?.ok_or_else(|| cannot_change(side))
-}
-
-/// The error of a change to a message that is not accessible in this place.
-pub(super) fn cannot_change(side: Side) -> mlua::Error {
-    mlua::Error::runtime(match side {
-        Side::Request => "the request cannot be changed here",
-        Side::Response => "the response cannot be changed here",
-    })
 }
 
 /// Ends the request.

@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn lines_that_no_longer_fit_are_counted() {
-        let (mut reader, writer) = std::io::pipe().unwrap();
+        let (mut reader, writer) = io::pipe().unwrap();
         let output = Arc::new(Output::new(OwnedFd::from(writer)).unwrap());
         // Leaves room for 1000 bytes in the last page of the pipe.
         let mut filled = 0;
