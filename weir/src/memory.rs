@@ -56,11 +56,9 @@ pub(crate) fn limit(megabytes: Option<u64>) -> Result<u64, String> {
         .map_err(|error| format!("[haproxy.main()] Cannot limit memory to {bytes} bytes: {error}."))
 }
 
-/// Returns free memory to the system now and once the workers have settled: reading a configuration or a long list takes more memory
-/// than it leaves.
+/// Returns free memory to the system once the workers have settled: reading a configuration or a long list takes more memory than
+/// it leaves.
 pub(crate) fn return_soon() {
-    // Each thread can return only the memory that it allocated itself.
-    process::return_memory();
     let task = || {
         std::thread::sleep(SETTLED);
         process::return_memory();
