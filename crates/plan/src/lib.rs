@@ -61,7 +61,7 @@ pub struct Plan {
     pub frontends: HashMap<Box<str>, ProxyIndex>,
     /// Index of each backend (`backend`, `listen`) by name.
     pub backends: Backends,
-    /// The backends with [attended](Proxy::is_attended) servers, in order.
+    /// The backends with [attended](Self::has_attended) servers, in order.
     pub attended: Vec<ProxyIndex>,
     /// The templates for backends added at run time.
     pub kept: RuntimeDefaults,
@@ -142,6 +142,11 @@ impl Plan {
     /// Returns the number of configured proxies, which precede those added at run time.
     pub fn configured_proxies(&self) -> usize {
         self.proxies.len() - self.proxies.iter_added().count()
+    }
+
+    /// Whether the proxy has [attended](ServerSettings::is_attended) servers, or lists of servers.
+    pub fn has_attended(proxy: &Proxy) -> bool {
+        !proxy.discovered.is_empty() || proxy.servers.fixed().iter().any(|server| server.is_attended())
     }
 
     /// Returns the backends with servers that are more than an address: servers with checks, agents or names to resolve, and so on.

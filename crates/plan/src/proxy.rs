@@ -201,22 +201,6 @@ impl Proxy {
         self.log_forward.is_some() || self.ring.is_some() || self.peers.is_some()
     }
 
-    /// Whether the proxy has servers that are more than an address, which tasks attend to: checks, agents, names to resolve, changes
-    /// of the weight over time, limits of a fleet, lists of servers.
-    pub fn is_attended(&self) -> bool {
-        let is_own = |server: &crate::ServerSettings| {
-            server.check.is_some()
-                || server.agent.is_some()
-                || server.track.is_some()
-                || server.resolution.is_some()
-                || server.fleet.is_some()
-                || server.slow_start.is_some()
-                || server.shutdown_sessions_when_down
-                || server.shutdown_backups_when_up
-        };
-        !self.discovered.is_empty() || self.servers.fixed().iter().any(|server| is_own(server))
-    }
-
     /// Returns its servers as the balancer takes them. A removed server keeps its index, in maintenance, until another server takes
     /// that index.
     pub fn members(&self) -> Vec<balance::Member> {

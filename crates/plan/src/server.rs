@@ -179,6 +179,19 @@ impl ServerTls {
 }
 
 impl ServerSettings {
+    /// Whether the server is more than an address: tasks attend to its checks, its agent, its name, the changes of its weight over time,
+    /// or its limit in a fleet.
+    pub fn is_attended(&self) -> bool {
+        self.check.is_some()
+            || self.agent.is_some()
+            || self.track.is_some()
+            || self.resolution.is_some()
+            || self.fleet.is_some()
+            || self.slow_start.is_some()
+            || self.shutdown_sessions_when_down
+            || self.shutdown_backups_when_up
+    }
+
     /// Returns the server's TLS settings, if it currently uses TLS.
     #[inline]
     pub fn speaks_tls(&self) -> Option<&ServerTls> {

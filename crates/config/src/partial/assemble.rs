@@ -13,7 +13,7 @@ pub(super) fn plan(found: &ChangedSections, old: &Plan, draft: &Draft, own: Plan
     let mut proxies: Vec<Arc<Proxy>> = old.proxies.iter().cloned().collect();
     let mut attended = old.attended.clone();
     for ((_, index), proxy) in found.changed.iter().zip(own.proxies.into_fixed()) {
-        match (attended.binary_search(index), proxy.is_attended()) {
+        match (attended.binary_search(index), Plan::has_attended(&proxy)) {
             (Err(at), true) => attended.insert(at, *index),
             (Ok(at), false) => drop(attended.remove(at)),
             _ => {}

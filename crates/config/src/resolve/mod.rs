@@ -493,14 +493,17 @@ fn finish<'a>(
     if let (Some(program), true) = (context.names.lua.clone(), is_whole) {
         lua::finish(&program, &variables, &resolved, context);
     }
-    let traces = traces::read(draft, context);
     let environment = environment(draft, &context.global.stats_sockets);
     Plan {
         lua: context.names.lua.take(),
         global: std::mem::take(&mut context.global),
         acme,
-        traces,
-        attended: resolved.iter().filter(|proxy| proxy.is_attended()).map(|proxy| proxy.index).collect(),
+        traces: traces::read(draft, context),
+        attended: resolved
+            .iter()
+            .filter(|proxy| Plan::has_attended(proxy))
+            .map(|proxy| proxy.index)
+            .collect(),
         proxies: resolved.into(),
         resolvers: std::mem::take(&mut context.names.resolvers),
         mailers: std::mem::take(&mut context.names.mailers),
