@@ -1,4 +1,4 @@
-//! The semantics of header fields for the body and the connection: length, coding, persistence, upgrades.
+//! Interprets the header fields that affect the body or the connection: length, coding, persistence, upgrades.
 //!
 //! RFC 9112 sections 6 and 9.3 as HAProxy applies them; evaluated once at the end of a parse, then available as flags.
 

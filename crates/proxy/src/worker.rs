@@ -194,7 +194,7 @@ pub struct Worker {
     is_old: Cell<bool>,
     /// The sockets missing in the new plan, by frontend and bind line.
     closing: RefCell<Arc<HashSet<(usize, usize)>>>,
-    /// Whether anything reads the numbers of streams.
+    /// Whether anything reads stream numbers.
     numbers_streams: bool,
 }
 

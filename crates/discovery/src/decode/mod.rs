@@ -1,4 +1,4 @@
-//! Decoders: from the documents of a source to lists of instances. None of them does I/O.
+//! Decodes a source's documents to lists of instances, without I/O.
 //!
 //! A document that is malformed, truncated or too large is refused as a whole, so it changes nothing.
 
