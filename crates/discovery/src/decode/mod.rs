@@ -72,7 +72,7 @@ pub type Decoded<T> = Result<T, DocumentError>;
 /// Parses a document as JSON.
 ///
 /// # Errors
-/// It is too large, or it is not JSON.
+/// The document is too large, or is not JSON.
 pub(crate) fn json(bytes: &[u8]) -> Decoded<Value> {
     if bytes.len() > LARGEST_DOCUMENT {
         return Err(DocumentError::new("", format!("the document has more than {LARGEST_DOCUMENT} bytes")));
