@@ -177,7 +177,7 @@ pub struct Worker {
     pub(crate) carriers: Rc<Carriers>,
     /// Shared HTTP/3 connections to servers, over QUIC.
     pub(crate) quic_carriers: Rc<QuicCarriers>,
-    /// The same over QMux.
+    /// Shared HTTP/3 connections to servers, over QMux.
     pub(crate) qmux_carriers: Rc<QmuxCarriers>,
     /// FastCGI connections to servers.
     pub(crate) applications: Rc<Applications>,

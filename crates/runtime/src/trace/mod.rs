@@ -126,7 +126,7 @@ pub struct Keys {
     pub server: u64,
     /// An object specific to the source, such as a peer or a certificate order.
     pub own: u64,
-    /// A group of such objects, such as a peers section.
+    /// A group of objects specific to the source, such as a peers section.
     pub group: u64,
 }
 
