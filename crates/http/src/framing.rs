@@ -165,8 +165,9 @@ fn te(head: &mut Head, index: usize) {
 }
 
 impl Head {
-    /// Validates the fields of an HTTP/2 message, of which only `Content-Length` concerns framing, and sets the body's framing.
-    /// `ends`: the stream ends with the head. `tunnel`: the data that follows is not a body, so there is no length.
+    /// Validates the fields of an HTTP/2 message, of which only `Content-Length` affects framing, and sets the body's
+    /// framing. `ends`: the stream ends with the head. `tunnel`: the data that follows is not a body, so there is no
+    /// length.
     ///
     /// # Errors
     /// An invalid length, or a length other than zero if nothing can follow.

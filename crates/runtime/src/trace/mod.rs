@@ -107,7 +107,7 @@ impl Verbosity {
     }
 }
 
-/// The objects that a trace point concerns, for locks: identifying numbers, 0 if not applicable.
+/// The objects to which a trace point refers, for locks: identifying numbers, 0 if not applicable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Keys {
     /// The client's session.
