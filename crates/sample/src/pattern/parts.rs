@@ -1,5 +1,5 @@
-//! Parts of a path or a name between delimiters (`-m dir`, `-m dom`): a hash table of the patterns, in which each sequence of parts
-//! is looked up.
+//! Matches parts of a path or a name between delimiters (`-m dir`, `-m dom`): a hash table of the patterns, in which
+//! each sequence of parts is looked up.
 
 use smallvec::SmallVec;
 
