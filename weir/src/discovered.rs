@@ -223,7 +223,7 @@ pub(crate) fn adopt(plan: &Plan, former: Option<&Plan>) {
     }
 }
 
-/// Sums the numbers of the lines that use a feed.
+/// Adds up the counts of the lines that use a feed.
 fn count(plan: &Plan, feed: &Arc<Feed>) {
     let lines = || {
         plan.proxies.iter().flat_map(|proxy| &proxy.discovered).filter(|line| Arc::ptr_eq(&line.feed, feed))
