@@ -300,6 +300,8 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     if let Some(launch) = launch {
         launch.succeed();
     }
+    // This thread has read the configuration and allocates little from now on.
+    ::process::return_memory();
     memory::return_soon();
     let ending =
         signals::wait(signals, &process_in_use, &common.exposed, &reloader, &peers, to_master, messages);

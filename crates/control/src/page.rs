@@ -72,7 +72,7 @@ fn health(runtime: &Runtime, server: &Arc<Server>, state: &str) -> bool {
 }
 
 fn agent(server: &Server, on: bool) -> bool {
-    let configured = server.agent.configured.load(Relaxed);
+    let configured = server.agent.is_configured();
     if configured {
         server.agent_checked.store(on, Relaxed);
     }

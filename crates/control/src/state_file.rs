@@ -213,14 +213,14 @@ impl<'a> StateLine<'a> {
     fn apply_checks(&self, server: &Server) -> Result<(), String> {
         use StateFileColumn::{AgentAddress, AgentPort, CheckAddress, CheckPort};
         let parts = [
-            ("health", &server.health, &server.checked, self.checks_off, (CheckAddress, CheckPort)),
-            ("agent", &server.agent, &server.agent_checked, self.agent_off, (AgentAddress, AgentPort)),
+            ("health", Some(&server.health), &server.checked, self.checks_off, (CheckAddress, CheckPort)),
+            ("agent", server.agent.get(), &server.agent_checked, self.agent_off, (AgentAddress, AgentPort)),
         ];
         let mut result = Ok(());
         for (what, health, enabled, off, (address, port)) in parts {
             let place = (self.row.word(address), self.row.word(port).filter(|port| *port != "0"));
             result = result.and(apply_place(what, health, place));
-            if off && health.configured.load(Relaxed) {
+            if off && health.is_some_and(|health| health.configured.load(Relaxed)) {
                 enabled.store(false, Relaxed);
             }
         }
@@ -246,15 +246,15 @@ impl<'a> StateLine<'a> {
 /// Restores the address and port of checks or of an agent, either both or neither.
 fn apply_place(
     what: &str,
-    health: &Health,
+    health: Option<&Health>,
     (address, port): (Option<&str>, Option<&str>),
 ) -> Result<(), String> {
     if address.is_none() && port.is_none() {
         return Ok(());
     }
-    if !health.configured.load(Relaxed) {
+    let Some(health) = health.filter(|health| health.configured.load(Relaxed)) else {
         return Err(format!("{what} checks are not enabled on this server"));
-    }
+    };
     let number = |text: &str| text.parse::<i64>().map_err(|_| "provided port is not an integer".to_owned());
     let in_range = |port| u16::try_from(port).map_err(|_| "provided port is invalid".to_owned());
     let port = port.map(|port| number(port).and_then(in_range)).transpose()?;

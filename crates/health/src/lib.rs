@@ -257,7 +257,9 @@ impl Checks {
         followers.values_mut().for_each(|peers| peers.retain(|peer| !Arc::ptr_eq(peer.server(), server)));
         drop(followers);
         server.health.demand(Demand::End);
-        server.agent.demand(Demand::End);
+        if let Some(agent) = server.agent.get() {
+            agent.demand(Demand::End);
+        }
     }
 
     /// Starts the calling worker's share. Check `i` begins on worker `i mod n`, and the first checks are spread over the shortest

@@ -7,10 +7,10 @@ use std::ops::Index;
 use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Release};
 use std::sync::{Mutex, OnceLock};
 
-/// Added items are in chunks of growing size: 16, 32, 64 …
+/// Added items are in chunks of growing size: 16, 16, 32, 32, 64, 64 … Thus at most a third of the slots is unused.
 const FIRST: usize = 16;
-/// Maximum number of chunks: enough for a million items.
-const CHUNKS: usize = 17;
+/// Maximum number of chunks: enough for two million items.
+const CHUNKS: usize = 32;
 
 /// The chunks that exist.
 type Chunks<T> = [OnceLock<Box<[OnceLock<T>]>>; CHUNKS];
@@ -79,7 +79,8 @@ impl<T> Grown<T> {
         let at = self.count.load(Acquire);
         let (chunk, offset) = place(at);
         let chunks = self.added.get_or_init(|| Box::new([const { OnceLock::new() }; CHUNKS]));
-        let slots = chunks.get(chunk)?.get_or_init(|| (0..FIRST << chunk).map(|_| OnceLock::new()).collect());
+        let slots =
+            chunks.get(chunk)?.get_or_init(|| (0..FIRST << (chunk / 2)).map(|_| OnceLock::new()).collect());
         let added = slots.get(offset)?.get_or_init(|| make(self.fixed.len() + at));
         self.count.store(at + 1, Release);
         Some(added)
@@ -93,9 +94,10 @@ impl<T> Grown<T> {
 
 /// Returns the chunk of the `at`-th added item, and the offset in it.
 fn place(at: usize) -> (usize, usize) {
-    // Chunk n starts at FIRST * (2^n - 1).
-    let chunk = (at / FIRST + 1).ilog2() as usize;
-    (chunk, at - FIRST * ((1 << chunk) - 1))
+    // Pair n starts at 2 * FIRST * (2^n - 1).
+    let pair = (at / (2 * FIRST) + 1).ilog2() as usize;
+    let (size, offset) = (FIRST << pair, at - 2 * FIRST * ((1 << pair) - 1));
+    (2 * pair + offset / size, offset % size)
 }
 
 impl<T> Index<usize> for Grown<T> {
@@ -120,7 +122,7 @@ mod tests {
         for at in 0..10_000 {
             assert_eq!(place(at), expected, "{at}");
             expected.1 += 1;
-            if expected.1 == FIRST << expected.0 {
+            if expected.1 == FIRST << (expected.0 / 2) {
                 expected = (expected.0 + 1, 0);
             }
         }

@@ -9,7 +9,7 @@ use crate::{Process, Proxy, Server};
 pub fn server(server: &Server, all: bool) {
     clear_shards(&server.counters, all);
     server.served_max.store(server.serving(), Relaxed);
-    server.queue.max.store(server.queue.len(), Relaxed);
+    server.queue.clear_longest();
     if all {
         server.durations.clear();
         server.durations_by_attributes.clear();
@@ -34,7 +34,7 @@ pub fn proxy(proxy: &Proxy, all: bool) {
         clear_shards(&mirror.counters, all);
     }
     proxy.connections_max.store(proxy.connections.load(Relaxed), Relaxed);
-    proxy.queue.max.store(proxy.queue.len(), Relaxed);
+    proxy.queue.clear_longest();
     if all {
         proxy.faults.clear();
         proxy.durations.frontend.clear();

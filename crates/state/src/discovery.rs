@@ -144,10 +144,11 @@ impl Feed {
 
     /// Replaces the list although the source sent nothing: host names have other addresses. Returns whether the list is different
     /// from the last one.
-    pub fn replaced(&self, list: Vec<Instance>, now_ms: u64) -> bool {
+    pub fn replaced(&self, mut list: Vec<Instance>, now_ms: u64) -> bool {
         if self.list.load().as_deref().is_some_and(|own| *own == list) {
             return false;
         }
+        list.shrink_to_fit();
         self.changes.add(1);
         self.changed_at.store(now_ms.max(1), Relaxed);
         self.list.store(Some(Arc::new(list)));
@@ -190,8 +191,9 @@ impl Feed {
     }
 
     /// Sets the list that an earlier process had. It is used until the source answers.
-    pub fn restore(&self, list: Vec<Instance>) {
+    pub fn restore(&self, mut list: Vec<Instance>) {
         if self.list.load().is_none() {
+            list.shrink_to_fit();
             self.list.store(Some(Arc::new(list)));
         }
     }

@@ -3,10 +3,12 @@
 //! Part of [`crate::Server`]. The checking task and the runtime socket write the state; statistics read it.
 
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use once_cell::race::OnceBox;
 
 /// A server's health check state (`check_status`, `check_code`, `check_duration`, …).
 #[derive(Debug)]
@@ -71,6 +73,33 @@ impl Default for Health {
             waiting: Mutex::new(None),
             last: ArcSwap::new(NO_RESULT.clone()),
         }
+    }
+}
+
+/// The health according to an agent. It is created when it is first used, because few servers have an agent.
+#[derive(Debug, Default)]
+pub struct AgentHealth(OnceBox<Health>);
+
+impl AgentHealth {
+    /// Returns the state if it exists.
+    pub fn get(&self) -> Option<&Health> {
+        self.0.get()
+    }
+
+    /// Whether an agent is configured.
+    pub fn is_configured(&self) -> bool {
+        self.get().is_some_and(|health| health.configured.load(Relaxed))
+    }
+}
+
+impl Deref for AgentHealth {
+    type Target = Health;
+
+    fn deref(&self) -> &Health {
+        // One answer of an agent is enough for either state.
+        self.0.get_or_init(|| {
+            Box::new(Health { level: 1.into(), rise: 1.into(), fall: 1.into(), ..Health::default() })
+        })
     }
 }
 

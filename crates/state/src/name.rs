@@ -17,6 +17,11 @@ pub struct ServerName {
 }
 
 impl ServerName {
+    /// Returns the name from the configuration.
+    pub(crate) fn first(&self) -> &Arc<str> {
+        &self.first
+    }
+
     /// Replaces the name.
     pub fn set(&self, name: &str) {
         if *name == *self.first {

@@ -7,6 +7,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::Waker;
 
+use once_cell::race::OnceBox;
+
+use crate::EventTopic;
 use crate::journal::RepeatedEvent;
 
 /// The order in which requests are served: class, then arrival in ms adjusted by the offset, then order of arrival.
@@ -18,18 +21,24 @@ struct QueueEntry {
     order: u64,
 }
 
-/// A queue of requests.
+/// A queue of requests. It takes memory only after a request has waited or has been rejected, because most of many thousands of
+/// servers are never full.
 #[derive(Debug, Default)]
 pub struct Queue {
-    waiting: Mutex<QueueEntry>,
     /// The number of waiting requests, which can be read without the lock.
     length: AtomicU32,
-    /// The maximum number of waiting requests (`qmax`).
-    pub max: AtomicU32,
+    used: OnceBox<UsedQueue>,
+}
+
+#[derive(Debug, Default)]
+struct UsedQueue {
+    waiting: Mutex<QueueEntry>,
+    /// The maximum number of waiting requests.
+    longest: AtomicU32,
     /// Requests were rejected because the queue was full.
-    pub full: RepeatedEvent,
-    /// How many requests got a slot from the queue. The basis of `%sq` and `%bq`.
-    pub served: AtomicU64,
+    full: RepeatedEvent,
+    /// How many requests got a slot from the queue.
+    served: AtomicU64,
 }
 
 /// A position in a queue, released by [`Queue::leave`].
@@ -49,13 +58,45 @@ impl Queue {
         self.len() == 0
     }
 
+    fn used(&self) -> &UsedQueue {
+        self.used.get_or_init(Box::default)
+    }
+
+    /// Returns the maximum number of waiting requests (`qmax`).
+    pub fn longest(&self) -> u32 {
+        self.used.get().map_or(0, |used| used.longest.load(Relaxed))
+    }
+
+    /// Sets the maximum number of waiting requests to their current number.
+    pub fn clear_longest(&self) {
+        if let Some(used) = self.used.get() {
+            used.longest.store(self.len(), Relaxed);
+        }
+    }
+
+    /// Returns how many requests got a slot from the queue. The basis of `%sq` and `%bq`.
+    pub fn served(&self) -> u64 {
+        self.used.get().map_or(0, |used| used.served.load(Relaxed))
+    }
+
+    /// Counts a request that got a slot from the queue.
+    pub fn count_served(&self) {
+        self.used().served.fetch_add(1, Relaxed);
+    }
+
+    /// Records that a request was rejected because the queue was full. `text` makes the object and text of the event.
+    pub fn note_full(&self, text: impl FnOnce() -> (String, String)) {
+        self.used().full.note(EventTopic::Limits, text);
+    }
+
     fn with<R>(&self, change: impl FnOnce(&mut QueueEntry) -> R) -> R {
         // Map operations are atomic, so the state is valid even if the lock is poisoned.
-        let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let used = self.used();
+        let mut waiting = used.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let result = change(&mut waiting);
         let length = waiting.entries.len() as u32;
         self.length.store(length, Relaxed);
-        self.max.fetch_max(length, Relaxed);
+        used.longest.fetch_max(length, Relaxed);
         result
     }
 
@@ -121,7 +162,7 @@ mod tests {
         assert_eq!(before, 0);
         assert!(queue.leave(urgent) && !queue.leave(urgent));
         assert!(queue.is_first(early));
-        assert_eq!((queue.len(), queue.max.load(Relaxed)), (2, 3));
+        assert_eq!((queue.len(), queue.longest()), (2, 3));
     }
 
     #[test]

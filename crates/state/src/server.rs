@@ -27,13 +27,14 @@ use crate::LastSession;
 pub use crate::address::{Doubt, ServerAddress};
 use crate::counters::ServerCounters;
 use crate::durations::Durations;
-pub use crate::health::{CHECK_STATUSES, CheckResult, Demand, Health, Trouble};
+pub use crate::health::{AgentHealth, CHECK_STATUSES, CheckResult, Demand, Health, Trouble};
 use crate::history::{OF_SERVER, OptionalHistory};
 use crate::http_durations::HttpDurations;
 use crate::name::ServerName;
 use crate::performance::Performance;
 use crate::queue::Queue;
 use crate::server_load::CountedLoad;
+use renew::ConfiguredValues;
 use rise::{Marked, Starter};
 pub use secured::Secured;
 
@@ -120,7 +121,7 @@ pub struct Server {
     /// Whether the id is configured explicitly. Set by the configuration.
     pub forced_id: AtomicBool,
     /// The configuration of the server. Written by a reload.
-    configured: ArcSwap<ServerSeed>,
+    configured: ArcSwap<ConfiguredValues>,
     /// The name of the server.
     pub name: ServerName,
     /// The name of the server's backend.
@@ -214,7 +215,7 @@ pub struct Server {
     /// Whether the agent is queried.
     pub agent_checked: AtomicBool,
     /// The state from agent checks: level 1 unless the agent reported the server as down.
-    pub agent: Health,
+    pub agent: AgentHealth,
     /// When the state last changed, in ms of the monotonic clock.
     pub changed_at: AtomicU64,
     /// When the last session began.
@@ -271,10 +272,10 @@ impl Server {
             ServerAddress::Ip(address) => address.port(),
             _ => 0,
         };
-        let configured = ArcSwap::from_pointee(seed.clone());
+        let configured = Arc::new(ConfiguredValues::new(&seed));
         Arc::new(Self {
             id: seed.id,
-            configured,
+            configured: ArcSwap::new(configured.clone()),
             forced_id: AtomicBool::new(false),
             names_connections: AtomicBool::new(false),
             name: seed.name.into(),
@@ -285,7 +286,7 @@ impl Server {
             elsewhere: AtomicU32::new(0),
             maxqueue: seed.maxqueue,
             unspecified: AtomicBool::new(seed.address.is_unspecified()),
-            address: ArcSwap::from_pointee(seed.address),
+            address: ArcSwap::new(configured.address.clone()),
             moves: AtomicU32::new(0),
             secured: AtomicU8::new(Secured::Never as u8),
             fqdn: ArcSwapOption::empty(),
@@ -324,7 +325,7 @@ impl Server {
             checked: AtomicBool::new(seed.checked),
             health: Health::default(),
             agent_checked: AtomicBool::new(false),
-            agent: Health::default(),
+            agent: AgentHealth::default(),
             changed_at: AtomicU64::new(timer::now_ms()),
             reported_at: AtomicU64::new(timer::now_ms()),
             last_session: LastSession::default(),

@@ -40,7 +40,8 @@ pub fn by_name(statistics: &Statistics, whose: StatisticOwner<'_>) -> Vec<(&'sta
     };
     let server = server.and_then(|name| view.state.server(name)).map(|server| server.id);
     let filter = RowFilter { kinds: Some(kinds), server, ..RowFilter::default() };
-    let row = stat::rows(view, &filter, Show::now(statistics, true)).next();
+    let objects = stat::objects(view, &filter);
+    let row = objects.first().map(|object| object.row(view, Show::now(statistics, true)));
     row.map(|row| values(&row)).unwrap_or_default()
 }
 

@@ -7,7 +7,7 @@ use crate::column::{C, COLUMNS, ObjectRow};
 use crate::config_view::ConfigView;
 use crate::field;
 use crate::info::InfoFormat;
-use crate::stat::{self, RowFilter, Show};
+use crate::stat::{self, RowFilter, RowObject, Show};
 
 /// The number of rows per piece: a few hundred µs of work.
 const ROWS_A_PIECE: usize = 64;
@@ -19,8 +19,8 @@ pub struct StatPieces {
     pub(crate) show: Show,
     pub(crate) format: InfoFormat,
     pub(crate) describe: bool,
-    /// Rows of the current proxy, the next one last.
-    pending: Vec<ObjectRow>,
+    /// The remaining objects of the current proxy.
+    pending: std::vec::IntoIter<RowObject>,
     next_proxy: usize,
     rows: usize,
     stage: PageStage,
@@ -42,21 +42,23 @@ impl StatPieces {
         format: InfoFormat,
         describe: bool,
     ) -> Self {
-        let (pending, stage) = (Vec::new(), PageStage::Title);
+        let (pending, stage) = (Vec::new().into_iter(), PageStage::Title);
         Self { view, filter, show, format, describe, pending, next_proxy: 0, rows: 0, stage }
     }
 
     /// The next row, from the next proxy that has any.
     pub(crate) fn next_row(&mut self) -> Option<ObjectRow> {
-        while self.pending.is_empty() {
+        loop {
+            if let Some(object) = self.pending.next() {
+                let proxy = self.view.proxies.get(self.next_proxy.checked_sub(1)?)?;
+                return Some(object.row(proxy, self.show));
+            }
             let proxy = self.view.proxies.get(self.next_proxy)?;
             self.next_proxy += 1;
             if self.filter.wants(&proxy.state) {
-                self.pending = stat::rows(proxy, &self.filter, self.show).collect();
-                self.pending.reverse();
+                self.pending = stat::objects(proxy, &self.filter).into_iter();
             }
         }
-        self.pending.pop()
     }
 }
 

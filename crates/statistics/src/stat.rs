@@ -74,29 +74,44 @@ impl RowFilter {
     }
 }
 
-/// The rows of one proxy in HAProxy's order: frontend, listeners, servers, backend.
-pub(crate) fn rows<'a>(
-    proxy: &'a ProxyView,
-    filter: &'a RowFilter,
-    show: Show,
-) -> impl Iterator<Item = ObjectRow> + 'a {
+/// The object that a row describes. Rows are several kB and are created one by one; a list of all objects is small.
+pub(crate) enum RowObject {
+    Frontend,
+    Listener(Arc<Listener>),
+    Server(Arc<Server>),
+    Backend,
+}
+
+impl RowObject {
+    /// Creates the row of this object of `proxy`.
+    pub(crate) fn row(&self, proxy: &ProxyView, show: Show) -> ObjectRow {
+        match self {
+            Self::Frontend => frontend_row(proxy, show),
+            Self::Listener(listener) => listener_row(proxy, listener, show),
+            Self::Server(server) => server_row(proxy, server, show),
+            Self::Backend => backend_row(proxy, show),
+        }
+    }
+}
+
+/// The objects of one proxy in HAProxy's order: frontend, listeners, servers, backend.
+pub(crate) fn objects(proxy: &ProxyView, filter: &RowFilter) -> Vec<RowObject> {
     let state = &proxy.state;
     let front = state.is_frontend && filter.wants_kind(1) && filter.server.is_none();
     let listeners = state.is_frontend && proxy.listeners && filter.wants_kind(8);
     let back = state.is_backend && filter.wants_kind(2) && filter.server.is_none();
-    let servers: Vec<_> = if state.is_backend && filter.wants_kind(4) {
-        state.servers.load().iter().filter(|server| filter.wants_server(server)).cloned().collect()
-    } else {
-        Vec::new()
-    };
-    let listeners: Vec<_> =
-        if listeners { state.listeners.load().iter().cloned().collect() } else { Vec::new() };
-    front
-        .then(|| frontend_row(proxy, show))
-        .into_iter()
-        .chain(listeners.into_iter().map(move |listener| listener_row(proxy, &listener, show)))
-        .chain(servers.into_iter().map(move |server| server_row(proxy, &server, show)))
-        .chain(back.then(|| backend_row(proxy, show)))
+    let mut objects = Vec::new();
+    objects.extend(front.then_some(RowObject::Frontend));
+    if listeners {
+        objects.extend(state.listeners.load().iter().cloned().map(RowObject::Listener));
+    }
+    if state.is_backend && filter.wants_kind(4) {
+        let servers = state.servers.load();
+        let wanted = servers.iter().filter(|server| filter.wants_server(server));
+        objects.extend(wanted.cloned().map(RowObject::Server));
+    }
+    objects.extend(back.then_some(RowObject::Backend));
+    objects
 }
 
 fn contains_ignoring_case(name: &str, part: &str) -> bool {
@@ -386,7 +401,7 @@ pub(crate) fn backend_row(view: &ProxyView, show: Show) -> ObjectRow {
     backend_side(&mut row, shards, http, show);
     let current = counters::current(shards, |b| b.traffic.sessions.get()) as u32;
     row.put(C::qcur, proxy.queue.len());
-    row.put(C::qmax, proxy.queue.max.load(Relaxed));
+    row.put(C::qmax, proxy.queue.longest());
     row.put(C::scur, current);
     row.put(C::smax, peak(shards, |b| &b.traffic, current, [show.maxconn, 0]));
     row.put(C::slim, proxy.fullconn.load(Relaxed));
@@ -506,7 +521,7 @@ pub(crate) fn server_row(proxy: &ProxyView, server: &Server, show: Show) -> Obje
     let mut row = ObjectRow::new(ObjectKind::Server, &proxy.state, server.id, server.name.to_string());
     backend_side(&mut row, &server.counters, http, show);
     row.put(C::qcur, server.queue.len());
-    row.put(C::qmax, server.queue.max.load(Relaxed));
+    row.put(C::qmax, server.queue.longest());
     let served = server.serving();
     row.put(C::scur, served);
     row.put(C::smax, server.served_max.load(Relaxed).max(served));

@@ -95,7 +95,7 @@ pub(super) fn server(
         _ => false,
     };
     if host.is_some() && same_host {
-        seed.address = own.configured().address.clone();
+        seed.address = own.configured().address;
     }
     let is_same = own.may_become(&seed)
         && (same_host || record.is_none() && host.is_none_or(|host| !host.starts_with('_')))

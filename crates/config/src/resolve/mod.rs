@@ -411,7 +411,7 @@ pub(crate) fn read_line<'a>(
         }
         Apply::Rule => settings.rules.push(statement),
         Apply::Ineffective(reason) if statement.negation == Negation::None => {
-            warn_ineffective(statement, reason, context.diagnostics);
+            warnings::warn_ineffective(statement, reason, context.diagnostics);
         }
         _ => {}
     }
@@ -596,9 +596,4 @@ fn make_states<'a>(
         pending.push(PendingProxy { section, settings, state });
     }
     pending
-}
-
-/// Reports a line that has no effect.
-pub(crate) fn warn_ineffective(statement: &Statement, reason: &str, diagnostics: &mut Diagnostics) {
-    diagnostics.push(Diagnostic::ineffective(statement.keyword.name, reason).at(statement.keyword_span()));
 }

@@ -224,20 +224,7 @@ fn make_server<'a>(
     state.health.observes.store(draft.observe != Observe::None, Relaxed);
     state.health.address.store(draft.check_address.map(Arc::new));
     state.health.port.store(draft.checked_port().unwrap_or(0).into(), Relaxed);
-    state.agent.rise.store(1, Relaxed);
-    state.agent.fall.store(1, Relaxed);
-    if !is_former || !draft.agent {
-        state.agent.level.store(1, Relaxed);
-    }
-    // `addr` and `port` apply to the agent as well.
-    state.agent.address.store(draft.agent_address.or(draft.check_address).map(Arc::new));
-    state.agent.port.store(draft.agent_port.or(draft.check_port).unwrap_or(0).into(), Relaxed);
-    state.agent.send.store((!draft.agent_send.is_empty()).then(|| Arc::new(draft.agent_send.clone())));
-    // If the checks are unchanged, a run-time change to their state is kept.
-    if !is_former || state.agent.configured.load(Relaxed) != draft.agent {
-        state.agent_checked.store(draft.agent, Relaxed);
-    }
-    state.agent.configured.store(draft.agent, Relaxed);
+    set_agent(&state, &draft, is_former);
     state.resolved.store(draft.resolvers.is_some(), Relaxed);
     if let Destination::Ip { host: Host::Name { name, .. }, ports } = &place.place {
         match is_service(name) && draft.resolvers.is_some() {
@@ -256,6 +243,30 @@ fn make_server<'a>(
     // The port is provided by SRV records.
     state.set_port_offset(place.port_offset.filter(|_| state.srv_record.get().is_none()));
     MadeServer { statement, draft, state, is_datagram: place.is_datagram, print, discovered: None }
+}
+
+/// Sets the state of the agent. A server without an agent has one only if its line sets values that also apply to agents, which
+/// `show servers state` reports.
+fn set_agent(state: &state::Server, draft: &ServerDraft<'_>, is_former: bool) {
+    // `addr` and `port` apply to the agent as well.
+    let (address, port) =
+        (draft.agent_address.or(draft.check_address), draft.agent_port.or(draft.check_port));
+    let is_set = address.is_some() || port.is_some() || !draft.agent_send.is_empty();
+    if draft.agent || is_set || state.agent.get().is_some() {
+        if !is_former || !draft.agent {
+            state.agent.level.store(1, Relaxed);
+        }
+        state.agent.address.store(address.map(Arc::new));
+        state.agent.port.store(port.unwrap_or(0).into(), Relaxed);
+        state.agent.send.store((!draft.agent_send.is_empty()).then(|| Arc::new(draft.agent_send.clone())));
+    }
+    // If the checks are unchanged, a run-time change to their state is kept.
+    if !is_former || state.agent.is_configured() != draft.agent {
+        state.agent_checked.store(draft.agent, Relaxed);
+    }
+    if draft.agent || state.agent.get().is_some() {
+        state.agent.configured.store(draft.agent, Relaxed);
+    }
 }
 
 /// Whether a name is for SRV records (manual, 5.3.1).

@@ -24,7 +24,8 @@ use crate::draft::{EngineFile, Section, SectionKind};
 use crate::resolve::log::logger;
 use crate::resolve::spoe_message::{event, message, push};
 use crate::resolve::unique::second;
-use crate::resolve::{PendingProxy, ResolveContext, warn_ineffective};
+use crate::resolve::warnings::warn_ineffective;
+use crate::resolve::{PendingProxy, ResolveContext};
 
 /// An engine available to rules of the proxy being compiled.
 pub(crate) struct KnownEngine {

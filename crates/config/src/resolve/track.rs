@@ -77,8 +77,8 @@ pub(crate) fn follow(
             "unable to enable checks and tracking at the same time!".to_owned(),
         ));
     }
-    let (checked, asked) = (&server.health.configured, &server.agent.configured);
-    if !checked.load(Relaxed) && !asked.load(Relaxed) && !context.tracks.contains_key(&followed) {
+    let is_checked = server.health.configured.load(Relaxed) || server.agent.is_configured();
+    if !is_checked && !context.tracks.contains_key(&followed) {
         return Err(wrong(
             &format!("server `{followed}` has neither checks nor an agent to track"),
             format!("unable to use {followed} for tracking as it does not have any check nor agent enabled."),

@@ -99,7 +99,7 @@ pub(crate) fn disable_agent(call: &mut Call<'_>) -> CommandReply {
 
 pub(crate) fn enable_agent(call: &mut Call<'_>) -> CommandReply {
     with_server(call, |_, _, server| {
-        if !server.agent.configured.load(Relaxed) {
+        if !server.agent.is_configured() {
             return error("Agent was not configured on this server, cannot enable.");
         }
         server.agent_checked.store(true, Relaxed);

@@ -205,19 +205,18 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server, anonymous: Anonym
         | if server.checked.load(Relaxed) { 4 } else { 0 }
         | if rests { 8 } else { 0 };
     // 16 distinguishes an agent's state from a check's.
-    let agent = match (server.agent.configured.load(Relaxed), server.agent_checked.load(Relaxed)) {
+    let agent = match (server.agent.is_configured(), server.agent_checked.load(Relaxed)) {
         (false, _) => 0,
         (true, enabled) => {
             16 | 2 | if enabled { 4 } else { 0 } | u32::from(server.agent.running.load(Relaxed))
         }
     };
-    let place = |of: &Health| {
-        let address = of.address.load();
-        let ip = address.as_ref().map_or_else(|| "-".to_owned(), |ip| ip.to_string());
-        (anonymous.address(&ip).into_owned(), of.port.load(Relaxed))
+    let place = |of: Option<&Health>| {
+        let ip = of.and_then(|of| of.address.load_full()).map_or_else(|| "-".to_owned(), |ip| ip.to_string());
+        (anonymous.address(&ip).into_owned(), of.map_or(0, |of| of.port.load(Relaxed)))
     };
     let ((check_address, check_port), (agent_address, agent_port)) =
-        (place(&server.health), place(&server.agent));
+        (place(Some(&server.health)), place(server.agent.get()));
     let since = now_ms().saturating_sub(server.changed_at.load(Relaxed)) / 1000;
     // Checks are paused in maintenance, so the server's health is unknown.
     let level = if server.admin().in_maintenance() { 0 } else { server.health.level.load(Relaxed) };

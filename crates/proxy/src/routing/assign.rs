@@ -13,7 +13,7 @@ use runtime::timer::{self, now_us};
 use sample::transaction::TimeoutSlot;
 use state::server::Tally;
 use state::sessions::Activity;
-use state::{AttemptOutcome, EventTopic, Queue, Ticket};
+use state::{AttemptOutcome, Queue, Ticket};
 
 use crate::client::{Client, Presence};
 use crate::exchange::{Exchange, tracing};
@@ -363,7 +363,7 @@ struct QueueWait<'a> {
 impl<'a> QueueWait<'a> {
     fn new(backend: &'a Rc<LocalProxy>, server: Option<&'a Rc<LocalServer>>, avoid: Option<usize>) -> Self {
         let queue = server.map_or(&backend.state.queue, |server| &server.state.queue);
-        let served_before = queue.served.load(Relaxed);
+        let served_before = queue.served();
         Self { backend, server, avoid, queue, served_before, place: None }
     }
 
@@ -421,7 +421,7 @@ impl<'a> QueueWait<'a> {
 
     #[cold]
     fn note_full_queue(&self, most: u32) {
-        self.queue.full.note(EventTopic::Limits, || {
+        self.queue.note_full(|| {
             let server = self.server.map(|server| format!("/{}", server.state.name)).unwrap_or_default();
             let text = format!("maxqueue {most} of the server is reached: requests are rejected.");
             (format!("{}{server}", self.backend.state.name), text)
@@ -431,11 +431,11 @@ impl<'a> QueueWait<'a> {
     /// Leaves the queue, and counts the request if it was `served`. Returns the position to log: the number of requests served
     /// before it, plus one if it was queued.
     fn leave(self, served: bool) -> u32 {
-        let before = self.queue.served.load(Relaxed).saturating_sub(self.served_before) as u32;
+        let before = self.queue.served().saturating_sub(self.served_before) as u32;
         let position = before + u32::from(self.place.is_some());
         drop(self.place);
         if served {
-            self.queue.served.fetch_add(1, Relaxed);
+            self.queue.count_served();
         }
         position
     }

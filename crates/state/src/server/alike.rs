@@ -8,8 +8,7 @@ use super::{Server, ServerSeed};
 impl Server {
     /// Returns the configuration of a server like this one, with its own identity.
     pub fn seed_alike(&self, id: u32, name: &str, address: super::ServerAddress, backup: bool) -> ServerSeed {
-        let own = self.configured();
-        ServerSeed { id, name: name.into(), address, backup: backup || own.backup, ..ServerSeed::clone(&own) }
+        ServerSeed { id, name: name.into(), address, backup: backup || self.backup, ..self.configured() }
     }
 
     /// Creates a server from `seed` with the checks and other properties of this one.
@@ -23,7 +22,8 @@ impl Server {
     pub fn become_alike(&self, prototype: &Self) {
         self.secured.store(prototype.secured.load(Relaxed), Relaxed);
         self.names_connections.store(prototype.names_connections.load(Relaxed), Relaxed);
-        for (own, other) in [(&self.health, &prototype.health), (&self.agent, &prototype.agent)] {
+        let agent = prototype.agent.get().map(|agent| (&*self.agent, agent));
+        for (own, other) in [(&self.health, &prototype.health)].into_iter().chain(agent) {
             own.rise.store(other.rise.load(Relaxed), Relaxed);
             own.fall.store(other.fall.load(Relaxed), Relaxed);
             own.configured.store(other.configured.load(Relaxed), Relaxed);

@@ -4,7 +4,29 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Admin, Operational, Server, ServerSeed};
+use super::{Admin, Operational, Server, ServerAddress, ServerSeed};
+
+/// The configured values of settings that an operator or a reload can change. The other settings of a [`ServerSeed`] never change.
+#[derive(Debug)]
+pub(super) struct ConfiguredValues {
+    pub(super) address: Arc<ServerAddress>,
+    maxconn: u32,
+    weight: u32,
+    disabled: bool,
+    checked: bool,
+}
+
+impl ConfiguredValues {
+    pub(super) fn new(seed: &ServerSeed) -> Self {
+        Self {
+            address: Arc::new(seed.address.clone()),
+            maxconn: seed.maxconn,
+            weight: seed.weight,
+            disabled: seed.disabled,
+            checked: seed.checked,
+        }
+    }
+}
 
 impl Server {
     /// Whether the server can be kept for a new plan, because none of its fixed properties has changed.
@@ -13,7 +35,7 @@ impl Server {
         let same = self.id == seed.id && *self.name == *seed.name && self.backup == seed.backup;
         let limits = (self.minconn, self.maxqueue) == (seed.minconn, seed.maxqueue);
         // A server with client-provided connections is a different kind.
-        let kind = std::mem::discriminant(&own.address) == std::mem::discriminant(&seed.address);
+        let kind = std::mem::discriminant(&*own.address) == std::mem::discriminant(&seed.address);
         same && limits && kind && !self.removed.load(Relaxed)
     }
 
@@ -34,7 +56,7 @@ impl Server {
             self.initial_weight.store(seed.weight, Relaxed);
             self.set_weight(seed.weight);
         }
-        if old.address != seed.address {
+        if *old.address != seed.address {
             self.set_address(seed.address.clone());
         }
         if old.checked != seed.checked {
@@ -49,11 +71,24 @@ impl Server {
             let (set, clear) = if seed.disabled { (disabled, 0) } else { (0, disabled) };
             self.change_admin(set, clear, now_ms);
         }
-        self.configured.store(Arc::new(seed));
+        self.configured.store(Arc::new(ConfiguredValues::new(&seed)));
     }
 
     /// Returns the configuration of the server.
-    pub fn configured(&self) -> Arc<ServerSeed> {
-        self.configured.load_full()
+    pub fn configured(&self) -> ServerSeed {
+        let own = self.configured.load();
+        ServerSeed {
+            id: self.id,
+            name: self.name.first().clone(),
+            proxy: self.proxy.clone(),
+            backup: self.backup,
+            maxconn: own.maxconn,
+            minconn: self.minconn,
+            maxqueue: self.maxqueue,
+            address: own.address.as_ref().clone(),
+            weight: own.weight,
+            disabled: own.disabled,
+            checked: own.checked,
+        }
     }
 }
