@@ -78,16 +78,16 @@ impl Applier {
         write(&self.directory.join(CONFIGURATION), output.config.as_bytes())
     }
 
-    /// Brings the proxy to a configuration. Returns whether anything has changed.
+    /// Brings the proxy to a configuration, and takes its text and files from `output`. Returns whether anything has changed.
     ///
     /// # Errors
     /// The proxy keeps the last configuration; only its lists of endpoints may be new.
-    pub(crate) async fn apply(&mut self, output: &Output) -> Result<bool, ApplyError> {
+    pub(crate) async fn apply(&mut self, output: &mut Output) -> Result<bool, ApplyError> {
         let Some((config, files)) = self.used.take() else {
             self.write_all(output, &Files::new())?;
             self.reload().await?;
             self.remove_unlisted(&output.files);
-            self.used = Some((output.config.clone(), output.files.clone()));
+            self.used = Some(taken(output));
             return Ok(true);
         };
         let changed: BTreeSet<&str> = output
@@ -108,7 +108,7 @@ impl Applier {
                 for name in files.keys().filter(|name| !output.files.contains_key(*name)) {
                     let _ = std::fs::remove_file(self.directory.join(name));
                 }
-                self.used = Some((output.config.clone(), output.files.clone()));
+                self.used = Some(taken(output));
                 Ok(has_changed)
             }
             Err(ApplyError::Refused(answer)) => {
@@ -122,12 +122,10 @@ impl Applier {
 
     /// Replaces files that the proxy can read without a reload.
     async fn replace(&self, output: &Output, changed: &BTreeSet<&str>) -> Result<(), ApplyError> {
-        let mut has_endpoints = false;
         for name in changed {
             let bytes = &output.files[*name];
             self.write(name, bytes)?;
             if name.starts_with(ENDPOINTS) {
-                has_endpoints = true;
                 self.measures.endpoint_lists.add();
                 continue;
             }
@@ -147,10 +145,14 @@ impl Applier {
                 Err(error) => return Err(ApplyError::Later(error.to_string())),
             }
         }
-        if has_endpoints {
-            self.socket.refresh_endpoints().await.map_err(|error| ApplyError::Later(error.to_string()))?;
-        }
-        Ok(())
+        self.refresh(changed.iter().copied()).await
+    }
+
+    /// Makes the proxy read those of the files that are lists of endpoints.
+    async fn refresh(&self, files: impl Iterator<Item = &str>) -> Result<(), ApplyError> {
+        let sections: Vec<String> = files.filter_map(gateway_model::endpoints_section).collect();
+        let refreshed = self.socket.refresh_endpoints(&sections).await;
+        refreshed.map_err(|error| ApplyError::Later(error.to_string()))
     }
 
     /// Writes changed files and the configuration, and reloads.
@@ -161,13 +163,9 @@ impl Applier {
             notice("files are read again.");
         }
         // Lists that the configuration had before are not read by a reload.
-        let has_new_lists = output.files.iter().any(|(name, bytes)| {
-            name.starts_with(ENDPOINTS) && files.get(name).is_some_and(|own| own != bytes)
-        });
-        if has_new_lists {
-            self.socket.refresh_endpoints().await.map_err(|error| ApplyError::Later(error.to_string()))?;
-        }
-        Ok(())
+        let new =
+            output.files.iter().filter(|(name, bytes)| files.get(*name).is_some_and(|own| own != *bytes));
+        self.refresh(new.map(|(name, _)| name.as_str())).await
     }
 
     async fn reload(&self) -> Result<(), ApplyError> {
@@ -225,6 +223,11 @@ impl Applier {
     }
 }
 
+/// Takes the configuration and the files.
+fn taken(output: &mut Output) -> (String, Files) {
+    (std::mem::take(&mut output.config), std::mem::take(&mut output.files))
+}
+
 /// Returns whether the proxy takes new contents of a file without a reload.
 fn can_replace(name: &str, known: &Files) -> bool {
     let is_pem = name.starts_with(CERTIFICATES) || name.starts_with(AUTHORITIES);
@@ -268,5 +271,97 @@ fn shortened(text: &str) -> String {
     match line.char_indices().nth(LONGEST) {
         Some((at, _)) => format!("{} …", &line[..at]),
         None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::net::UnixListener;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// A proxy that accepts everything and passes on the commands that it receives.
+    fn proxy(socket: &Path) -> mpsc::Receiver<String> {
+        let listener = UnixListener::bind(socket).expect("the temporary directory takes sockets");
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let mut line = String::new();
+                let _ = BufReader::new(&stream).read_line(&mut line);
+                let _ = sender.send(line.trim().to_owned());
+                let _ = (&stream).write_all(b"nothing else\n");
+            }
+        });
+        receiver
+    }
+
+    /// The files with their inodes: a file that is written again has another one.
+    fn inodes(directory: &Path) -> BTreeMap<String, u64> {
+        let mut found = BTreeMap::new();
+        for folder in ["", ENDPOINTS, "maps/"] {
+            for entry in std::fs::read_dir(directory.join(folder)).into_iter().flatten().flatten() {
+                let facts = entry.metadata().expect("files stay");
+                if facts.is_file() {
+                    found.insert(format!("{folder}{}", entry.file_name().display()), facts.ino());
+                }
+            }
+        }
+        found
+    }
+
+    /// The commands and the written files of each change.
+    type Effects = Vec<(Vec<String>, Vec<String>)>;
+
+    fn effects_of(outputs: Vec<Output>) -> Effects {
+        let directory = weir_tests::scratch("apply");
+        let (path, commands) = (directory.to_path_buf(), proxy(&directory.join("proxy.sock")));
+        let (done, effects) = mpsc::channel();
+        let work = move || async move {
+            let socket = RuntimeSocket::new(path.join("proxy.sock"));
+            let mut applier = Applier::new(path.clone(), socket, Rc::default());
+            for mut output in outputs {
+                let before = inodes(&path);
+                applier.apply(&mut output).await.expect("the proxy accepts everything");
+                let after = inodes(&path);
+                let written = after.into_iter().filter(|(name, inode)| before.get(name) != Some(inode));
+                let _ = done.send((commands.try_iter().collect(), written.map(|(name, _)| name).collect()));
+            }
+        };
+        runtime::worker::spawn_aside("test", work).expect("threads can be started").join().expect("no panic");
+        effects.into_iter().collect()
+    }
+
+    fn output(config: &str, files: &[(&str, &str)]) -> Output {
+        let files = files.iter().map(|(name, text)| ((*name).to_owned(), text.as_bytes().to_vec())).collect();
+        Output { config: config.to_owned(), files, ..Output::default() }
+    }
+
+    #[test]
+    fn the_effect_depends_on_the_size_of_the_change() {
+        let all = [("endpoints/1.json", "[]"), ("endpoints/2.json", "[]"), ("maps/a.map", "a b\n")];
+        let scaled = [("endpoints/1.json", "[1]"), all[1], all[2]];
+        let routed = [scaled[0], ("endpoints/2.json", "[2]"), ("maps/b.map", "b c\n")];
+        let outputs = vec![output("x", &all), output("x", &all), output("x", &scaled), output("y", &routed)];
+        let effects = effects_of(outputs);
+        let expected: [(&[&str], &[&str]); 4] = [
+            (&["reload"], &["weir.cfg", "endpoints/1.json", "endpoints/2.json", "maps/a.map"]),
+            (&[], &[]),
+            (&["refresh discovery endpoints-1"], &["endpoints/1.json"]),
+            (&["reload", "refresh discovery endpoints-2"], &["weir.cfg", "endpoints/2.json", "maps/b.map"]),
+        ];
+        for ((commands, mut written), (of_commands, files)) in effects.into_iter().zip(expected) {
+            let mut files = files.to_vec();
+            (files.sort(), written.sort());
+            assert_eq!(
+                (commands, written),
+                (
+                    of_commands.iter().map(|own| (*own).to_owned()).collect(),
+                    files.iter().map(|own| (*own).to_owned()).collect()
+                )
+            );
+        }
     }
 }

@@ -153,6 +153,7 @@ async fn run(args: GatewayArgs, access: ServerAccess) -> Result<(), String> {
         supervisor: supervisor.clone(),
         kinds: count,
         accepted: Objects::default(),
+        changed: Default::default(),
         unsettled: Default::default(),
         refused: Default::default(),
     };

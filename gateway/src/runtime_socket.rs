@@ -17,6 +17,9 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// The longest answer that is read, in bytes.
 const LONGEST_ANSWER: u64 = 4 << 20;
 
+/// The number of sections in a line of commands.
+const REFRESHED_AT_ONCE: usize = 64;
+
 /// Why a command had no effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CommandError {
@@ -112,9 +115,13 @@ impl RuntimeSocket {
         Err(CommandError::Refused(committed.trim().to_owned()))
     }
 
-    /// Makes the proxy read all lists of endpoints now.
-    pub(crate) async fn refresh_endpoints(&self) -> Result<(), CommandError> {
-        self.ask("refresh discovery", ANSWER).await.map(drop)
+    /// Makes the proxy read the lists of endpoints of these sections now.
+    pub(crate) async fn refresh_endpoints(&self, sections: &[String]) -> Result<(), CommandError> {
+        for some in sections.chunks(REFRESHED_AT_ONCE) {
+            let commands: Vec<String> = some.iter().map(|name| format!("refresh discovery {name}")).collect();
+            self.ask(&commands.join(";"), ANSWER).await?;
+        }
+        Ok(())
     }
 }
 
