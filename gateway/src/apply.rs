@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | lists of endpoints | the files are replaced, and the proxy reads them; no reload |
 //! | contents of certificates and authorities in use | `set ssl …` and `commit ssl …`; no reload |
+//! | routes that only choose a backend in use | `add map`, `set map` and `del map`; no reload |
 //! | anything else | `reload` |
 //!
 //! A configuration that the proxy refuses is taken back, so that the files on disk are always those of the last accepted one.
@@ -16,6 +17,7 @@ use std::rc::Rc;
 
 use gateway_model::Output;
 
+use crate::map_changes;
 use crate::measures::Measures;
 use crate::report::{notice, warning};
 use crate::runtime_socket::{CommandError, PemKind, RuntimeSocket};
@@ -28,6 +30,9 @@ const ENDPOINTS: &str = "endpoints/";
 
 /// The prefix of certificates.
 const CERTIFICATES: &str = "certs/";
+
+/// The prefix of maps from paths to backends.
+const PATHS: &str = "paths/";
 
 /// The prefix of trusted authorities.
 const AUTHORITIES: &str = "ca/";
@@ -98,8 +103,9 @@ impl Applier {
             .collect();
         let outcome = if config == output.config && changed.is_empty() {
             Ok(false)
-        } else if config == output.config && changed.iter().all(|name| can_replace(name, &files)) {
-            self.replace(output, &changed).await.map(|()| true)
+        } else if config == output.config && changed.iter().all(|name| self.can_replace(name, &files, output))
+        {
+            self.replace(output, &files, &changed).await.map(|()| true)
         } else {
             self.change(output, &config, &files).await.map(|()| true)
         };
@@ -121,7 +127,12 @@ impl Applier {
     }
 
     /// Replaces files that the proxy can read without a reload.
-    async fn replace(&self, output: &Output, changed: &BTreeSet<&str>) -> Result<(), ApplyError> {
+    async fn replace(
+        &self,
+        output: &Output,
+        known: &Files,
+        changed: &BTreeSet<&str>,
+    ) -> Result<(), ApplyError> {
         for name in changed {
             let bytes = &output.files[*name];
             self.write(name, bytes)?;
@@ -130,6 +141,19 @@ impl Applier {
                 continue;
             }
             let path = self.directory.join(name).display().to_string();
+            if name.starts_with(PATHS) {
+                let commands = self.map_commands(name, known, output).unwrap_or_default();
+                match self.socket.change_map(&commands).await {
+                    Ok(()) => self.measures.routes.add(),
+                    // A reload reads the map.
+                    Err(CommandError::Refused(answer)) => {
+                        warning(format!("{path} cannot be changed without a reload: {answer}"));
+                        return self.reload().await;
+                    }
+                    Err(error) => return Err(ApplyError::Later(error.to_string())),
+                }
+                continue;
+            }
             let kind =
                 if name.starts_with(CERTIFICATES) { PemKind::Certificate } else { PemKind::Authorities };
             match self.socket.replace_pem(kind, &path, &String::from_utf8_lossy(bytes)).await {
@@ -146,6 +170,20 @@ impl Applier {
             }
         }
         self.refresh(changed.iter().copied()).await
+    }
+
+    /// Returns whether the proxy takes new contents of a file without a reload.
+    fn can_replace(&self, name: &str, known: &Files, output: &Output) -> bool {
+        let is_pem = name.starts_with(CERTIFICATES) || name.starts_with(AUTHORITIES);
+        name.starts_with(ENDPOINTS)
+            || (is_pem && known.contains_key(name))
+            || (name.starts_with(PATHS) && self.map_commands(name, known, output).is_some())
+    }
+
+    /// The commands that change a map; `None` if it must be read again.
+    fn map_commands(&self, name: &str, known: &Files, output: &Output) -> Option<Vec<String>> {
+        let file = self.directory.join(name).display().to_string();
+        map_changes::commands(&file, known.get(name)?, output.files.get(name)?)
     }
 
     /// Makes the proxy read those of the files that are lists of endpoints.
@@ -228,12 +266,6 @@ fn taken(output: &mut Output) -> (String, Files) {
     (std::mem::take(&mut output.config), std::mem::take(&mut output.files))
 }
 
-/// Returns whether the proxy takes new contents of a file without a reload.
-fn can_replace(name: &str, known: &Files) -> bool {
-    let is_pem = name.starts_with(CERTIFICATES) || name.starts_with(AUTHORITIES);
-    name.starts_with(ENDPOINTS) || (is_pem && known.contains_key(name))
-}
-
 /// The files that are on disk after a refused change.
 fn merged(mut files: Files, refused: &Files) -> Files {
     for (name, bytes) in refused.iter().filter(|(name, _)| name.starts_with(ENDPOINTS)) {
@@ -287,12 +319,15 @@ mod tests {
     fn proxy(socket: &Path) -> mpsc::Receiver<String> {
         let listener = UnixListener::bind(socket).expect("the temporary directory takes sockets");
         let (sender, receiver) = mpsc::channel();
+        let folder = socket.parent().map_or_else(String::new, |path| path.display().to_string());
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let mut line = String::new();
                 let _ = BufReader::new(&stream).read_line(&mut line);
-                let _ = sender.send(line.trim().to_owned());
-                let _ = (&stream).write_all(b"nothing else\n");
+                let _ = sender.send(line.trim().replace(&folder, "D"));
+                let is_reload = line.trim() == "reload";
+                let answer: &[u8] = if is_reload { b"nothing else\n" } else { b"\n" };
+                let _ = (&stream).write_all(answer);
             }
         });
         receiver
@@ -301,7 +336,7 @@ mod tests {
     /// The files with their inodes: a file that is written again has another one.
     fn inodes(directory: &Path) -> BTreeMap<String, u64> {
         let mut found = BTreeMap::new();
-        for folder in ["", ENDPOINTS, "maps/"] {
+        for folder in ["", ENDPOINTS, PATHS, "maps/"] {
             for entry in std::fs::read_dir(directory.join(folder)).into_iter().flatten().flatten() {
                 let facts = entry.metadata().expect("files stay");
                 if facts.is_file() {
@@ -341,15 +376,18 @@ mod tests {
 
     #[test]
     fn the_effect_depends_on_the_size_of_the_change() {
-        let all = [("endpoints/1.json", "[]"), ("endpoints/2.json", "[]"), ("maps/a.map", "a b\n")];
-        let scaled = [("endpoints/1.json", "[1]"), all[1], all[2]];
-        let routed = [scaled[0], ("endpoints/2.json", "[2]"), ("maps/b.map", "b c\n")];
-        let outputs = vec![output("x", &all), output("x", &all), output("x", &scaled), output("y", &routed)];
-        let effects = effects_of(outputs);
-        let expected: [(&[&str], &[&str]); 4] = [
-            (&["reload"], &["weir.cfg", "endpoints/1.json", "endpoints/2.json", "maps/a.map"]),
+        let maps = [("maps/a.map", "a b\n"), ("paths/f.map", "/a/ x\n/b/ y\n")];
+        let all = [("endpoints/1.json", "[]"), ("endpoints/2.json", "[]"), maps[0], maps[1]];
+        let scaled = [("endpoints/1.json", "[1]"), all[1], all[2], all[3]];
+        let moved = [scaled[0], scaled[1], scaled[2], ("paths/f.map", "/c/ x\n/b/ y\n")];
+        let routed = [scaled[0], ("endpoints/2.json", "[2]"), ("maps/b.map", "b c\n"), moved[3]];
+        let steps = [("x", &all), ("x", &all), ("x", &scaled), ("x", &moved), ("y", &routed)];
+        let effects = effects_of(steps.map(|(config, files)| output(config, files)).into());
+        let expected: [(&[&str], &[&str]); 5] = [
+            (&["reload"], &["weir.cfg", "endpoints/1.json", "endpoints/2.json", "maps/a.map", "paths/f.map"]),
             (&[], &[]),
             (&["refresh discovery endpoints-1"], &["endpoints/1.json"]),
+            (&["add map D/paths/f.map /c/ x;del map D/paths/f.map /a/"], &["paths/f.map"]),
             (&["reload", "refresh discovery endpoints-2"], &["weir.cfg", "endpoints/2.json", "maps/b.map"]),
         ];
         for ((commands, mut written), (of_commands, files)) in effects.into_iter().zip(expected) {

@@ -12,6 +12,7 @@ mod args;
 mod controller;
 mod kinds;
 mod lease;
+mod map_changes;
 mod measures;
 mod publish;
 mod report;

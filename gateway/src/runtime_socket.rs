@@ -17,8 +17,8 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// The longest answer that is read, in bytes.
 const LONGEST_ANSWER: u64 = 4 << 20;
 
-/// The number of sections in a line of commands.
-const REFRESHED_AT_ONCE: usize = 64;
+/// The number of commands in a line.
+const COMMANDS_AT_ONCE: usize = 64;
 
 /// Why a command had no effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,9 +115,20 @@ impl RuntimeSocket {
         Err(CommandError::Refused(committed.trim().to_owned()))
     }
 
+    /// Sends commands that change a map.
+    pub(crate) async fn change_map(&self, commands: &[String]) -> Result<(), CommandError> {
+        for some in commands.chunks(COMMANDS_AT_ONCE) {
+            let answer = self.ask(&some.join(";"), ANSWER).await?;
+            if !answer.trim().is_empty() {
+                return Err(CommandError::Refused(answer.trim().to_owned()));
+            }
+        }
+        Ok(())
+    }
+
     /// Makes the proxy read the lists of endpoints of these sections now.
     pub(crate) async fn refresh_endpoints(&self, sections: &[String]) -> Result<(), CommandError> {
-        for some in sections.chunks(REFRESHED_AT_ONCE) {
+        for some in sections.chunks(COMMANDS_AT_ONCE) {
             let commands: Vec<String> = some.iter().map(|name| format!("refresh discovery {name}")).collect();
             self.ask(&commands.join(";"), ANSWER).await?;
         }

@@ -284,7 +284,7 @@ fn reloads_add_and_remove_scripts() {
     let text = r#"
         local word = ...
         core.register_action("word", { "http-req" }, function(txn) txn.http:req_set_header("x-word", word) end)
-        core.register_cli({ "show", "word" }, function(applet) applet:send(word) end)
+        core.register_cli({ "show", "word" }, "show word", function(applet) applet:send(word) end)
     "#;
     let path = script("added", text);
     let configuration = |lua: &str, rule: &str| {

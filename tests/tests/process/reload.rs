@@ -303,6 +303,7 @@ fn masters_reload_their_worker_in_place() {
     let serves =
         |number: u32| get(port, "/").is_some_and(|own| own.text().contains(&format!("x-number: {number}")));
     let load = Load::start(port, true);
+    assert!(weir.says("Loading success."), "{}", weir.messages());
     let first = worker();
     write(text(&threads(2), 1));
     let answer = master(&weir, "reload");
