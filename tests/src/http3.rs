@@ -361,6 +361,10 @@ async fn exchange(
     request: &Http3Request,
 ) -> Result<Http3Response, String> {
     let text = |error: h3_client::error::StreamError| error.to_string();
+    // The connection makes progress only during calls. GOAWAY and close may have arrived since the last one.
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
     let mut head =
         Request::builder().method(request.method.clone()).uri(format!("https://localhost{}", request.path));
     for (name, value) in &request.fields {

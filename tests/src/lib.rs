@@ -68,7 +68,7 @@ pub use statistics::Statistics;
 
 /// How long an operation may take before a test fails. This is far more than operations usually take, so that a busy machine does
 /// not fail a test.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The root of the workspace.
 pub fn workspace() -> PathBuf {

@@ -257,7 +257,7 @@ fn only(action: ProgramAction) -> Result<CommandLineArgs, ArgsError> {
     Ok(CommandLineArgs { action, ..CommandLineArgs::default() })
 }
 
-/// Handles the `-d…` flags with an attached value, and those that only concern HAProxy's internals.
+/// Handles the `-d…` flags with an attached value, and those that affect only HAProxy's internals.
 fn debug_flag(flag: &str, args: &mut CommandLineArgs) -> Result<(), ArgsError> {
     if let Some(classes) = flag.strip_prefix("-dK") {
         args.dump_keywords = Some(if classes.is_empty() { "help" } else { classes }.to_owned());

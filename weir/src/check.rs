@@ -15,8 +15,8 @@ use crate::{certificates, system, version};
 pub(crate) fn plan(args: &CommandLineArgs, messages: MessageFormat) -> Result<Plan, ExitCode> {
     let before = system::priority();
     let Loaded { plan, diagnostics, sources } = load(args);
-    // `tune.renice.startup` applies only to the reading of the configuration. A process that may not raise its priority keeps the
-    // lower one.
+    // `tune.renice.startup` applies only while the configuration is read. A process that may not raise its priority
+    // keeps the lower one.
     if system::priority() != before {
         let _ = system::set_priority(before);
     }

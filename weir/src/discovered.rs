@@ -238,7 +238,7 @@ fn lines_by_list(plan: &Plan) -> HashMap<*const Feed, Vec<&DiscoveredServers>> {
     lines
 }
 
-/// Sums the numbers of the lines that use a list.
+/// Adds up the counts of the lines that use a list.
 fn count(lines: &[&DiscoveredServers]) {
     let Some(first) = lines.first() else { return };
     let sum = |number: fn(&DiscoveredServers) -> &AtomicU64| -> u64 {

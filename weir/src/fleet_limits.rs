@@ -11,7 +11,7 @@ use runtime::timer::{self, now_ms};
 use state::table::{DataType, Table, Tracked};
 use tokio::task::AbortHandle;
 
-/// A server with such a limit.
+/// A server with a `fleet` limit.
 struct FleetLimit {
     server: Arc<state::Server>,
     /// The indexes of the backend and of the server in it.
@@ -24,7 +24,7 @@ struct FleetLimit {
     published_at: u64,
 }
 
-/// Starts the task if the plan has such servers.
+/// Starts the task if the plan has servers with a `fleet` limit.
 pub(crate) fn keep(shared: &Arc<Shared>) -> Option<AbortHandle> {
     let mut limits = Vec::new();
     for proxy in shared.plan.attended() {

@@ -278,7 +278,8 @@ fn shards(bind: &Bind, global: &Global) -> Vec<Vec<usize>> {
     }
 }
 
-/// Returns the name of a proxy in messages about such failures, as in HAProxy: for a `peers` section this is its local peer.
+/// Returns the name of a proxy in messages about sockets that could not be bound, as in HAProxy: for a `peers`
+/// section this is its local peer.
 fn owner_name(proxy: &Proxy) -> String {
     if let Some(peers) = &proxy.peers {
         let local = peers.peers.get(peers.local).map_or(&*proxy.state.name, |peer| &peer.name);

@@ -39,7 +39,7 @@ const LOOKS_TO_GROW: u32 = 5;
 
 static SHORTAGE: EventCounter = event_counter!(Count, "watch()", "memory limit reached: load is shed");
 
-/// The same for the journal.
+/// [`SHORTAGE`] as an event for the journal.
 static REACHED: RepeatedEvent = RepeatedEvent::new();
 
 /// Sets the limit of `-m`, in megabytes, and returns it in bytes; 0 for none. Programs started by this one inherit it.

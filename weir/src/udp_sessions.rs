@@ -23,11 +23,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The number of sessions in a message.
 const BATCH: usize = 64;
 
-/// The number of QUIC connection IDs in a message, and the bit in the length of such a message.
+/// The number of QUIC connection IDs in a message.
 const ROUTES: usize = 1000;
+
+/// The bit that is set in the length of a message with QUIC connection IDs.
 const OF_ROUTES: u32 = 1 << 31;
 
-/// The largest message: addresses, names and numbers of a batch.
+/// The maximum message size in bytes: a batch with its addresses, names and numbers.
 const LARGEST: u32 = 1 << 20;
 
 /// The link to the process that this one replaces.

@@ -15,7 +15,7 @@ const RULES: &str = "deny.toml";
 /// The rules of `deny.toml`.
 #[derive(Debug, Default, PartialEq)]
 struct Rules {
-    /// Licences by their SPDX identifiers.
+    /// SPDX identifiers of the permitted licences.
     licences: Vec<String>,
     /// Permitted second versions: name and beginning of the version.
     skipped: Vec<(String, String)>,

@@ -13,7 +13,7 @@ static ZONE: OnceLock<jiff::tz::TimeZone> = OnceLock::new();
 /// The time at which the clock was first used.
 struct Start {
     instant: Instant,
-    /// The same time in nanoseconds of the kernel's monotonic clock.
+    /// `instant` in nanoseconds of the kernel's monotonic clock.
     ns: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Blocks of a body in a file, and the wait for one of them.
+//! Interfaces for reading the blocks of a body from its file and for waiting for them.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};

@@ -22,7 +22,7 @@ pub(crate) trait UsedItem {
     fn placed_ms(&self) -> &AtomicU64;
 }
 
-/// Items by their time in the order and their number.
+/// Items, keyed by their time in the order and their number.
 #[derive(Debug)]
 pub(crate) struct ByUse<T>(BTreeMap<(u64, u64), Arc<T>>);
 

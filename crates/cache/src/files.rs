@@ -107,7 +107,7 @@ struct FileOrder {
     meanwhile: Meanwhile,
 }
 
-/// The removals while files are scanned. They may concern a file that was not seen yet.
+/// Removals during the scan of the files. They may apply to a file that the scan has not reached yet.
 #[derive(Debug, Default)]
 struct Meanwhile {
     is_over: bool,

@@ -80,7 +80,7 @@ pub struct Lead {
 #[derive(Debug)]
 pub struct Follow {
     flight: Arc<Flight>,
-    /// The number of this request among the waiting ones, once it waits.
+    /// The key of this request in the map of waiting requests, once it waits.
     number: Option<u64>,
 }
 
@@ -127,7 +127,7 @@ impl Flights {
         FlightTurn::Leads(Lead { flights: self.clone(), hash, flight })
     }
 
-    /// Stops sharing responses that have begun to arrive for such keys.
+    /// Stops sharing a response that has begun to arrive if `is_meant` holds for its key.
     pub(crate) fn forget(&self, is_meant: impl Fn(&[u8]) -> bool) {
         let is_begun = |flight: &Flight| locked(&flight.state).begun.is_some();
         locked(&self.open).retain(|_, flights| {

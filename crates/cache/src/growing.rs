@@ -231,7 +231,7 @@ pub struct Feed {
     /// The requested part.
     from: u64,
     until: u64,
-    /// The number of this reader among the waiting ones, once it waits.
+    /// The key of this reader in the map of waiting readers, once it waits.
     number: Option<u64>,
     /// Whether pieces from the reader's position on are kept for it.
     is_needed: bool,

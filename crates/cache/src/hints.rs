@@ -3,7 +3,7 @@
 
 use http::{Head, KnownName, is_token, list_values};
 
-/// The relations of such links.
+/// The relations of links that are sent as hints.
 const RELATIONS: &[&[u8]] = &[b"preload", b"preconnect", b"dns-prefetch", b"modulepreload", b"prefetch"];
 
 /// Returns the values of the `Link` fields of `head`, without links that are not hints.

@@ -1,5 +1,5 @@
-//! A response that is being read from its file, and the waiting requests. Each file is read only once at a time, for any number of
-//! requests.
+//! A response that is being read from its file, and the requests waiting for it. Each file is read only once at a
+//! time, for any number of requests.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -47,7 +47,7 @@ struct LoadingState {
 #[derive(Debug)]
 pub struct Loading {
     load: Arc<ObjectRead>,
-    /// The number of this request among the waiting ones, once it waits.
+    /// The key of this request in the map of waiting requests, once it waits.
     number: Option<u64>,
 }
 

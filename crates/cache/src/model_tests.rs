@@ -436,7 +436,7 @@ impl World {
         }
     }
 
-    /// Responses with such paths must not be used again while the process runs.
+    /// Responses for paths for which `is_meant` holds must not be used again while the process runs.
     fn gone(&mut self, is_meant: impl Fn(&str) -> bool) {
         for version in self.versions.iter_mut().filter(|version| is_meant(PATHS[version.path])) {
             (version.is_gone, version.longest) = (true, 0);

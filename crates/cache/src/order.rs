@@ -1,4 +1,4 @@
-//! The order of eviction, least recently used first, and the responses that are being filled.
+//! The eviction order (least recently used first), and the responses that are being filled.
 //!
 //! Protected by a lock that lookups never take ([`ByUse`]).
 
@@ -9,7 +9,7 @@ use crate::by_use::ByUse;
 use crate::object::Object;
 use crate::vary::Variant;
 
-/// The order of eviction.
+/// The eviction order, and the responses that are being filled.
 #[derive(Debug, Default)]
 pub(crate) struct Order {
     /// Number of blocks used by hints.
@@ -101,7 +101,7 @@ impl Order {
         found
     }
 
-    /// Makes sure that responses for such keys that are being filled are not stored.
+    /// Makes sure that a response that is being filled is not stored if `is_meant` holds for its key.
     pub(crate) fn forget(&mut self, is_meant: impl Fn(&[u8]) -> bool) {
         self.filling.retain(|_, marks| {
             marks.retain(|mark| !is_meant(&mark.key));

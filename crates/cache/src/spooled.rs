@@ -9,7 +9,7 @@ use crate::file::{self, Clocks};
 use crate::times::FreshnessTimes;
 use crate::vary::Variant;
 
-/// The metadata of such a response.
+/// The metadata of a response that is written to a file as it arrives.
 #[derive(Debug)]
 pub struct Spooled {
     /// The number of the file.

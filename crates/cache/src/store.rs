@@ -211,7 +211,7 @@ impl Store {
         _ = self.remove_if(request.hash, |object| object.key == request.key);
     }
 
-    /// Stops storing and sharing responses in progress for such keys.
+    /// Stops storing and sharing a response in progress if `is_meant` holds for its key.
     fn forget(&self, is_meant: impl Fn(&[u8]) -> bool) {
         self.order().forget(&is_meant);
         self.flights.forget(is_meant);

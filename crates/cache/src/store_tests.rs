@@ -1,4 +1,4 @@
-//! Tests the store against a model of RFC 9111, with random requests and responses; and its limits.
+//! Tests the store against a model of RFC 9111 with random requests and responses, and tests its limits.
 
 use proptest::prelude::*;
 

@@ -16,7 +16,7 @@ use crate::tables;
 /// be valid.
 const NAMES_OTHERS: &[&str] = &["default_backend", "monitor fail", "use-server", "use_backend"];
 
-/// The warning for such a line in a section that cannot use it.
+/// The warning for a line that names other proxies in a section that cannot use it.
 pub(crate) fn without_side(words: &[Word], row: &KeywordRow, within: &Section) -> Option<Diagnostic> {
     (!row.places.holds(within.kind.place())).then(|| misplaced(words, row, within))
 }

@@ -1,4 +1,4 @@
-//! Keyword tables, and the way from the draft to the resolved plan.
+//! Keyword tables, and the resolution of the draft into the plan.
 //!
 //! The draft contains the words and their locations. Resolving replaces every name with an index or a shared object and compiles
 //! every expression. After that nothing is validated and no name is looked up again. Called by the binary at startup, at reload and

@@ -2,7 +2,7 @@
 
 use crate::invocation::{CommandReply, Severity, error};
 
-/// The response of such a command.
+/// The response of a command that runs on a separate thread.
 pub(crate) enum CommandAnswer {
     Text(String),
     Notice(String),

@@ -59,12 +59,12 @@ async fn address(url: &SourceUrl) -> Result<SocketAddr, String> {
     }
 }
 
-/// Creates a `GET` request for a path and query of a source.
+/// Creates a `GET` request to a source for this path (with its query), including the token.
 pub(crate) fn get(section: &DiscoverySection, path: &str) -> Result<Request, String> {
     request(section, "GET", path)
 }
 
-/// Creates a request for a path and query of a source, with the token.
+/// Creates a request to a source for this path (with its query), including the token.
 pub(crate) fn request(section: &DiscoverySection, method: &str, path: &str) -> Result<Request, String> {
     let url = match &section.place {
         SourcePlace::Url(url) => url.join(path),

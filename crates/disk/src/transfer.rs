@@ -1,4 +1,4 @@
-//! Writing a response to a file, and reading it back.
+//! Writes a response to a file, and reads it back.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -1,8 +1,9 @@
 //! Explains what would happen to a request: every rule and condition in order, the backend, and the server.
 //!
-//! Nothing is sent, and no counter or table changes: rules with other effects are listed and skipped. The rules run on a
-//! separate transaction, with the code that requests use ([`rules::RuleSet::explain`]); the lists, stick tables and servers are
-//! those of the process. Used by the runtime socket (`explain`) and, with a plan that nothing serves, by `weir explain`.
+//! Nothing is sent, and no counter or table changes: rules with side effects that cannot be simulated are listed but
+//! not run. The rules run on a separate transaction, with the code that requests use ([`rules::RuleSet::explain`]);
+//! the lists, stick tables and servers are those of the process. Used by the runtime socket (`explain`) and, with a
+//! plan that nothing serves, by `weir explain`.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Reading of a section, common to requests, responses and trailers.
+//! Reads a field section: the part common to requests, responses and trailers.
 
 use http::{Head, KnownName};
 

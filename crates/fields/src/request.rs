@@ -1,4 +1,4 @@
-//! Requests: from a field section to a head (RFC 9113 section 8.3.1, RFC 9114 section 4.3.1, RFC 8441).
+//! Converts the field section of a request to a head (RFC 9113 section 8.3.1, RFC 9114 section 4.3.1, RFC 8441).
 
 use http::{Head, KnownName, Method, StartLineRoom, Version, is_host_value, is_line, target_stop, uri};
 

@@ -1,5 +1,5 @@
-//! Responses and trailers: from field sections to heads (RFC 9113 sections 8.1 and 8.3.2, RFC 9114
-//! sections 4.1 and 4.3.2).
+//! Converts the field sections of responses and trailers to heads (RFC 9113 sections 8.1 and 8.3.2, RFC 9114 sections
+//! 4.1 and 4.3.2).
 
 use http::{Head, KnownName};
 

@@ -11,7 +11,7 @@ use crate::objects::Key;
 pub struct Output {
     /// The configuration text. It changes if and only if the proxy has to read it again.
     pub config: String,
-    /// Files by their path relative to the directory of the settings.
+    /// Files, keyed by path relative to the settings directory.
     ///
     /// Files in `maps/` are named after their content and never change, and those in `scripts/` only with the version of this crate. Those in `endpoints/` are read by the proxy whenever they
     /// change. Those in `certs/` and `ca/` are certificates, which the runtime socket can replace. Those in `paths/` are maps, which it can

@@ -20,7 +20,7 @@ impl StatusCondition {
         Self { kind, is_true: false, reason, message: message.into() }
     }
 
-    /// The same condition with a message.
+    /// Returns the condition with this message.
     pub(crate) fn with(mut self, message: impl Into<String>) -> Self {
         self.message = message.into();
         self

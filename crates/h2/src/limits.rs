@@ -16,7 +16,8 @@ pub(crate) const ROOM_MIN: usize = 1024;
 /// The amount of pending responses, in bytes, at which reading stops. It only includes responses that the peer triggered but did
 /// not read.
 pub(crate) const ANSWERS_SOFT: usize = 16 * 1024;
-/// The amount of such responses, in bytes, at which the connection is closed.
+/// The amount of pending responses that the peer triggered but did not read, in bytes, at which the connection is
+/// closed.
 pub(crate) const ANSWERS_HARD: usize = 64 * 1024;
 /// The amount of pending header blocks, in bytes, at which a server stops reading requests and a client opens no further streams.
 pub(crate) const HEADS: usize = 64 * 1024;
@@ -26,7 +27,7 @@ pub(crate) const CONTINUATIONS: u32 = 32;
 pub(crate) const CONTINUATIONS_PLAIN: u32 = 4;
 /// The number of frames without effect at which the connection is closed. The allowance of each turn is subtracted from the count.
 pub(crate) const WASTE: u32 = 10_000;
-/// The allowance of such frames per turn.
+/// How many frames without effect are forgiven per turn.
 pub(crate) const WASTE_FORGIVEN: u32 = 32;
 /// Window increments below this many bytes count as frames without effect.
 pub(crate) const INCREMENT_SMALL: u32 = 64;

@@ -34,7 +34,7 @@ pub(crate) struct FrameOutput<B> {
     owned: VecDeque<Owned<B>>,
     /// The pending bytes in `owned`.
     gathered: usize,
-    /// Bytes of responses before and since `mark`. Their sum is an upper bound of the pending ones.
+    /// Bytes of responses before and since `mark`. Their sum is an upper bound of the pending response bytes.
     answers: [usize; 2],
     /// Bytes of header blocks, counted in the same way.
     heads: [usize; 2],

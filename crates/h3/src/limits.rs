@@ -23,11 +23,11 @@ pub(crate) const PRIORITY_VALUE_MAX: usize = 256;
 pub(crate) const UNTYPED: usize = 16;
 /// The number of unidirectional streams of unknown types above which they count as glitches.
 pub(crate) const UNKNOWN_PLAIN: u32 = 16;
-/// The number of such streams at which the connection is closed.
+/// The number of unidirectional streams of unknown types at which the connection is closed.
 pub(crate) const UNKNOWN_MOST: u32 = 1000;
 /// The number of frames without effect, minus the allowance of each turn, at which the connection is closed.
 pub(crate) const WASTE: u32 = 10_000;
-/// The allowance of such frames per turn.
+/// How many frames without effect are forgiven per turn.
 pub(crate) const WASTE_FORGIVEN: u32 = 32;
 /// The number of skipped bytes that count as a frame without effect.
 pub(crate) const SKIPPED: usize = 4096;
@@ -108,7 +108,7 @@ impl PeerUsage {
         self.waste > WASTE
     }
 
-    /// Counts bytes of such frames; returns whether the limit is exceeded.
+    /// Counts skipped bytes as frames without effect ([`SKIPPED`]); returns whether the limit is exceeded.
     #[must_use]
     pub(crate) fn skip(&mut self, bytes: usize) -> bool {
         self.skipped += bytes;

@@ -1,5 +1,5 @@
-//! Heads composed of separate parts. Decoded HTTP/2 fields are added without lookup or scanning; for encoding, lines are read with
-//! the numbers of their names. Caller: `h2`.
+//! Composes heads from separate parts. Decoded HTTP/2 fields are added without lookup or scanning. For encoding, each
+//! line is read together with its [`KnownName`]. Caller: `h2`.
 
 use crate::head::{CLEAN, DEAD, Field, Head, SECRET, Span, UPGRADE, Version, WEBSOCKET};
 use crate::name::KnownName;
@@ -10,10 +10,10 @@ use crate::{Method, eq_ignore_case, is_token};
 #[derive(Debug, Clone, Copy)]
 pub struct StartLineRoom(Span);
 
-/// A header line with the number of its name.
+/// A header line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeaderLine<'a> {
-    /// The number of the name.
+    /// The known name, or [`KnownName::Other`].
     pub known: KnownName,
     /// The name, in its original case.
     pub name: &'a [u8],
@@ -243,7 +243,7 @@ impl Head {
         self.end_line(at, KnownName::Cookie, KnownName::Cookie.key(), 6, secret);
     }
 
-    /// The lines that were not removed, in order, with the numbers of their names.
+    /// The lines that were not removed, in order.
     pub fn lines(&self) -> impl Iterator<Item = HeaderLine<'_>> {
         self.fields.iter().filter(|f| !f.is_dead()).map(|f| HeaderLine {
             known: f.known,

@@ -1,4 +1,4 @@
-//! The semantics of header fields for the body and the connection: length, coding, persistence, upgrades.
+//! Interprets the header fields that affect the body or the connection: length, coding, persistence, upgrades.
 //!
 //! RFC 9112 sections 6 and 9.3 as HAProxy applies them; evaluated once at the end of a parse, then available as flags.
 
@@ -165,8 +165,9 @@ fn te(head: &mut Head, index: usize) {
 }
 
 impl Head {
-    /// Validates the fields of an HTTP/2 message, of which only `Content-Length` concerns framing, and sets the body's framing.
-    /// `ends`: the stream ends with the head. `tunnel`: the data that follows is not a body, so there is no length.
+    /// Validates the fields of an HTTP/2 message, of which only `Content-Length` affects framing, and sets the body's
+    /// framing. `ends`: the stream ends with the head. `tunnel`: the data that follows is not a body, so there is no
+    /// length.
     ///
     /// # Errors
     /// An invalid length, or a length other than zero if nothing can follow.

@@ -1,4 +1,4 @@
-//! A request and its attempts. In each attempt: the connection, the sending of the request, and the response.
+//! A request and its attempts. Each attempt connects, sends the request, and receives the response.
 
 use std::future::poll_fn;
 use std::io;

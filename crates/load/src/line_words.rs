@@ -1,4 +1,4 @@
-//! The words of `--server`, `--defaults` and `--global` that concern a client.
+//! Parses the words of `--server`, `--defaults` and `--global` that apply to a client.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::units::{DefaultUnit, parse_duration, parse_size};
 use quic::CongestionAlgorithm;
 
-/// Settings with the names and meanings of the configuration.
+/// Client settings, with the same names and meanings as in the configuration file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LineWords {
     /// `verify required`.

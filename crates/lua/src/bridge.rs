@@ -191,7 +191,7 @@ pub(crate) fn current() -> u64 {
 /// Calls `with` with the bridge of the call with number `call`.
 ///
 /// # Errors
-/// That call has ended, but a script kept one of its objects.
+/// The call has ended, but a script kept one of its objects.
 pub(crate) fn with<R>(call: u64, with: impl FnOnce(&dyn Bridge) -> R) -> mlua::Result<R> {
     if call != CALL.get() || !BRIDGE.is_set() {
         return Err(mlua::Error::runtime(

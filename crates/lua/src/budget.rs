@@ -41,11 +41,11 @@ struct ScriptTurn {
     limits: TurnLimits,
     /// When the turn began, or when the clock was first read in it.
     since: Option<Instant>,
-    /// Number of calls of the hook.
+    /// How often the hook was called.
     steps: u32,
     /// The position of the script when it was found to have exceeded its time.
     expired: Option<ScriptPosition>,
-    /// The number of calls of the hook since then.
+    /// How often the hook was called after the script had exceeded its time.
     late_steps: u32,
 }
 

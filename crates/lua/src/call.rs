@@ -1,5 +1,5 @@
-//! Calls of registered script functions: those that may wait ([`RunningCall`]), and fetches and converters, which expressions run
-//! to their end.
+//! Calls to registered script functions: those that may wait ([`RunningCall`]), and fetches and converters, which
+//! expressions run to their end.
 
 use sample::script::FunctionFacts;
 use sample::{Env, Value};

@@ -1,4 +1,4 @@
-//! Conversion of values between the proxy and scripts.
+//! Converts values between the proxy and scripts.
 
 use mlua::{Lua, Value as LuaValue};
 use sample::{Scratch, Value};

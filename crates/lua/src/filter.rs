@@ -61,7 +61,7 @@ impl Callback {
         }
     }
 
-    /// Whether the callback concerns an HTTP message rather than a channel.
+    /// Whether the callback is for an HTTP message rather than a channel.
     fn is_of_message(self) -> bool {
         matches!(self, Self::Headers | Self::Payload | Self::MessageEnd)
     }

@@ -1,9 +1,9 @@
 //! Lua 5.4 scripts, with the classes of HAProxy's Lua API.
 //!
 //! A [`Program`] holds the states created by `lua-load` and `lua-load-per-thread`, and the functions that their files register. A
-//! call of a registered function is a coroutine ([`RunningCall`]): it is resumed on the worker of its request, yields the event
-//! that it waits for ([`Wait`]), and accesses the request through a [`Bridge`] that exists only while it runs. Instructions, time
-//! and memory are limited.
+//! call to a registered function is a coroutine ([`RunningCall`]): it is resumed on the worker of its request, yields
+//! the event that it waits for ([`Wait`]), and accesses the request through a [`Bridge`] that exists only while it
+//! runs. Instructions, time and memory are limited.
 //!
 //! This crate has no I/O: the caller that resumes the coroutine does the waiting (`proxy` for requests, the binary for tasks).
 //! `config` loads the files; only this crate uses `mlua`.

@@ -8,7 +8,7 @@
 const CAPTURES: usize = 32;
 /// Maximum recursion depth.
 const DEPTH: u32 = 200;
-/// Number of steps between two calls of the caller's check.
+/// Number of steps between two calls to the caller's check.
 const STEPS: u32 = 4096;
 const ESCAPE: u8 = b'%';
 

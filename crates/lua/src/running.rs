@@ -1,4 +1,4 @@
-//! A call of a script function: a coroutine from its first instruction to its last.
+//! A call to a script function: a coroutine from its first instruction to its last.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -33,7 +33,7 @@ pub enum Wait {
     End,
 }
 
-/// Numbers of [`Wait`] in the prelude.
+/// The numbers that the prelude uses for the variants of [`Wait`].
 pub(crate) mod code {
     pub(crate) const DONE: i64 = 0;
     pub(crate) const SLEEP: i64 = 2;

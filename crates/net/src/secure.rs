@@ -1,4 +1,4 @@
-//! Reading and writing through TLS. Used by [`crate::stream`].
+//! Reads and writes through TLS. Used by [`crate::stream`].
 //!
 //! Ciphertext is received into a per-thread buffer and decrypted into the caller's buffer. Outgoing data is encrypted into the same
 //! per-thread buffer and sent with one call. A connection only allocates memory for data that has to wait: an incomplete record, or

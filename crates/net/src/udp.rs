@@ -126,7 +126,7 @@ fn bound_in(table: &str, address: SocketAddr) -> Vec<u64> {
 /// several binds.
 ///
 /// # Errors
-/// It is not a UDP socket.
+/// The descriptor is not a UDP socket.
 pub fn inherited(number: i32, options: &ListenOptions<'_>) -> io::Result<OwnedFd> {
     let socket = Socket::from(sys::duplicate_inherited(number)?);
     if socket.r#type()? != Type::DGRAM || socket.local_addr()?.as_socket().is_none() {
@@ -157,8 +157,8 @@ pub struct UdpSocket {
     state: RefCell<UdpSocketState>,
     /// The maximum number of segments in a [`Transmit`].
     most_segments: Cell<usize>,
-    /// The same socket, watched for writability. Absent until a send would block: each datagram that the kernel has sent makes the
-    /// socket writable, and would wake the worker.
+    /// `socket`, watched for writability. Absent until a send would block: each datagram that the kernel has sent
+    /// makes the socket writable, and would wake the worker.
     blocked: OnceCell<AsyncFd<OwnedFd>>,
     /// Whether `socket` is watched for writability itself.
     watches_writes: bool,

@@ -208,8 +208,8 @@ impl Definition {
         }
     }
 
-    /// Parses a definition message. The columns end at the first unknown type: the values of the remaining ones come last in each
-    /// entry, and are skipped.
+    /// Parses a definition message. The columns end at the first unknown type: the values of the remaining columns
+    /// come last in each entry, and are skipped.
     pub(crate) fn read(body: &[u8]) -> Option<Announced> {
         let mut body = MessageReader::new(body);
         let id = body.number()?;

@@ -38,7 +38,7 @@ enum TableRole {
     Whole,
     /// The counts of this process, in a table that adds up the parts of all members.
     Own,
-    /// The counts of another member in such a table.
+    /// The counts of another member, in a table that adds up the parts of all members.
     Part {
         slot: usize,
         peer: usize,

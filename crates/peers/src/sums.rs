@@ -1,4 +1,4 @@
-//! The parts of the keys that a member owns, or that it got directly, and their sums.
+//! The members' parts of the keys that this member owns or received directly, and the sums of these parts.
 //!
 //! A sum is sent to each member without the member's own part: the total is computed once, and the receiver's part is subtracted
 //! from it. The periods of rates begin at different times, so a total contains the sums of the counts and the weighted sums of
@@ -20,7 +20,7 @@ pub(crate) struct Sums {
     index: HashMap<Box<[u8]>, u32>,
     records: Vec<Option<SumRecord>>,
     free: Vec<u32>,
-    /// Ascending numbers of changes, and the records that have or had them.
+    /// Change numbers in ascending order, each with the record that has or had it.
     log: VecDeque<(u64, u32)>,
     last: u64,
     stamps: u64,

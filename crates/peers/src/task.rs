@@ -122,7 +122,8 @@ impl<T: Tables + 'static> SectionMailbox<T> {
         done.await;
     }
 
-    /// Called when the process ends and will make no more changes: sends the last of them to its successor.
+    /// Called when the process is about to exit and will make no more changes: sends the remaining changes to its
+    /// successor.
     pub fn drained(self: &Rc<Self>) {
         self.turn(|group, tables| {
             tables.release(None, now_ms());

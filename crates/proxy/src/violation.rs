@@ -14,7 +14,7 @@ pub(crate) fn is_nearly_enough(count: u32, most: u32, busy: u8) -> bool {
     most > 0 && u64::from(count) * 4 >= u64::from(most) * 3 && is_busy(busy)
 }
 
-/// Whether this thread is so busy that such connections are ended.
+/// Whether the CPU usage of this thread is at least `percent` (0 for always), so that the limit on glitches applies.
 pub(crate) fn is_busy(percent: u8) -> bool {
     percent == 0 || usage::percent(Of::Worker) >= percent
 }

@@ -177,7 +177,7 @@ pub struct Worker {
     pub(crate) carriers: Rc<Carriers>,
     /// Shared HTTP/3 connections to servers, over QUIC.
     pub(crate) quic_carriers: Rc<QuicCarriers>,
-    /// The same over QMux.
+    /// Shared HTTP/3 connections to servers, over QMux.
     pub(crate) qmux_carriers: Rc<QmuxCarriers>,
     /// FastCGI connections to servers.
     pub(crate) applications: Rc<Applications>,
@@ -194,7 +194,7 @@ pub struct Worker {
     is_old: Cell<bool>,
     /// The sockets missing in the new plan, by frontend and bind line.
     closing: RefCell<Arc<HashSet<(usize, usize)>>>,
-    /// Whether anything reads the numbers of streams.
+    /// Whether anything reads stream numbers.
     numbers_streams: bool,
 }
 

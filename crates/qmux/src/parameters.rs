@@ -9,7 +9,7 @@ use crate::record::RECORD_MAX;
 /// The type of the frame. On the wire it is `\xffQS0\r\n\r\n`, so that no other protocol begins with it.
 pub(crate) const QX_TRANSPORT_PARAMETERS: u64 = 0x3f51_5330_0d0a_0d0a;
 
-/// The same as bytes.
+/// The bytes of [`QX_TRANSPORT_PARAMETERS`] on the wire.
 pub(crate) const MAGIC: [u8; 8] = (QX_TRANSPORT_PARAMETERS | 3 << 62).to_be_bytes();
 
 /// `max_record_size`.
@@ -64,7 +64,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<TransportParameters, TransportError> 
 /// protocol may not send more.
 ///
 /// # Errors
-/// It is not that of QX_TRANSPORT_PARAMETERS.
+/// The first frame is not QX_TRANSPORT_PARAMETERS.
 pub(crate) fn check_beginning(frames: &[u8]) -> Result<(), TransportError> {
     let known = frames.len().min(MAGIC.len());
     if frames[..known] == MAGIC[..known] { Ok(()) } else { Err(NOT_FIRST) }

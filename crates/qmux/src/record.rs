@@ -22,7 +22,7 @@ pub(crate) struct RecordSpan {
 /// Returns where the first record of `bytes` is; `None` if its size is not complete.
 ///
 /// # Errors
-/// It is empty or too large.
+/// The record is empty or too large.
 pub(crate) fn first(bytes: &[u8]) -> Result<Option<RecordSpan>, TransportError> {
     let mut reader = Reader::new(bytes);
     let Some(size) = reader.number() else { return Ok(None) };

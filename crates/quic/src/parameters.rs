@@ -28,9 +28,9 @@ pub struct TransportParameters {
     pub(crate) max_data: u64,
     /// The data that the other side may send on each bidirectional stream that the sender of the parameters opens.
     pub(crate) max_stream_data_local: u64,
-    /// The same for bidirectional streams that the other side opens.
+    /// The data that the other side may send on each bidirectional stream that it opens.
     pub(crate) max_stream_data_remote: u64,
-    /// The same for unidirectional streams.
+    /// The data that the other side may send on each unidirectional stream that it opens.
     pub(crate) max_stream_data_uni: u64,
     /// The number of bidirectional streams that the other side may open.
     pub(crate) max_streams_bidi: u64,

@@ -16,7 +16,7 @@ pub(crate) struct StreamRange {
     pub(crate) fin: bool,
 }
 
-/// The part of a sent frame that its acknowledgement or loss concerns.
+/// The part of a sent frame that is needed when it is acknowledged or lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SentFrame {
     Stream(StreamRange),

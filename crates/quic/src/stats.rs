@@ -1,11 +1,11 @@
-//! The numbers of a connection.
+//! Connection statistics.
 
 use std::time::Duration;
 
 use crate::stream_frame::StreamFrame;
 use crate::types::StreamDirection;
 
-/// A snapshot of a connection's numbers, for `show quic`, fetches and counters.
+/// A snapshot of a connection's statistics, for `show quic`, fetches and counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
     /// The smoothed round-trip time.

@@ -1,4 +1,4 @@
-//! Datagrams to send, and marks in their headers.
+//! Datagrams to send, and their ECN marks.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -47,7 +47,7 @@ pub trait StreamConnection {
         self.streams().write(stream, data)
     }
 
-    /// The same without a copy.
+    /// Like [`write`](Self::write), without copying the data.
     ///
     /// # Errors
     /// As [`write`](Self::write).

@@ -1,6 +1,6 @@
 //! Edits of a head by scripts.
 //!
-//! These are the same edits as those of actions, with the same limits. Called by `proxy`.
+//! Scripts can make the same edits as actions, with the same limits. Called by `proxy`.
 
 use http::Name;
 use sample::Transaction;

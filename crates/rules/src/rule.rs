@@ -79,7 +79,7 @@ pub struct RuleSet {
     steps: Vec<RuleStep>,
     /// The location of each rule.
     positions: Vec<Position>,
-    /// The numbers of the `label` rules.
+    /// The index of each `label` rule, keyed by label.
     labels: HashMap<Box<[u8]>, usize>,
     /// Whether any rule is `strict-mode`.
     has_strict_mode: bool,

@@ -328,7 +328,7 @@ impl CpuMap {
     /// Checks that an automatic map has as many threads, or groups, as CPUs.
     ///
     /// # Errors
-    /// The numbers of each.
+    /// The numbers differ; the message contains both.
     pub fn check(&self) -> Result<(), String> {
         if !self.auto {
             return Ok(());
@@ -404,7 +404,7 @@ fn by_number(available: usize, wishes: &Wishes, warnings: &mut Vec<String>) -> R
     Ok(Placement { groups: ranges, cpus: vec![None; threads], busy_polling: Vec::new() })
 }
 
-/// The threads of each group: the configured ones, and an equal share of the remaining ones.
+/// The threads of each group: as configured, or else an equal share of the remaining threads.
 fn ranges(threads: usize, groups: usize, wishes: &Wishes) -> Result<Vec<Range<usize>>, String> {
     let own_range = |group: usize| wishes.group_settings.get(&(group + 1)).and_then(|own| own.threads);
     let mut taken = vec![false; threads];

@@ -23,7 +23,7 @@ static PERIOD: Mutex<(Option<Instant>, Option<Instant>)> = Mutex::new((None, Non
 pub struct Profile {
     /// The kind of task.
     pub name: &'static str,
-    /// The number of turns of such tasks.
+    /// The number of turns of tasks of this kind.
     pub calls: u64,
     /// Their total duration in ns.
     pub ns: u64,

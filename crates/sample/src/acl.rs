@@ -30,7 +30,7 @@ pub struct Criterion {
     expects: Type,
     /// The patterns of the ACL line, as configured.
     fixed: PatternIndex,
-    /// The same patterns, including changes made through the runtime socket.
+    /// The patterns of the ACL line, including changes made through the runtime socket.
     words: View,
     /// Pattern files.
     views: Box<[View]>,

@@ -1,4 +1,4 @@
-//! The data in which expressions are evaluated.
+//! The environment in which expressions are evaluated: the data that they may read.
 
 use std::cell::Cell;
 

@@ -30,7 +30,7 @@ static LIMITS: OnceLock<VariableLimits> = OnceLock::new();
 static LIMITED: AtomicBool = AtomicBool::new(false);
 /// Whether a limit applies to all workers together.
 static LIMITED_TOGETHER: AtomicBool = AtomicBool::new(false);
-/// The total size of all variables. Every worker writes it, but only if such a limit is set.
+/// The total size of all variables. Every worker writes it, but only if a limit applies to all workers together.
 pub(crate) static HELD: AtomicUsize = AtomicUsize::new(0);
 
 /// Sets the limits once, before the first variable is set.

@@ -1,4 +1,4 @@
-//! The places of expressions, and the places at which a fetch may be used: the 22 columns of `-dKsmp` as bits.
+//! Where an expression is used, and where a fetch may be used: the 22 columns of `-dKsmp` as bits.
 
 /// The place of an expression, which determines which fetches may be used (the columns of `-dKsmp`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -86,7 +86,7 @@ impl CalledFetch {
         FETCHES.contains_key(name)
     }
 
-    /// Prepares a call of the fetch with these arguments.
+    /// Prepares a call to the fetch with these arguments.
     ///
     /// # Errors
     /// The fetch does not exist or does not accept the arguments.
@@ -118,7 +118,7 @@ impl CalledConvert {
         CONVERTS.contains_key(name)
     }
 
-    /// Prepares a call of the converter with these arguments.
+    /// Prepares a call to the converter with these arguments.
     ///
     /// # Errors
     /// The converter does not exist or does not accept the arguments.

@@ -71,9 +71,9 @@ impl Element {
 /// The counts to which a keyword refers, in a table that adds up the parts of several members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Counted {
-    /// Those of all members.
+    /// The counts of all members.
     All,
-    /// Those of this process (`own`).
+    /// The counts of this process (`own`).
     Own,
 }
 

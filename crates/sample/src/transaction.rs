@@ -106,7 +106,7 @@ pub struct Times {
     pub idle_from: u64,
     /// When the first byte of the request arrived.
     pub started: u64,
-    /// The same time of the wall clock, in µs since the UNIX epoch: the date in logs.
+    /// `started` as wall-clock time, in µs since the UNIX epoch: the date in logs.
     pub started_wall: u64,
     /// When the request head was complete.
     pub request: u64,

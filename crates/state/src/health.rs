@@ -1,4 +1,4 @@
-//! A server's health state from checks and agents, and requests from real traffic to the checks (`observe`).
+//! A server's health state, as set by checks and agents, and the effect of real traffic on it (`observe`).
 //!
 //! Part of [`crate::Server`]. The checking task and the runtime socket write the state; statistics read it.
 

@@ -64,7 +64,7 @@ pub struct QuicSnapshot {
     pub local_parameters: Vec<u8>,
     /// The peer's; empty until they are known.
     pub remote_parameters: Vec<u8>,
-    /// The numbers of the path.
+    /// The path's statistics.
     pub path: QuicPath,
     /// Open requests, the oldest first.
     pub streams: Vec<QuicStreamSnapshot>,
@@ -72,7 +72,7 @@ pub struct QuicSnapshot {
     pub glitches: u32,
 }
 
-/// The numbers of a connection's path.
+/// The statistics of a connection's path.
 #[derive(Debug, Clone, Copy, Default)]
 #[allow(missing_docs, reason = "as in `quic::Stats`")]
 pub struct QuicPath {

@@ -162,7 +162,7 @@ pub(crate) fn described() -> impl Iterator<Item = DescribedMetric> {
     ])
 }
 
-/// The metrics of backends and servers with such policies; `wanted` selects them by object kind and name.
+/// The metrics of retry budgets, hedging and outlier ejection; `wanted` selects them by object kind and name.
 pub(crate) fn metrics(view: &ConfigView, wanted: impl Fn(&str, &str) -> bool) -> String {
     let mut out = String::new();
     let backends = || {

@@ -30,8 +30,8 @@ pub struct Statistics {
     pub warnings: fn() -> u64,
     /// When the process started.
     pub started: WallTime,
-    /// The same instant in ms of the monotonic clock. That clock starts with the program, so this is the time taken by reading the
-    /// configuration.
+    /// `started` in ms of the monotonic clock. That clock starts with the program, so this is the time taken by
+    /// reading the configuration.
     pub started_ms: u64,
     /// Current connections to the runtime socket. Written by the runtime socket.
     pub commanders: AtomicU32,

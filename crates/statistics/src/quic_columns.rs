@@ -1,4 +1,4 @@
-//! The columns of QUIC and of HTTP/3 frames.
+//! Fills the QUIC and HTTP/3 columns of the statistics.
 
 use runtime::LazySharded;
 use state::counters;

@@ -153,7 +153,8 @@ fn spliced<T>(row: &mut ObjectRow, shards: &LazySharded<T>, of: impl Fn(&T) -> &
     row.put(C::h1_spliced_bytes_out, sum(shards, |shard| of(shard).spliced_out.get()));
 }
 
-/// The HTTP/2 columns of frontends and backends; returns the numbers of open and total connections, and of streams.
+/// Fills the HTTP/2 columns of a frontend or backend; returns the counts of open connections, total connections and
+/// streams.
 fn multiplexed<T>(row: &mut ObjectRow, shards: &LazySharded<T>, of: impl Fn(&T) -> &Multiplexed) -> [u64; 3] {
     let total = |field: fn(&Multiplexed) -> &Count| sum(shards, |shard| field(of(shard)).get());
     row.put(C::h2_headers_rcvd, total(|h2| &h2.headers));

@@ -253,7 +253,7 @@ pub fn text(view: &ConfigView) -> String {
 /// Unknown objects are ignored.
 ///
 /// # Errors
-/// The numbers of malformed lines, which were skipped.
+/// The line numbers of malformed lines, which were skipped.
 pub fn load(text: &str, view: &ConfigView) -> Result<(), Vec<usize>> {
     let known = |side| identified::objects(view.states(), side).into_iter().collect::<HashMap<_, _>>();
     let (frontends, backends) = (known(ProxySide::Frontends), known(ProxySide::Backends));

@@ -18,7 +18,7 @@ struct NamedCertificates {
 #[derive(Debug, Default)]
 pub(crate) struct NameIndex {
     exact: HashMap<Box<str>, NamedCertificates>,
-    /// Wildcards by the part after `*`, including the dot.
+    /// Wildcards, keyed by the part after `*`, including the dot.
     wild: HashMap<Box<str>, Vec<u32>>,
     defaults: Vec<u32>,
     kinds: Vec<KeyKind>,

@@ -22,7 +22,8 @@ pub struct Deframer {
 }
 
 impl Deframer {
-    /// Creates a deframer with bytes that were already `received`. The next call of [`push`](Self::push) processes them.
+    /// Creates a deframer with bytes that were already `received`. The next call to [`push`](Self::push) processes
+    /// them.
     pub fn with(received: &[u8]) -> Self {
         Self { received: received.to_vec(), ..Self::default() }
     }

@@ -56,7 +56,7 @@ pub(super) fn plan(found: &ChangedSections, old: &Plan, draft: &Draft, own: Plan
     }
 }
 
-/// The text of all sections, with the current numbers of their lines.
+/// The text of all sections, with their current line numbers.
 fn source(found: &ChangedSections, old: &Plan, draft: &Draft) -> Vec<PlacedSection> {
     let mut source = old.source.clone();
     let starts = found.files.iter().flat_map(|file| &file.sections);

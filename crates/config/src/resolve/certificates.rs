@@ -166,7 +166,7 @@ struct DummyWords<'a> {
     is_ecdsa: bool,
     bits: Option<u16>,
     curve: Curve,
-    /// The last parameter that only describes such a certificate.
+    /// The last parameter that only describes a generated certificate.
     about: Option<&'a Word>,
 }
 

@@ -389,8 +389,8 @@ fn request(draft: &RequestDraft<'_>, scope: &Scope<'_>) -> Result<CheckRequest, 
     })
 }
 
-/// A call of `grpc.health.v1.Health/Check` (gRPC health checking protocol): the message has the service's name in field 1 and is
-/// preceded by a five-byte header, the compression flag and the length.
+/// A call to `grpc.health.v1.Health/Check` (gRPC health checking protocol): the message has the service's name in
+/// field 1 and is preceded by a five-byte header, the compression flag and the length.
 fn grpc(service: &str, scope: &Scope<'_>) -> Result<CheckRequest, Diagnostic> {
     let mut message = Vec::with_capacity(service.len() + 3);
     if !service.is_empty() {

@@ -111,7 +111,7 @@ fn clear(draft: &mut ServerDraft<'_>) {
     draft.track = None;
 }
 
-/// Refuses such a parameter in the line itself.
+/// Refuses, in the line itself, the parameters that several servers cannot share.
 fn refuse(draft: &ServerDraft<'_>, parameters: &[Word]) -> Result<(), Diagnostic> {
     let is_set = |name: &str| match name {
         "cookie" => draft.cookie.is_some(),

@@ -1,4 +1,4 @@
-//! From draft to plan: names become indexes or shared objects, and expressions are compiled.
+//! Resolves the draft into the plan: names become indexes or shared objects, and expressions are compiled.
 //!
 //! Three passes over the proxies. The first parses lines into [`ProxySettings`], inheriting defaults. The second creates the shared
 //! states of all proxies and servers, so that every name can be found. The third compiles everything that refers to names and

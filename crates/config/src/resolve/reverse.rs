@@ -11,7 +11,7 @@ use crate::draft::bind::BindDraft;
 use crate::draft::server::ServerDraft;
 use crate::resolve::{PendingProxy, ResolveContext};
 
-/// The prefix of such addresses.
+/// The prefix of reverse HTTP addresses.
 const PREFIX: &str = "rhttp@";
 
 /// Checks that experimental directives are allowed; `what` is a prefix of the message.
@@ -40,7 +40,8 @@ pub(crate) fn experimental(
 /// The reverse HTTP listeners of a `bind` line, each with its address for display, or `None` for other lines.
 ///
 /// # Errors
-/// They are mixed with other addresses, not allowed, or name a server that connections cannot be reversed with.
+/// Reverse HTTP addresses are not allowed or are mixed with other addresses, or one names a server that connections
+/// cannot be reversed with.
 pub(crate) fn listeners(
     word: &Word,
     context: &ResolveContext<'_>,

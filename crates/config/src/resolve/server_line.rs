@@ -1,4 +1,5 @@
-//! Parsed server lines, and the lines of a `server-template`: `servers` makes states of these, and `peers` builds its own lines.
+//! Parses `server` lines, and expands `server-template` lines. `servers` creates server states from the result, and
+//! `peers` builds its own lines.
 
 use std::rc::Rc;
 

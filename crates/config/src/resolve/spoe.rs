@@ -32,7 +32,7 @@ pub(crate) struct KnownEngine {
     groups: Vec<Box<str>>,
 }
 
-/// A rule that sends a group: the numbers of the engine and the group, and the rule's location.
+/// A rule that sends a group: the engine number, the group number, and the rule's location.
 #[derive(Clone, Copy)]
 pub(crate) struct GroupRequest {
     engine: usize,

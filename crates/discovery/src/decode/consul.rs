@@ -8,7 +8,7 @@ use super::{Decoded, DocumentError, MOST_LABELS, array, json, list, name, shorte
 /// Decodes an answer.
 ///
 /// # Errors
-/// It is not a list of services with their nodes and checks.
+/// The answer is not a list of services with their nodes and checks.
 pub fn decode(bytes: &[u8]) -> Decoded<Vec<Instance>> {
     let document = json(bytes)?;
     let Value::Array(entries) = &document else {

@@ -13,7 +13,7 @@ use super::{Decoded, DocumentError, MOST_LABELS, add, array, json, list, name, s
 /// Decodes an answer. A container is an instance for each of its TCP ports.
 ///
 /// # Errors
-/// It is not a list of containers, or a container has an invalid label.
+/// The answer is not a list of containers, or a container has an invalid label.
 pub fn decode(bytes: &[u8]) -> Decoded<Vec<Instance>> {
     let document = json(bytes)?;
     let Value::Array(containers) = &document else {

@@ -1,4 +1,4 @@
-//! Decoders: from the documents of a source to lists of instances. None of them does I/O.
+//! Decodes a source's documents to lists of instances, without I/O.
 //!
 //! A document that is malformed, truncated or too large is refused as a whole, so it changes nothing.
 
@@ -72,7 +72,7 @@ pub type Decoded<T> = Result<T, DocumentError>;
 /// Parses a document as JSON.
 ///
 /// # Errors
-/// It is too large, or it is not JSON.
+/// The document is too large, or is not JSON.
 pub(crate) fn json(bytes: &[u8]) -> Decoded<Value> {
     if bytes.len() > LARGEST_DOCUMENT {
         return Err(DocumentError::new("", format!("the document has more than {LARGEST_DOCUMENT} bytes")));

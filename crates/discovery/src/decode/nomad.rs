@@ -8,7 +8,7 @@ use super::{Decoded, DocumentError, MOST_LABELS, array, json, list, name, shorte
 /// Decodes an answer. The allocations are the instances.
 ///
 /// # Errors
-/// It is not a list of registrations.
+/// The answer is not a list of registrations.
 pub fn decode(bytes: &[u8]) -> Decoded<Vec<Instance>> {
     let document = json(bytes)?;
     let Value::Array(entries) = &document else {

@@ -19,7 +19,7 @@ pub struct SavedList {
 /// Decodes a line.
 ///
 /// # Errors
-/// It is not such a list.
+/// The line is not a list as `show discovery json` writes it.
 pub fn decode(line: &[u8]) -> Decoded<SavedList> {
     let document = json(line)?;
     let text = |name: &str| {

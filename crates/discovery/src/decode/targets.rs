@@ -10,7 +10,7 @@ use super::{Decoded, DocumentError, MOST_LABELS, add, array, json, list, name, o
 /// Decodes a document.
 ///
 /// # Errors
-/// It is not a list of groups, or a group has an invalid target or label.
+/// The document is not a list of groups, or a group has an invalid target or label.
 pub fn decode(bytes: &[u8]) -> Decoded<Vec<Instance>> {
     let document = json(bytes)?;
     let Value::Array(groups) = &document else {

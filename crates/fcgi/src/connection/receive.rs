@@ -33,7 +33,7 @@ pub struct Closed;
 
 impl Connection {
     /// Parses `input`, which continues after the bytes that earlier calls consumed. Returns how many bytes were consumed, and an
-    /// event. Without an event, the remaining bytes must be passed again with more data after them.
+    /// event. Without an event, the remaining bytes must be passed again, followed by more data.
     ///
     /// # Errors
     /// The input is not FastCGI.

@@ -1,4 +1,4 @@
-//! Classes, gateways and sets of listeners.
+//! Gateway classes, gateways and listener sets.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Routes of HTTP requests and gRPC calls.
+//! HTTP and gRPC routes.
 
 use super::extra::Extra;
 

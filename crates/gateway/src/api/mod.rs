@@ -1,4 +1,4 @@
-//! The objects of the API server, in the fields that the translation uses. Unknown fields are ignored.
+//! The API server's objects, with the fields that the translation uses. Unknown fields are ignored.
 
 mod core;
 pub(crate) mod extra;

@@ -1,4 +1,4 @@
-//! Grants of references and policies of TLS to backends.
+//! Reference grants, and TLS policies for backends.
 
 use super::{object, part};
 

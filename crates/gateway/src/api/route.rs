@@ -1,4 +1,4 @@
-//! Common parts of routes, and the routes of streams and datagrams.
+//! The parts common to all routes, and TLS, TCP and UDP routes.
 
 use super::{object, part};
 

@@ -1,4 +1,4 @@
-//! The backend sections and the lists of their endpoints.
+//! Writes backend sections and their endpoint lists.
 
 use std::collections::BTreeMap;
 

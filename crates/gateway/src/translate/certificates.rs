@@ -1,4 +1,4 @@
-//! Certificates and authorities from secrets and configuration maps.
+//! Reads certificates and CA certificates from secrets and config maps.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +14,7 @@ use super::pem;
 /// The cause of an unusable reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum BadRef {
-    /// It needs a grant.
+    /// The reference needs a grant.
     NotPermitted(String),
     /// The kind is not supported.
     Kind(String),

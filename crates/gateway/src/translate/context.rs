@@ -23,7 +23,7 @@ pub(crate) struct Context<'a> {
     pub(crate) events: BTreeSet<ObjectEvent>,
     /// Whether a rule uses an authorization service.
     pub(crate) authorizes: bool,
-    /// Lists of users: the lines by the list's name.
+    /// User lists: the lines, keyed by list name.
     pub(crate) users: BTreeMap<String, Vec<String>>,
 }
 

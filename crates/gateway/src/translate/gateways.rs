@@ -173,7 +173,7 @@ pub(crate) fn status_addresses(context: &Context<'_>, gateway: &GatewayState<'_>
     .collect()
 }
 
-/// The gateways by their keys, as indexes of the list.
+/// Maps the key of each gateway to its index in the list.
 pub(crate) fn by_key<'a>(gateways: &[GatewayState<'a>]) -> BTreeMap<&'a Key, usize> {
     gateways.iter().enumerate().map(|(index, gateway)| (gateway.key, index)).collect()
 }

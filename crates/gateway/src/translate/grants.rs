@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::api::ReferenceGrant;
 use crate::objects::Objects;
 
-/// The grants by the namespace of the objects that they allow to refer to.
+/// The grants, keyed by the namespace of the objects to which they allow references.
 pub(crate) struct Grants<'a>(BTreeMap<&'a str, Vec<&'a ReferenceGrant>>);
 
 /// The object that refers to another one.

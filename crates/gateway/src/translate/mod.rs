@@ -1,4 +1,4 @@
-//! From objects to configuration text.
+//! Translates objects to configuration text.
 
 mod attach;
 mod backends;
@@ -39,7 +39,7 @@ pub(crate) struct Listeners<'a> {
     pub(crate) list: Vec<ListenerState<'a>>,
     /// The listeners of each object.
     pub(crate) by_owner: BTreeMap<Owner<'a>, Range<usize>>,
-    /// The gateways by their keys.
+    /// The index of each gateway, keyed by the gateway's key.
     pub(crate) gateways: BTreeMap<&'a Key, usize>,
     /// The listener sets that belong to these gateways.
     pub(crate) sets: BTreeSet<&'a Key>,

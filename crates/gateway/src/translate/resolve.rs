@@ -1,4 +1,4 @@
-//! References of routes to services.
+//! Resolves references from routes to services.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +84,7 @@ fn find_port(
     }
 }
 
-/// The slices by their service.
+/// The slices, keyed by service.
 pub(crate) struct Slices<'a>(BTreeMap<Key, Vec<&'a EndpointSlice>>);
 
 /// An address of a service.

@@ -1,4 +1,4 @@
-//! Routes of TLS and TCP connections and of UDP sessions.
+//! Translates TLS, TCP and UDP routes.
 
 use crate::api::{BackendRef, StreamRouteSpec};
 use crate::objects::Key;

@@ -96,7 +96,7 @@ pub struct Connection<B> {
     unacknowledged: u64,
     /// The number of streams that are kept until their requests are complete.
     unfinished: u32,
-    /// Whether a PING is in flight, after which such streams are reset.
+    /// Whether a PING is in flight, after which unfinished streams with an exhausted window are reset.
     is_stopping: bool,
     /// The number of streams opened.
     total: u32,

@@ -221,9 +221,9 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
     }
 
-    /// The next waiting stream that may send: the most urgent one, with round robin among equals. The stream is removed from the
-    /// waiting ones. The caller sends its data; if more data remains, the stream waits again. Call this until it returns `None`,
-    /// after `sent` and `receive`.
+    /// Removes and returns the next queued stream that may send: the most urgent, round-robin among
+    /// equals. The caller sends its data; if more data remains, the stream is queued again. Call this until it
+    /// returns `None`, after `sent` and `receive`.
     pub fn next_writable(&mut self) -> Option<StreamKey> {
         let is_blocked = self.sendable <= 0 || self.output.room() < limits::ROOM_MIN + HEADER;
         if is_blocked || self.closed.is_some() {

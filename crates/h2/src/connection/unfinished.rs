@@ -91,7 +91,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         true
     }
 
-    /// Ends all such streams, because the connection is shutting down.
+    /// Ends all streams that are kept until their requests are complete, because the connection is shutting down.
     pub(super) fn stop_all_unfinished(&mut self) {
         while self.unfinished > 0 && self.evict_unfinished() {}
     }

@@ -187,7 +187,7 @@ impl Connection {
         if self.used.waste(count) { Err(Violation::Flood) } else { Ok(()) }
     }
 
-    /// Counts bytes of such frames.
+    /// Counts skipped bytes as frames without effect ([`SKIPPED`](crate::limits::SKIPPED)).
     pub(super) fn skip(&mut self, bytes: usize) -> Result<(), Violation> {
         if self.used.skip(bytes) { Err(Violation::Flood) } else { Ok(()) }
     }

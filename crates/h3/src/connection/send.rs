@@ -32,7 +32,7 @@ pub(super) fn write_all(streams: &mut impl Streams, id: u64, data: &[u8]) -> Res
     Ok(at)
 }
 
-/// The same without copying.
+/// Like [`write_all`], without copying the data.
 fn write_all_bytes(streams: &mut impl Streams, id: u64, data: &Bytes) -> Result<usize, Stopped> {
     let mut at = 0;
     while at < data.len() {

@@ -1,4 +1,4 @@
-//! Header compression (RFC 9204): field sections to fields and back.
+//! Header compression (RFC 9204): converts between field sections and fields.
 //!
 //! The meaning of fields is up to [`fields`], which reads and writes messages through [`Section`] and [`SectionWriter`]. A
 //! connection holds one [`QpackDecoder`] and one [`QpackEncoder`].

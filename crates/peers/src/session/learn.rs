@@ -26,7 +26,7 @@ struct Course {
 pub(super) struct Learning {
     /// By the indexes of the local tables.
     courses: Vec<Option<Course>>,
-    /// The local table by the peer's number.
+    /// The local tables, keyed by the peer's number for the table.
     numbers: HashMap<u64, usize>,
     /// The local table of the next entries, or `None` for an unknown table.
     current: Option<usize>,

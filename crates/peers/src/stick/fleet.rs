@@ -61,14 +61,15 @@ struct FleetTable {
     name: Box<[u8]>,
     /// The number of each peer among the members of the table.
     numbers: Vec<usize>,
-    /// The last change of this process that concerns each peer.
+    /// For each peer, the number of the last change of this process that concerns it.
     concerns: Vec<u64>,
     routed: u64,
     /// The parts of keys that this process owns, and those that were received directly.
     owned: Sums,
     direct: Sums,
-    /// The last numbers of `owned` that may be sent, and of both that were added to the table.
+    /// The last change number of `owned` that may be sent.
     released: u64,
+    /// The last change numbers of `owned` and `direct` that were added to the table.
     applied: [u64; 2],
     released_at: u64,
     release_due: Option<u64>,

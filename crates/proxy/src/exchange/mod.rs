@@ -153,7 +153,7 @@ pub(crate) struct ResponseBody {
     pub(crate) is_silent: bool,
     /// When the server last sent data while rules waited for more, in ms of the worker's clock; 0 if no rule waited.
     pub(crate) heard_ms: u64,
-    /// Whether the server's connection broke during such a wait.
+    /// Whether the server's connection broke while rules waited for more data.
     pub(crate) is_broken: bool,
 }
 

@@ -26,7 +26,7 @@ static RANDOM: LazyLock<Box<[u8]>> = LazyLock::new(|| {
 /// whole body.
 const TURN: usize = 1 << 20;
 
-/// The same number for bodies that pass through filters, which need far more time per byte.
+/// Like [`TURN`], for bodies that pass through filters, which need far more time per byte.
 const FILTERED_TURN: usize = TURN / 4;
 
 /// The content of a body.

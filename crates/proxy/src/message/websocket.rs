@@ -28,8 +28,8 @@ pub(crate) fn give_key(x: &mut Exchange) {
     x.choice.gave_key = true;
 }
 
-/// Checks the head of the response to such a request, and converts an HTTP/2 response that accepts the upgrade to its HTTP/1
-/// form.
+/// Checks the head of the response to an upgrade request, and converts an HTTP/2 response that accepts the upgrade to
+/// its HTTP/1 form.
 ///
 /// # Errors
 /// The server's proof is missing or wrong.

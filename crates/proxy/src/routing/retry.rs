@@ -84,7 +84,7 @@ pub(crate) fn most(x: &Exchange, backend: &Proxy) -> u32 {
 
 /// The target of the next attempt.
 pub(crate) enum RetryTarget {
-    /// The same server. Its slot is kept, so that requests in its queue wait for this request too.
+    /// The server of the last attempt. Its slot is kept, so that requests in its queue wait for this request too.
     Same(Lease),
     /// Any other server, if there is one.
     Other(Rc<LocalServer>),

@@ -27,7 +27,7 @@ use crate::worker::Worker;
 pub(crate) static NOT_ACCEPTED: EventCounter =
     event_counter!(Count, "pause_after()", "connection not accepted for lack of descriptors or memory");
 
-/// The same event for the journal.
+/// [`NOT_ACCEPTED`] as an event for the journal.
 static REFUSED: RepeatedEvent = RepeatedEvent::new();
 
 /// How long accepting pauses when descriptors or memory run out, unless a connection ends earlier.

@@ -149,7 +149,7 @@ fn poll_turn(
     spread: &mut Spread,
 ) -> Poll<bool> {
     let mut room = tokio::io::ReadBuf::new(buffer);
-    // An error concerns a single datagram, for example because an earlier answer was refused.
+    // An error affects only a single datagram, for example because an earlier answer was refused.
     if let Ok(from) = ready!(socket.poll_recv_from(context, &mut room)) {
         spread.take(from, room.filled());
     }

@@ -83,7 +83,7 @@ impl<E: Protocol, X: ProtocolState> Carrier<E, X> {
         Rc::new(shared)
     }
 
-    /// The same for a connection that exists already, without TLS details.
+    /// Takes over an existing connection, without requests and without TLS details.
     pub(super) fn of_connection(
         connection: Rc<EngineConnection<E>>,
         uses: u32,

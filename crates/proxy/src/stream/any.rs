@@ -261,7 +261,7 @@ impl AnyStream {
         }
     }
 
-    /// Returns the numbers of the QUIC connection, if it is one.
+    /// Returns the statistics of a QUIC connection, or `None` for other connections.
     pub(crate) fn quic_stats(&self) -> Option<quic::Stats> {
         match self {
             Self::H3(stream) => Some(stream.connection().engine.borrow().transport.connection.stats()),

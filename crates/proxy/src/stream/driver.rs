@@ -35,7 +35,7 @@ pub(crate) enum ConnectionEvent<K> {
     Message,
 }
 
-/// An event that concerns more than a single open stream.
+/// An event that affects more than a single open stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Notice<K> {
     /// See [`ConnectionEvent::Head`].

@@ -180,7 +180,7 @@ impl<E: Protocol> EngineConnection<E> {
         self.crowded.get() > 0
     }
 
-    /// Called when such a stream has taken a head.
+    /// Called when a request with too many heads has taken one.
     fn note_uncrowded(&self) {
         self.crowded.set(self.crowded.get().saturating_sub(1));
         self.touch();

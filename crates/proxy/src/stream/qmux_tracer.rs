@@ -24,7 +24,7 @@ impl QmuxTracer {
         Self { keys, seen: (0, 0), is_connected: false }
     }
 
-    /// The same for a connection that has come from another worker.
+    /// A connection has come from another worker.
     pub(crate) fn resume(keys: Keys) -> Self {
         Self { keys, seen: (0, 0), is_connected: true }
     }

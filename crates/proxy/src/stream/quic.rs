@@ -1,5 +1,5 @@
-//! The QUIC settings of the plan, and QUIC datagrams and timeouts in terms of sockets and timers. Used for connections from
-//! clients and to servers.
+//! Converts the plan's QUIC settings, and connects QUIC to sockets (datagrams) and timers (timeouts). Used for
+//! connections from clients and to servers.
 
 use std::time::Instant;
 

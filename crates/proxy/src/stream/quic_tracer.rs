@@ -10,7 +10,7 @@ use crate::points::of_quic;
 #[derive(Debug)]
 pub(crate) struct QuicTracer {
     keys: Keys,
-    /// The numbers of the last report, or `None` without an active trace.
+    /// The statistics at the last report, or `None` without an active trace.
     seen: Option<Box<Stats>>,
 }
 

@@ -33,7 +33,7 @@ pub(super) struct OneRttKeys {
 pub(super) enum Opened {
     /// The length of the payload.
     Payload(usize),
-    /// The same, and the peer has begun the next key phase.
+    /// The length of the payload. The peer has begun the next key phase.
     Updated(usize),
     Forged,
     /// The peer has updated keys before we could have acknowledged the last update.

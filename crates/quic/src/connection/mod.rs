@@ -347,7 +347,7 @@ impl QuicConnection {
         self.stats.datagrams_received
     }
 
-    /// Returns the numbers of the connection.
+    /// Returns the connection's statistics.
     pub fn stats(&self) -> Stats {
         let NetworkPath { rtt, controller, in_flight, mtu, .. } = &self.path;
         Stats {

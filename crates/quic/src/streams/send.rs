@@ -77,7 +77,7 @@ impl StreamSet {
         Ok(count)
     }
 
-    /// The same without a copy.
+    /// Like [`write`](Self::write), without copying the data.
     ///
     /// # Errors
     /// The peer wants no more data.

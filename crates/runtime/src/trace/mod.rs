@@ -107,7 +107,7 @@ impl Verbosity {
     }
 }
 
-/// The objects that a trace point concerns, for locks: identifying numbers, 0 if not applicable.
+/// The objects to which a trace point refers, for locks: identifying numbers, 0 if not applicable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Keys {
     /// The client's session.
@@ -126,7 +126,7 @@ pub struct Keys {
     pub server: u64,
     /// An object specific to the source, such as a peer or a certificate order.
     pub own: u64,
-    /// A group of such objects, such as a peers section.
+    /// A group of objects specific to the source, such as a peers section.
     pub group: u64,
 }
 

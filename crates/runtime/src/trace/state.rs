@@ -72,7 +72,7 @@ pub enum Lock {
     Stream,
     /// An object specific to the source.
     Own,
-    /// A group of such objects.
+    /// A group of objects specific to the source.
     Group,
 }
 

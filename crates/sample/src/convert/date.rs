@@ -1,4 +1,4 @@
-//! Dates.
+//! Converters for dates.
 
 use base::clock::{Date, local_offset, write_local_zone};
 

@@ -1,4 +1,4 @@
-//! Encodings: base64, hexadecimal, percent-encoding, big-endian numbers.
+//! Converters for encodings: base64, hexadecimal, percent-encoding, big-endian numbers.
 
 use base64::Engine;
 use base64::engine::DecodePaddingMode;

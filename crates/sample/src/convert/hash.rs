@@ -1,4 +1,4 @@
-//! Hashes and message digests.
+//! Converters that compute hashes and message digests.
 
 use base::hash;
 

@@ -1,4 +1,4 @@
-//! Numbers and booleans.
+//! Converters for numbers and booleans.
 
 use super::{Convert, calculation, row};
 use crate::args::{Arg, ArgKind, Args, Spec, arg};

@@ -1,4 +1,4 @@
-//! Headers of Ethernet frames, IP packets and TCP segments, as captured by `fc_saved_syn`.
+//! Converters for the headers of Ethernet frames, IP packets and TCP segments, as captured by `fc_saved_syn`.
 
 use super::{Convert, row};
 use crate::args::{Arg, ArgKind, Args, Spec, opt};

@@ -1,4 +1,4 @@
-//! Text: case, parts, words, substitution, comparison.
+//! Converters for text: case, parts, words, substitution, comparison.
 
 use http::uri;
 

@@ -1,4 +1,4 @@
-//! Constants, variables, the clock, random numbers and the environment.
+//! Fetches for constants, variables, the clock, random numbers and the environment.
 
 use base::clock::WallTime;
 

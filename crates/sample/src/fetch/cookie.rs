@@ -1,4 +1,4 @@
-//! Cookies of requests and responses (manual, 7.3.6).
+//! Fetches for the cookies of requests and responses (manual, 7.3.6).
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! A dump of all variables as text (manual, `dump_all_vars`).
+//! The fetch that dumps all variables as text (manual, `dump_all_vars`).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Header fields of requests and responses (manual, 7.3.6).
+//! Fetches for the header fields of requests and responses (manual, 7.3.6).
 
 use http::{Head, KnownName, Name, uri};
 

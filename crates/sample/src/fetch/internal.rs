@@ -1,4 +1,4 @@
-//! Facts about the process, its threads and the stream itself (manual, 7.3.2).
+//! Fetches about the process, its threads and the stream itself (manual, 7.3.2).
 
 use std::sync::LazyLock;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,4 +1,4 @@
-//! Bodies of HTTP messages (manual, 7.3.6).
+//! Fetches for the bodies of HTTP messages (manual, 7.3.6).
 
 use http::{Head, KnownName, uri};
 

@@ -1,4 +1,4 @@
-//! Raw bytes of a stream, RDP cookies and the first TLS message (manual, 7.3.5).
+//! Fetches for the raw bytes of a stream, RDP cookies and the first TLS message (manual, 7.3.5).
 
 use super::{Cursor, Fetch, row};
 use crate::args::{Arg, ArgKind, Args, arg, opt};

@@ -1,4 +1,4 @@
-//! The current state of frontends, backends, servers and listeners (manual, 7.3.2 and 7.3.3).
+//! Fetches for the current state of frontends, backends, servers and listeners (manual, 7.3.2 and 7.3.3).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,4 +1,4 @@
-//! The request line, the status line and the user's identity (manual, 7.3.6).
+//! Fetches for the request line, the status line and the user's identity (manual, 7.3.6).
 
 use http::uri;
 

@@ -1,4 +1,4 @@
-//! Kernel metrics of the connections, and connection errors (manual, 7.3.3).
+//! Fetches for the kernel's metrics of connections, and for connection errors (manual, 7.3.3).
 
 use super::connection::connection;
 use super::{Cursor, Fetch, row};

@@ -1,5 +1,5 @@
-//! Stick table entries (manual, 7.3.2 and 7.3.3): entries tracked by a request or its connection (`sc_…`), and the entry of the
-//! client's address (`src_…`).
+//! Fetches for stick table entries (manual, 7.3.2 and 7.3.3): entries tracked by a request or its connection
+//! (`sc_…`), and the entry of the client's address (`src_…`).
 
 use std::sync::Arc;
 

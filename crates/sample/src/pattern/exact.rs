@@ -1,4 +1,4 @@
-//! Matching of whole strings, prefixes and suffixes: hash tables of slots, which do not store the keys again.
+//! Matches whole strings, prefixes and suffixes: hash tables of slots, which do not store the keys again.
 
 use std::hash::BuildHasher;
 

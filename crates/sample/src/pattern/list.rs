@@ -74,7 +74,7 @@ struct Indexed {
 #[derive(Debug)]
 struct Contents {
     entries: Entries,
-    /// Lines by their literal key, for changes by key and for case-sensitive exact matches.
+    /// Finds lines by their literal key, for changes by key and for case-sensitive exact matches.
     keys: Keys,
     indexed: Vec<Indexed>,
 }

@@ -1,5 +1,5 @@
-//! Addresses in networks. For each address family, one trie finds the smallest network that contains an address in a few steps,
-//! however many networks there are.
+//! Matches addresses against networks. For each address family, one trie finds the smallest network that contains an
+//! address in a few steps, however many networks there are.
 
 use std::net::IpAddr;
 

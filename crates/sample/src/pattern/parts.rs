@@ -1,5 +1,5 @@
-//! Parts of a path or a name between delimiters (`-m dir`, `-m dom`): a hash table of the patterns, in which each sequence of parts
-//! is looked up.
+//! Matches parts of a path or a name between delimiters (`-m dir`, `-m dom`): a hash table of the patterns, in which
+//! each sequence of parts is looked up.
 
 use smallvec::SmallVec;
 
@@ -33,7 +33,7 @@ pub(crate) struct PartPatterns {
     /// Used while there are few patterns.
     few: Vec<(Box<[u8]>, LineSlot)>,
     many: Option<Keys>,
-    /// The numbers of inner delimiters of the patterns in `many`, with the number of patterns of each.
+    /// How many inner delimiters the patterns in `many` have: each count, with the number of patterns that have it.
     inner: Vec<(usize, u32)>,
 }
 

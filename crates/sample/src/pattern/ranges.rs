@@ -1,4 +1,4 @@
-//! Numbers and lengths: single numbers by hash, ranges by linear search.
+//! Matches numbers and lengths: single numbers by hash, ranges by linear search.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! Many regular expressions at once. Most of them can only match a text that contains certain literals, so one search for all
-//! literals leaves few expressions to try. Expressions without known literals are tried together.
+//! Matches many regular expressions at once. Most of them can only match a text that contains certain literals, so
+//! one search for all literals leaves few expressions to try. Expressions without known literals are tried together.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;

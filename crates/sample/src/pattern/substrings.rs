@@ -1,5 +1,5 @@
-//! Many substrings at once. A hash table holds a short, rare gram of each pattern, and every position of a text is looked up in it.
-//! Patterns are added and removed without a rebuild.
+//! Searches for many substrings at once. A hash table holds a short, rare gram of each pattern, and every position of
+//! a text is looked up in it. Patterns are added and removed without a rebuild.
 
 use std::hash::BuildHasher;
 

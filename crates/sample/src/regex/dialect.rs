@@ -1,4 +1,4 @@
-//! Translation of PCRE patterns to the syntax of the `regex` crate.
+//! Translates PCRE patterns to the syntax of the `regex` crate.
 //!
 //! The two treat some characters differently: `[`, `&&`, `--` and `~~` in a class, and braces without a repetition, are literal
 //! only in PCRE, and some escapes differ. A pattern is split into [`Token`]s, and each is written in the other syntax. Constructs

@@ -31,10 +31,10 @@ pub const BOUNDS_US: [u64; 13] = [
     10_000_000,
 ];
 
-/// The number of buckets of each time.
+/// The number of buckets per measured time.
 pub const BUCKETS: usize = BOUNDS_US.len() + 1;
 
-/// The number of counts: the buckets of all times.
+/// The number of counters: one per bucket of each measured time.
 pub(super) const COUNTS: usize = BUCKETS * MeasuredTime::ALL.len();
 
 /// The first bucket that can hold a number of this length in bits.

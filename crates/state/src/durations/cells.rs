@@ -78,7 +78,7 @@ const TABLE: [Cell; CELLS] = {
     table
 };
 
-/// The number of counts: the cells of all times.
+/// The number of counters: one per cell of each measured time.
 pub(super) const CELL_COUNTS: usize = CELLS * MeasuredTime::ALL.len();
 
 /// The times of one request with their cells.
@@ -103,7 +103,8 @@ pub struct NativeHistogram {
 }
 
 impl NativeHistogram {
-    /// Takes the counts of the time `time` from those of all times.
+    /// Creates the histogram of measured time number `time`. `count` returns a counter by its index among those of
+    /// all times.
     pub(super) fn new(count: impl Fn(usize) -> u64, time: usize, sum_us: u64) -> Self {
         Self { cells: array::from_fn(|cell| count(time * CELLS + cell)), sum_us }
     }

@@ -1,4 +1,4 @@
-//! Changes of a server in the journal of events.
+//! Records changes of a server in the journal of events.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The choice of a format by `Accept` (RFC 9110, 12.5.1).
+//! Chooses the format by the `Accept` field (RFC 9110, 12.5.1).
 
 use super::ExpositionFormat;
 

@@ -1,4 +1,4 @@
-//! Conversion of the text format.
+//! Converts metrics in the text format to the other formats.
 
 use base::protobuf as wire;
 use base::sample_line::SampleLine;

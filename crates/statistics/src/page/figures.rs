@@ -1,4 +1,4 @@
-//! The formats of numbers, times and text on the page.
+//! Formats numbers, times and text for the page.
 
 use std::fmt::Write;
 

@@ -209,7 +209,7 @@ pub(super) fn quantiles<'a>(samples: impl Iterator<Item = &'a [u64; BUCKETS]>) -
     Some([sum.quantile(0.5)?, sum.quantile(0.99)?])
 }
 
-/// The numbers of one line.
+/// The load of one table line.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Load {
     /// Requests per second.

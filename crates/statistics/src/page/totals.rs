@@ -1,4 +1,4 @@
-//! The numbers of the tiles: the sums of everything that the page shows.
+//! Computes the figures in the tiles: sums over everything that the page shows.
 
 use state::Proxy;
 use state::durations::BUCKETS;

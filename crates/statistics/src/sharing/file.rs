@@ -40,7 +40,7 @@ impl SharedFile {
     /// Opens the file at `path`, or creates it for `most` objects.
     ///
     /// # Errors
-    /// The path cannot be used, or is not such a file, with a suggestion.
+    /// The path cannot be used, or the file does not contain shared counters. The message has a suggestion.
     pub(super) fn open(path: &Path, most: u32) -> Result<Self, String> {
         // Others may remove the file between two steps, but not indefinitely.
         for _ in 0..100 {

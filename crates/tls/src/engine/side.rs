@@ -122,7 +122,7 @@ impl RustlsServerSide {
 #[derive(Clone)]
 pub(crate) struct RustlsClientSide {
     config: Arc<ClientConfig>,
-    /// The same configuration with early data (`allow-0rtt`). Both share their sessions.
+    /// `config` with early data (`allow-0rtt`). Both share their sessions.
     early: Option<Arc<ClientConfig>>,
 }
 

@@ -38,7 +38,7 @@ pub struct ListOption {
 enum OptionFn {
     Bare(fn(&mut OptionChange<'_>)),
     Value(fn(&mut OptionChange<'_>, &str) -> Result<(), String>),
-    /// The option concerns the certificate. [`update_mode`] handles it, and `config` for orders and stores.
+    /// The option applies to the certificate. [`update_mode`] handles it, and `config` for orders and stores.
     OfCertificate,
     /// The option names a file that belongs to the certificate. Such files are read only with the configuration.
     OfFiles,

@@ -105,7 +105,8 @@ impl Session {
         session
     }
 
-    /// Creates the client side. `name` is sent as SNI if present. The first call of [`handshake`](Self::handshake) needs no bytes.
+    /// Creates the client side. `name` is sent as SNI if present. The first call to [`handshake`](Self::handshake)
+    /// needs no bytes.
     ///
     /// # Errors
     /// The line's settings leave nothing to offer, or there are too many connections.

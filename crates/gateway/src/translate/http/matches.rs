@@ -142,7 +142,7 @@ pub(crate) fn whole(regex: &str) -> String {
 /// Checks a regular expression.
 ///
 /// # Errors
-/// It is malformed or too large.
+/// The expression is malformed or too large.
 pub(crate) fn regex(text: &str) -> Result<String, String> {
     if text.len() > LONGEST_REGEX || !is_printable(text) {
         return Err(format!("the regular expression is longer than {LONGEST_REGEX} bytes or not printable"));

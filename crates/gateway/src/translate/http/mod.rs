@@ -1,4 +1,4 @@
-//! Routes of HTTP requests and gRPC calls.
+//! Translates HTTP and gRPC routes.
 
 pub(crate) mod authorize;
 mod cors;

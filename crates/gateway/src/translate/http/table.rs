@@ -1,4 +1,4 @@
-//! The search for the rule of a request: by host, then by path, then by the other conditions.
+//! The search for a request's rule: by host, then by path, then by the other conditions.
 //!
 //! The search is a sequence of jumps in the frontend's rules. A jump to the host's block is a hash lookup. In the block, the path
 //! is looked up as a whole and then by its longest prefix in a map. The value is a backend if the rule for the prefix only chooses

@@ -33,7 +33,7 @@ impl AuthAnnotations {
     /// Sets an annotation `auth-…`.
     ///
     /// # Errors
-    /// It is not supported, or its value is invalid.
+    /// The annotation is not supported, or its value is invalid.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
             "auth-type" if ["basic", "basic-auth"].contains(&value) => self.is_basic = true,

@@ -20,7 +20,7 @@ impl CanaryAnnotations {
     /// Sets an annotation `canary-…`.
     ///
     /// # Errors
-    /// It is not supported, or its value is invalid.
+    /// The annotation is not supported, or its value is invalid.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let number = || value.parse::<u32>().ok().filter(|own| *own <= 1_000_000);
         let number = || number().ok_or_else(|| format!("`{value}` is not a weight"));

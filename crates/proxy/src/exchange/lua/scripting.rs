@@ -12,7 +12,7 @@ use crate::log::LogLine;
 /// A service that answers the request.
 pub(crate) struct ScriptService {
     pub(crate) call: Arc<ScriptCall>,
-    /// The call of the service, between its steps.
+    /// The running call to the service, between its steps.
     pub(crate) running: Option<lua::RunningCall>,
     /// The head of the response, once available.
     pub(crate) head: Option<lua::ScriptReply>,

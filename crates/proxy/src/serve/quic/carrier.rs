@@ -46,7 +46,7 @@ pub(super) struct QuicCarrier {
 pub(super) enum HandshakeProgress {
     /// The handshake is in progress.
     Begun,
-    /// The same, and early data has arrived.
+    /// The handshake is in progress, and early data has arrived.
     Early,
     Connected,
     Lost(LostReason),

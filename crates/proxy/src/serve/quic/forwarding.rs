@@ -1,4 +1,4 @@
-//! Datagrams that reach another worker than that of their connection.
+//! Passes on datagrams that reach a worker other than that of their connection.
 //!
 //! Usually the kernel passes each datagram to the right socket (`net::steering`). It cannot if several workers share one socket,
 //! because it is inherited or the kernel refuses the program, and for a moment after a socket was closed. The worker that receives such

@@ -98,10 +98,10 @@ pub async fn serve(worker: Rc<Worker>, port: QuicPort, frontend: usize, bind: us
 
 /// The datagrams of a turn.
 struct Input {
-    /// Those from the socket, if this worker receives from it.
+    /// The datagrams from the socket, if this worker receives from it.
     received: Option<Batch>,
     forwarder: Forwarder,
-    /// Those that another worker received.
+    /// The datagrams that another worker received.
     forwarded: datagrams::Batch<DatagramInfo>,
     queue: DatagramQueue,
     /// The number of datagrams discarded by the kernel, as last seen.

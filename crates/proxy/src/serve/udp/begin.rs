@@ -58,6 +58,10 @@ impl Shard {
         };
         let is_open = is_open && !base::memory::is_short();
         if !is_open || !gate.has_room() || gate.is_held() || !slots::take_slots(place) {
+            frontend.state.frontend.mine().denied_connections.add(1);
+            if let Some(of_listener) = bind.listener.mine() {
+                of_listener.denied_connections.add(1);
+            }
             return None;
         }
         let began_us = now_us();

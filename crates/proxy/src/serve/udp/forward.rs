@@ -1,4 +1,4 @@
-//! Datagrams between clients and servers.
+//! Forwards datagrams between clients and servers.
 
 use std::io;
 use std::ops::Range;
@@ -221,7 +221,7 @@ fn within(length: usize, segment: usize, most: usize) -> (Range<usize>, usize, u
     }
 }
 
-/// Whether an error concerns a single datagram, and not the server.
+/// Whether an error affects only a single datagram, and not the server.
 fn is_passing(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! Servers by the QUIC connection IDs that they have chosen (`balance quic-cid`).
+//! Finds servers by the QUIC connection IDs that they have chosen (`balance quic-cid`).
 //!
 //! All workers share them, because the kernel passes the datagrams of a client that has moved to any of them. They are only used for
 //! datagrams that begin a session, and for the first ones of a server.
@@ -15,7 +15,7 @@ const MOST: usize = 100_000;
 /// How many datagrams of a server are looked at.
 pub(super) const BEGINNING: u64 = 8;
 
-/// The IDs by the number of the section.
+/// The IDs, keyed by section number.
 type Sections = HashMap<u32, Routes<Weak<Server>>>;
 
 static ROUTES: Mutex<Option<Sections>> = Mutex::new(None);
@@ -36,7 +36,7 @@ pub(super) fn find(section: u32, id: &IdBytes) -> Option<Arc<Server>> {
     lock().as_mut()?.get_mut(&section)?.find(id)?.upgrade()
 }
 
-/// Returns all IDs with the numbers of their sections and their servers.
+/// Returns all IDs, each with its section number and its server.
 pub(super) fn all() -> Vec<(u32, IdBytes, Arc<Server>)> {
     let all = lock();
     let routes = all.iter().flatten().flat_map(|(section, routes)| {

@@ -1,4 +1,4 @@
-//! The slots of a session in the limits of the process, its section, its listener and its server.
+//! Takes and returns a session's slots within the limits of the process, its section, its listener and its server.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,7 +12,8 @@ use super::place::ShardPlace;
 use crate::routing::assign;
 use crate::server::per_worker::{LocalProxy, LocalServer};
 
-/// Takes the slots of a session in the limits of the process, the section and the listener.
+/// Takes a session's slots within the limits of the process, the section and the listener. Returns `false` if a limit
+/// is reached.
 pub(super) fn take_slots(place: &ShardPlace) -> bool {
     let process = &place.worker.shared.process;
     let limit = process.maxconn.load(Relaxed);
