@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | lists of endpoints | the files are replaced, and the proxy reads them; no reload |
 //! | contents of certificates and authorities in use | `set ssl …` and `commit ssl …`; no reload |
+//! | routes that only choose a backend in use | `add map`, `set map` and `del map`; no reload |
 //! | anything else | `reload` |
 //!
 //! A configuration that the proxy refuses is taken back, so that the files on disk are always those of the last accepted one.
@@ -16,6 +17,7 @@ use std::rc::Rc;
 
 use gateway_model::Output;
 
+use crate::map_changes;
 use crate::measures::Measures;
 use crate::report::{notice, warning};
 use crate::runtime_socket::{CommandError, PemKind, RuntimeSocket};
@@ -28,6 +30,9 @@ const ENDPOINTS: &str = "endpoints/";
 
 /// The prefix of certificates.
 const CERTIFICATES: &str = "certs/";
+
+/// The prefix of maps from paths to backends.
+const PATHS: &str = "paths/";
 
 /// The prefix of trusted authorities.
 const AUTHORITIES: &str = "ca/";
@@ -78,16 +83,16 @@ impl Applier {
         write(&self.directory.join(CONFIGURATION), output.config.as_bytes())
     }
 
-    /// Brings the proxy to a configuration. Returns whether anything has changed.
+    /// Brings the proxy to a configuration, and takes its text and files from `output`. Returns whether anything has changed.
     ///
     /// # Errors
     /// The proxy keeps the last configuration; only its lists of endpoints may be new.
-    pub(crate) async fn apply(&mut self, output: &Output) -> Result<bool, ApplyError> {
+    pub(crate) async fn apply(&mut self, output: &mut Output) -> Result<bool, ApplyError> {
         let Some((config, files)) = self.used.take() else {
             self.write_all(output, &Files::new())?;
             self.reload().await?;
             self.remove_unlisted(&output.files);
-            self.used = Some((output.config.clone(), output.files.clone()));
+            self.used = Some(taken(output));
             return Ok(true);
         };
         let changed: BTreeSet<&str> = output
@@ -98,8 +103,9 @@ impl Applier {
             .collect();
         let outcome = if config == output.config && changed.is_empty() {
             Ok(false)
-        } else if config == output.config && changed.iter().all(|name| can_replace(name, &files)) {
-            self.replace(output, &changed).await.map(|()| true)
+        } else if config == output.config && changed.iter().all(|name| self.can_replace(name, &files, output))
+        {
+            self.replace(output, &files, &changed).await.map(|()| true)
         } else {
             self.change(output, &config, &files).await.map(|()| true)
         };
@@ -108,7 +114,7 @@ impl Applier {
                 for name in files.keys().filter(|name| !output.files.contains_key(*name)) {
                     let _ = std::fs::remove_file(self.directory.join(name));
                 }
-                self.used = Some((output.config.clone(), output.files.clone()));
+                self.used = Some(taken(output));
                 Ok(has_changed)
             }
             Err(ApplyError::Refused(answer)) => {
@@ -121,17 +127,33 @@ impl Applier {
     }
 
     /// Replaces files that the proxy can read without a reload.
-    async fn replace(&self, output: &Output, changed: &BTreeSet<&str>) -> Result<(), ApplyError> {
-        let mut has_endpoints = false;
+    async fn replace(
+        &self,
+        output: &Output,
+        known: &Files,
+        changed: &BTreeSet<&str>,
+    ) -> Result<(), ApplyError> {
         for name in changed {
             let bytes = &output.files[*name];
             self.write(name, bytes)?;
             if name.starts_with(ENDPOINTS) {
-                has_endpoints = true;
                 self.measures.endpoint_lists.add();
                 continue;
             }
             let path = self.directory.join(name).display().to_string();
+            if name.starts_with(PATHS) {
+                let commands = self.map_commands(name, known, output).unwrap_or_default();
+                match self.socket.change_map(&commands).await {
+                    Ok(()) => self.measures.routes.add(),
+                    // A reload reads the map.
+                    Err(CommandError::Refused(answer)) => {
+                        warning(format!("{path} cannot be changed without a reload: {answer}"));
+                        return self.reload().await;
+                    }
+                    Err(error) => return Err(ApplyError::Later(error.to_string())),
+                }
+                continue;
+            }
             let kind =
                 if name.starts_with(CERTIFICATES) { PemKind::Certificate } else { PemKind::Authorities };
             match self.socket.replace_pem(kind, &path, &String::from_utf8_lossy(bytes)).await {
@@ -147,10 +169,28 @@ impl Applier {
                 Err(error) => return Err(ApplyError::Later(error.to_string())),
             }
         }
-        if has_endpoints {
-            self.socket.refresh_endpoints().await.map_err(|error| ApplyError::Later(error.to_string()))?;
-        }
-        Ok(())
+        self.refresh(changed.iter().copied()).await
+    }
+
+    /// Returns whether the proxy takes new contents of a file without a reload.
+    fn can_replace(&self, name: &str, known: &Files, output: &Output) -> bool {
+        let is_pem = name.starts_with(CERTIFICATES) || name.starts_with(AUTHORITIES);
+        name.starts_with(ENDPOINTS)
+            || (is_pem && known.contains_key(name))
+            || (name.starts_with(PATHS) && self.map_commands(name, known, output).is_some())
+    }
+
+    /// The commands that change a map; `None` if it must be read again.
+    fn map_commands(&self, name: &str, known: &Files, output: &Output) -> Option<Vec<String>> {
+        let file = self.directory.join(name).display().to_string();
+        map_changes::commands(&file, known.get(name)?, output.files.get(name)?)
+    }
+
+    /// Makes the proxy read those of the files that are lists of endpoints.
+    async fn refresh(&self, files: impl Iterator<Item = &str>) -> Result<(), ApplyError> {
+        let sections: Vec<String> = files.filter_map(gateway_model::endpoints_section).collect();
+        let refreshed = self.socket.refresh_endpoints(&sections).await;
+        refreshed.map_err(|error| ApplyError::Later(error.to_string()))
     }
 
     /// Writes changed files and the configuration, and reloads.
@@ -161,13 +201,9 @@ impl Applier {
             notice("files are read again.");
         }
         // Lists that the configuration had before are not read by a reload.
-        let has_new_lists = output.files.iter().any(|(name, bytes)| {
-            name.starts_with(ENDPOINTS) && files.get(name).is_some_and(|own| own != bytes)
-        });
-        if has_new_lists {
-            self.socket.refresh_endpoints().await.map_err(|error| ApplyError::Later(error.to_string()))?;
-        }
-        Ok(())
+        let new =
+            output.files.iter().filter(|(name, bytes)| files.get(*name).is_some_and(|own| own != *bytes));
+        self.refresh(new.map(|(name, _)| name.as_str())).await
     }
 
     async fn reload(&self) -> Result<(), ApplyError> {
@@ -225,10 +261,9 @@ impl Applier {
     }
 }
 
-/// Returns whether the proxy takes new contents of a file without a reload.
-fn can_replace(name: &str, known: &Files) -> bool {
-    let is_pem = name.starts_with(CERTIFICATES) || name.starts_with(AUTHORITIES);
-    name.starts_with(ENDPOINTS) || (is_pem && known.contains_key(name))
+/// Takes the configuration and the files.
+fn taken(output: &mut Output) -> (String, Files) {
+    (std::mem::take(&mut output.config), std::mem::take(&mut output.files))
 }
 
 /// The files that are on disk after a refused change.
@@ -268,5 +303,103 @@ fn shortened(text: &str) -> String {
     match line.char_indices().nth(LONGEST) {
         Some((at, _)) => format!("{} …", &line[..at]),
         None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::net::UnixListener;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// A proxy that accepts everything and passes on the commands that it receives.
+    fn proxy(socket: &Path) -> mpsc::Receiver<String> {
+        let listener = UnixListener::bind(socket).expect("the temporary directory takes sockets");
+        let (sender, receiver) = mpsc::channel();
+        let folder = socket.parent().map_or_else(String::new, |path| path.display().to_string());
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let mut line = String::new();
+                let _ = BufReader::new(&stream).read_line(&mut line);
+                let _ = sender.send(line.trim().replace(&folder, "D"));
+                let is_reload = line.trim() == "reload";
+                let answer: &[u8] = if is_reload { b"nothing else\n" } else { b"\n" };
+                let _ = (&stream).write_all(answer);
+            }
+        });
+        receiver
+    }
+
+    /// The files with their inodes: a file that is written again has another one.
+    fn inodes(directory: &Path) -> BTreeMap<String, u64> {
+        let mut found = BTreeMap::new();
+        for folder in ["", ENDPOINTS, PATHS, "maps/"] {
+            for entry in std::fs::read_dir(directory.join(folder)).into_iter().flatten().flatten() {
+                let facts = entry.metadata().expect("files stay");
+                if facts.is_file() {
+                    found.insert(format!("{folder}{}", entry.file_name().display()), facts.ino());
+                }
+            }
+        }
+        found
+    }
+
+    /// The commands and the written files of each change.
+    type Effects = Vec<(Vec<String>, Vec<String>)>;
+
+    fn effects_of(outputs: Vec<Output>) -> Effects {
+        let directory = weir_tests::scratch("apply");
+        let (path, commands) = (directory.to_path_buf(), proxy(&directory.join("proxy.sock")));
+        let (done, effects) = mpsc::channel();
+        let work = move || async move {
+            let socket = RuntimeSocket::new(path.join("proxy.sock"));
+            let mut applier = Applier::new(path.clone(), socket, Rc::default());
+            for mut output in outputs {
+                let before = inodes(&path);
+                applier.apply(&mut output).await.expect("the proxy accepts everything");
+                let after = inodes(&path);
+                let written = after.into_iter().filter(|(name, inode)| before.get(name) != Some(inode));
+                let _ = done.send((commands.try_iter().collect(), written.map(|(name, _)| name).collect()));
+            }
+        };
+        runtime::worker::spawn_aside("test", work).expect("threads can be started").join().expect("no panic");
+        effects.into_iter().collect()
+    }
+
+    fn output(config: &str, files: &[(&str, &str)]) -> Output {
+        let files = files.iter().map(|(name, text)| ((*name).to_owned(), text.as_bytes().to_vec())).collect();
+        Output { config: config.to_owned(), files, ..Output::default() }
+    }
+
+    #[test]
+    fn the_effect_depends_on_the_size_of_the_change() {
+        let maps = [("maps/a.map", "a b\n"), ("paths/f.map", "/a/ x\n/b/ y\n")];
+        let all = [("endpoints/1.json", "[]"), ("endpoints/2.json", "[]"), maps[0], maps[1]];
+        let scaled = [("endpoints/1.json", "[1]"), all[1], all[2], all[3]];
+        let moved = [scaled[0], scaled[1], scaled[2], ("paths/f.map", "/c/ x\n/b/ y\n")];
+        let routed = [scaled[0], ("endpoints/2.json", "[2]"), ("maps/b.map", "b c\n"), moved[3]];
+        let steps = [("x", &all), ("x", &all), ("x", &scaled), ("x", &moved), ("y", &routed)];
+        let effects = effects_of(steps.map(|(config, files)| output(config, files)).into());
+        let expected: [(&[&str], &[&str]); 5] = [
+            (&["reload"], &["weir.cfg", "endpoints/1.json", "endpoints/2.json", "maps/a.map", "paths/f.map"]),
+            (&[], &[]),
+            (&["refresh discovery endpoints-1"], &["endpoints/1.json"]),
+            (&["add map D/paths/f.map /c/ x;del map D/paths/f.map /a/"], &["paths/f.map"]),
+            (&["reload", "refresh discovery endpoints-2"], &["weir.cfg", "endpoints/2.json", "maps/b.map"]),
+        ];
+        for ((commands, mut written), (of_commands, files)) in effects.into_iter().zip(expected) {
+            let mut files = files.to_vec();
+            (files.sort(), written.sort());
+            assert_eq!(
+                (commands, written),
+                (
+                    of_commands.iter().map(|own| (*own).to_owned()).collect(),
+                    files.iter().map(|own| (*own).to_owned()).collect()
+                )
+            );
+        }
     }
 }

@@ -71,7 +71,7 @@ pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<GatewayActi
         service: None,
         address_pool: Vec::new(),
         http: Some(DEFAULT_HTTP),
-        delay: Duration::from_millis(30),
+        delay: Duration::from_millis(10),
         drain: Duration::from_secs(25),
         drain_delay: Duration::from_secs(5),
     };

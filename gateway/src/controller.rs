@@ -46,6 +46,8 @@ pub(crate) struct Controller {
     /// The objects of the configuration in use.
     pub(crate) accepted: Objects,
     /// The objects that have changed since then.
+    pub(crate) changed: BTreeSet<ObjectName>,
+    /// Those of them that may be at fault if the proxy refuses the next configuration.
     pub(crate) unsettled: BTreeSet<ObjectName>,
     /// The objects that the proxy refuses, with its answers.
     pub(crate) refused: BTreeMap<ObjectName, String>,
@@ -73,12 +75,8 @@ impl Controller {
                 self.applier.forget();
                 failures += 1;
             }
-            let (objects, statuses) = self.store.take_changes();
-            self.measures.objects.set(self.store.count() as u64);
-            if statuses {
-                self.publisher.due.notify_one();
-            }
-            if !objects && failures == 0 && !is_timeout {
+            let is_due = self.take_changes();
+            if !is_due && failures == 0 && !is_timeout {
                 continue;
             }
             match self.turn().await {
@@ -93,23 +91,31 @@ impl Controller {
         }
     }
 
+    /// Takes the changes since the last turn. Returns whether they may change the configuration.
+    fn take_changes(&mut self) -> bool {
+        let mut changes = self.store.take_changes();
+        self.measures.objects.set(self.store.count() as u64);
+        // The own Service may have got an address.
+        let has_address = changes.statuses.iter().any(|(kind, _)| *kind == "Service");
+        let is_due = changes.has_new_kind || has_address || !changes.objects.is_empty();
+        self.changed.append(&mut changes.objects);
+        self.unsettled.append(&mut changes.by_users);
+        self.refused.retain(|name, _| !self.unsettled.contains(name));
+        self.publisher.compare(changes.statuses);
+        is_due
+    }
+
     /// Brings the proxy to the current objects.
     ///
     /// # Errors
     /// Why the next attempt may succeed.
     async fn turn(&mut self) -> Result<(), String> {
-        // Objects that change during this turn belong to the next one.
-        self.unsettled.append(&mut self.store.take_recent());
-        self.refused.retain(|name, _| !self.unsettled.contains(name));
         let settings = self.settings();
-        let mut wanted = self.store.with(Objects::clone);
-        for (kind, key) in self.refused.keys() {
-            wanted.copy_from(&self.accepted, kind, key);
-        }
-        let output = self.translated(&wanted, &settings);
-        let output = match self.apply(&output).await {
-            Ok(()) => {
-                self.accepted = wanted;
+        let names: Vec<ObjectName> =
+            self.changed.iter().filter(|name| !self.refused.contains_key(name)).cloned().collect();
+        let output = match self.attempt(&names, &settings).await {
+            Ok(output) => {
+                self.changed.clear();
                 self.unsettled.clear();
                 output
             }
@@ -124,6 +130,26 @@ impl Controller {
         Ok(())
     }
 
+    /// Applies the accepted objects with the current versions of some. If the proxy does not take them, the accepted objects stay as
+    /// they were.
+    async fn attempt(&mut self, names: &[ObjectName], settings: &Settings) -> Result<Output, ApplyError> {
+        let mut former = Objects::default();
+        self.store.with(|objects| {
+            for (kind, key) in names {
+                former.copy_from(&self.accepted, kind, key);
+                self.accepted.copy_from(objects, kind, key);
+            }
+        });
+        let mut output = self.translated(&self.accepted, settings);
+        let outcome = self.apply(&mut output).await;
+        if outcome.is_err() {
+            for (kind, key) in names {
+                self.accepted.copy_from(&former, kind, key);
+            }
+        }
+        outcome.map(|()| output)
+    }
+
     fn translated(&self, objects: &Objects, settings: &Settings) -> Output {
         let begun = Instant::now();
         let output = translate(objects, settings);
@@ -131,7 +157,7 @@ impl Controller {
         output
     }
 
-    async fn apply(&mut self, output: &Output) -> Result<(), ApplyError> {
+    async fn apply(&mut self, output: &mut Output) -> Result<(), ApplyError> {
         let begun = Instant::now();
         if self.applier.apply(output).await? {
             self.measures.applications.add(begun.elapsed());
@@ -145,8 +171,7 @@ impl Controller {
         alert(format!("the proxy refuses the configuration:\n{answer}"));
         let mut parts = vec![self.unsettled.iter().cloned().collect::<Vec<_>>()];
         // The settings may have changed, too. Without a configuration that is accepted, no object is at fault.
-        let mut output = self.translated(&self.accepted, settings);
-        self.apply(&output).await.map_err(|error| match error {
+        let mut output = self.attempt(&[], settings).await.map_err(|error| match error {
             ApplyError::Later(error) | ApplyError::Refused(error) => error,
         })?;
         let mut trials = 0;
@@ -157,20 +182,17 @@ impl Controller {
                 break;
             }
             trials += 1;
-            let mut wanted = self.accepted.clone();
-            self.store.with(|objects| {
-                for (kind, key) in &part {
-                    wanted.copy_from(objects, kind, key);
+            match self.attempt(&part, settings).await {
+                Ok(accepted) => {
+                    self.changed.retain(|name| !part.contains(name));
+                    output = accepted;
                 }
-            });
-            let trial = self.translated(&wanted, settings);
-            match self.apply(&trial).await {
-                Ok(()) => (self.accepted, output) = (wanted, trial),
                 Err(ApplyError::Later(error)) => return Err(error),
                 Err(ApplyError::Refused(answer)) => match &*part {
                     [] => {}
                     [name] => {
                         warning(format!("{} {} is refused: {}", name.0, name.1, answer.trim()));
+                        self.changed.remove(name);
                         self.refused.insert(name.clone(), answer);
                     }
                     several => {

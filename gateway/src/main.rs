@@ -12,6 +12,7 @@ mod args;
 mod controller;
 mod kinds;
 mod lease;
+mod map_changes;
 mod measures;
 mod publish;
 mod report;
@@ -153,6 +154,7 @@ async fn run(args: GatewayArgs, access: ServerAccess) -> Result<(), String> {
         supervisor: supervisor.clone(),
         kinds: count,
         accepted: Objects::default(),
+        changed: Default::default(),
         unsettled: Default::default(),
         refused: Default::default(),
     };

@@ -43,8 +43,19 @@ pub(crate) struct Publisher {
 struct Wanted {
     /// `None` until a configuration is in use.
     statuses: Option<BTreeMap<ObjectName, Value>>,
+    /// The objects with a status that may differ from the wanted one.
+    unchecked: BTreeSet<ObjectName>,
+    /// Whether the statuses of all objects may differ.
+    is_any_unchecked: bool,
     events: Vec<Event>,
     sent: BTreeSet<Event>,
+}
+
+/// A status to write.
+struct StatusPatch {
+    name: ObjectName,
+    path: String,
+    patch: Value,
 }
 
 impl Publisher {
@@ -60,12 +71,29 @@ impl Publisher {
 
     /// Replaces the statuses and events to write.
     pub(crate) fn set(&self, statuses: Vec<StatusUpdate>, events: Vec<Event>) {
-        let mut wanted = self.wanted.borrow_mut();
         let named = statuses.into_iter().map(|update| ((update.kind, update.key), update.status));
-        wanted.statuses = Some(named.collect());
+        let new: BTreeMap<ObjectName, Value> = named.collect();
+        let mut wanted = self.wanted.borrow_mut();
+        match wanted.statuses.take() {
+            Some(old) => {
+                let changed = new.iter().filter(|(name, status)| old.get(*name) != Some(*status));
+                wanted.unchecked.extend(changed.map(|(name, _)| name.clone()));
+                wanted.unchecked.extend(old.into_keys().filter(|name| !new.contains_key(name)));
+            }
+            None => wanted.is_any_unchecked = true,
+        }
+        wanted.statuses = Some(new);
         wanted.events = events;
         drop(wanted);
         self.due.notify_one();
+    }
+
+    /// Compares the statuses of these objects, which have changed in the API server.
+    pub(crate) fn compare(&self, names: BTreeSet<ObjectName>) {
+        if !names.is_empty() {
+            self.wanted.borrow_mut().unchecked.extend(names);
+            self.due.notify_one();
+        }
     }
 
     /// Writes what differs until the task is dropped.
@@ -73,9 +101,14 @@ impl Publisher {
         loop {
             self.due.notified().await;
             if !self.measures.is_leader.get() {
+                let mut wanted = self.wanted.borrow_mut();
+                wanted.is_any_unchecked = true;
+                wanted.unchecked.clear();
                 continue;
             }
-            if self.write_statuses().await {
+            let unwritten = self.write_statuses().await;
+            if !unwritten.is_empty() {
+                self.wanted.borrow_mut().unchecked.extend(unwritten);
                 let own = self.clone();
                 // A new version of the object usually arrives before this.
                 tokio::task::spawn_local(async move {
@@ -87,62 +120,63 @@ impl Publisher {
         }
     }
 
-    /// Returns the patches of all statuses that differ.
-    fn patches(&self) -> Vec<(String, Value)> {
+    /// Takes the names of objects to compare, and returns the patches of statuses that differ.
+    fn patches(&self) -> Vec<StatusPatch> {
         let now = timestamp(false);
-        let wanted = self.wanted.borrow();
-        let Some(statuses) = &wanted.statuses else { return Vec::new() };
-        let mut patches = Vec::new();
-        for ((kind, key), status) in statuses {
-            let (Some(kind), Some(live)) = (WatchedKind::named(kind), self.store.live(&(kind, key.clone())))
-            else {
-                continue;
+        let mut wanted = self.wanted.borrow_mut();
+        if wanted.statuses.is_none() {
+            return Vec::new();
+        }
+        let mut names = std::mem::take(&mut wanted.unchecked);
+        if std::mem::take(&mut wanted.is_any_unchecked) {
+            names.extend(wanted.statuses.iter().flatten().map(|(name, _)| name.clone()));
+            names.extend(self.store.with_status());
+        }
+        let patch = |name: ObjectName| {
+            let (kind, live) = (WatchedKind::named(name.0)?, self.store.live(&name)?);
+            let status = match wanted.statuses.as_ref()?.get(&name) {
+                Some(status) => status.clone(),
+                None => status::removal(kind, &live, &self.controller)?,
             };
-            if let Some(patch) = status::patch(kind, &live, status.clone(), &self.controller, &now) {
-                patches.push((format!("{}/status", kind.path(key)), patch));
-            }
-        }
-        for (kind, key, live) in self.store.with_entries() {
-            if !statuses.contains_key(&(kind.kind, key.clone()))
-                && let Some(status) = status::removal(kind, &live, &self.controller)
-                && let Some(patch) = status::patch(kind, &live, status, &self.controller, &now)
-            {
-                patches.push((format!("{}/status", kind.path(&key)), patch));
-            }
-        }
-        patches
+            let patch = status::patch(kind, &live, status, &self.controller, &now)?;
+            Some(StatusPatch { path: format!("{}/status", kind.path(&name.1)), name, patch })
+        };
+        names.into_iter().filter_map(patch).collect()
     }
 
-    /// Writes the statuses that differ. Returns whether some writes failed.
-    async fn write_statuses(&self) -> bool {
-        let mut patches = self.patches().into_iter();
+    /// Writes the statuses that differ. Returns the objects with writes that failed.
+    async fn write_statuses(&self) -> BTreeSet<ObjectName> {
+        let patches = self.patches();
+        let mut unwritten: BTreeSet<ObjectName> = patches.iter().map(|own| own.name.clone()).collect();
+        let mut patches = patches.into_iter();
         let mut running = JoinSet::new();
-        let mut has_failed = false;
         loop {
             while running.len() < PARALLEL
-                && let Some((path, patch)) = patches.next()
+                && let Some(StatusPatch { name, path, patch }) = patches.next()
             {
                 let client = self.client.clone();
                 running.spawn_local(async move {
                     let sent = client.send_json("PATCH", &path, MERGE_PATCH, &patch).await;
-                    sent.map_err(|error| (path, error))
+                    sent.map(|_| name).map_err(|error| (path, error))
                 });
             }
             match running.join_next().await {
-                None => return has_failed,
-                Some(Ok(Ok(_))) => self.measures.status_writes.add(),
+                None => return unwritten,
+                Some(Ok(Ok(name))) => {
+                    unwritten.remove(&name);
+                    self.measures.status_writes.add();
+                }
                 // The object has changed or is gone: its next version leads to the next write.
-                Some(Ok(Err((_, error)))) if matches!(error.status(), Some(404 | 409)) => has_failed = true,
+                Some(Ok(Err((_, error)))) if matches!(error.status(), Some(404 | 409)) => {}
                 Some(Ok(Err((path, error)))) => {
-                    has_failed = true;
                     self.measures.status_failures.add();
                     warning(format!("cannot write {path}: {error}."));
                     // Without an answer, further attempts would only take time.
                     if matches!(error, ApiError::NoResponse(_) | ApiError::Silent) {
-                        return true;
+                        return unwritten;
                     }
                 }
-                Some(Err(_)) => has_failed = true,
+                Some(Err(_)) => {}
             }
         }
     }

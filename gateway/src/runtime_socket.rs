@@ -17,6 +17,9 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// The longest answer that is read, in bytes.
 const LONGEST_ANSWER: u64 = 4 << 20;
 
+/// The number of commands in a line.
+const COMMANDS_AT_ONCE: usize = 64;
+
 /// Why a command had no effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CommandError {
@@ -112,9 +115,24 @@ impl RuntimeSocket {
         Err(CommandError::Refused(committed.trim().to_owned()))
     }
 
-    /// Makes the proxy read all lists of endpoints now.
-    pub(crate) async fn refresh_endpoints(&self) -> Result<(), CommandError> {
-        self.ask("refresh discovery", ANSWER).await.map(drop)
+    /// Sends commands that change a map.
+    pub(crate) async fn change_map(&self, commands: &[String]) -> Result<(), CommandError> {
+        for some in commands.chunks(COMMANDS_AT_ONCE) {
+            let answer = self.ask(&some.join(";"), ANSWER).await?;
+            if !answer.trim().is_empty() {
+                return Err(CommandError::Refused(answer.trim().to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the proxy read the lists of endpoints of these sections now.
+    pub(crate) async fn refresh_endpoints(&self, sections: &[String]) -> Result<(), CommandError> {
+        for some in sections.chunks(COMMANDS_AT_ONCE) {
+            let commands: Vec<String> = some.iter().map(|name| format!("refresh discovery {name}")).collect();
+            self.ask(&commands.join(";"), ANSWER).await?;
+        }
+        Ok(())
     }
 }
 

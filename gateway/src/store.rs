@@ -37,12 +37,20 @@ struct Inner {
     live: HashMap<ObjectName, LiveObject>,
     /// The kinds that were listed at least once, or that the cluster lacks.
     listed: HashSet<&'static str>,
-    /// The objects that were added, changed or removed since they were last taken.
-    recent: BTreeSet<ObjectName>,
-    /// Whether an object that configures the proxy has changed.
-    is_dirty: bool,
-    /// Whether a status has changed.
-    is_status_dirty: bool,
+    changes: Changes,
+}
+
+/// Changes since the last call of [`ObjectStore::take_changes`].
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Changes {
+    /// The objects that were added, changed or removed, in fields that configure the proxy.
+    pub(crate) objects: BTreeSet<ObjectName>,
+    /// Those of them that were not changed by a controller's status.
+    pub(crate) by_users: BTreeSet<ObjectName>,
+    /// The objects with a status that was added, changed or removed.
+    pub(crate) statuses: BTreeSet<ObjectName>,
+    /// Whether a kind was listed for the first time.
+    pub(crate) has_new_kind: bool,
 }
 
 impl ObjectStore {
@@ -72,7 +80,7 @@ impl ObjectStore {
         for object in objects {
             inner.put(kind, object);
         }
-        inner.is_dirty |= inner.listed.insert(kind.kind);
+        inner.changes.has_new_kind |= inner.listed.insert(kind.kind);
         drop(inner);
         self.changed.notify_one();
     }
@@ -87,15 +95,9 @@ impl ObjectStore {
         self.inner.borrow().live.keys().any(|(own, _)| *own == kind.kind)
     }
 
-    /// Returns whether objects that configure the proxy have changed since the last call, and whether statuses have.
-    pub(crate) fn take_changes(&self) -> (bool, bool) {
-        let mut inner = self.inner.borrow_mut();
-        (std::mem::take(&mut inner.is_dirty), std::mem::take(&mut inner.is_status_dirty))
-    }
-
-    /// Returns the objects that were added, changed or removed since the last call.
-    pub(crate) fn take_recent(&self) -> BTreeSet<ObjectName> {
-        std::mem::take(&mut self.inner.borrow_mut().recent)
+    /// Returns the changes since the last call.
+    pub(crate) fn take_changes(&self) -> Changes {
+        std::mem::take(&mut self.inner.borrow_mut().changes)
     }
 
     /// Calls a function with the objects.
@@ -108,16 +110,11 @@ impl ObjectStore {
         self.inner.borrow().live.get(name).cloned()
     }
 
-    /// Returns the objects with entries in their status.
-    pub(crate) fn with_entries(&self) -> Vec<(&'static WatchedKind, Key, LiveObject)> {
+    /// Returns the names of all objects with a status.
+    pub(crate) fn with_status(&self) -> BTreeSet<ObjectName> {
         let inner = self.inner.borrow();
-        let shared = inner.live.iter().filter_map(|((kind, key), live)| {
-            let kind = WatchedKind::named(kind)?;
-            let StatusShape::Entries(field) = kind.status else { return None };
-            let has_entries = live.status.get(field)?.as_array().is_some_and(|all| !all.is_empty());
-            has_entries.then(|| (kind, key.clone(), live.clone()))
-        });
-        shared.collect()
+        let named = inner.live.iter().filter(|(_, live)| !live.status.is_null());
+        named.map(|(name, _)| name.clone()).collect()
     }
 
     /// The number of objects.
@@ -154,29 +151,37 @@ impl Inner {
         let name = (kind.kind, key);
         match self.objects.insert(kind.kind, object) {
             Ok(true) => {
-                self.is_dirty = true;
-                // A new status does not make an object acceptable.
+                self.changes.objects.insert(name.clone());
+                // The address that was assigned to a Gateway does not make it acceptable.
                 let known = self.live.get(&name);
-                if live.generation == 0 || known.is_none_or(|own| own.generation != live.generation) {
-                    self.recent.insert(name.clone());
+                if kind.kind != "Gateway" || known.is_none_or(|own| own.generation != live.generation) {
+                    self.changes.by_users.insert(name.clone());
                 }
             }
             Ok(false) => {}
             Err(error) => {
                 warning(format!("{} {} cannot be read and is left out: {error}.", kind.kind, name.1));
-                self.is_dirty |= self.objects.remove(kind.kind, &name.1);
+                if self.objects.remove(kind.kind, &name.1) {
+                    self.changes.objects.insert(name.clone());
+                }
             }
         }
-        self.is_status_dirty |= kind.status != StatusShape::None
-            && self.live.get(&name).is_none_or(|own| own.status != live.status);
+        if kind.status != StatusShape::None
+            && self.live.get(&name).is_none_or(|own| own.status != live.status)
+        {
+            self.changes.statuses.insert(name.clone());
+        }
         self.live.insert(name, live);
     }
 
     fn remove(&mut self, kind: &'static WatchedKind, key: Key) {
-        self.is_dirty |= self.objects.remove(kind.kind, &key);
+        let was_used = self.objects.remove(kind.kind, &key);
         let name = (kind.kind, key);
         self.live.remove(&name);
-        self.recent.insert(name);
+        if was_used {
+            self.changes.objects.insert(name.clone());
+        }
+        self.changes.by_users.insert(name);
     }
 }
 
@@ -214,15 +219,17 @@ mod tests {
         let store = ObjectStore::default();
         let kind = WatchedKind::named("Service").expect("services are watched");
         store.replace(kind, vec![service("x", "1", 80), service("y", "1", 80)]);
-        assert_eq!(store.take_changes(), (true, true));
-        assert_eq!(store.take_recent().len(), 2);
+        let all = |names: &[&str]| names.iter().map(|name| ("Service", Key::new("a", name))).collect();
+        let first = store.take_changes();
+        assert_eq!((first.objects, first.has_new_kind), (all(&["x", "y"]), true));
+        assert_eq!((first.by_users, first.statuses), (all(&["x", "y"]), all(&["x", "y"])));
         store.put(kind, service("x", "2", 80));
-        assert_eq!(store.take_changes(), (false, false));
+        assert_eq!(store.take_changes(), Changes::default());
         store.put(kind, service("x", "3", 81));
-        assert_eq!(store.take_changes(), (true, false));
-        assert!(store.take_recent().iter().eq([&("Service", Key::new("a", "x"))]));
+        let changed = Changes { objects: all(&["x"]), by_users: all(&["x"]), ..Changes::default() };
+        assert_eq!(store.take_changes(), changed);
         store.replace(kind, vec![service("x", "3", 81)]);
-        assert_eq!(store.take_changes(), (true, false));
+        assert_eq!(store.take_changes().objects, all(&["y"]));
         assert_eq!(store.count(), 1);
         store.delete(kind, &service("x", "4", 81));
         assert!(!store.has_any(kind));
@@ -236,7 +243,8 @@ mod tests {
         store.replace(kind, vec![route(json!({}))]);
         store.take_changes();
         store.put(kind, route(json!({"parents": [{"controllerName": "b/c"}]})));
-        assert_eq!(store.take_changes(), (false, true));
-        assert_eq!(store.with_entries().len(), 1);
+        let statuses = BTreeSet::from([("HTTPRoute", Key::new("a", "r"))]);
+        assert_eq!(store.take_changes(), Changes { statuses: statuses.clone(), ..Changes::default() });
+        assert_eq!(store.with_status(), statuses);
     }
 }

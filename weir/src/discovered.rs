@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use discovery::reconcile::{KnownServer, LineDemand, ServerNames, ServerNumbers, steps};
@@ -53,9 +53,10 @@ impl Discovery {
         let notify = notifier.notify(messages);
         let mut current = locked(&self.servers);
         *current = Arc::downgrade(servers);
-        // A list may have changed during the pause.
-        let lines = servers.shared.plan.proxies.iter().flat_map(|proxy| &proxy.discovered);
-        lines.for_each(|line| servers.follow_list(&line.feed, &notify));
+        // Lists may have changed during the pause.
+        let lines = lines_by_list(&servers.shared.plan).into_values();
+        let feeds = lines.filter_map(|lines| Some(&lines.first()?.feed));
+        feeds.filter(|feed| !feed.is_applied()).for_each(|feed| servers.follow_list(feed, &notify));
         drop(current);
         let slot = self.servers.clone();
         let changed = move |feed: &Arc<Feed>| {
@@ -128,13 +129,13 @@ fn make(
     line: &Arc<DiscoveredServers>,
     instance: &Instance,
     is_backup: bool,
-    former: Option<&Arc<Server>>,
+    former: Option<&Arc<ServerSettings>>,
     taken: &mut Taken,
 ) -> ServerSettings {
     let prototype = &line.prototype.state;
     let address = ServerAddress::Ip(SocketAddr::new(instance.address, instance.port));
     let (name, number) = match former {
-        Some(former) => (former.name.to_string().into(), former.id),
+        Some(former) => (former.state.name.to_string().into(), former.state.id),
         None => {
             let place = (instance.address, instance.port);
             (taken.names.choose(&instance.id), taken.numbers.choose(&instance.id, place))
@@ -145,11 +146,16 @@ fn make(
         seed.weight = weight;
     }
     taken.numbers.take(number);
-    let state = match former.filter(|former| former.may_become(&seed)) {
+    let discovered = DiscoveredInstance::new(&line.feed, line.number, instance);
+    let state = match former.filter(|former| former.state.may_become(&seed)) {
         Some(former) => {
-            former.renew(seed, base::clock::now_ms());
-            former.become_alike(prototype);
-            former.clone()
+            former.state.renew(seed, base::clock::now_ms());
+            former.state.become_alike(prototype);
+            // The phase of a newer list takes effect when the sources are followed.
+            if let Some(own) = &former.discovered {
+                discovered.set_phase(own.phase());
+            }
+            former.state.clone()
         }
         None => {
             let state = prototype.alike(seed);
@@ -159,8 +165,7 @@ fn make(
             state
         }
     };
-    let discovered = Some(Arc::new(DiscoveredInstance::new(&line.feed, line.number, instance)));
-    ServerSettings { state, discovered, ..line.prototype.clone() }
+    ServerSettings { state, discovered: Some(Arc::new(discovered)), ..line.prototype.clone() }
 }
 
 /// Uses the lists that the runtime socket of an earlier process has written, until the sources answer. Lines that are not lists
@@ -186,17 +191,17 @@ pub(crate) fn adopt(plan: &Plan, former: Option<&Plan>) {
         let mut taken = Taken::of(&states);
         let of_instance = |server: Arc<ServerSettings>| {
             let own = server.discovered.as_ref().filter(|own| own.phase() != InstancePhase::Gone)?;
-            Some(((own.id.clone(), own.address, server.state.backup), server.state.clone()))
+            Some(((own.id.clone(), own.address, server.state.backup), server.clone()))
         };
-        let former: HashMap<InstanceKey, Arc<Server>> = before
+        let former: HashMap<InstanceKey, Arc<ServerSettings>> = before
             .into_iter()
             .flat_map(|before| before.servers.discovered())
             .filter_map(of_instance)
             .collect();
         // New servers must not get the name of one that another line carries over.
         let fixed: HashSet<Box<str>> = states.iter().map(|server| server.name.to_string().into()).collect();
-        taken.names.extend(former.values().map(|server| server.name.to_string().into()));
-        taken.numbers.extend(former.values().map(|server| server.id));
+        taken.names.extend(former.values().map(|server| server.state.name.to_string().into()));
+        taken.numbers.extend(former.values().map(|server| server.state.id));
         for line in &proxy.discovered {
             if line.feed.list().is_none()
                 && let Some(list) = discovery::read_now(&line.section)
@@ -205,12 +210,15 @@ pub(crate) fn adopt(plan: &Plan, former: Option<&Plan>) {
             }
             let Some(list) = line.feed.list() else { continue };
             let steps = steps(&list, demand(line), &[]);
-            // The excess is reported when the sources are followed.
             line.count.store(steps.add.len() as u64, Relaxed);
+            // The excess is reported when the sources are followed.
+            if steps.excess > 0 {
+                line.feed.set_applied(None);
+            }
             for (at, is_backup) in steps.add {
                 let known = former.get(&key(&list[at], is_backup));
                 // A server of the configuration may have taken its name.
-                let known = known.filter(|known| !fixed.contains(&*known.name));
+                let known = known.filter(|known| !fixed.contains(&*known.state.name));
                 if let Some(server) = proxy.servers.add(make(line, &list[at], is_backup, known, &mut taken)) {
                     states.push(server.state.clone());
                 }
@@ -218,18 +226,26 @@ pub(crate) fn adopt(plan: &Plan, former: Option<&Plan>) {
         }
         proxy.state.servers.store(Arc::new(states));
     }
-    for line in plan.proxies.iter().flat_map(|proxy| &proxy.discovered) {
-        count(plan, &line.feed);
-    }
+    lines_by_list(plan).values().for_each(|lines| count(lines));
 }
 
-/// Adds up the counts of the lines that use a feed.
-fn count(plan: &Plan, feed: &Arc<Feed>) {
-    let lines = || {
-        plan.proxies.iter().flat_map(|proxy| &proxy.discovered).filter(|line| Arc::ptr_eq(&line.feed, feed))
+/// The lines of a plan by the addresses of their lists, which outlive the plan.
+fn lines_by_list(plan: &Plan) -> HashMap<*const Feed, Vec<&DiscoveredServers>> {
+    let mut lines: HashMap<_, Vec<_>> = HashMap::new();
+    for line in plan.attended().flat_map(|proxy| &proxy.discovered) {
+        lines.entry(Arc::as_ptr(&line.feed)).or_default().push(&**line);
+    }
+    lines
+}
+
+/// Adds up the counts of the lines that use a list.
+fn count(lines: &[&DiscoveredServers]) {
+    let Some(first) = lines.first() else { return };
+    let sum = |number: fn(&DiscoveredServers) -> &AtomicU64| -> u64 {
+        lines.iter().map(|line| number(line).load(Relaxed)).sum()
     };
-    feed.servers.store(lines().map(|line| line.count.load(Relaxed)).sum(), Relaxed);
-    feed.excess.store(lines().map(|line| line.excess.load(Relaxed)).sum(), Relaxed);
+    first.feed.servers.store(sum(|line| &line.count), Relaxed);
+    first.feed.excess.store(sum(|line| &line.excess), Relaxed);
 }
 
 impl RuntimeServers {
@@ -239,13 +255,19 @@ impl RuntimeServers {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(list) = feed.list() else { return };
         let plan = &self.shared.plan;
-        for (index, proxy) in plan.proxies.iter().enumerate().filter(|(_, proxy)| !proxy.disabled) {
+        let mut lines = Vec::new();
+        for index in plan.attended.iter().copied() {
+            let proxy = &plan.proxies[index];
             for line in proxy.discovered.iter().filter(|line| Arc::ptr_eq(&line.feed, feed)) {
-                let report = Reporter { proxy: &proxy.state, notify };
-                self.follow_line(index, proxy, line, &list, &report);
+                lines.push(&**line);
+                if !proxy.disabled {
+                    let report = Reporter { proxy: &proxy.state, notify };
+                    self.follow_line(index, proxy, line, &list, &report);
+                }
             }
         }
-        count(plan, feed);
+        feed.set_applied(Some(list));
+        count(&lines);
     }
 
     fn follow_line(

@@ -113,9 +113,7 @@ impl Generation {
         if let Some(program) = &shared.plan.lua {
             program.serve(Box::new(crate::scripts::ProcessHost(Arc::downgrade(&shared), runtime.clone())));
         }
-        if shared.plan.lua.is_some() {
-            runtime.set_scripts(Arc::new(crate::scripts::Commands(Arc::downgrade(&shared))));
-        }
+        runtime.set_scripts(Arc::new(crate::scripts::Commands(Arc::downgrade(&shared))));
         let emails = Emails::start(&shared.plan, &checks::refused_emails(&shared, *messages))
             .map_err(|error| format!("cannot start the e-mail threads: {error}"))?;
         notifier.bind(&shared, emails);

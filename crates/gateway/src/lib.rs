@@ -16,4 +16,4 @@ mod translate;
 pub use objects::{Key, Objects};
 pub use output::{ObjectEvent as Event, Output, StatusUpdate};
 pub use settings::{ListenAddress, Settings};
-pub use translate::translate;
+pub use translate::{endpoints_section, translate};

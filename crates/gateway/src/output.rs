@@ -14,7 +14,8 @@ pub struct Output {
     /// Files, keyed by path relative to the settings directory.
     ///
     /// Files in `maps/` are named after their content and never change, and those in `scripts/` only with the version of this crate. Those in `endpoints/` are read by the proxy whenever they
-    /// change. Those in `certs/` and `ca/` are certificates, which the runtime socket can replace.
+    /// change. Those in `certs/` and `ca/` are certificates, which the runtime socket can replace. Those in `paths/` are maps, which it can
+    /// change.
     pub files: BTreeMap<String, Vec<u8>>,
     /// Statuses of objects. The times of conditions are left to the caller.
     pub statuses: Vec<StatusUpdate>,

@@ -104,6 +104,8 @@ pub struct Feed {
     pub query: Box<str>,
     /// The last list.
     list: ArcSwapOption<Vec<Instance>>,
+    /// The list to which the servers of all lines were last brought.
+    applied: ArcSwapOption<Vec<Instance>>,
     status: Mutex<FeedStatus>,
     /// When the source last answered, in ms of the monotonic clock; 0 for never.
     answered_at: AtomicU64,
@@ -127,6 +129,20 @@ impl Feed {
     /// Returns the last list, if there is one.
     pub fn list(&self) -> Option<Arc<Vec<Instance>>> {
         self.list.load_full()
+    }
+
+    /// Returns whether the servers of all lines are those of the last list.
+    pub fn is_applied(&self) -> bool {
+        let (list, applied) = (self.list.load(), self.applied.load());
+        match (&*list, &*applied) {
+            (Some(list), Some(applied)) => Arc::ptr_eq(list, applied),
+            (list, _) => list.is_none(),
+        }
+    }
+
+    /// Records the list to which the servers of all lines were brought; `None` if they must be compared with the list again.
+    pub fn set_applied(&self, list: Option<Arc<Vec<Instance>>>) {
+        self.applied.store(list);
     }
 
     /// Records an answer of the source. Returns whether the list is different from the last one.
@@ -291,6 +307,23 @@ mod tests {
             Some(1),
             "a list is newer than that of an earlier process"
         );
+    }
+
+    #[test]
+    fn a_list_is_applied_until_it_changes() {
+        let feed = Feed::default();
+        assert!(feed.is_applied(), "there is nothing to apply");
+        feed.answered(vec![instance("a")], 1);
+        assert!(!feed.is_applied());
+        feed.set_applied(feed.list());
+        assert!(feed.is_applied());
+        feed.answered(vec![instance("a")], 2);
+        assert!(feed.is_applied(), "the same list");
+        feed.answered(vec![instance("b")], 3);
+        assert!(!feed.is_applied());
+        feed.set_applied(feed.list());
+        feed.set_applied(None);
+        assert!(!feed.is_applied());
     }
 
     #[test]

@@ -36,6 +36,24 @@ fn routes_appear_and_scaling_does_not_reload() {
 }
 
 #[test]
+fn paths_change_without_a_reload() {
+    let origin = Origin::text("one");
+    let scene = Scene::start();
+    scene.serve("app", "/one", &[origin.port()]);
+    scene.await_answer("/one", 200, "one");
+    // The status is written after the reload was counted.
+    assert!(eventually(|| scene.route_condition("app", "Accepted")["status"] == "True"));
+    let reloads = scene.controller.metric("reloads_total");
+    for path in ["/two", "/three"] {
+        scene.server.apply(route("app", path));
+        scene.await_answer(path, 200, "one");
+        scene.await_answer("/one", 404, "");
+    }
+    assert!(eventually(|| scene.controller.metric("route_updates_total") == 2.0));
+    assert_eq!(scene.controller.metric("reloads_total"), reloads);
+}
+
+#[test]
 fn statuses_are_written_once() {
     let origin = Origin::text("one");
     let scene = Scene::start();

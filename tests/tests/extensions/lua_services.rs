@@ -2,6 +2,8 @@
 
 use crate::lua_scripts::{ask, body, script, start};
 use weir_tests::client::Client;
+use weir_tests::load::Load;
+use weir_tests::reloading::reload;
 use weir_tests::{Origin, Weir, eventually, free_port};
 
 #[test]
@@ -274,4 +276,42 @@ fn actions_may_talk_to_the_client_before_a_server() {
     // Asks for more than will arrive: the end of the client's side ends it.
     client.shut();
     assert_eq!(String::from_utf8_lossy(&client.read_to_end()), "(4)rest");
+}
+
+#[test]
+fn reloads_add_and_remove_scripts() {
+    let (port, origin) = (free_port(), Origin::echo());
+    let text = r#"
+        local word = ...
+        core.register_action("word", { "http-req" }, function(txn) txn.http:req_set_header("x-word", word) end)
+        core.register_cli({ "show", "word" }, "show word", function(applet) applet:send(word) end)
+    "#;
+    let path = script("added", text);
+    let configuration = |lua: &str, rule: &str| {
+        format!(
+            "global\n nbthread 2\n stats socket runtime level admin\n{lua}\
+             defaults\n mode http\n timeout client 3s\n timeout connect 3s\n timeout server 3s\n\
+             frontend f\n bind 127.0.0.1:{port}\n{rule} default_backend b\nbackend b\n server s 127.0.0.1:{}\n",
+            origin.port()
+        )
+    };
+    let with = |kind: &str, word: &str| {
+        let lua = format!(" tune.lua.bool-sample-conversion normal\n {kind} {} {word}\n", path.display());
+        configuration(&lua, " http-request lua.word\n")
+    };
+    let plain = configuration("", "");
+    let weir = Weir::start(&plain, &[port]);
+    let load = Load::start(port, true);
+    for (kind, word) in [("lua-load", "one"), ("lua-load-per-thread", "two")] {
+        let said = reload(&weir, &with(kind, word));
+        assert!(said.ends_with("nothing else"), "{said}");
+        assert!(ask(port, "/").text().contains(&format!("x-word: {word}")), "{}", weir.messages());
+        assert_eq!(weir.ask("show word").trim(), word);
+        load.go_on(10);
+    }
+    let said = reload(&weir, &plain);
+    assert!(said.ends_with("nothing else"), "{said}");
+    assert!(!ask(port, "/").text().contains("x-word"));
+    assert!(!weir.ask("show word").contains("two"));
+    assert_eq!(load.end(), Vec::<String>::new());
 }

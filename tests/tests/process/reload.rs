@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use weir_tests::client::Client;
+use weir_tests::client::{Client, get};
 use weir_tests::load::Load;
 use weir_tests::logs::Collector;
 use weir_tests::{Origin, Scratch, Weir, ask, eventually, free_port, scratch};
@@ -276,6 +276,60 @@ fn new_configuration_serves_once_the_reload_is_answered() {
             assert!(answer.contains(&format!("version: {version}\r\n")), "{answer}");
         }
     }
+}
+
+#[test]
+fn masters_reload_their_worker_in_place() {
+    let origin = Origin::echo();
+    let port = free_port();
+    let text = |global: &str, number: u32| {
+        format!(
+            "global\n  reload in-place\n  stats socket runtime level admin\n{global}\
+             defaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n\
+             frontend f\n  bind 127.0.0.1:{port}\n  http-request set-header x-number {number}\n  default_backend b\n\
+             backend b\n  server s 127.0.0.1:{}\n",
+            origin.port()
+        )
+    };
+    let threads = |number: u32| format!("  nbthread {number}\n");
+    let weir = Weir::start_with(&text(&threads(2), 0), &["-W", "-S", "./master"], &[port]);
+    let write = |text: String| {
+        std::fs::write(weir.directory().join("haproxy.cfg"), text).expect("the file is ours");
+    };
+    let worker = || {
+        let info = master(&weir, "@1 show info");
+        info.lines().find_map(|line| line.strip_prefix("Pid: ")).map(str::to_owned)
+    };
+    let serves =
+        |number: u32| get(port, "/").is_some_and(|own| own.text().contains(&format!("x-number: {number}")));
+    let load = Load::start(port, true);
+    assert!(weir.says("Loading success."), "{}", weir.messages());
+    let first = worker();
+    write(text(&threads(2), 1));
+    let answer = master(&weir, "reload");
+    assert!(answer.starts_with("Success=1\n--\n"), "{answer}");
+    assert!(answer.contains("Reloaded in place: frontend f: 1 rule changed; nothing else"), "{answer}");
+    assert!(serves(1));
+    write(text(&threads(2), 2));
+    weir.signal("USR2");
+    assert!(eventually(|| serves(2)), "{}", weir.messages());
+    assert_eq!(worker(), first);
+    let listed = master(&weir, "show proc");
+    assert!(listed.contains("2 [failed: 0]") && !listed.contains("old workers"), "{listed}");
+    // The number of threads belongs to a process.
+    write(text(&threads(1), 3));
+    let answer = master(&weir, "reload");
+    assert!(answer.starts_with("Success=1\n--\n"), "{answer}");
+    assert!(weir.says("A running process cannot change: `nbthread`"), "{}", weir.messages());
+    let second = worker();
+    assert!(serves(3) && second != first);
+    load.go_on(10);
+    assert_eq!(load.end(), Vec::<String>::new(), "{}", weir.messages());
+    master(&weir, "hard-reload");
+    assert!(worker() != second, "a hard reload starts another worker");
+    write(text("  no-such-keyword\n", 4));
+    assert!(master(&weir, "reload").starts_with("Success=0\n--\n"));
+    assert!(serves(3));
 }
 
 #[test]

@@ -2,10 +2,12 @@
 //! the old one to finish once the new one is ready, and exits when its worker has ended.
 //!
 //! A reload re-executes the program in the master's process, so that both a new configuration and a new program take effect. The
-//! new worker takes over the listening sockets from the old one. If it cannot start, the old one continues.
+//! new worker takes over the listening sockets from the old one. If it cannot start, the old one continues. With `reload in-place`,
+//! the master first asks its worker to reload in place.
 
 mod children;
 mod cli;
+mod in_place;
 
 use std::cell::Cell;
 use std::io::{Read, Write};
@@ -28,6 +30,7 @@ use crate::sockets::{Inherited, ListeningSocket};
 use crate::system;
 pub(crate) use children::MasterState;
 use children::{Child, ReloadRequest};
+use in_place::InPlace;
 
 /// The directory in which the program was started; relative paths on the command line always refer to it.
 static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
@@ -111,7 +114,9 @@ pub(crate) fn split(
         leaving: false,
         stopped: Cell::new(false),
     });
-    Ok(Role::Master(Master::new(state, args, global.max_reloads.unwrap_or(50), messages).watch()))
+    let max_reloads = global.max_reloads.unwrap_or(50);
+    let master = Master::new(state, args, max_reloads, messages);
+    Ok(Role::Master(Master { reloads_in_place: global.reloads_in_place, ..master }.watch()))
 }
 
 /// Closes the master's copies of QUIC sockets: the worker relies on their positions, which change once all copies are closed.
@@ -147,11 +152,14 @@ pub(crate) struct Master {
     messages: MessageFormat,
     /// `mworker-max-reloads`.
     max_reloads: u32,
+    /// `reload in-place`.
+    reloads_in_place: bool,
 }
 
 impl Master {
     fn new(state: MasterState, args: &CommandLineArgs, max_reloads: u32, messages: MessageFormat) -> Self {
-        Self { state: Arc::new(Mutex::new(state)), args: Arc::new(args.clone()), messages, max_reloads }
+        let (state, args) = (Arc::new(Mutex::new(state)), Arc::new(args.clone()));
+        Self { state, args, messages, max_reloads, reloads_in_place: false }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, MasterState> {
@@ -295,8 +303,35 @@ impl Master {
         send(rustix::process::getpid().as_raw_nonzero().get(), Signal::USR2);
     }
 
-    /// Re-executes the program, unless the master is stopping. Returns only if that fails.
+    /// Makes the worker reload in place. Returns whether it has the new configuration.
+    fn reload_in_place(&self) -> bool {
+        let worker = self.state().current().filter(|child| child.ready).map(Child::connect);
+        let Some(worker) = worker.filter(|_| !in_place::is_program_replaced()) else { return false };
+        system::notify_reloading(self.messages);
+        match in_place::reload(worker) {
+            InPlace::Done(changes) => {
+                self.messages.say(Severity::Notice, &format!("Reloaded in place: {changes}"));
+                system::notify("READY=1\nSTATUS=Ready.\n", self.messages);
+                true
+            }
+            InPlace::Refused(reason) => {
+                let text = format!("Cannot reload in place, so another worker is started: {reason}");
+                self.messages.say(Severity::Warning, &text);
+                false
+            }
+        }
+    }
+
+    /// Re-executes the program, unless the master is stopping or its worker can reload in place.
     fn reload(&self, leaving: bool) {
+        let is_hard = self.state().request.as_ref().is_some_and(|request| request.hard);
+        if self.reloads_in_place && !leaving && !is_hard && self.reload_in_place() {
+            let mut state = self.state();
+            state.client = state.request.take().map(|request| request.client);
+            state.reloads += 1;
+            state.failed = 0;
+            return answer(&mut state, true);
+        }
         let mut state = self.state();
         let request = state.request.take();
         state.hard = request.as_ref().is_some_and(|request| request.hard);

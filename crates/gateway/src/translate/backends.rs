@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::api::ServicePort;
 use crate::text::{Text, digest, line, section_name};
@@ -65,7 +65,7 @@ impl<'a> Backends<'a> {
     /// Writes the sections and the lists of endpoints.
     pub(crate) fn write(self, context: &mut Context<'a>, text: &mut Text) {
         let slices = Slices::new(context.objects);
-        let mut shards: BTreeMap<u64, BTreeMap<String, Vec<Value>>> = BTreeMap::new();
+        let mut shards: BTreeMap<u64, BTreeMap<String, String>> = BTreeMap::new();
         let mut sections = Text::default();
         for (name, backend) in &self.0 {
             sections.section("backend", name);
@@ -85,23 +85,32 @@ impl<'a> Backends<'a> {
                     "servers from endpoints-{shard} label pool={pool} max 5000{}",
                     backend.server
                 );
-                let groups = shards.entry(shard).or_default().entry(pool.clone()).or_default();
-                if groups.is_empty() {
-                    *groups = instances[number].iter().map(|it| group(it, &pool, weights[number])).collect();
+                let entries = shards.entry(shard).or_default().entry(pool.clone()).or_default();
+                if entries.is_empty() {
+                    push_entries(entries, &instances[number], &pool, weights[number]);
                 }
             }
         }
         for (shard, pools) in shards {
-            let relative = format!("endpoints/{shard}.json");
+            let relative = format!("{FOLDER}{shard}.json");
             text.section("discovery", &format!("endpoints-{shard}"));
             let refresh = context.settings.endpoints_refresh_ms.max(100);
             line!(text, "targets {} refresh {refresh}ms", crate::text::quote(&context.path(&relative)));
-            let list: Vec<Value> = pools.into_values().flatten().collect();
-            let content = Value::Array(list).to_string();
-            context.files.insert(relative, content.into_bytes());
+            let entries: Vec<String> = pools.into_values().filter(|entries| !entries.is_empty()).collect();
+            context.files.insert(relative, format!("[{}]", entries.join(",")).into_bytes());
         }
         text.verbatim(&sections.finish());
     }
+}
+
+/// The folder with the lists of endpoints.
+const FOLDER: &str = "endpoints/";
+
+/// Returns the name of the `discovery` section that reads a file of [`Output::files`](crate::Output::files), if it is a list of
+/// endpoints.
+pub fn endpoints_section(file: &str) -> Option<String> {
+    let shard = file.strip_prefix(FOLDER)?.strip_suffix(".json")?;
+    Some(format!("endpoints-{shard}"))
 }
 
 /// The name of a service port, unique for each one.
@@ -135,18 +144,42 @@ fn weights(backend: &Backend<'_>, instances: &[Vec<PodInstance<'_>>]) -> Vec<Opt
     (0..instances.len()).map(|number| Some(scaled(number))).collect()
 }
 
-fn group(instance: &PodInstance<'_>, pool: &str, weight: Option<u64>) -> Value {
-    // A pod may belong to several services, and the list has an instance for each of them.
-    let name = if instance.name.is_empty() { &instance.address } else { instance.name };
-    let mut labels = json!({ "pool": pool, "id": format!("{name}.{pool}") });
-    if !instance.zone.is_empty() {
-        labels["zone"] = json!(instance.zone);
+/// An entry of a list of endpoints. Lists are long, so they are written without values in between.
+#[derive(Serialize)]
+struct EndpointEntry<'a> {
+    labels: EndpointLabels<'a>,
+    targets: [&'a str; 1],
+}
+
+#[derive(Serialize)]
+struct EndpointLabels<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    draining: Option<&'static str>,
+    id: String,
+    pool: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    weight: Option<String>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    zone: &'a str,
+}
+
+/// Appends the entries of a pool to a list.
+fn push_entries(list: &mut String, instances: &[PodInstance<'_>], pool: &str, weight: Option<u64>) {
+    for instance in instances {
+        // A pod may belong to several services, and the list has an instance for each of them.
+        let name = if instance.name.is_empty() { &instance.address } else { instance.name };
+        let labels = EndpointLabels {
+            draining: instance.is_draining.then_some("true"),
+            id: format!("{name}.{pool}"),
+            pool,
+            weight: weight.map(|weight| weight.to_string()),
+            zone: instance.zone,
+        };
+        let entry = EndpointEntry { labels, targets: [&instance.address] };
+        if !list.is_empty() {
+            list.push(',');
+        }
+        // Texts and lists always have a JSON form.
+        list.push_str(&serde_json::to_string(&entry).unwrap_or_default());
     }
-    if instance.is_draining {
-        labels["draining"] = json!("true");
-    }
-    if let Some(weight) = weight {
-        labels["weight"] = json!(weight.to_string());
-    }
-    json!({ "targets": [instance.address], "labels": labels })
 }

@@ -29,6 +29,7 @@ use crate::settings::Settings;
 use crate::text::Text;
 
 use self::backends::Backends;
+pub use self::backends::endpoints_section;
 use self::context::Context;
 use self::gateways::GatewayState;
 use self::listeners::{ListenerState, Owner};

@@ -84,8 +84,11 @@ fn list(names: Option<&[String]>) -> Result<String, String> {
     }
 }
 
-/// Writes the line of the `global` section. It is always there, because a running process cannot load scripts.
+/// Writes the lines of the `global` section.
 pub(crate) fn write_global(context: &mut Context<'_>, text: &mut Text) {
+    if !context.authorizes {
+        return;
+    }
     let script = context.add_file("scripts/authorize.lua".into(), SCRIPT.into());
     let socket = format!("unix@{}", context.path(SOCKET));
     text.line("tune.lua.bool-sample-conversion normal");

@@ -30,6 +30,22 @@ pub(crate) struct HttpRule<'a> {
     pub(crate) targets: Vec<RuleTarget>,
 }
 
+impl HttpRule<'_> {
+    /// The backend of a rule that does nothing but choose one, always the same.
+    pub(crate) fn only_backend(&self) -> Option<&str> {
+        let Self { filters, settings, mirrors, targets, .. } = self;
+        let mut used = targets.iter().filter(|target| target.weight > 0);
+        let (target, other) = (used.next()?, used.next());
+        let is_plain = *filters == Filters::default()
+            && settings.is_empty()
+            && mirrors.is_empty()
+            && other.is_none()
+            && target.filters == Filters::default()
+            && target.mirrors.is_empty();
+        target.backend.as_deref().filter(|_| is_plain)
+    }
+}
+
 /// A destination of requests.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RuleTarget {

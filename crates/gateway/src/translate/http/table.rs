@@ -1,10 +1,11 @@
 //! The search for a request's rule: by host, then by path, then by the other conditions.
 //!
 //! The search is a sequence of jumps in the frontend's rules. A jump to the host's block is a hash lookup. In the block, the path
-//! is looked up as a whole and then by its longest prefix in a map. Only the few rules for that path are tested one by one. A
-//! block ends with a jump to the next candidate: a shorter prefix, or a less specific host. All jumps go forwards.
+//! is looked up as a whole and then by its longest prefix in a map. The value is a backend if the rule for the prefix only chooses
+//! one, so that such rules are not part of the text, and otherwise the label of a block. Only the few rules for that path are tested
+//! one by one. A block ends with a jump to the next candidate: a shorter prefix, or a less specific host. All jumps go forwards.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::text::{Text, line, literal, quote};
 use crate::translate::context::Context;
@@ -23,6 +24,8 @@ pub(crate) type Age<'a> = (&'a str, &'a str, &'a str, usize, usize);
 pub(crate) struct Candidate<'a> {
     /// The label of the rule.
     pub(crate) target: &'a str,
+    /// The backend, if the rule only chooses one.
+    pub(crate) backend: Option<&'a str>,
     pub(crate) rule: &'a RouteMatch,
     pub(crate) age: Age<'a>,
     /// Whether the rule needs the length of the matched prefix.
@@ -44,7 +47,12 @@ struct Host<'a> {
     exact: BTreeMap<&'a str, Vec<Candidate<'a>>>,
     regexes: Vec<(&'a str, Candidate<'a>)>,
     prefixes: BTreeMap<&'a str, Vec<Candidate<'a>>>,
+    /// The prefixes without a block, with their backends.
+    direct: BTreeMap<&'a str, &'a str>,
 }
+
+/// The labels of rules to which the search jumps.
+pub(crate) type Targets<'a> = BTreeSet<&'a str>;
 
 /// The hosts of a frontend.
 #[derive(Debug, Default)]
@@ -84,8 +92,14 @@ impl<'a> Table<'a> {
     }
 
     /// Writes the search. `name` is the frontend's name. The rules follow it. With `by_tls`, requests for a host of another
-    /// listener than that of the TLS handshake are answered with 421.
-    pub(crate) fn write(mut self, context: &mut Context<'_>, text: &mut Text, name: &str, by_tls: bool) {
+    /// listener than that of the TLS handshake are answered with 421. Returns the labels of the rules that need a block.
+    pub(crate) fn write(
+        mut self,
+        context: &mut Context<'_>,
+        text: &mut Text,
+        name: &str,
+        by_tls: bool,
+    ) -> Targets<'a> {
         for host in self.hosts.values_mut() {
             let all = host.exact.values_mut().chain(host.prefixes.values_mut());
             all.for_each(|list| list.sort_by(|one, other| one.rank().cmp(&other.rank())));
@@ -93,6 +107,9 @@ impl<'a> Table<'a> {
                 let one = (usize::MAX - one_path.len(), one_path, one.rank());
                 one.cmp(&(usize::MAX - other_path.len(), other_path, other.rank()))
             });
+            if !is_plain(host) {
+                host.direct = direct_prefixes(host);
+            }
         }
         text.line("http-request set-var(txn.host) req.hdr(host),host_only,lower");
         let checks_name = by_tls && self.listeners.len() > 1;
@@ -109,6 +126,7 @@ impl<'a> Table<'a> {
         let prefixes = self.write_prefix_map(context, name);
         let mut hosts: Vec<(&String, &Host<'_>)> = self.hosts.iter().collect();
         hosts.sort_by(|one, other| specificity(one.0).cmp(&specificity(other.0)));
+        let mut targets = Targets::new();
         for (host, own) in hosts {
             let less_specific = wider_names(host)
                 .find(|wider| self.hosts.get(wider).is_some_and(|it| it.listener == own.listener))
@@ -120,7 +138,9 @@ impl<'a> Table<'a> {
                 line!(text, "http-request return status 421 if {condition}");
             }
             write_host(text, host, own, &prefixes, &less_specific);
+            targets.extend(own.targets());
         }
+        targets
     }
 
     /// The listener of the server name in the TLS handshake.
@@ -159,15 +179,23 @@ impl<'a> Table<'a> {
         line!(text, "http-request jump '%[var(txn.host),map_end({path})]'");
     }
 
-    /// Writes the map from a host with a path prefix to the label of its block, and returns the map's path.
+    /// Writes the map from a host with a path prefix to its backend or the label of its block, and returns the map's path.
     fn write_prefix_map(&self, context: &mut Context<'_>, name: &str) -> String {
         let mut content = String::new();
         for (host, own) in self.hosts.iter().filter(|(_, own)| !is_plain(own)) {
             for prefix in own.prefixes.keys() {
-                content.push_str(&format!("{host}{prefix}/ {}\n", prefix_label(host, prefix)));
+                let value = match own.direct.get(prefix) {
+                    Some(backend) => (*backend).to_owned(),
+                    None => prefix_label(host, prefix),
+                };
+                content.push_str(&format!("{host}{prefix}/ {value}\n"));
             }
         }
-        if content.is_empty() { String::new() } else { context.add_map(&format!("{name}-paths"), content) }
+        if content.is_empty() {
+            String::new()
+        } else {
+            context.add_file(format!("paths/{name}.map"), content)
+        }
     }
 }
 
@@ -177,6 +205,34 @@ fn host_label(host: &str) -> String {
 
 fn prefix_label(host: &str, prefix: &str) -> String {
     format!("prefix:{host}{prefix}/")
+}
+
+impl<'a> Host<'a> {
+    /// The labels of the rules to which its blocks jump.
+    fn targets(&self) -> impl Iterator<Item = &'a str> {
+        let with_block = self.prefixes.iter().filter(|(prefix, _)| !self.direct.contains_key(*prefix));
+        let lists = self.exact.values().chain(with_block.map(|(_, list)| list));
+        let regexes = self.regexes.iter().map(|(_, candidate)| candidate);
+        lists.flatten().chain(regexes).map(|candidate| candidate.target)
+    }
+}
+
+/// The prefixes with a rule that always applies and only chooses a backend. Those to which the block of a longer prefix jumps are
+/// not among them.
+fn direct_prefixes<'a>(host: &Host<'a>) -> BTreeMap<&'a str, &'a str> {
+    let backend = |list: &[Candidate<'a>]| {
+        let first = list.first().filter(|first| first.rule.conditions.is_empty())?;
+        first.backend
+    };
+    let mut direct: BTreeMap<&str, &str> =
+        host.prefixes.iter().filter_map(|(prefix, list)| Some((*prefix, backend(list)?))).collect();
+    for prefix in host.prefixes.keys() {
+        let has_block = !direct.contains_key(prefix);
+        if has_block && let Some(shorter) = shorter_prefix(host, prefix) {
+            direct.remove(shorter);
+        }
+    }
+    direct
 }
 
 /// Whether all requests of the host are for the prefix `/`.
@@ -209,10 +265,14 @@ fn write_host(text: &mut Text, host: &str, own: &Host<'_>, prefixes: &str, less_
     }
     if !own.prefixes.is_empty() {
         line!(text, "http-request set-var-fmt(txn.key) {}", quote(&format!("{host}%[path]/")));
-        line!(text, "http-request jump '%[var(txn.key),map_beg({prefixes})]'");
+        text.line("http-request unset-var(txn.backend)");
+        line!(text, "http-request set-var(txn.backend) var(txn.key),map_beg({prefixes})");
+        text.line("http-request jump '%[var(txn.backend)]'");
+        text.line("http-request allow if { var(txn.backend) -m found }");
     }
     line!(text, "http-request jump {}", quote(less_specific));
     let mut list: Vec<(&&str, &Vec<Candidate<'_>>)> = own.prefixes.iter().collect();
+    list.retain(|(prefix, _)| !own.direct.contains_key(**prefix));
     list.sort_by_key(|(prefix, _)| (usize::MAX - prefix.len(), **prefix));
     for (prefix, candidates) in list {
         let shorter = shorter_prefix(own, prefix);

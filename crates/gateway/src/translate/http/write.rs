@@ -43,6 +43,7 @@ pub(crate) fn write(
                 for own in &rule.matches {
                     let candidate = Candidate {
                         target: &rule.label,
+                        backend: rule.only_backend(),
                         rule: own,
                         age: rule.age,
                         needs_prefix: rule.filters.needs_prefix
@@ -53,9 +54,9 @@ pub(crate) fn write(
             }
         }
     }
-    table.write(context, text, &name, is_tls);
+    let targets = table.write(context, text, &name, is_tls);
     let mut blocks = Blocks { is_tls, ..Blocks::default() };
-    for Attached { rule, .. } in rules {
+    for Attached { rule, .. } in rules.iter().filter(|own| targets.contains(&*own.rule.label)) {
         blocks.rule(text, rule);
     }
     line!(text, "http-request label {NONE}");
