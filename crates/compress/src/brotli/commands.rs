@@ -43,7 +43,7 @@ pub(super) struct Command {
     pub(super) distance: Option<Distance>,
 }
 
-/// A distance symbol with its extra bits, whose number the symbol implies.
+/// A distance symbol with its extra bits. The symbol implies their number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Distance {
     pub(super) symbol: u8,

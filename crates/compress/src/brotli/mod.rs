@@ -1,5 +1,5 @@
-//! The coding `br` (RFC 7932). Repetitions are searched for in a window of 128 KiB, and each block of up to 64 KiB has prefix codes
-//! of its own. The static dictionary is not used: it and its indexes would take half a megabyte of the program, and shorten only
+//! The coding `br` (RFC 7932). Repetitions are searched for in a window of 128 KiB, and each block of up to 64 KiB has separate prefix
+//! codes. The static dictionary is not used: with its indexes, it would take half a megabyte of the program, and it shortens only
 //! bodies of a few kilobytes noticeably.
 
 mod bits;
@@ -171,7 +171,7 @@ struct Codes {
 }
 
 impl Codes {
-    /// Creates the codes for commands, whose literals and copies are `content`.
+    /// Creates the codes for commands that produce `content`.
     fn new(list: &[Command], content: &[u8]) -> Self {
         let (mut literals, mut commands, mut distances) = ([0; 256], [0; COMMANDS], [0; DISTANCES]);
         let mut at = 0;

@@ -21,7 +21,7 @@ const LENGTH_CODES: [(u32, u32); 6] = [(0, 2), (7, 4), (3, 3), (2, 2), (1, 2), (
 #[derive(Debug)]
 pub(crate) struct PrefixCode<const N: usize> {
     lengths: [u8; N],
-    /// The symbol that takes no bits, because there is no other.
+    /// The symbol of a code with a single one, which takes no bits.
     only: usize,
     /// The codes, first bit lowest.
     codes: [u16; N],
@@ -159,7 +159,7 @@ fn repeat(length: u8, symbol: u8, width: u32, count: usize, runs: &mut Vec<(u8, 
     runs[start..].reverse();
 }
 
-/// Returns the lengths of the codes of an optimal prefix code whose codes have at most `longest` bits.
+/// Returns the code lengths of an optimal prefix code, limited to `longest` bits.
 fn lengths<const N: usize>(counts: &[u32; N], longest: u8) -> [u8; N] {
     let mut lengths = [0; N];
     // Rare symbols count as more frequent ones until no code is too long.
