@@ -3,8 +3,6 @@
 # the target, but not to build scripts and macros. Cargo does not see these flags, so that folders and profiles that they name do
 # not reach the hashes in symbol names, and two builds in different folders give the same bytes.
 set -eu
-# The program itself, in a build that counts, needs no optimization across crates, which takes half of the time.
-case "$* $WEIR_RUSTFLAGS" in *"--crate-name weir "*"--crate-type bin "*-Cprofile-generate*) WEIR_RUSTFLAGS+=" -Copt-level=1" ;; esac
 for word in "$@"; do
     if [ "$word" = --target ]; then
         # LLVM mentions each name in the list of cold functions that another crate has.
