@@ -8,8 +8,8 @@
 source "$(dirname "$0")/lib.sh"
 seconds=${SECONDS_EACH:-1}
 
-# Settings for the following exercises: options of the bind and server lines, the address of the servers, sections.
-bind='' server='' address=$origin sections=''
+# Settings for the following exercises: options of the bind and server lines, the address of the servers, global lines, sections.
+bind='' server='' address=$origin globals='' sections=''
 
 config() { # mode, rules of the frontend, rules of the backend; its servers are the one origin under several names
     cat <<EOF
@@ -17,6 +17,7 @@ global
     nbthread 1
     maxconn 4000
     stats socket $dir/socket
+$globals
 $(defaults "$1")
 frontend fe
     bind 127.0.0.1:PORT $bind
@@ -138,6 +139,34 @@ exercise "HTTP/2 to HTTP/2" http "" "    http-reuse always" "h2load /100 -c 8 -m
 server=''
 exercise "compression" http "" "    compression algo gzip
     compression type text/plain" "$few path=/text header=accept-encoding:gzip"
+for level in 1 6; do
+    globals="    tune.comp.maxlevel $level"
+    exercise "all codings at level $level" http "" "    compression algo gzip br zstd
+    compression type text/plain" "$few path=/text header=accept-encoding:gzip" "$few path=/text header=accept-encoding:br" \
+        "$few path=/text header=accept-encoding:zstd" "$few path=/16384 header=accept-encoding:br"
+done
+cat >"$dir/train.lua" <<'LUA'
+core.register_action("mark", {"http-req"}, function(txn)
+    txn:set_var("txn.mark", txn.f:path() .. "/" .. txn.c:lower(txn.sf:req_hdr("host")))
+    txn.http:req_set_header("x-mark", txn:get_var("txn.mark"))
+    for name, values in pairs(txn.http:req_get_headers()) do
+        if name == "x-unwanted" then txn.http:req_del_header(name) end
+    end
+end)
+core.register_fetches("answer", function(txn) return tostring(42 + #txn.f:method()) end)
+core.register_converters("twice", function(text) return text .. text end)
+core.register_service("hello", "http", function(applet)
+    applet:set_status(200)
+    applet:add_header("content-type", "text/plain")
+    applet:start_response()
+    applet:send("hello " .. applet.path)
+end)
+LUA
+globals="    lua-load $dir/train.lua"
+exercise "scripts" http "    http-request lua.mark
+    http-request set-header x-answer %[lua.answer,lua.twice]
+    http-request use-service lua.hello if { path /hello }" "" "$many path=/100" "$many path=/hello"
+globals=''
 sections="cache c
     total-max-size 64
     max-object-size 2000000

@@ -79,6 +79,8 @@ check "the configuration of the package is valid" in_root weir -c -f /etc/haprox
 check "bash reads the completion" in_root bash -c '. /usr/share/bash-completion/completions/weir && complete -p weir >/dev/null'
 if command -v systemd-analyze >/dev/null; then
     check "systemd finds no fault with the unit" sh -c "! systemd-analyze verify --root '$root' weir.service 2>&1 | grep -E 'weir\.service:[0-9]+:'"
+    # Debian's haproxy.service is rated above 9.
+    check "systemd rates the sandbox of the unit as sufficient" sh -c "systemd-analyze security --no-pager --offline=true --threshold=45 packaging/weir.service >'$work/security.log' 2>&1"
 else
     echo "skipped: systemd-analyze is not installed"
 fi
@@ -147,6 +149,21 @@ in_root dpkg --purge weir >"$work/purge.log" 2>&1
 in_root find / -xdev -not -path '/tmp/*' -not -path '/proc/*' -not -path '/var/lib/dpkg/*' -not -path '/dev/*' | sort >"$work/after"
 check "nothing is left" sh -c "! comm -13 '$work/before' '$work/after' | grep -v -e '^/etc/.*-\$' -e '^/var/log/' -e '^/run/' | grep ."
 check "the user is removed" lacks "$root/etc/passwd" haproxy
+
+echo "== the .rpm"
+rpm=$(echo "$packages"/weir-*.rpm)
+in_rpm() { rpm --root "$root" --dbpath /var/lib/rpm "$@"; }
+# The libraries of this root are not in its database of RPM packages.
+in_rpm --nodeps --force-debian -i "$rpm" >"$work/rpm.log" 2>&1 || { cat "$work/rpm.log"; exit 1; }
+check "the program of the .rpm runs" sh -c "chroot '$root' weir -v | grep -q '^weir'"
+check "its libraries are those that the package requires" sh -c "! chroot '$root' ldd /usr/sbin/weir | grep 'not found'"
+check "it creates the user" has "$root/etc/passwd" haproxy
+check "its configuration is valid" in_root weir -c -f /etc/haproxy/haproxy.cfg
+check "it offers /usr/sbin/haproxy" same "$(in_root readlink -f /usr/sbin/haproxy)" /usr/sbin/weir
+check "its files are unchanged after the installation" in_rpm --nodeps -V weir
+in_rpm --force-debian -e weir >"$work/rpm.log" 2>&1 || { cat "$work/rpm.log"; exit 1; }
+check "after its removal, the program and the alternative are gone" sh -c "[ ! -e '$root/usr/sbin/weir' ] && [ ! -e '$root/usr/sbin/haproxy' ] && [ ! -e '$root/usr/lib/systemd/system/weir.service' ]"
+check "the configuration and the user are kept" sh -c "[ -e '$root/etc/haproxy/haproxy.cfg' ] && grep -q ^haproxy: '$root/etc/passwd'"
 
 echo "== the image"
 mkdir -p "$work/image" "$work/container/proc"

@@ -29,8 +29,11 @@ build() { # directory, flags
 }
 
 profile=${PROFILE:-}
-if [ -z "$profile" ] && [ -z "$(profdata)" ] && ! ./tools/need.sh "llvm-profdata-$llvm"; then
-    echo "llvm-profdata of LLVM $llvm is missing (Debian: llvm-$llvm; rustup: component llvm-tools): building without a profile" >&2
+if [ "$profile" != none ] && [ -z "$(profdata)" ] && ! ./tools/need.sh "llvm-profdata-$llvm"; then
+    echo "llvm-profdata of LLVM $llvm is missing (Debian: llvm-$llvm; rustup: component llvm-tools)" >&2
+    # With a given profile, the result would not be the expected one.
+    [ -z "$profile" ] || exit 1
+    echo "building without a profile" >&2
     profile=none
 fi
 if [ "$profile" = none ]; then
@@ -50,15 +53,19 @@ if [ -z "$profile" ]; then
     # The gzip encoder is written without unpredictable branches. A profile makes the compiler put some back, which costs 5 %.
     "$(profdata)" merge --no-function=compress7deflate -o "$profile" "$counts"
 fi
-# Cargo sees neither the flag nor the file, so a build with another profile must start from nothing.
-sum=$(sha256sum <"$profile")
+# Cargo sees neither the flags nor the file, so a build with other ones must start from nothing.
+sum=$(cat "$profile" tools/release.sh tools/rustc.sh | sha256sum)
 if [ "$(cat "$target/trained/profile" 2>/dev/null)" != "$sum" ]; then
     rm -rf "$target/trained"
     mkdir -p "$target/trained"
     echo "$sum" >"$target/trained/profile"
 fi
-# The profile names the calls worth inlining. A lower limit for the others saves 0.8 MB and costs a request nothing.
-build trained "-Cprofile-use=$(realpath "$profile") -Cllvm-args=-inline-threshold=75"
+# The profile names the calls worth inlining. A lower limit for the others saves 0.8 MB and costs a request nothing. Calls that the
+# training did not reach are inlined only if that saves space, and functions that it did not reach are compiled for size.
+"$(profdata)" show --list-below-cutoff --value-cutoff=1 "$profile" |
+    sed -n 's/^ *\(.*;\)\?\([^ ;]*\): (Max = 0 .*/\2,optsize/p' | LC_ALL=C sort -u >"$target/cold.csv"
+build trained "-Cprofile-use=$(realpath "$profile") -Cllvm-args=-inline-threshold=75 -Cllvm-args=-inlinecold-threshold=5 \
+    -Cllvm-args=-inline-cold-callsite-threshold=5 -Cllvm-args=-forceattrs-csv-path=$target/cold.csv"
 cp "$target/trained/$host/release/weir" "$target/weir"
 [ "$profile" -ef "$target/weir.profdata" ] || cp "$profile" "$target/weir.profdata"
 echo "built $target/weir"

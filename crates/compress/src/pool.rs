@@ -118,7 +118,7 @@ fn take(kind: CoderKind, settings: &CoderSettings) -> Option<CoderState> {
             CoderState::Quick(quick) => quick.reset(),
             CoderState::Zlib(zlib) => zlib.reset(settings.level),
             CoderState::Zstd(zstd) => zstd.reset(settings.level),
-            CoderState::Brotli(_) => {}
+            CoderState::Brotli(brotli) => brotli.reset(settings.level),
         }
         return Some(state);
     }
@@ -202,9 +202,6 @@ impl Drop for Encoder {
     /// Keeps the state for the next body.
     fn drop(&mut self) {
         let Some(state) = self.state.take() else { return };
-        if matches!(state, CoderState::Brotli(_)) {
-            return;
-        }
         // The pool no longer exists when a thread is torn down.
         let _ = FREE.try_with(|free| {
             if let Ok(mut free) = free.try_borrow_mut()

@@ -64,7 +64,7 @@ proptest! {
         content in content(),
         pieces in proptest::collection::vec(1usize..40_000, 1..12),
         flushes in any::<u16>(),
-        level in prop_oneof![Just(1u8), Just(2), Just(6)],
+        level in prop_oneof![Just(1u8), Just(2), Just(6), Just(9)],
     ) {
         for (_, algorithm) in Algorithm::ALL {
             let mut encoder = Encoder::new(algorithm, &CoderSettings { level, ..SETTINGS }).unwrap();

@@ -13,7 +13,7 @@ mod requests;
 mod streams;
 mod transport;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll};
 
 use crate::clock::{Nanos, nanos};
@@ -29,8 +29,8 @@ use open::Opening;
 use qmux::QmuxLink;
 use transport::QuicLink;
 
-/// The bytes of request bodies.
-pub(crate) static BODY: [u8; 64 * 1024] = [b'w'; 64 * 1024];
+/// The bytes of request bodies, which would take 64 KiB of the program as a constant.
+pub(crate) static BODY: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![b'w'; 64 * 1024].into());
 
 /// Why a connection is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
