@@ -392,7 +392,8 @@ mod tests {
         ];
         for ((commands, mut written), (of_commands, files)) in effects.into_iter().zip(expected) {
             let mut files = files.to_vec();
-            (files.sort(), written.sort());
+            files.sort();
+            written.sort();
             assert_eq!(
                 (commands, written),
                 (

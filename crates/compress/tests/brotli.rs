@@ -29,7 +29,8 @@ fn assert_decodes(content: &[u8], level: u8, what: &str) {
 
 #[test]
 fn bodies_of_every_length_decode() {
-    let kinds: [(&str, fn(usize) -> u8); 6] = [
+    type Content = (&'static str, fn(usize) -> u8);
+    let kinds: [Content; 6] = [
         ("one symbol", |_| b'a'),
         ("two symbols", |at| b'a' + (at * at / 3 % 2) as u8),
         ("four symbols", |at| b"abcd"[at.wrapping_mul(at) / 5 % 4]),

@@ -34,7 +34,7 @@ pub(super) struct Extra {
 
 /// A command. Symbols of lengths with their extra bits are computed again when it is written, to keep it small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Command {
+pub(super) struct BrotliCommand {
     pub(super) symbol: u16,
     pub(super) inserted: u32,
     /// Zero for the last command of a block, which ends after the literals.
@@ -98,7 +98,7 @@ fn length_code(length: u32, bases: &[u32; 24], extra: &[u8; 24]) -> (usize, Extr
     (code, Extra { bits: length - bases[code], count: extra[code].into() })
 }
 
-impl Command {
+impl BrotliCommand {
     /// Creates a command that inserts literals and copies from a distance.
     pub(super) fn new(inserted: usize, copied: usize, distance: usize, recent: &mut Recent) -> Self {
         let (insert_code, _) = length_code(inserted as u32, &INSERT_BASE, &INSERT_EXTRA);

@@ -20,14 +20,14 @@ pub(super) const MEMORY: usize = BUFFER + (4 << HASH_BITS) + 4 * WINDOW;
 
 /// A repetition of earlier input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Match {
+pub(super) struct BrotliMatch {
     pub(super) length: usize,
     pub(super) distance: usize,
     /// The number of bits that it saves, approximately.
     pub(super) score: u32,
 }
 
-impl Match {
+impl BrotliMatch {
     pub(super) const NONE: Self = Self { length: 0, distance: 0, score: 0 };
 }
 
@@ -130,9 +130,9 @@ impl History {
     }
 
     /// Returns the best match at a position. Matches at one of the recent distances need few bits.
-    pub(super) fn find(&self, at: usize, recent: &[usize; 4], effort: Effort) -> Match {
+    pub(super) fn find(&self, at: usize, recent: &[usize; 4], effort: Effort) -> BrotliMatch {
         let most = (self.filled - at).min(LONGEST);
-        let mut best = Match::NONE;
+        let mut best = BrotliMatch::NONE;
         if most < SHORTEST {
             return best;
         }
@@ -141,7 +141,7 @@ impl History {
                 let length = common(&self.bytes, at - distance, at, most);
                 let score = (6 * length as u32 + 3).saturating_sub(if index == 0 { 0 } else { 6 });
                 if length >= SHORTEST && score > best.score {
-                    best = Match { length, distance: *distance, score };
+                    best = BrotliMatch { length, distance: *distance, score };
                 }
             }
         }
@@ -157,7 +157,7 @@ impl History {
                 let length = common(&self.bytes, early, at, most);
                 let score = (6 * length as u32).saturating_sub(distance.ilog2());
                 if length >= SHORTEST && score > best.score {
-                    best = Match { length, distance, score };
+                    best = BrotliMatch { length, distance, score };
                 }
             }
             let earlier = self.chain[early % WINDOW];
@@ -167,6 +167,6 @@ impl History {
             from = earlier;
         }
         // Short matches far back take more bits than literals.
-        if best.score < 6 * SHORTEST as u32 - 15 { Match::NONE } else { best }
+        if best.score < 6 * SHORTEST as u32 - 15 { BrotliMatch::NONE } else { best }
     }
 }

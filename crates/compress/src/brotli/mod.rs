@@ -9,8 +9,8 @@ mod prefix;
 
 use crate::Until;
 use bits::BitWriter;
-use commands::{COMMANDS, Command, DISTANCES, Recent};
-use matches::{Effort, History, Match, WINDOW_BITS};
+use commands::{BrotliCommand, COMMANDS, DISTANCES, Recent};
+use matches::{BrotliMatch, Effort, History, WINDOW_BITS};
 use prefix::PrefixCode;
 
 /// The maximum length of a block.
@@ -19,7 +19,7 @@ const BLOCK: usize = 64 * 1024;
 const PATIENCE: usize = 64;
 
 /// The memory of a state.
-pub(crate) const MEMORY: usize = matches::MEMORY + BLOCK / matches::SHORTEST * size_of::<Command>();
+pub(crate) const MEMORY: usize = matches::MEMORY + BLOCK / matches::SHORTEST * size_of::<BrotliCommand>();
 
 /// Compresses `data` as one message with a level from 1 to 9.
 pub fn compress_brotli(data: &[u8], level: u8) -> Vec<u8> {
@@ -38,7 +38,7 @@ pub(crate) struct Brotli {
     recent: Recent,
     bits: BitWriter,
     has_begun: bool,
-    commands: Vec<Command>,
+    commands: Vec<BrotliCommand>,
 }
 
 impl Brotli {
@@ -130,7 +130,7 @@ impl Brotli {
         while at < history.filled {
             let mut found = history.find(at, &recent.0, *effort);
             history.add(at);
-            if found == Match::NONE {
+            if found == BrotliMatch::NONE {
                 let step = if effort.is_lazy { 1 } else { 1 + inserted / PATIENCE };
                 let step = step.min(history.filled - at);
                 at += step;
@@ -147,7 +147,7 @@ impl Brotli {
                 inserted += 1;
                 history.add(at);
             }
-            commands.push(Command::new(inserted, found.length, found.distance, recent));
+            commands.push(BrotliCommand::new(inserted, found.length, found.distance, recent));
             for covered in at + 1..at + found.length {
                 history.add(covered);
             }
@@ -155,7 +155,7 @@ impl Brotli {
             inserted = 0;
         }
         if inserted > 0 {
-            commands.push(Command::last(inserted));
+            commands.push(BrotliCommand::last(inserted));
         }
     }
 }
@@ -172,7 +172,7 @@ struct Codes {
 
 impl Codes {
     /// Creates the codes for commands that produce `content`.
-    fn new(list: &[Command], content: &[u8]) -> Self {
+    fn new(list: &[BrotliCommand], content: &[u8]) -> Self {
         let (mut literals, mut commands, mut distances) = ([0; 256], [0; COMMANDS], [0; DISTANCES]);
         let mut at = 0;
         for command in list {
@@ -193,7 +193,7 @@ impl Codes {
     }
 
     /// Writes the descriptions of the codes and the commands.
-    fn write(&self, list: &[Command], content: &[u8], bits: &mut BitWriter, out: &mut Vec<u8>) {
+    fn write(&self, list: &[BrotliCommand], content: &[u8], bits: &mut BitWriter, out: &mut Vec<u8>) {
         self.literals.describe(bits, out);
         self.commands.describe(bits, out);
         self.distances.describe(bits, out);

@@ -10,7 +10,7 @@ use crate::draft::keyword::{Apply, apply_of};
 use crate::draft::settings::GlobalSettings;
 use crate::draft::{Draft, SectionKind, Statement};
 use crate::resolve::ResolveContext;
-use crate::resolve::warnings::warn_ineffective;
+use crate::resolve::lines::warn_ineffective;
 
 /// Reads all `global` sections and decides how many workers run, so that counters can be made for each.
 pub(crate) fn read<'a>(draft: &'a Draft, context: &mut ResolveContext<'a>) -> GlobalSettings<'a> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use diag::Span;
+use diag::{Diagnostic, Diagnostics, Span};
 use sample::Acls;
 use sample::{Place, Scope};
 use smallvec::SmallVec;
@@ -49,4 +49,9 @@ pub(crate) fn scope<'s>(
 pub(crate) fn shown(context: &ResolveContext<'_>, span: Span) -> String {
     let file = context.sources.file(span.file);
     format!("{}:{}", file.name(), file.position(span.start).line)
+}
+
+/// Reports a line that has no effect.
+pub(crate) fn warn_ineffective(statement: &Statement, reason: &str, diagnostics: &mut Diagnostics) {
+    diagnostics.push(Diagnostic::ineffective(statement.keyword.name, reason).at(statement.keyword_span()));
 }

@@ -411,7 +411,7 @@ pub(crate) fn read_line<'a>(
         }
         Apply::Rule => settings.rules.push(statement),
         Apply::Ineffective(reason) if statement.negation == Negation::None => {
-            warnings::warn_ineffective(statement, reason, context.diagnostics);
+            lines::warn_ineffective(statement, reason, context.diagnostics);
         }
         _ => {}
     }

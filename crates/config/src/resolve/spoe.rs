@@ -21,10 +21,10 @@ use crate::draft::row::Negation;
 use crate::draft::settings::FilterKind;
 use crate::draft::spoe::AgentDraft;
 use crate::draft::{EngineFile, Section, SectionKind};
+use crate::resolve::lines::warn_ineffective;
 use crate::resolve::log::logger;
 use crate::resolve::spoe_message::{event, message, push};
 use crate::resolve::unique::second;
-use crate::resolve::warnings::warn_ineffective;
 use crate::resolve::{PendingProxy, ResolveContext};
 
 /// An engine available to rules of the proxy being compiled.

@@ -1,6 +1,6 @@
 //! HAProxy's warnings about configurations that are valid but probably not as intended, in its own wording.
 
-use diag::{Diagnostic, Diagnostics};
+use diag::Diagnostic;
 use plan::log::Logger;
 use plan::proxy::StateFile;
 use state::Mode;
@@ -9,11 +9,6 @@ use crate::draft::settings::{CheckMode, LogFormatChoice, ProxySettings};
 use crate::draft::{SectionKind, Statement};
 use crate::resolve::rule_sets::CompiledRules;
 use crate::resolve::{PendingProxy, ResolveContext};
-
-/// Reports a line that has no effect.
-pub(crate) fn warn_ineffective(statement: &Statement, reason: &str, diagnostics: &mut Diagnostics) {
-    diagnostics.push(Diagnostic::ineffective(statement.keyword.name, reason).at(statement.keyword_span()));
-}
 
 /// Checks that the parts of a proxy fit together.
 pub(crate) fn check(
