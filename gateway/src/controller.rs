@@ -137,15 +137,14 @@ impl Controller {
         self.store.with(|objects| {
             for (kind, key) in names {
                 former.copy_from(&self.accepted, kind, key);
-                self.accepted.copy_from(objects, kind, key);
+                self.accepted.copy_spec_from(objects, kind, key);
             }
         });
         let mut output = self.translated(&self.accepted, settings);
         let outcome = self.apply(&mut output).await;
-        if outcome.is_err() {
-            for (kind, key) in names {
-                self.accepted.copy_from(&former, kind, key);
-            }
+        match &outcome {
+            Ok(()) => self.accepted.record_addresses(&output.statuses),
+            Err(_) => names.iter().for_each(|(kind, key)| self.accepted.copy_from(&former, kind, key)),
         }
         outcome.map(|()| output)
     }

@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod addresses;
 pub mod api;
 mod durations;
 mod objects;
