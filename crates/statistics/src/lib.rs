@@ -31,6 +31,7 @@ mod process;
 pub mod prometheus;
 mod quic_columns;
 pub mod resolvers;
+mod row_objects;
 pub mod sampling;
 pub mod sharing;
 pub mod stat;

@@ -6,6 +6,7 @@ use crate::column::{COLUMNS, ObjectRow};
 use crate::field::StatValue;
 use crate::info;
 use crate::process::Statistics;
+use crate::row_objects;
 use crate::stat::{self, RowFilter, Show};
 
 fn field(value: &StatValue) -> Option<Statistic> {
@@ -40,7 +41,7 @@ pub fn by_name(statistics: &Statistics, whose: StatisticOwner<'_>) -> Vec<(&'sta
     };
     let server = server.and_then(|name| view.state.server(name)).map(|server| server.id);
     let filter = RowFilter { kinds: Some(kinds), server, ..RowFilter::default() };
-    let objects = stat::objects(view, &filter);
+    let objects = row_objects::objects(view, &filter);
     let row = objects.first().map(|object| object.row(view, Show::now(statistics, true)));
     row.map(|row| values(&row)).unwrap_or_default()
 }

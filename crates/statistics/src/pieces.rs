@@ -7,7 +7,8 @@ use crate::column::{C, COLUMNS, ObjectRow};
 use crate::config_view::ConfigView;
 use crate::field;
 use crate::info::InfoFormat;
-use crate::stat::{self, RowFilter, RowObject, Show};
+use crate::row_objects::{RowObject, objects};
+use crate::stat::{RowFilter, Show};
 
 /// The number of rows per piece: a few hundred µs of work.
 const ROWS_A_PIECE: usize = 64;
@@ -56,7 +57,7 @@ impl StatPieces {
             let proxy = self.view.proxies.get(self.next_proxy)?;
             self.next_proxy += 1;
             if self.filter.wants(&proxy.state) {
-                self.pending = stat::objects(proxy, &self.filter).into_iter();
+                self.pending = objects(proxy, &self.filter).into_iter();
             }
         }
     }
