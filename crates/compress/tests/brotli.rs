@@ -1,24 +1,16 @@
 //! Brotli, which this crate implements itself: tests at the boundaries of alphabets, blocks and the window.
 
+mod common;
+
 use std::io::Read;
 
+use common::noise;
 use compress::{Algorithm, CoderSettings, Encoder, compress_brotli};
 
 fn decoded(coded: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
     brotli::Decompressor::new(coded, 4096).read_to_end(&mut plain).expect("a Brotli stream");
     plain
-}
-
-/// Pseudo-random bytes without repetitions, reproducible by seed.
-fn noise(seed: u64, length: usize) -> Vec<u8> {
-    let mut state = seed;
-    std::iter::repeat_with(|| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (state >> 56) as u8
-    })
-    .take(length)
-    .collect()
 }
 
 fn assert_decodes(content: &[u8], level: u8, what: &str) {

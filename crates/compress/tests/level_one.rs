@@ -1,7 +1,10 @@
 //! Deflate at level 1, which this crate implements itself: tests at the boundaries of words, pieces, window and ring.
 
+mod common;
+
 use std::io::Read;
 
+use common::noise;
 use compress::{Algorithm, CoderSettings, Encoder};
 use proptest::prelude::*;
 
@@ -22,17 +25,6 @@ fn decoded(coded: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
     let _ = flate2::read::DeflateDecoder::new(coded).read_to_end(&mut plain);
     plain
-}
-
-/// Pseudo-random bytes without repetitions, reproducible by seed.
-fn noise(seed: u64, length: usize) -> Vec<u8> {
-    let mut state = seed;
-    std::iter::repeat_with(|| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (state >> 56) as u8
-    })
-    .take(length)
-    .collect()
 }
 
 #[test]
