@@ -55,12 +55,17 @@ def service(name, port):
               "endpoints": [{"addresses": [HOST], "conditions": {"ready": True}}]})
 
 
+def external_name(name, host, port):
+    spec = {"type": "ExternalName", "externalName": host, "ports": [{"name": "p", "port": 80, "targetPort": port}]}
+    api.send("POST", f"/api/v1/namespaces/{SPACE}/services", {"apiVersion": "v1", "kind": "Service", **meta(name), "spec": spec})
+
+
 INGRESSES = f"/apis/networking.k8s.io/v1/namespaces/{SPACE}/ingresses"
 
 
-def ingress(name, host, backend, **annotations):
+def ingress(name, host, backend, at="/", **annotations):
     own = {NGINX + key.replace("_", "-"): value for key, value in annotations.items()}
-    path = {"path": "/", "pathType": "Prefix", "backend": {"service": {"name": backend, "port": {"number": 80}}}}
+    path = {"path": at, "pathType": "Prefix", "backend": {"service": {"name": backend, "port": {"number": 80}}}}
     api.send("POST", INGRESSES, {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", **meta(name, annotations=own),
                                  "spec": {"ingressClassName": "weir", "rules": [{"host": host, "http": {"paths": [path]}}]}})
 
@@ -93,6 +98,10 @@ def main():
     ingress("asked", "asked.test", "stable", auth_url=url, auth_response_headers="X-User")
     ingress("signed", "signed.test", "stable", auth_url=url, auth_signin="https://sign.test/in")
     ingress("closed", "closed.test", "stable", auth_tls_secret=f"{SPACE}/ca")
+    external_name("elsewhere", f"{HOST}.", 3200)
+    ingress("by-host", "portal.test", "stable", auth_url="https://$host/oauth2/auth", auth_response_headers="X-User")
+    ingress("oauth2", "portal.test", "elsewhere", at="/oauth2")
+    ingress("outside", "outside.test", "stable", auth_url=f"http://{HOST}:3200/check", auth_response_headers="X-User")
     ingress("web", "web.test", "stable")
     ingress("web-canary", "web.test", "canary", canary="true", canary_weight="30", canary_by_header="X-Canary", canary_by_cookie="canary")
     address = None
@@ -109,6 +118,10 @@ def main():
     expect("basic auth", get(address, "basic.test", basic("ann:secret"))[0], 200)
     expect("auth-url without a session", get(address, "asked.test", {"X-User": "forged"})[:2], (401, "who"))
     expect("auth-url", get(address, "asked.test", {"Cookie": "session=1", "X-User": "forged"})[:2], (200, "stable user=ann"))
+    for host in "portal.test", "outside.test":
+        expect(f"auth-url of {host} without a session", get(address, host)[0], 401)
+        expect(f"auth-url of {host}", get(address, host, {"Cookie": "session=1"})[:2], (200, "stable user=ann"))
+    expect("a Service with an external name", get(address, "portal.test", {"Cookie": "session=1"}, "/oauth2/auth")[0], 200)
     status, _, headers = get(address, "signed.test", path="/a?b=c")
     expect("auth-signin", (status, headers["location"]), (302, "https://sign.test/in?rd=http://signed.test%2Fa%3Fb%3Dc"))
     expect("auth-tls-secret, which is not supported", get(address, "closed.test")[0], 503)

@@ -88,6 +88,8 @@ part! {
         ports: Vec<ServicePort>,
         /// `ClusterIP`, `NodePort`, `LoadBalancer` or `ExternalName`.
         r#type: String,
+        /// The host of a service with type `ExternalName`.
+        external_name: String,
     }
 }
 
@@ -102,6 +104,8 @@ part! {
         protocol: String,
         /// The application protocol, such as `kubernetes.io/h2c`.
         app_protocol: Option<String>,
+        /// The number or name of the endpoints' port.
+        target_port: Option<serde_json::Value>,
     }
 }
 

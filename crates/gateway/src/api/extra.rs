@@ -39,6 +39,8 @@ pub(crate) struct AuthorizationRequest {
     pub(crate) backend: BackendRef,
     /// Whether a service in another namespace needs no grant.
     pub(crate) is_granted: bool,
+    /// The parameters of the service's servers, instead of those for its port.
+    pub(crate) server: Option<String>,
     /// The method, or nothing for the one of the client.
     pub(crate) method: Option<String>,
     /// The URL; without a method, the path of the client is appended.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::api::{BackendRef, EndpointSlice, GATEWAY_GROUP, Object, Service, ServicePort};
 use crate::objects::{Key, Objects};
 use crate::status::StatusCondition;
+use crate::text::is_hostname;
 
 use super::attach::Route;
 use super::context::Context;
@@ -69,7 +70,9 @@ fn find_port(
 ) -> Result<(ServiceRef, &ServicePort), Unresolved> {
     let not_found = |message| Unresolved { reason: "BackendNotFound", message };
     if service.spec.r#type == "ExternalName" {
-        return Err(not_found(format!("Service `{key}` has type ExternalName, which is not supported")));
+        return Err(not_found(format!(
+            "Service `{key}` has type ExternalName, which only ingresses support"
+        )));
     }
     let Some(port) = port else {
         return Err(not_found(format!("the reference to Service `{key}` needs a port")));
@@ -107,7 +110,7 @@ impl<'a> Slices<'a> {
         Self(slices)
     }
 
-    /// The addresses of a service port, sorted. If there are IPv4 addresses, only these are used.
+    /// The addresses of a service port, sorted: those of the first family with addresses, in the order IPv4, IPv6, host names.
     pub(crate) fn instances(&self, service: &ServiceRef, port: &ServicePort) -> Vec<PodInstance<'a>> {
         let slices = self.0.get(&service.key).map_or(&[][..], Vec::as_slice);
         let of = |family: &str| {
@@ -119,8 +122,16 @@ impl<'a> Slices<'a> {
             found.dedup_by(|one, other| one.address == other.address);
             found
         };
-        let found = of("IPv4");
-        if found.is_empty() { of("IPv6") } else { found }
+        let families = ["IPv4", "IPv6", "FQDN"].into_iter();
+        families.map(of).find(|found| !found.is_empty()).unwrap_or_default()
+    }
+}
+
+/// An IP address or a host name, with a port.
+fn address(text: &str, port: u16) -> Option<String> {
+    match text.parse::<std::net::IpAddr>() {
+        Ok(ip) => Some(std::net::SocketAddr::new(ip, port).to_string()),
+        Err(_) => (is_hostname(text) && !text.starts_with('*')).then(|| format!("{text}:{port}")),
     }
 }
 
@@ -140,12 +151,11 @@ fn push_instances<'a>(
         let is_ready = conditions.ready.unwrap_or(true);
         let is_terminating = conditions.terminating == Some(true);
         let is_draining = !is_ready && is_terminating && conditions.serving == Some(true);
-        let Some(ip) = endpoint.addresses.first().and_then(|own| own.parse::<std::net::IpAddr>().ok()) else {
-            continue;
-        };
+        let port = u16::try_from(number).unwrap_or_default();
+        let Some(address) = endpoint.addresses.first().and_then(|own| address(own, port)) else { continue };
         if is_ready || is_draining {
             found.push(PodInstance {
-                address: std::net::SocketAddr::new(ip, u16::try_from(number).unwrap_or_default()).to_string(),
+                address,
                 name: endpoint.target_ref.as_ref().map_or("", |target| &target.name),
                 zone: endpoint.zone.as_deref().unwrap_or_default(),
                 is_draining,

@@ -348,7 +348,7 @@ impl<'a> Compiler<'_, 'a> {
         }
         let route = self.route;
         // The parameters of an annotation apply to the rule's servers only.
-        let server = self.server.take();
+        let server = std::mem::replace(&mut self.server, own.server.clone());
         let found = self.resolve_from(Route { key: &key, ..route }, &own.backend);
         self.server = server;
         let Some(found) = found else { return Ok(vec!["return status 500".into()]) };

@@ -1,13 +1,14 @@
 //! The annotations of ingress-nginx and of HAProxy's ingress controllers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::auth::AuthAnnotations;
+use super::authorization_url::Cluster;
 use super::canary::CanaryAnnotations;
-use crate::api::extra::Extra;
+use super::external::ExternalHost;
+use crate::api::extra::{AuthorizationRequest, Extra};
 use crate::api::*;
-use crate::objects::Objects;
 use crate::text::{is_hostname, is_printable, literal, quote};
 
 /// The prefixes of annotations.
@@ -29,6 +30,10 @@ pub(crate) struct Understood {
     cors: Option<Cors>,
     persistence: Option<SessionPersistence>,
     auth: AuthAnnotations,
+    /// The authorization requests, keyed by the host of the rule.
+    authorizations: BTreeMap<Option<String>, AuthorizationRequest>,
+    /// The hosts outside the cluster that get authorization requests.
+    pub(crate) external: BTreeSet<ExternalHost>,
     pub(crate) canary: CanaryAnnotations,
     extra: Extra,
     /// Whether a restriction cannot be carried out, so that no request may pass.
@@ -65,8 +70,8 @@ fn is_restriction(name: &str) -> bool {
 
 impl Understood {
     /// Adds the settings that depend on other objects: users and authorization services.
-    pub(crate) fn resolve(&mut self, objects: &Objects, namespace: &str) {
-        match self.auth.users(objects, namespace) {
+    pub(crate) fn resolve(&mut self, cluster: Cluster<'_>, namespace: &str, spec: &IngressSpec) {
+        match self.auth.users(cluster.objects, namespace) {
             Ok(None) => {}
             Ok(Some((users, problems))) => {
                 self.extra.users = Some(users);
@@ -74,13 +79,39 @@ impl Understood {
             }
             Err(problem) => self.close(problem),
         }
-        match self.auth.authorization(namespace) {
-            Ok(authorization) => self.extra.authorization = authorization,
-            Err(problem) => self.close(problem),
+        let hosts: BTreeSet<Option<&str>> = spec.rules.iter().map(|rule| rule.host.as_deref()).collect();
+        let default = spec.default_backend.iter().map(|_| None);
+        for host in hosts.into_iter().chain(default) {
+            match self.auth.authorization(namespace, host, cluster) {
+                Ok(None) => {}
+                Ok(Some((authorization, external))) => {
+                    self.authorizations.insert(host.map(str::to_string), authorization);
+                    self.external.extend(external);
+                }
+                Err(problem) => {
+                    self.close(problem);
+                    break;
+                }
+            }
         }
         if self.is_closed {
             self.extra = Extra { request: vec!["return status 503".into()], ..Extra::default() };
+            self.authorizations.clear();
+            self.external.clear();
         }
+    }
+
+    /// The parameters of the ingress's servers, if all requests reach them unchanged and unchecked.
+    pub(crate) fn servers_of_unchanged_requests(&self) -> Option<Option<String>> {
+        let is_changed = self.is_closed
+            || self.uses_regex
+            || self.rewrite_target.is_some()
+            || self.redirect.is_some()
+            || self.host.is_some()
+            || self.canary.is_canary
+            || self.auth != AuthAnnotations::default()
+            || !self.extra.request.is_empty();
+        (!is_changed).then(|| self.extra.server.clone())
     }
 
     fn close(&mut self, problem: String) {
@@ -234,8 +265,15 @@ impl Understood {
     }
 
     /// Applies the annotations to a rule.
-    pub(crate) fn apply(&self, rule: &mut HttpRouteRule, own: &IngressPath, has_tls: bool) {
+    pub(crate) fn apply(
+        &self,
+        rule: &mut HttpRouteRule,
+        host: Option<&str>,
+        own: &IngressPath,
+        has_tls: bool,
+    ) {
         let mut extra = self.extra.clone();
+        extra.authorization = self.authorizations.get(&host.map(str::to_string)).cloned();
         if self.forces_ssl || has_tls && self.ssl_redirect.unwrap_or(true) {
             extra.request.insert(0, "redirect scheme https code 308 if !{ ssl_fc }".into());
         }

@@ -5,10 +5,12 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::api::BackendRef;
 use crate::api::extra::{AdmittedUsers, AuthorizationRequest};
 use crate::objects::{Key, Objects};
-use crate::text::{digest, is_hostname, is_printable, is_token, literal, quote};
+use crate::text::{digest, is_printable, is_token, literal, quote};
+
+use super::authorization_url::{AuthorizationTarget, Cluster};
+use super::external::ExternalHost;
 
 /// The maximum number of users in a list.
 const MOST_USERS: usize = 10_000;
@@ -108,11 +110,16 @@ impl AuthAnnotations {
         )))
     }
 
-    /// The request to the authorization service.
+    /// The request to the authorization service for requests to a host, with its destination.
     ///
     /// # Errors
     /// The annotations do not name a service.
-    pub(crate) fn authorization(&self, namespace: &str) -> Result<Option<AuthorizationRequest>, String> {
+    pub(crate) fn authorization(
+        &self,
+        namespace: &str,
+        host: Option<&str>,
+        cluster: Cluster<'_>,
+    ) -> Result<Option<(AuthorizationRequest, Option<ExternalHost>)>, String> {
         let Some(url) = &self.url else {
             return if self.sign_in.is_some() {
                 Err("`auth-signin` needs `auth-url`".into())
@@ -120,15 +127,14 @@ impl AuthAnnotations {
                 Ok(None)
             };
         };
-        let (backend, path) = service(url, namespace).ok_or_else(|| {
-            format!("`auth-url` is not the URL of a Service, such as http://NAME.NAMESPACE.svc.cluster.local:PORT/PATH: {url}")
-        })?;
-        let host = format!("{}.{}", backend.name, backend.namespace.as_deref().unwrap_or(namespace));
-        Ok(Some(AuthorizationRequest {
+        let AuthorizationTarget { backend, server, external, url } =
+            AuthorizationTarget::find(url, namespace, host, cluster)?;
+        let request = AuthorizationRequest {
             backend,
             is_granted: true,
+            server,
             method: Some(self.method.clone().unwrap_or_else(|| "GET".into())),
-            url: format!("http://{host}{path}"),
+            url,
             sent: self.sent.clone(),
             copied: Some(self.copied.clone()),
             sign_in: self
@@ -137,7 +143,8 @@ impl AuthAnnotations {
                 .map(|own| sign_in(own, self.redirect_parameter.as_deref()))
                 .transpose()?,
             body: 0,
-        }))
+        };
+        Ok(Some((request, external)))
     }
 }
 
@@ -160,34 +167,6 @@ fn password(text: &str) -> Option<String> {
     let is_hash = kinds.iter().any(|kind| text.starts_with(kind));
     let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"./$=,".contains(&byte));
     (is_hash && is_plain).then(|| format!("password {}", quote(text)))
-}
-
-/// The service and the path of a URL: `http://NAME[.NAMESPACE[.svc[.DOMAIN]]][:PORT]/PATH` or `svc://[NAMESPACE/]NAME:PORT/PATH`.
-fn service(url: &str, namespace: &str) -> Option<(BackendRef, String)> {
-    if !is_printable(url) || url.contains(['$', ' ', '#', '%']) {
-        return None;
-    }
-    let (rest, mut namespace) = match url.strip_prefix("svc://") {
-        Some(rest) => match rest.split_once('/') {
-            Some((own, rest)) if !own.contains(':') => (rest, own),
-            _ => (rest, namespace),
-        },
-        None => (url.strip_prefix("http://")?, namespace),
-    };
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let (host, port) = authority.split_once(':').unwrap_or((authority, "80"));
-    if !is_hostname(host) {
-        return None;
-    }
-    let mut labels = host.split('.');
-    let name = labels.next()?;
-    namespace = labels.next().unwrap_or(namespace);
-    if labels.next().is_some_and(|label| label != "svc") {
-        return None;
-    }
-    let (name, namespace, port) = (name.into(), Some(namespace.into()), Some(port.parse().ok()?));
-    let path = if path.is_empty() { "/".into() } else { path.into() };
-    Some((BackendRef { name, namespace, port, ..BackendRef::default() }, path))
 }
 
 /// The log format of the URL to which clients without permission are redirected. It has the URL of the request as a parameter.

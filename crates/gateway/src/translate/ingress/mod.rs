@@ -2,7 +2,9 @@
 
 mod annotations;
 mod auth;
+mod authorization_url;
 mod canary;
+mod external;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,6 +16,7 @@ use crate::output::{ObjectEvent, Output, StatusUpdate};
 use crate::settings::Settings;
 
 use annotations::Understood;
+use authorization_url::{Cluster, ServedPath};
 use canary::Canary;
 
 /// The name of the gateway and of its class. Names of real objects have no colons.
@@ -46,8 +49,15 @@ pub(crate) fn expand(objects: &Objects, settings: &Settings) -> Option<Objects> 
         ..GatewaySpec::default()
     };
     expanded.gateways.insert(class, Gateway { metadata: meta, spec, status: GatewayStatus::default() });
-    let (canaries, own) = understood(objects, own);
+    external::add_services(
+        objects,
+        &mut expanded,
+        own.iter().flat_map(|(key, ingress)| services(key, ingress)),
+    );
+    let paths = served_paths(objects, &own);
+    let (canaries, own) = understood(Cluster { objects, paths: &paths }, own);
     for (key, ingress, understood) in own {
+        understood.external.iter().for_each(|host| host.add_to(&mut expanded));
         for (number, route) in routes(objects, key, ingress, &understood, &canaries).into_iter().enumerate() {
             let name = format!("{NAME}{}:{number}", key.name);
             expanded.http_routes.insert(Key::new(&key.namespace, &name), route);
@@ -58,7 +68,7 @@ pub(crate) fn expand(objects: &Objects, settings: &Settings) -> Option<Objects> 
 
 /// The canary ingresses, and the others with their annotations.
 fn understood<'a>(
-    objects: &Objects,
+    cluster: Cluster<'_>,
     own: Vec<(&'a Key, &'a Ingress)>,
 ) -> (Vec<Canary<'a>>, Vec<(&'a Key, &'a Ingress, Understood)>) {
     let (mut canaries, mut others) = (Vec::new(), Vec::new());
@@ -67,7 +77,7 @@ fn understood<'a>(
         if understood.canary.is_canary {
             canaries.push(Canary { key, ingress, annotations: understood.canary });
         } else {
-            understood.resolve(objects, &key.namespace);
+            understood.resolve(cluster, &key.namespace, &ingress.spec);
             others.push((key, ingress, understood));
         }
     }
@@ -182,7 +192,7 @@ fn routes(
                 backend_refs: backend(objects, key, &path.backend).into_iter().collect(),
                 ..HttpRouteRule::default()
             };
-            understood.apply(&mut own, path, has_tls(host));
+            understood.apply(&mut own, host, path, has_tls(host));
             canary::split(canaries, &key.namespace, host, path, own, |key, own| backend(objects, key, own))
         }));
         add(host, rules);
@@ -192,21 +202,56 @@ fn routes(
             backend_refs: backend(objects, key, default).into_iter().collect(),
             ..HttpRouteRule::default()
         };
-        understood.apply(&mut own, &IngressPath::default(), has_tls(None));
+        understood.apply(&mut own, None, &IngressPath::default(), has_tls(None));
         add(None, vec![own]);
     }
     list
 }
 
+/// The paths of all ingresses, if one of them has an authorization service.
+fn served_paths<'a>(objects: &Objects, all: &[(&'a Key, &'a Ingress)]) -> Vec<ServedPath<'a>> {
+    let mut list = Vec::new();
+    let annotations = |ingress: &'a Ingress| &ingress.metadata.annotations;
+    if !all.iter().any(|(_, own)| annotations(own).keys().any(|key| key.ends_with("/auth-url"))) {
+        return list;
+    }
+    for &(key, ingress) in all {
+        let servers = annotations::read(annotations(ingress)).servers_of_unchanged_requests();
+        for rule in &ingress.spec.rules {
+            let Some(host) = rule.host.as_deref() else { continue };
+            list.extend(rule.http.iter().flat_map(|http| &http.paths).map(|own| ServedPath {
+                host,
+                path: own.path.as_deref().unwrap_or("/"),
+                is_exact: own.path_type == "Exact",
+                service: servers.clone().and_then(|servers| {
+                    let mut service = backend(objects, key, &own.backend)?.service;
+                    service.namespace = Some(key.namespace.clone());
+                    Some((service, servers))
+                }),
+            }));
+        }
+    }
+    list
+}
+
+/// The services of an ingress, with their namespace.
+fn services<'a>(key: &'a Key, ingress: &'a Ingress) -> impl Iterator<Item = (&'a str, &'a IngressService)> {
+    let paths = ingress.spec.rules.iter().flat_map(|rule| &rule.http).flat_map(|http| &http.paths);
+    let backends = paths.map(|path| &path.backend).chain(&ingress.spec.default_backend);
+    backends.filter_map(|backend| Some((&*key.namespace, backend.service.as_ref()?)))
+}
+
 fn backend(objects: &Objects, key: &Key, backend: &IngressBackend) -> Option<HttpBackendRef> {
     let service = backend.service.as_ref()?;
-    let own = objects.services.get(&Key::new(&key.namespace, &service.name));
+    let found = Key::new(&key.namespace, &service.name);
+    let own = objects.services.get(&found);
     let by_name = |name: &String| {
         let ports = &own?.spec.ports;
         ports.iter().find(|port| port.name == *name).map(|port| port.port)
     };
     let port = service.port.number.or_else(|| service.port.name.as_ref().and_then(by_name));
-    let service = BackendRef { name: service.name.clone(), port, ..BackendRef::default() };
+    let name = external::service_name(objects, &found);
+    let service = BackendRef { name, port, ..BackendRef::default() };
     Some(HttpBackendRef { service, filters: Vec::new() })
 }
 
@@ -233,11 +278,12 @@ pub(crate) fn contract(objects: &Objects, settings: &Settings, output: &mut Outp
         events.insert(event);
     }
     let own = of_controller(objects, settings);
+    let paths = served_paths(objects, &own);
     for &(key, ingress) in &own {
         let status = json!({ "loadBalancer": { "ingress": addresses } });
         let generation = ingress.metadata.generation;
         output.statuses.push(StatusUpdate { kind: "Ingress", key: key.clone(), generation, status });
-        for problem in problems(objects, &own, key, ingress) {
+        for problem in problems(Cluster { objects, paths: &paths }, &own, key, ingress) {
             let (key, reason) = (key.clone(), "AnnotationIgnored".to_string());
             events.insert(ObjectEvent { kind: "Ingress", key, is_warning: true, reason, message: problem });
         }
@@ -246,10 +292,10 @@ pub(crate) fn contract(objects: &Objects, settings: &Settings, output: &mut Outp
 }
 
 /// The reasons why annotations of an ingress have no effect.
-fn problems(objects: &Objects, all: &[(&Key, &Ingress)], key: &Key, ingress: &Ingress) -> Vec<String> {
+fn problems(cluster: Cluster<'_>, all: &[(&Key, &Ingress)], key: &Key, ingress: &Ingress) -> Vec<String> {
     let mut understood = annotations::read(&ingress.metadata.annotations);
     if !understood.canary.is_canary {
-        understood.resolve(objects, &key.namespace);
+        understood.resolve(cluster, &key.namespace, &ingress.spec);
         return understood.problems;
     }
     let is_stable = |other: &Ingress| !annotations::read(&other.metadata.annotations).canary.is_canary;
