@@ -32,22 +32,34 @@ pub(crate) struct AdmittedUsers {
     pub(crate) realm: String,
 }
 
+/// The protocol of an authorization service.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum AuthorizationProtocol {
+    /// A request like that of the client, without its body if it is not needed.
+    #[default]
+    Http,
+    /// `envoy.service.auth.v3.Authorization` over gRPC.
+    Grpc,
+}
+
 /// An authorization request, which is sent to a service for each request of a client.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct AuthorizationRequest {
     /// The service.
     pub(crate) backend: BackendRef,
+    /// Its protocol.
+    pub(crate) protocol: AuthorizationProtocol,
     /// Whether a service in another namespace needs no grant.
     pub(crate) is_granted: bool,
     /// The parameters of the service's servers, instead of those for its port.
     pub(crate) server: Option<String>,
-    /// The method, or nothing for the one of the client.
+    /// The method of the request over HTTP, or nothing for the one of the client.
     pub(crate) method: Option<String>,
-    /// The URL; without a method, the path of the client is appended.
+    /// The URL of the request over HTTP; without a method, the path of the client is appended.
     pub(crate) url: String,
     /// The client's headers that are sent, or nothing for all.
     pub(crate) sent: Option<Vec<String>>,
-    /// The headers of the response that are added to the request, or nothing for all.
+    /// The headers of the response over HTTP that are added to the request, or nothing for all.
     pub(crate) copied: Option<Vec<String>>,
     /// Clients without permission are redirected to this log format.
     pub(crate) sign_in: Option<String>,

@@ -225,7 +225,7 @@ part! {
 part! {
     /// Settings of authorization over gRPC.
     GrpcAuth {
-        /// The request headers that the service gets in addition.
+        /// The request headers that the service gets, or nothing for all.
         allowed_headers: Vec<String>,
     }
 }

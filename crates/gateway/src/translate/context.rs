@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::api::extra::AuthorizationProtocol;
 use crate::objects::{Key, Objects};
 use crate::output::{ObjectEvent, StatusUpdate};
 use crate::settings::{ListenAddress, Settings};
@@ -21,8 +22,8 @@ pub(crate) struct Context<'a> {
     pub(crate) files: BTreeMap<String, Vec<u8>>,
     pub(crate) statuses: Vec<StatusUpdate>,
     pub(crate) events: BTreeSet<ObjectEvent>,
-    /// Whether a rule uses an authorization service.
-    pub(crate) authorizes: bool,
+    /// The protocols of authorization services.
+    pub(crate) authorization_protocols: BTreeSet<AuthorizationProtocol>,
     /// User lists: the lines, keyed by list name.
     pub(crate) users: BTreeMap<String, Vec<String>>,
 }
@@ -38,7 +39,7 @@ impl<'a> Context<'a> {
             files: BTreeMap::new(),
             statuses: Vec::new(),
             events: BTreeSet::new(),
-            authorizes: false,
+            authorization_protocols: BTreeSet::new(),
             users: BTreeMap::new(),
         }
     }

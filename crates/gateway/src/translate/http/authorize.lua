@@ -8,8 +8,8 @@
 -- left     a status that is stored in `txn.authorization` instead of being returned to the client, or `-`
 -- body     whether to send the body, `yes` or `no`
 --
--- A response with a status 2xx permits the request; any other response is returned to the client. Without a response, the client gets
--- 503.
+-- A response with a status 2xx permits the request by setting `txn.authorization`; any other response is returned to the client.
+-- Without a response, the variable stays unset.
 
 local socket = ...
 
@@ -90,7 +90,6 @@ local function deny(txn, answer)
 end
 
 core.register_action("authorize", { "http-req" }, function(txn, backend, method, url, sent, copied, left, body)
-	txn:unset_var("txn.authorization")
 	local headers, uri = request_headers(txn, method, sent)
 	local own = method
 	if method == "-" then
@@ -105,11 +104,10 @@ core.register_action("authorize", { "http-req" }, function(txn, backend, method,
 	answer.headers = answer.headers or {}
 	if answer.status >= 200 and answer.status < 300 then
 		permit(txn, answer, copied)
+		txn:set_var("txn.authorization", "permitted")
 	elseif tostring(answer.status) == left then
 		txn:set_var("txn.authorization", left)
-	elseif answer.status < 300 then
-		txn:done(txn:reply({ status = 503, body = "" }))
-	else
+	elseif answer.status >= 300 then
 		deny(txn, answer)
 	end
 end, 7)

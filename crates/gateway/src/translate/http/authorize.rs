@@ -4,14 +4,19 @@
 //! backend, so that it is balanced, retried and encrypted like any other request.
 
 use crate::api::ExternalAuth;
-use crate::api::extra::AuthorizationRequest;
+use crate::api::extra::{AuthorizationProtocol, AuthorizationRequest};
 use crate::text::{Text, is_token, line, quote};
 use crate::translate::context::Context;
 
 use super::matches::literal_path;
 
-/// The script.
-const SCRIPT: &str = include_str!("authorize.lua");
+/// The script for a protocol: the name and the text.
+fn script(protocol: AuthorizationProtocol) -> (&'static str, &'static str) {
+    match protocol {
+        AuthorizationProtocol::Http => ("authorize.lua", include_str!("authorize.lua")),
+        AuthorizationProtocol::Grpc => ("authorize_grpc.lua", include_str!("authorize_grpc.lua")),
+    }
+}
 
 /// The socket, relative to the directory.
 const SOCKET: &str = "authorize.sock";
@@ -24,29 +29,37 @@ const LARGEST_BODY: u32 = 15_000;
 /// # Errors
 /// A value is not supported.
 pub(crate) fn of_filter(own: &ExternalAuth) -> Result<AuthorizationRequest, String> {
-    if own.protocol != "HTTP" {
-        return Err(format!(
-            "external authorization with protocol `{}` is not supported; use `HTTP`",
-            own.protocol
-        ));
-    }
-    let http = own.http.clone().unwrap_or_default();
-    let path = match http.path.as_str() {
-        "" => String::new(),
-        path => literal_path(path)?.trim_end_matches('/').into(),
-    };
     let body = own.forward_body.as_ref().map_or(0, |own| own.max_size);
     if body > LARGEST_BODY {
         return Err(format!("forwardBody.maxSize is limited to {LARGEST_BODY} bytes"));
     }
-    Ok(AuthorizationRequest {
-        backend: own.backend_ref.clone(),
-        url: format!("http://authorize{path}"),
-        sent: Some(http.allowed_headers),
-        copied: (!http.allowed_response_headers.is_empty()).then_some(http.allowed_response_headers),
-        body,
-        ..AuthorizationRequest::default()
-    })
+    let request =
+        AuthorizationRequest { backend: own.backend_ref.clone(), body, ..AuthorizationRequest::default() };
+    match own.protocol.as_str() {
+        "HTTP" => {
+            let http = own.http.clone().unwrap_or_default();
+            let path = match http.path.as_str() {
+                "" => String::new(),
+                path => literal_path(path)?.trim_end_matches('/').into(),
+            };
+            let copied = http.allowed_response_headers;
+            Ok(AuthorizationRequest {
+                url: format!("http://authorize{path}"),
+                sent: Some(http.allowed_headers),
+                copied: (!copied.is_empty()).then_some(copied),
+                ..request
+            })
+        }
+        "GRPC" => {
+            let sent = own.grpc.clone().unwrap_or_default().allowed_headers;
+            Ok(AuthorizationRequest {
+                protocol: AuthorizationProtocol::Grpc,
+                sent: (!sent.is_empty()).then_some(sent),
+                ..request
+            })
+        }
+        other => Err(format!("external authorization with protocol `{other}` is not supported")),
+    }
 }
 
 /// The lines of `http-request` that send an authorization request to a backend.
@@ -54,23 +67,34 @@ pub(crate) fn of_filter(own: &ExternalAuth) -> Result<AuthorizationRequest, Stri
 /// # Errors
 /// A value is not supported.
 pub(crate) fn lines(own: &AuthorizationRequest, backend: &str) -> Result<Vec<String>, String> {
-    let method = own.method.as_deref().unwrap_or("-");
-    let (sent, copied) = (list(own.sent.as_deref())?, list(own.copied.as_deref())?);
-    let left = if own.sign_in.is_some() { "401" } else { "-" };
     let mut lines = Vec::new();
     if own.body > 0 {
         lines.push("wait-for-body time 10s".into());
         lines.push(format!("return status 413 if {{ req.body_size gt {} }}", own.body));
     }
+    lines.push("unset-var(txn.authorization)".into());
     let body = if own.body > 0 { "yes" } else { "no" };
-    let words = [backend, method, &own.url, &sent, &copied, left, body].map(quote);
-    lines.push(format!("lua.authorize {}", words.join(" ")));
+    let sent = list(own.sent.as_deref())?;
+    lines.push(match own.protocol {
+        AuthorizationProtocol::Http => {
+            let method = own.method.as_deref().unwrap_or("-");
+            let copied = list(own.copied.as_deref())?;
+            let left = if own.sign_in.is_some() { "401" } else { "-" };
+            let words = [backend, method, &own.url, &sent, &copied, left, body].map(quote);
+            format!("lua.authorize {}", words.join(" "))
+        }
+        AuthorizationProtocol::Grpc => {
+            format!("lua.authorize_grpc {}", [backend, &sent, body].map(quote).join(" "))
+        }
+    });
     if let Some(sign_in) = &own.sign_in {
         lines.push(format!(
-            "redirect location {} code 302 if {{ var(txn.authorization) -m found }}",
+            "redirect location {} code 302 if {{ var(txn.authorization) -m str 401 }}",
             quote(sign_in)
         ));
     }
+    // Without a response, or after an error of the script.
+    lines.push("return status 503 if !{ var(txn.authorization) -m found }".into());
     Ok(lines)
 }
 
@@ -86,18 +110,21 @@ fn list(names: Option<&[String]>) -> Result<String, String> {
 
 /// Writes the lines of the `global` section.
 pub(crate) fn write_global(context: &mut Context<'_>, text: &mut Text) {
-    if !context.authorizes {
+    if context.authorization_protocols.is_empty() {
         return;
     }
-    let script = context.add_file("scripts/authorize.lua".into(), SCRIPT.into());
-    let socket = format!("unix@{}", context.path(SOCKET));
     text.line("tune.lua.bool-sample-conversion normal");
-    line!(text, "lua-load-per-thread {} {}", quote(&script), quote(&socket));
+    let socket = quote(&format!("unix@{}", context.path(SOCKET)));
+    for protocol in context.authorization_protocols.clone() {
+        let (name, script) = script(protocol);
+        let path = context.add_file(format!("scripts/{name}"), script.into());
+        line!(text, "lua-load-per-thread {} {socket}", quote(&path));
+    }
 }
 
 /// Writes the frontend of the socket.
 pub(crate) fn write_frontend(context: &Context<'_>, text: &mut Text) {
-    if !context.authorizes {
+    if context.authorization_protocols.is_empty() {
         return;
     }
     text.section("frontend", "authorize");

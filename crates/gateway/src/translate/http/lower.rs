@@ -15,7 +15,7 @@ use crate::translate::resolve::{self, Unresolved};
 use super::filters::{self, BadFilter, Filters};
 use super::matches::{self, RouteMatch};
 use super::{HttpRule, RuleTarget, authorize, settings};
-use crate::api::extra::{AuthorizationRequest, Extra};
+use crate::api::extra::{AuthorizationProtocol, AuthorizationRequest, Extra};
 
 /// The rules of a route, and the conditions of its status.
 pub(crate) struct Lowered<'a> {
@@ -104,6 +104,8 @@ struct Compiler<'c, 'a> {
     unresolved: Option<Unresolved>,
     /// The parameters of the rule's servers, if an annotation sets them.
     server: Option<String>,
+    /// Whether the servers must use HTTP/2.
+    is_grpc: bool,
 }
 
 fn compile<'a>(
@@ -113,7 +115,9 @@ fn compile<'a>(
     parents: Parents<'_>,
     drafts: Vec<RuleDraft<'_>>,
 ) -> Lowered<'a> {
-    let mut compiler = Compiler { context, backends, route, parents, unresolved: None, server: None };
+    let is_grpc = route.kind == "GRPCRoute";
+    let mut compiler =
+        Compiler { context, backends, route, parents, unresolved: None, server: None, is_grpc };
     let (mut rules, mut errors) = (Vec::new(), Vec::new());
     let count = drafts.len();
     for (number, draft) in drafts.into_iter().enumerate() {
@@ -310,7 +314,7 @@ impl<'a> Compiler<'_, 'a> {
         if let Some(own) = &self.server {
             return Ok(Some(own.clone()));
         }
-        let is_grpc = self.route.kind == "GRPCRoute";
+        let is_grpc = self.is_grpc;
         let protocol = port.app_protocol.as_deref().unwrap_or_default();
         let unsupported = |message| Unresolved { reason: "UnsupportedProtocol", message };
         let is_h2 = match protocol {
@@ -349,11 +353,12 @@ impl<'a> Compiler<'_, 'a> {
         let route = self.route;
         // The parameters of an annotation apply to the rule's servers only.
         let server = std::mem::replace(&mut self.server, own.server.clone());
+        let is_grpc = std::mem::replace(&mut self.is_grpc, own.protocol == AuthorizationProtocol::Grpc);
         let found = self.resolve_from(Route { key: &key, ..route }, &own.backend);
-        self.server = server;
+        (self.server, self.is_grpc) = (server, is_grpc);
         let Some(found) = found else { return Ok(vec!["return status 500".into()]) };
         let backend = self.add(found, &[]);
-        self.context.authorizes = true;
+        self.context.authorization_protocols.insert(own.protocol);
         authorize::lines(own, &backend).map_err(BadFilter::Unsupported)
     }
 

@@ -5,7 +5,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::api::extra::{AdmittedUsers, AuthorizationRequest};
+use crate::api::extra::{AdmittedUsers, AuthorizationProtocol, AuthorizationRequest};
 use crate::objects::{Key, Objects};
 use crate::text::{digest, is_printable, is_token, literal, quote};
 
@@ -131,6 +131,7 @@ impl AuthAnnotations {
             AuthorizationTarget::find(url, namespace, host, cluster)?;
         let request = AuthorizationRequest {
             backend,
+            protocol: AuthorizationProtocol::Http,
             is_granted: true,
             server,
             method: Some(self.method.clone().unwrap_or_else(|| "GET".into())),
