@@ -56,14 +56,44 @@ fn each(threads: usize, address: impl Fn(u32, u32) -> u32 + Sync) -> f64 {
     TIME.as_nanos() as f64 / requests as f64
 }
 
-/// Prints the table for one thread and for `most`.
+/// Prints the costs for one thread and for `most`, and a model for more workers that track one address.
 pub(crate) fn run(most: usize) {
     println!("A request tracks its address and counts in two of three rates:\n");
     println!("| threads | addresses | ns from request to request, all threads |");
     println!("| --: | --- | --: |");
+    let mut of_one = Vec::new();
     for threads in [1, most] {
         let several = each(threads, |thread, count| (thread << 24) | (count % 1000));
         println!("| {threads} | 1,000 for each thread | {several:.0} |");
-        println!("| {threads} | one for all | {:.0} |", each(threads, |_, _| 7));
+        let one = each(threads, |_, _| 7);
+        println!("| {threads} | one for all | {one:.0} |");
+        of_one.push(one);
+    }
+    if let [alone, together] = of_one[..] {
+        model(alone, together, most as f64);
+    }
+}
+
+/// The tracked requests per second of the model, all with the same address.
+const RATE: f64 = 10_000.0;
+
+/// Prints the cost of tracking one address for more workers than the machine has cores.
+///
+/// Requests to one entry exclude each other for `together` ns at most, which is the time between requests of `measured` threads that do
+/// nothing else. A request of such a thread takes `measured` times as long, with all transfers of cache lines. The model takes this
+/// for each request whose predecessor ran on another worker, and adds the time to wait for others.
+fn model(alone: f64, together: f64, measured: f64) {
+    let moved = (together * measured - alone).max(0.0);
+    let busy = RATE * together / 1e9;
+    println!(
+        "\nModel: {RATE} requests a second track one address. Its entry is in use {:.2} % of the time.\n",
+        busy * 100.0
+    );
+    println!("| workers | ns for each request, at most | of them waiting |");
+    println!("| --: | --: | --: |");
+    for workers in [1.0, 2.0, 4.0, 8.0] {
+        let others = (workers - 1.0) / workers;
+        let waiting = together * others * busy / (1.0 - busy);
+        println!("| {workers} | {:.0} | {waiting:.1} |", alone + moved * others + waiting);
     }
 }

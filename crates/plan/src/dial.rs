@@ -23,6 +23,18 @@ pub struct Buffers {
     notsent: usize,
 }
 
+impl Buffers {
+    /// The sizes for datagrams (`tune.rcvbuf.backend`, `tune.sndbuf.backend`).
+    pub fn of_datagrams(tune: &Tune) -> Self {
+        Self { receive: tune.rcvbuf_backend, send: tune.sndbuf_backend, notsent: 0 }
+    }
+
+    /// The options with these sizes instead of their own.
+    pub fn replace<'a>(self, dial: &Dial<'a>) -> Dial<'a> {
+        Dial { receive_buffer: self.receive, send_buffer: self.send, notsent: self.notsent, ..dial.clone() }
+    }
+}
+
 impl From<&Tune> for Buffers {
     fn from(tune: &Tune) -> Self {
         Self { receive: tune.rcvbuf_server, send: tune.sndbuf_server, notsent: tune.notsent_server }

@@ -320,7 +320,9 @@ pub struct Tune {
     pub rcvbuf_frontend: usize,
     /// `tune.sndbuf.frontend`: for sockets that send datagrams to clients.
     pub sndbuf_frontend: usize,
-    /// `tune.sndbuf.backend`: for sockets that send datagrams.
+    /// `tune.rcvbuf.backend`: for sockets that receive datagrams from servers.
+    pub rcvbuf_backend: usize,
+    /// `tune.sndbuf.backend`: for sockets that send datagrams to servers, log servers included.
     pub sndbuf_backend: usize,
     /// `tune.sndbuf.client`: bytes, 0 for the kernel's default.
     pub sndbuf_client: usize,
@@ -520,6 +522,7 @@ impl Default for Tune {
             rcvbuf_server: 0,
             rcvbuf_frontend: 0,
             sndbuf_frontend: 0,
+            rcvbuf_backend: 0,
             sndbuf_backend: 0,
             sndbuf_client: 0,
             sndbuf_server: 0,

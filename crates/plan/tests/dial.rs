@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 
 use net::{Dial, Target};
-use plan::dial::to_server;
+use plan::dial::{Buffers, to_server};
 
 /// The source address, a range of ports, and whether the address may be foreign.
 type Seen = (SocketAddr, Option<(u16, u16)>, bool);
@@ -32,6 +32,18 @@ fn socket_buffers_come_from_the_global_tune_settings() {
     assert_eq!(sizes(""), (0, 0, 0));
     assert_eq!(sizes("tune.rcvbuf.server 8192\n tune.sndbuf.server 4096"), (8192, 4096, 0));
     assert_eq!(sizes("tune.notsent-lowat.server 2048"), (0, 0, 2048));
+}
+
+#[test]
+fn sockets_for_datagrams_have_separate_buffer_sizes() {
+    let text = "global\n tune.rcvbuf.server 8192\n tune.notsent-lowat.server 2048\n tune.rcvbuf.backend 16384\n \
+                tune.sndbuf.backend 32768\n";
+    let loaded = config::load_text("test.cfg", text, &config::Boot::default());
+    let plan = loaded.plan.expect("the lines are right");
+    let options = Dial { tos: Some(8), receive_buffer: 8192, notsent: 2048, ..Dial::default() };
+    let replaced = Buffers::of_datagrams(&plan.global.tune).replace(&options);
+    assert_eq!((replaced.receive_buffer, replaced.send_buffer, replaced.notsent), (16384, 32768, 0));
+    assert_eq!(replaced.tos, Some(8));
 }
 
 #[test]

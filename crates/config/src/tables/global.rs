@@ -100,7 +100,7 @@ pub static TABLE: &[Keyword] = &[
     ineffective("nopoll",             G, POLLER),
     ineffective("nokqueue",           G, POLLER),
     ineffective("noevports",          G, POLLER),
-    ineffective("no-memory-trimming", G, "memory is never trimmed"),
+    ineffective("no-memory-trimming", G, "workers never stop to trim memory"),
     ineffective("profiling.memory",   G, "memory profiling is not supported"),
     ineffective("force-cfg-parser-pause", G, "debugging aid of HAProxy"),
     ineffective("stress-level",       G, "debugging aid of HAProxy"),

@@ -10,6 +10,7 @@ use ::quic::{ClientSettings, ConnectFailure, LostReason, ServerHandshake, Settin
 use net::Target;
 use net::udp::UdpSocket;
 use plan::Proxy;
+use plan::dial::Buffers;
 use plan::quic::Congestion;
 use runtime::timer::{NEVER, now_ms, now_us};
 use sample::transaction::TimeoutSlot;
@@ -120,6 +121,7 @@ pub(super) fn begin(
     handshake: ServerHandshake,
 ) -> Result<QuicTransport, NotBegun> {
     let tune = &worker.shared.plan.global.tune;
+    let dial = Buffers::of_datagrams(tune).replace(dial);
     let socket = dial.connect_datagrams(address).and_then(UdpSocket::connected).map_err(NotBegun::Socket)?;
     let http = Http3Settings {
         config: &worker.proxy(server.backend).h2.h3_back,

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use balance::Wish;
 use base::clock::WallTime;
 use net::Target;
-use plan::dial;
+use plan::dial::{self, Buffers};
 use plan::proxy::ServerTarget;
 use plan::server::{Observe, UseSource};
 use rules::{Hold, RuleOutcome, Stage};
@@ -301,7 +301,7 @@ fn open(place: &ShardPlace, server: &LocalServer, session: &Session) -> Option<s
     let address = address(server, session)?;
     let target = Target::Ip(address);
     let tune = &place.worker.shared.plan.global.tune;
-    let mut dial = dial::to_server(server, tune.into(), &target);
+    let mut dial = dial::to_server(server, Buffers::of_datagrams(tune), &target);
     let transparent = server.source.as_ref().map(|source| &source.transparent);
     let client = session.source().address();
     match transparent {
