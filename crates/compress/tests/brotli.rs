@@ -97,3 +97,28 @@ fn coding_does_not_depend_on_earlier_bodies() {
         assert!(coded(&text) == expected);
     }
 }
+
+/// Blocks that end at flushes move the following ones away from multiples of their length.
+#[test]
+fn bodies_with_flushes_decode_beyond_the_history() {
+    let settings = CoderSettings { level: 3, window_bits: 15, memory_level: 8, most_memory: 0 };
+    let words = noise(4, 900);
+    let content: Vec<u8> = (0..700_000).map(|at| words[at * (at / 97) % 900] & 31).collect();
+    let lengths =
+        [[1, 700_000], [65_535, 1], [40_000, 40_000], [262_143, 2], [262_144, 131_072], [999, 70_001]];
+    for pieces in lengths {
+        let mut encoder = Encoder::new(Algorithm::Brotli, &settings).expect("no limit of memory");
+        let (mut coded, mut rest) = (Vec::new(), &content[..]);
+        for length in pieces.iter().cycle() {
+            let (piece, later) = rest.split_at(rest.len().min(*length));
+            encoder.write(piece, &mut coded);
+            encoder.flush(&mut coded);
+            rest = later;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        encoder.finish(&[], &mut coded);
+        assert!(decoded(&coded) == content, "pieces of {pieces:?}");
+    }
+}

@@ -18,6 +18,17 @@ pub(crate) fn quote(value: &str) -> String {
     format!("'{}'", kept.replace('\'', "'\\''"))
 }
 
+/// The words of a condition that compare a sample with `value`, with these flags before the pattern.
+pub(crate) fn equal_to(value: &str, flags: &str) -> String {
+    match value {
+        // A word cannot be empty.
+        "" => "-m len 0".into(),
+        // This word would end the condition.
+        "}" => "-m reg -- '^\\}$'".into(),
+        _ => format!("-m str {flags}-- {}", quote(value)),
+    }
+}
+
 /// A log format that renders exactly `value`.
 pub(crate) fn literal(value: &str) -> String {
     value.replace('%', "%%")
@@ -121,6 +132,13 @@ mod tests {
         assert_eq!(quote("it's"), "'it'\\''s'");
         assert_eq!(quote("a\nb"), "'ab'");
         assert_eq!(quote("$x #y \\z"), "'$x #y \\z'");
+    }
+
+    #[test]
+    fn every_value_has_a_pattern_in_conditions() {
+        assert_eq!(equal_to("a b", "-i "), "-m str -i -- 'a b'");
+        assert_eq!(equal_to("}", "-i "), "-m reg -- '^\\}$'");
+        assert_eq!(equal_to("", ""), "-m len 0");
     }
 
     #[test]

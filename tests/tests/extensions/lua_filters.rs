@@ -84,6 +84,27 @@ fn filters_are_called_for_each_step_of_a_message() {
     assert_eq!(weir.ask("seen").trim().lines().collect::<Vec<_>>(), expected);
 }
 
+/// `new` may use the filter that it is called on as the metatable of the filter for a stream. Each line has a copy of the class.
+#[test]
+fn filters_of_streams_inherit_from_the_filter_of_their_line() {
+    let text = r#"
+        local Base = { value = function(self) return self.word .. (self.extra or "") end }
+        local Own = setmetatable({ flags = filter.FLT_CFG_FL_HTX }, { __index = Base })
+        Own.__index = function(_, key) return Own[key] end
+        function Own:new() return setmetatable({ word = self.word }, self) end
+        function Own:http_headers(txn, msg) msg:add_header("x-word", self:value()) end
+        core.register_filter("own", Own, function(own, words)
+            own.word = words[1]
+            return own
+        end)
+    "#;
+    let origin = Origin::text("answer");
+    let lines = " filter lua.own one\n filter lua.own two\n";
+    let (_weir, port) = start("http", "inherited", text, lines, origin.port());
+    let response = get(port, "/");
+    assert_eq!((response.status, response.headers("x-word")), (200, vec!["one", "two"]));
+}
+
 #[test]
 fn filters_may_change_bodies_and_their_length() {
     let text = class(

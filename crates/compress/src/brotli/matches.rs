@@ -100,9 +100,14 @@ impl History {
         taken
     }
 
+    /// Whether the buffer is full.
+    pub(super) fn is_full(&self) -> bool {
+        self.filled == BUFFER
+    }
+
     /// Makes room for input, which moves positions back, and returns whether it had to. The input so far must have been coded.
     pub(super) fn slide(&mut self) -> bool {
-        if self.filled < BUFFER {
+        if !self.is_full() {
             return false;
         }
         self.bytes.copy_within(WINDOW.., 0);

@@ -69,7 +69,8 @@ impl Brotli {
         while !data.is_empty() {
             let taken = self.history.take(data, BLOCK - (self.history.filled - self.coded));
             data = &data[taken..];
-            if self.history.filled - self.coded == BLOCK {
+            // Blocks end early at flushes, so the history may be full before the block is.
+            if self.history.filled - self.coded == BLOCK || self.history.is_full() {
                 self.block(out);
             }
         }

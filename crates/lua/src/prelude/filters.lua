@@ -3,7 +3,7 @@
 
 local native, scheduling, classes = ...
 
-local setmetatable, type, ipairs, select = setmetatable, type, ipairs, select
+local setmetatable, type, ipairs, next, select = setmetatable, type, ipairs, next, select
 local edit = native.edit
 
 local function class(name, members)
@@ -109,9 +109,14 @@ end
 local NAMES = { "start_analyze", "end_analyze", "http_headers", "http_payload", "http_end", "tcp_payload" }
 
 return {
-	-- Creates a filter from a line: returns it and its flags, or nil and the error.
+	-- Creates a filter from a line: returns it and its flags, or nil and the error. The filter begins as a copy of its class,
+	-- because `new` may use it as a metatable.
 	declare = function(class, make, words)
-		local own = make(setmetatable({}, { __index = class }), words)
+		local copy = setmetatable({}, { __index = class })
+		for name, value in next, class do
+			copy[name] = value
+		end
+		local own = make(copy, words)
 		if own == nil then
 			return nil
 		elseif type(own) ~= "table" then

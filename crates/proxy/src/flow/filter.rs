@@ -36,7 +36,13 @@ pub(crate) struct Compressor {
     pub(crate) taken: u64,
     /// Bytes of output.
     pub(crate) given: u64,
+    /// The count of `taken` at which other tasks run.
+    turn_end: u64,
 }
+
+/// The input that is compressed in one turn. The turns of tasks are otherwise limited by the number of their system calls, which
+/// would permit megabytes, and an encoder may need more than 100 ms for one.
+const TURN: u64 = 128 * 1024;
 
 /// A response that is being stored in a cache.
 #[derive(Debug)]
@@ -84,7 +90,7 @@ pub(crate) struct Scripted {
 impl Filter {
     /// Creates a compression filter.
     pub(crate) fn compress(encoder: Encoder) -> Self {
-        Self::Compress(Box::new(Compressor { encoder: Some(encoder), taken: 0, given: 0 }))
+        Self::Compress(Box::new(Compressor { encoder: Some(encoder), taken: 0, given: 0, turn_end: TURN }))
     }
 
     /// Creates a filter that stores the payload in a cache. A body that ends with its connection (`until_close`) is stored only
@@ -120,6 +126,15 @@ impl Compressor {
     pub(super) fn data(&mut self, data: &[u8], out: &mut Vec<u8>) {
         self.taken += data.len() as u64;
         self.run(out, |encoder, out| encoder.write(data, out));
+    }
+
+    /// Whether to yield to other tasks before more is compressed.
+    pub(super) fn takes_turn(&mut self) -> bool {
+        let takes = self.taken >= self.turn_end;
+        if takes {
+            self.turn_end = self.taken + TURN;
+        }
+        takes
     }
 
     /// Appends the output that was held back so far.
@@ -264,5 +279,27 @@ impl Scripted {
     /// Whether no more input is accepted until the script has forwarded something.
     pub(super) fn holds(&self) -> bool {
         !self.is_over && (self.has_unseen() || self.queue.is_ended || self.is_full)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compressors_yield_after_each_turn() {
+        let settings = compress::CoderSettings { level: 1, window_bits: 15, memory_level: 8, most_memory: 0 };
+        let encoder = Encoder::new(compress::Algorithm::Brotli, &settings).unwrap();
+        let Filter::Compress(mut compressor) = Filter::compress(encoder) else { panic!("another filter") };
+        let (piece, mut out) = (vec![0; 16 * 1024], Vec::new());
+        let turns: Vec<bool> = (0..16)
+            .map(|_| {
+                compressor.data(&piece, &mut out);
+                compressor.takes_turn()
+            })
+            .collect();
+        let expected: Vec<bool> = (1..=16).map(|count| count % 8 == 0).collect();
+        assert_eq!(turns, expected);
+        assert!(!compressor.takes_turn());
     }
 }

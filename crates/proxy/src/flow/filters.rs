@@ -107,6 +107,7 @@ impl Filters {
     pub(super) fn take_turns(&mut self, context: &Context<'_>) -> bool {
         let keeps = self.stages.iter_mut().any(|stage| match &mut stage.filter {
             Filter::Keep(own) => own.takes_turn(context),
+            Filter::Compress(own) => own.takes_turn(),
             _ => false,
         });
         keeps || self.taps.iter().any(|tap| tap.takes_turn())

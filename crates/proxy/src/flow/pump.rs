@@ -396,7 +396,7 @@ impl Flow {
                 && filters.take_turns(context)
             {
                 self.release(context, to);
-                // The task runs again after the worker's next poll of its sockets, because a reader waits for one of them.
+                // The task runs again after the worker's next poll of its sockets, because other tasks wait for them.
                 turns::yield_turn(context);
                 return Poll::Pending;
             }

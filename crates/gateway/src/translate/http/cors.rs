@@ -1,7 +1,7 @@
 //! Cross-origin resource sharing, as rules.
 
 use crate::api::Cors;
-use crate::text::{is_printable, is_token, quote};
+use crate::text::{equal_to, is_printable, is_token, quote};
 
 /// The lines of a CORS filter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -70,7 +70,7 @@ fn origin_condition(origin: &str) -> Result<String, String> {
             let regex = regex::escape(origin).replace("\\*", ".*");
             format!("{{ req.fhdr(origin) -m reg -i -- {} }}", quote(&format!("^{regex}$")))
         }
-        _ => format!("{{ req.fhdr(origin) -m str -i -- {} }}", quote(origin)),
+        _ => format!("{{ req.fhdr(origin) {} }}", equal_to(origin, "-i ")),
     })
 }
 

@@ -85,7 +85,7 @@ fn push_headers(lines: &mut Vec<String>, own: &HeaderModifier) -> Result<(), Bad
     let unsupported = |text: &str| BadFilter::Unsupported(format!("`{text}` is not a supported header"));
     for (action, list) in [("set-header", &own.set), ("add-header", &own.add)] {
         for header in list {
-            if !is_token(&header.name) || !is_printable(&header.value) {
+            if !is_token(&header.name) || !is_printable(&header.value) || header.value.is_empty() {
                 return Err(unsupported(&header.name));
             }
             lines.push(format!("{action} {} {}", quote(&header.name), quote(&literal(&header.value))));

@@ -1,7 +1,7 @@
 //! The conditions of rules: paths, methods, headers and query parameters.
 
 use crate::api::{GrpcMatch, HttpMatch, PathMatch, ValueMatch};
-use crate::text::{is_argument, is_printable, is_token, quote};
+use crate::text::{equal_to, is_argument, is_printable, is_token, quote};
 
 /// The longest regular expression.
 const LONGEST_REGEX: usize = 1024;
@@ -126,9 +126,7 @@ fn value(fetch: &str, own: &ValueMatch) -> Result<String, String> {
         return Err(format!("the value for `{}` has control characters", own.name));
     }
     match own.r#type.as_deref().unwrap_or("Exact") {
-        // This word would end the condition.
-        "Exact" if own.value == "}" => Ok(format!("{{ {fetch} -m reg -- '^\\}}$' }}")),
-        "Exact" => Ok(format!("{{ {fetch} -m str -- {} }}", quote(&own.value))),
+        "Exact" => Ok(format!("{{ {fetch} {} }}", equal_to(&own.value, ""))),
         "RegularExpression" => Ok(format!("{{ {fetch} -m reg -- {} }}", quote(&whole(&regex(&own.value)?)))),
         other => Err(format!("`{other}` is not a supported type of matches")),
     }

@@ -42,7 +42,7 @@ impl AuthAnnotations {
             "auth-type" => return Err(format!("the type `{value}` is not supported; use `basic`")),
             "auth-secret" => self.secret = Some(value.into()),
             "auth-secret-type" => self.is_map = value == "auth-map",
-            "auth-realm" => self.realm = Some(value.into()),
+            "auth-realm" => self.realm = (!value.is_empty()).then(|| value.into()),
             "auth-url" => self.url = Some(value.into()),
             "auth-method" if is_token(value) => self.method = Some(value.into()),
             "auth-signin" => self.sign_in = Some(value.into()),
@@ -162,7 +162,8 @@ fn names(value: &str) -> Result<Vec<String>, String> {
 fn password(text: &str) -> Option<String> {
     let plain = text.strip_prefix(':').or_else(|| text.strip_prefix("{PLAIN}"));
     if let Some(plain) = plain {
-        return is_printable(plain).then(|| format!("insecure-password {}", quote(plain)));
+        return (is_printable(plain) && !plain.is_empty())
+            .then(|| format!("insecure-password {}", quote(plain)));
     }
     let kinds = ["$1$", "$2a$", "$2b$", "$2y$", "$5$", "$6$", "$y$", "$apr1$"];
     let is_hash = kinds.iter().any(|kind| text.starts_with(kind));
@@ -192,7 +193,7 @@ fn sign_in(url: &str, parameter: Option<&str>) -> Result<String, String> {
     if text.contains('$') {
         return Err(format!("`auth-signin` has a variable that is not supported: {url}"));
     }
-    let parameter = format!("{}=", parameter.unwrap_or("rd"));
+    let parameter = format!("{}=", literal(parameter.unwrap_or("rd")));
     if !text.contains(&parameter) {
         let separator = if text.contains('?') { '&' } else { '?' };
         text.push_str(&format!("{separator}{parameter}{scheme}://%[req.fhdr(host)]%[pathq,url_enc]"));

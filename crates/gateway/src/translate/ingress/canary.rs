@@ -28,7 +28,7 @@ impl CanaryAnnotations {
             "canary-weight" => self.weight = number()?,
             "canary-weight-total" => self.total = Some(number()?),
             "canary-by-header" if is_token(value) => self.header = Some(value.into()),
-            "canary-by-header-value" => self.value = Some(value.into()),
+            "canary-by-header-value" => self.value = (!value.is_empty()).then(|| value.into()),
             "canary-by-header-pattern" => self.pattern = Some(value.into()),
             "canary-by-cookie" if is_token(value) => self.cookie = Some(value.into()),
             _ => return Err(format!("`{value}` is not supported")),
