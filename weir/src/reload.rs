@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 use config::partial::ChangedSections;
 use config::{Boot, Loaded};
@@ -267,13 +268,14 @@ impl Reloader {
 
 impl control::Reloader for Reloader {
     fn reload(&self, shown: DifferenceFormat) -> Result<String, String> {
-        let outcome = self.renew(shown);
+        let outcome = lua::limit_time(SCRIPTS_TIME, || self.renew(shown));
         memory::return_soon();
         outcome
     }
 
     fn difference(&self, text: Option<&str>, shown: DifferenceFormat) -> Result<String, String> {
-        let text = differences::show(&self.read(text, shown)?.differences, shown);
+        let read = lua::limit_time(SCRIPTS_TIME, || self.read(text, shown));
+        let text = differences::show(&read?.differences, shown);
         memory::return_soon();
         Ok(text)
     }
@@ -294,6 +296,9 @@ impl control::Reloader for Reloader {
             .map_err(|error| crate::messages::without_numbers(&format!("Cannot write '{path}': {error}.\n")))
     }
 }
+
+/// The time that scripts may take to load. A script that never ends would prevent all further reloads.
+const SCRIPTS_TIME: Duration = Duration::from_secs(60);
 
 /// A job for a worker.
 type WorkerTask = Box<dyn FnOnce() + Send>;

@@ -81,7 +81,7 @@ const RATE: f64 = 10_000.0;
 ///
 /// Requests to one entry exclude each other for `together` ns at most, which is the time between requests of `measured` threads that do
 /// nothing else. A request of such a thread takes `measured` times as long, with all transfers of cache lines. The model takes this
-/// for each request whose predecessor ran on another worker, and adds the time to wait for others.
+/// for each request that follows one of another worker, and adds the time to wait for others.
 fn model(alone: f64, together: f64, measured: f64) {
     let moved = (together * measured - alone).max(0.0);
     let busy = RATE * together / 1e9;

@@ -87,3 +87,28 @@ fn startup_priority_is_set_while_reading() {
     let loaded = config::load_text("haproxy.cfg", "global\n tune.renice.startup 20\n", &Boot::default());
     assert!(loaded.plan.is_none());
 }
+
+#[test]
+fn scripts_that_never_end_fail_within_the_time_limit() {
+    for endless in [
+        "while true do end",
+        "while true do pcall(error) end",
+        "core.register_init(function() while true do end end)",
+    ] {
+        let script = scratch::Scratch::holding("endless", endless);
+        let text = format!("global\n lua-load {}\n", script.display());
+        let limit = std::time::Duration::from_millis(50);
+        let loaded = lua::limit_time(limit, || config::load_text("test.cfg", &text, &Boot::default()));
+        assert!(loaded.plan.is_none(), "{endless}");
+        let places = common::places(&loaded);
+        assert!(places.iter().any(|place| place.contains("execution timeout")), "{places:?}");
+        // The limit ends with the call, and the next script is loaded.
+        let fine = scratch::Scratch::holding("fine", "local sum = 0 for n = 1, 100000 do sum = sum + n end");
+        let loaded = config::load_text(
+            "test.cfg",
+            &format!("global\n lua-load {}\n", fine.display()),
+            &Boot::default(),
+        );
+        assert!(loaded.plan.is_some());
+    }
+}

@@ -99,6 +99,11 @@ pub(crate) fn within<R>(mut limits: TurnLimits, run: impl FnOnce() -> R) -> (R, 
     (result, Used { time: since.map_or(Duration::ZERO, |since| since.elapsed()), expired })
 }
 
+/// Runs `run`, within which scripts that are loaded or called have this much time together. Then the running one fails.
+pub fn limit_time<R>(allowed: Duration, run: impl FnOnce() -> R) -> R {
+    within(TurnLimits { allowed: Some(allowed), ..TurnLimits::default() }, run).0
+}
+
 /// Installs the hook: a turn has this number of instructions. Must be repeated after a turn that exceeded its time, because that
 /// turn replaced the hook.
 pub(crate) fn watch(lua: &Lua, instructions: u32) -> mlua::Result<()> {

@@ -37,6 +37,7 @@ mod state;
 mod wait;
 
 pub use bridge::{Bridge, EnvBridge, FilterRequest, Notes, ScriptReply, Setting, TakenBytes};
+pub use budget::limit_time;
 pub use failure::CallFailure;
 pub use filter::{Callback, FilterClass, FilterDeclared, ScriptFilter};
 pub use function::{Function, FunctionKind};

@@ -29,7 +29,7 @@ impl Buffers {
         Self { receive: tune.rcvbuf_backend, send: tune.sndbuf_backend, notsent: 0 }
     }
 
-    /// The options with these sizes instead of their own.
+    /// Replaces the sizes of the options.
     pub fn replace<'a>(self, dial: &Dial<'a>) -> Dial<'a> {
         Dial { receive_buffer: self.receive, send_buffer: self.send, notsent: self.notsent, ..dial.clone() }
     }

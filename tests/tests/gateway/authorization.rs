@@ -76,7 +76,7 @@ fn a_service_decides_about_requests() {
         let seen = scene.ask(&request).text().to_ascii_lowercase();
         assert!(seen.contains(&format!("x-question: {} /all ", method.to_ascii_lowercase())), "{seen}");
     }
-    for (path, status) in [("/empty", 503), ("/missing", 500), ("/grpc", 500)] {
+    for (path, status) in [("/empty", 503), ("/missing", 500), ("/grpc", 503)] {
         assert_eq!(scene.get("x", path, "Authorization: yes\r\n").status, status, "{path}");
     }
 }
