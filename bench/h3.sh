@@ -68,7 +68,8 @@ row() { # label, number of requests, path, words of `weir load`
 
 micros() { median <"$dir/$1.costs" | awk '{printf "%.1f", $1 / 1000}'; }
 
-resident() { awk '/^VmRSS/ {print $2}' "/proc/$1/status"; }
+# Without the pages of the program, which do not depend on connections.
+resident() { awk '/^RssAnon/ {print $2}' "/proc/$1/status"; }
 
 printf '| load | weir, µs | haproxy, µs | weir ÷ haproxy |\n| --- | --: | --: | --: |\n'
 row 'HTTP/3 to HTTP/1, 1 MiB, 8 connections of 2 streams' 400 '/?s=1m' -u 8 -m 2
