@@ -314,8 +314,10 @@ fn masters_reload_their_worker_in_place() {
     weir.signal("USR2");
     assert!(eventually(|| serves(2)), "{}", weir.messages());
     assert_eq!(worker(), first);
-    let listed = master(&weir, "show proc");
-    assert!(listed.contains("2 [failed: 0]") && !listed.contains("old workers"), "{listed}");
+    // The worker serves the new configuration before the master counts the reload.
+    let listed = || master(&weir, "show proc");
+    assert!(eventually(|| listed().contains("2 [failed: 0]")), "{}", listed());
+    assert!(!listed().contains("old workers"), "{}", listed());
     // The number of threads belongs to a process.
     write(text(&threads(1), 3));
     let answer = master(&weir, "reload");
