@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 use weir_tests::certificates::serves;
-use weir_tests::load::Load;
 use weir_tests::{Authority, Origin, eventually, free_port};
 
 use crate::scene::{NAMESPACE, Scene, endpoints, gateway, http_listener, https_listener, route, secret};
@@ -121,7 +120,7 @@ fn many_changes_fail_no_request() {
     scene.serve("echo", "/", &[echo.port()]);
     scene.serve("app", "/app", &[one.port()]);
     scene.await_answer("/app", 200, "one");
-    let loads = [Load::start(scene.port, true), Load::start(scene.port, false)];
+    let loads = [scene.start_load(true), scene.start_load(false)];
     for round in 0..20 {
         let (origin, text) = if round % 2 == 0 { (&two, "two") } else { (&one, "one") };
         scene.server.apply(endpoints("app", &[origin.port()]));

@@ -5,7 +5,6 @@ use std::net::TcpListener;
 use serde_json::json;
 use weir_tests::certificates::serves;
 use weir_tests::client::Client;
-use weir_tests::load::Load;
 use weir_tests::{Authority, Origin, eventually, free_port};
 
 use crate::scene::{
@@ -19,7 +18,7 @@ fn outages_of_the_api_server_leave_the_traffic_alone() {
     scene.serve("echo", "/", &[echo.port()]);
     scene.serve("app", "/app", &[one.port()]);
     scene.await_answer("/app", 200, "one");
-    let load = Load::start(scene.port, true);
+    let load = scene.start_load(true);
     load.go_on(10);
     scene.server.stop();
     assert!(eventually(|| scene.controller.metric("watch_failures_total") > 0.0));
@@ -49,7 +48,7 @@ fn an_older_state_of_the_store_is_used() {
     let earlier = scene.server.snapshot();
     scene.serve("late", "/late", &[two.port()]);
     scene.await_answer("/late", 200, "two");
-    let load = Load::start(scene.port, true);
+    let load = scene.start_load(true);
     scene.server.stop();
     scene.server.restore(earlier);
     scene.server.resume();
@@ -102,7 +101,7 @@ fn a_deleted_secret_ends_only_its_listener() {
     scene.server.apply(gateway("web", listeners));
     scene.serve("app", "/", &[origin.port()]);
     assert!(eventually(|| serves(port, "www.shop.test", &certificate)), "{}", scene.controller.messages());
-    let load = Load::start(scene.port, true);
+    let load = scene.start_load(true);
     scene.server.delete("Secret", NAMESPACE, "tls");
     let resolved = || {
         let pointer = "/status/listeners/1/conditions";
@@ -125,7 +124,7 @@ fn an_expired_certificate_stays_and_the_status_names_it() {
     scene.server.apply(gateway("web", listeners));
     scene.serve("app", "/", &[origin.port()]);
     assert!(eventually(|| serves(port, "www.shop.test", &expired)), "{}", scene.controller.messages());
-    let load = Load::start(scene.port, true);
+    let load = scene.start_load(true);
     let resolved = || {
         let pointer = "/status/listeners/1/conditions";
         scene.server.condition("Gateway", NAMESPACE, "web", pointer, "ResolvedRefs")
@@ -148,7 +147,7 @@ fn of_two_gateways_on_a_port_the_first_one_keeps_it() {
     let scene = Scene::start();
     scene.serve("app", "/", &[one.port()]);
     scene.await_answer("/", 200, "");
-    let load = Load::start(scene.port, true);
+    let load = scene.start_load(true);
     // Both have the same time of creation, so that the names decide.
     scene.server.apply(gateway("younger", json!([http_listener("http", scene.port)])));
     let mut late = route("late", "/late");

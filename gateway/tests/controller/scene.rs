@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use weir_tests::load::Load;
 use weir_tests::{PATIENCE, Scratch, eventually, free_port, program, scratch};
 
 use crate::api_server::ApiServer;
@@ -156,6 +157,13 @@ impl Scene {
             own == status && (body.is_empty() || text == body)
         };
         assert!(eventually(is_there), "{:?}: {}", self.get(path), self.controller.messages());
+    }
+
+    /// Starts clients that request `/`, after its first answer: the listeners may have been
+    /// served before the route was.
+    pub(crate) fn start_load(&self, keep_alive: bool) -> Load {
+        self.await_answer("/", 200, "");
+        Load::start(self.port, keep_alive)
     }
 
     /// Returns the condition of a route for its only parent.
