@@ -39,6 +39,7 @@ use std::time::Duration;
 use plan::Plan;
 use plan::Proxy;
 use plan::check::{AgentSettings, CheckKind, CheckSettings};
+use plan::dial::Buffers;
 use plan::server::ServerSettings;
 use runtime::Sharded;
 use state::server::Demand;
@@ -123,7 +124,9 @@ pub(crate) struct CheckContext {
     /// `spread-checks`, in percent.
     spread: u32,
     /// The kernel's buffer sizes for connections to servers.
-    sockets: plan::dial::Buffers,
+    sockets: Buffers,
+    /// Those for datagrams.
+    datagrams: Buffers,
     /// The maximum size of a response: `tune.bufsize`.
     buffer: usize,
     /// `tune.max-checks-per-thread`, 0 for no limit.
@@ -205,6 +208,7 @@ impl Checks {
                 .unwrap_or_else(|| String::from_utf8_lossy(sample::fetch::hostname()).into()),
             spread: plan.global.spread_checks,
             sockets: (&plan.global.tune).into(),
+            datagrams: Buffers::of_datagrams(&plan.global.tune),
             buffer: plan.global.tune.bufsize,
             at_once: plan.global.tune.max_checks_per_thread as usize,
             multiplexing: {

@@ -257,7 +257,7 @@ async fn open_datagrams<'a>(
     let Target::Ip(address) = target else {
         return Err(ConnectError::Unknown("datagrams need an IP address"));
     };
-    let dial = dial::to_server(subject.peer.own(), context.sockets, &target);
+    let dial = dial::to_server(subject.peer.own(), context.datagrams, &target);
     let socket = dial.connect_datagrams(address).map_err(ConnectError::Failed)?;
     let socket = UdpSocket::from_std(socket.into()).map_err(ConnectError::Failed)?;
     let start = now_ms();

@@ -28,11 +28,6 @@ impl Buffers {
     pub fn of_datagrams(tune: &Tune) -> Self {
         Self { receive: tune.rcvbuf_backend, send: tune.sndbuf_backend, notsent: 0 }
     }
-
-    /// Replaces the sizes of the options.
-    pub fn replace<'a>(self, dial: &Dial<'a>) -> Dial<'a> {
-        Dial { receive_buffer: self.receive, send_buffer: self.send, notsent: self.notsent, ..dial.clone() }
-    }
 }
 
 impl From<&Tune> for Buffers {

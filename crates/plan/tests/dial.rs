@@ -37,13 +37,13 @@ fn socket_buffers_come_from_the_global_tune_settings() {
 #[test]
 fn sockets_for_datagrams_have_separate_buffer_sizes() {
     let text = "global\n tune.rcvbuf.server 8192\n tune.notsent-lowat.server 2048\n tune.rcvbuf.backend 16384\n \
-                tune.sndbuf.backend 32768\n";
+                tune.sndbuf.backend 32768\nbackend b\n mode tcp\n server s 192.0.2.1:53\n";
     let loaded = config::load_text("test.cfg", text, &config::Boot::default());
     let plan = loaded.plan.expect("the lines are right");
-    let options = Dial { tos: Some(8), receive_buffer: 8192, notsent: 2048, ..Dial::default() };
-    let replaced = Buffers::of_datagrams(&plan.global.tune).replace(&options);
-    assert_eq!((replaced.receive_buffer, replaced.send_buffer, replaced.notsent), (16384, 32768, 0));
-    assert_eq!(replaced.tos, Some(8));
+    let server = plan.proxies[0].servers.get(0).expect("it has one");
+    let target = Target::Ip(([192, 0, 2, 1], 53).into());
+    let dial = to_server(&server, Buffers::of_datagrams(&plan.global.tune), &target);
+    assert_eq!((dial.receive_buffer, dial.send_buffer, dial.notsent), (16384, 32768, 0));
 }
 
 #[test]

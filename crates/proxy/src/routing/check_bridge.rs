@@ -15,6 +15,7 @@ use std::time::Duration;
 use ::quic::{ConnectFailure, LostReason, ServerHandshake};
 use http::{Head, KnownName, ParseOptions, ParseStatus};
 use net::{Stream, Target};
+use plan::dial::Buffers;
 use plan::{Proxy, ServerSettings};
 use runtime::timer;
 use sample::ConnectionError;
@@ -129,7 +130,7 @@ pub async fn connect_quic(
     let connector = tls.connector.clone();
     let handshake = ServerHandshake { connector, name: name.map(Box::from), keep, early: false };
     let tune = &worker.shared.plan.global.tune;
-    let dial = plan::dial::to_server(server, tune.into(), &target);
+    let dial = plan::dial::to_server(server, Buffers::of_datagrams(tune), &target);
     let mut transport = connect_quic::begin(&worker, &local, (&dial, address), handshake).map_err(
         |failure| match failure {
             NotBegun::Socket(error) => QuicUnreached::Socket(error),

@@ -426,7 +426,7 @@ async fn dial(
     watch: bool,
 ) -> Result<Stream, Fault> {
     let worker = client.worker.clone();
-    let mut dial = socket_options(client, x, &worker, settings, target);
+    let mut dial = socket_options(client, x, (&worker.shared.plan.global.tune).into(), settings, target);
     dial.fast_open = settings.tfo;
     dial.late_ack = late_ack;
     dial.late_nodelay = may_wait(x, settings);

@@ -96,7 +96,8 @@ fn start(
     let name = name.and_then(|name| String::from_utf8(name).ok()).map(String::into_boxed_str);
     let connector = tls.connector.clone();
     let handshake = ServerHandshake { connector, name, keep: server_tls::keep(client), early };
-    let dial = socket_options(client, x, worker, server, to);
+    let buffers = Buffers::of_datagrams(&worker.shared.plan.global.tune);
+    let dial = socket_options(client, x, buffers, server, to);
     let transport = begin(worker, server, (&dial, address), handshake).map_err(|failure| match failure {
         NotBegun::Socket(error) => connect_error::by_kernel(&error),
         NotBegun::Connection(ConnectFailure::Address) => Fault::ConnectFailed(ConnectionError::SOCKET),
@@ -121,7 +122,6 @@ pub(super) fn begin(
     handshake: ServerHandshake,
 ) -> Result<QuicTransport, NotBegun> {
     let tune = &worker.shared.plan.global.tune;
-    let dial = Buffers::of_datagrams(tune).replace(dial);
     let socket = dial.connect_datagrams(address).and_then(UdpSocket::connected).map_err(NotBegun::Socket)?;
     let http = Http3Settings {
         config: &worker.proxy(server.backend).h2.h3_back,

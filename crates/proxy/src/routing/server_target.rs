@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use net::Target;
+use plan::dial::Buffers;
 use plan::server::UseSource;
 use plan::{ServerSettings, dial};
 use runtime::timer;
@@ -19,7 +20,6 @@ use crate::fault::Fault;
 use crate::routing::connect_error;
 use crate::server::Open;
 use crate::server::per_worker::LocalServer;
-use crate::worker::Worker;
 
 /// Counts the connection that is about to be opened. If descriptors are running out (`tune.pool-high-fd-ratio`) or the server has
 /// reached its `maxconn` (`strict-maxconn`), an idle connection is closed to make room.
@@ -73,11 +73,11 @@ pub(super) async fn place(client: &Client, server: &Rc<LocalServer>) -> Result<O
 pub(super) fn socket_options<'a>(
     client: &Client,
     x: &Exchange,
-    worker: &Worker,
+    buffers: Buffers,
     settings: &'a ServerSettings,
     target: &Target,
 ) -> net::Dial<'a> {
-    let mut dial = dial::to_server(settings, (&worker.shared.plan.global.tune).into(), target);
+    let mut dial = dial::to_server(settings, buffers, target);
     if settings.source.as_ref().is_some_and(|source| source.transparent != UseSource::No) {
         dial.source = foreign_address(client, x, settings).or(dial.source);
         dial.transparent = true;
