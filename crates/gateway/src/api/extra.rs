@@ -33,7 +33,7 @@ pub(crate) struct AdmittedUsers {
 }
 
 /// The protocol of an authorization service.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum AuthorizationProtocol {
     /// A request like that of the client, without its body if it is not needed.
     #[default]

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::api::extra::AuthorizationProtocol;
 use crate::objects::{Key, Objects};
 use crate::output::{ObjectEvent, StatusUpdate};
 use crate::settings::{ListenAddress, Settings};
@@ -22,8 +21,8 @@ pub(crate) struct Context<'a> {
     pub(crate) files: BTreeMap<String, Vec<u8>>,
     pub(crate) statuses: Vec<StatusUpdate>,
     pub(crate) events: BTreeSet<ObjectEvent>,
-    /// The protocols of authorization services.
-    pub(crate) authorization_protocols: BTreeSet<AuthorizationProtocol>,
+    /// Whether a rule uses an authorization service.
+    pub(crate) authorizes: bool,
     /// User lists: the lines, keyed by list name.
     pub(crate) users: BTreeMap<String, Vec<String>>,
 }
@@ -39,7 +38,7 @@ impl<'a> Context<'a> {
             files: BTreeMap::new(),
             statuses: Vec::new(),
             events: BTreeSet::new(),
-            authorization_protocols: BTreeSet::new(),
+            authorizes: false,
             users: BTreeMap::new(),
         }
     }

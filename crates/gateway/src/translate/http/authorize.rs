@@ -10,13 +10,12 @@ use crate::translate::context::Context;
 
 use super::matches::literal_path;
 
-/// The script for a protocol: the name and the text.
-fn script(protocol: AuthorizationProtocol) -> (&'static str, &'static str) {
-    match protocol {
-        AuthorizationProtocol::Http => ("authorize.lua", include_str!("authorize.lua")),
-        AuthorizationProtocol::Grpc => ("authorize_grpc.lua", include_str!("authorize_grpc.lua")),
-    }
-}
+/// The script.
+const SCRIPT: &str = concat!(
+    include_str!("authorize/common.lua"),
+    include_str!("authorize/http.lua"),
+    include_str!("authorize/grpc.lua")
+);
 
 /// The socket, relative to the directory.
 const SOCKET: &str = "authorize.sock";
@@ -110,21 +109,18 @@ fn list(names: Option<&[String]>) -> Result<String, String> {
 
 /// Writes the lines of the `global` section.
 pub(crate) fn write_global(context: &mut Context<'_>, text: &mut Text) {
-    if context.authorization_protocols.is_empty() {
+    if !context.authorizes {
         return;
     }
+    let script = context.add_file("scripts/authorize.lua".into(), SCRIPT.into());
+    let socket = format!("unix@{}", context.path(SOCKET));
     text.line("tune.lua.bool-sample-conversion normal");
-    let socket = quote(&format!("unix@{}", context.path(SOCKET)));
-    for protocol in context.authorization_protocols.clone() {
-        let (name, script) = script(protocol);
-        let path = context.add_file(format!("scripts/{name}"), script.into());
-        line!(text, "lua-load-per-thread {} {socket}", quote(&path));
-    }
+    line!(text, "lua-load-per-thread {} {}", quote(&script), quote(&socket));
 }
 
 /// Writes the frontend of the socket.
 pub(crate) fn write_frontend(context: &Context<'_>, text: &mut Text) {
-    if context.authorization_protocols.is_empty() {
+    if !context.authorizes {
         return;
     }
     text.section("frontend", "authorize");

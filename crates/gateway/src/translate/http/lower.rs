@@ -102,8 +102,15 @@ struct Compiler<'c, 'a> {
     route: Route<'a>,
     parents: Parents<'c>,
     unresolved: Option<Unresolved>,
-    /// The parameters of the rule's servers, if an annotation sets them.
-    server: Option<String>,
+    /// The needs of the rule's servers.
+    needs: ServerNeeds,
+}
+
+/// What determines the parameters of a backend's servers, besides the port of the Service.
+#[derive(Debug, Clone, Default)]
+struct ServerNeeds {
+    /// The parameters, if an annotation sets them.
+    parameters: Option<String>,
     /// Whether the servers must use HTTP/2.
     is_grpc: bool,
 }
@@ -115,9 +122,8 @@ fn compile<'a>(
     parents: Parents<'_>,
     drafts: Vec<RuleDraft<'_>>,
 ) -> Lowered<'a> {
-    let is_grpc = route.kind == "GRPCRoute";
-    let mut compiler =
-        Compiler { context, backends, route, parents, unresolved: None, server: None, is_grpc };
+    let needs = ServerNeeds { parameters: None, is_grpc: route.kind == "GRPCRoute" };
+    let mut compiler = Compiler { context, backends, route, parents, unresolved: None, needs };
     let (mut rules, mut errors) = (Vec::new(), Vec::new());
     let count = drafts.len();
     for (number, draft) in drafts.into_iter().enumerate() {
@@ -181,7 +187,7 @@ impl<'a> Compiler<'_, 'a> {
         let limits = settings::limits(draft.timeouts, draft.retry).map_err(BadFilter::Unsupported)?;
         let mut lines = limits.backend;
         lines.extend(draft.extra.backend);
-        self.server = draft.extra.server;
+        self.needs.parameters = draft.extra.server;
         let mut settings = draft.extra.request;
         if let Some(users) = draft.extra.users {
             settings.push(format!(
@@ -288,13 +294,19 @@ impl<'a> Compiler<'_, 'a> {
     }
 
     fn resolve(&mut self, reference: &BackendRef) -> Option<Resolved<'a>> {
-        self.resolve_from(self.route, reference)
+        self.resolve_from(self.route, reference, &self.needs.clone())
     }
 
-    /// Resolves a reference as if it were in a route.
-    fn resolve_from(&mut self, route: Route<'_>, reference: &BackendRef) -> Option<Resolved<'a>> {
+    /// Resolves a reference as if it were in a route, to servers with these needs.
+    fn resolve_from(
+        &mut self,
+        route: Route<'_>,
+        reference: &BackendRef,
+        needs: &ServerNeeds,
+    ) -> Option<Resolved<'a>> {
         let found = resolve::service(self.context, route, reference);
-        let found = found.and_then(|(service, port)| Ok((self.server(&service.key, port)?, service, port)));
+        let found =
+            found.and_then(|(service, port)| Ok((self.server(&service.key, port, needs)?, service, port)));
         match found {
             Ok((server, service, port)) => {
                 Some(Resolved { server: server?, member: BackendMember { service, port, weight: 1 } })
@@ -307,14 +319,19 @@ impl<'a> Compiler<'_, 'a> {
     }
 
     /// The parameters of the backend's servers: nothing if a policy is invalid.
-    fn server(&mut self, service: &Key, port: &ServicePort) -> Result<Option<String>, Unresolved> {
+    fn server(
+        &mut self,
+        service: &Key,
+        port: &ServicePort,
+        needs: &ServerNeeds,
+    ) -> Result<Option<String>, Unresolved> {
         for gateway in self.parents.gateways {
             self.context.policies.note_user(service, gateway);
         }
-        if let Some(own) = &self.server {
+        if let Some(own) = &needs.parameters {
             return Ok(Some(own.clone()));
         }
-        let is_grpc = self.is_grpc;
+        let is_grpc = needs.is_grpc;
         let protocol = port.app_protocol.as_deref().unwrap_or_default();
         let unsupported = |message| Unresolved { reason: "UnsupportedProtocol", message };
         let is_h2 = match protocol {
@@ -351,14 +368,15 @@ impl<'a> Compiler<'_, 'a> {
             key.namespace.clone_from(namespace);
         }
         let route = self.route;
-        // The parameters of an annotation apply to the rule's servers only.
-        let server = std::mem::replace(&mut self.server, own.server.clone());
-        let is_grpc = std::mem::replace(&mut self.is_grpc, own.protocol == AuthorizationProtocol::Grpc);
-        let found = self.resolve_from(Route { key: &key, ..route }, &own.backend);
-        (self.server, self.is_grpc) = (server, is_grpc);
+        // The parameters of the rule's servers do not apply to the service.
+        let needs = ServerNeeds {
+            parameters: own.server.clone(),
+            is_grpc: own.protocol == AuthorizationProtocol::Grpc,
+        };
+        let found = self.resolve_from(Route { key: &key, ..route }, &own.backend, &needs);
         let Some(found) = found else { return Ok(vec!["return status 500".into()]) };
         let backend = self.add(found, &[]);
-        self.context.authorization_protocols.insert(own.protocol);
+        self.context.authorizes = true;
         authorize::lines(own, &backend).map_err(BadFilter::Unsupported)
     }
 

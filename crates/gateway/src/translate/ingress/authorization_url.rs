@@ -6,7 +6,7 @@ use crate::text::{is_hostname, is_printable};
 
 use super::external::ExternalHost;
 
-/// The objects of the cluster, and the paths of its ingresses.
+/// The objects of the cluster, and the paths of its ingresses, older ones first.
 #[derive(Clone, Copy)]
 pub(crate) struct Cluster<'a> {
     pub(crate) objects: &'a Objects,
@@ -16,6 +16,7 @@ pub(crate) struct Cluster<'a> {
 /// A path of an ingress.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ServedPath<'a> {
+    pub(crate) namespace: &'a str,
     pub(crate) host: &'a str,
     pub(crate) path: &'a str,
     pub(crate) is_exact: bool,
@@ -152,12 +153,15 @@ impl<'u> UrlParts<'u> {
         })
     }
 
-    /// The Service to which an ingress forwards this host and path unchanged. Its requests need neither DNS nor a second pass through
-    /// the proxy.
+    /// The Service to which an ingress of the same namespace forwards this host and path unchanged. Its requests need neither DNS nor
+    /// a second pass through the proxy. Ingresses of other namespaces do not count, because their authors could permit all
+    /// requests by naming the host of the authorization service.
     fn served_host(&self, cluster: Cluster<'_>) -> Option<AuthorizationTarget> {
         let path = self.path.split('?').next().unwrap_or_default();
         let paths = cluster.paths.iter().filter(|own| own.matches(self.host, path));
-        let (backend, server) = paths.max_by_key(|own| own.path.len())?.service.clone()?;
+        // As in the routing: the most specific one, and the oldest of these.
+        let found = paths.rev().max_by_key(|own| (own.is_exact, own.path.len()))?;
+        let (backend, server) = found.service.clone().filter(|_| found.namespace == self.namespace)?;
         Some(AuthorizationTarget {
             backend,
             server,

@@ -220,6 +220,7 @@ fn served_paths<'a>(objects: &Objects, all: &[(&'a Key, &'a Ingress)]) -> Vec<Se
         for rule in &ingress.spec.rules {
             let Some(host) = rule.host.as_deref() else { continue };
             list.extend(rule.http.iter().flat_map(|http| &http.paths).map(|own| ServedPath {
+                namespace: &key.namespace,
                 host,
                 path: own.path.as_deref().unwrap_or("/"),
                 is_exact: own.path_type == "Exact",

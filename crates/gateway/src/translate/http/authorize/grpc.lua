@@ -1,4 +1,5 @@
--- `lua.authorize_grpc`: external authorization by services with Envoy's gRPC protocol, for `externalAuth` filters.
+
+-- `lua.authorize_grpc`: authorization by services with Envoy's gRPC protocol.
 --
 -- backend  the service's backend; the frontend of the socket reads it from a header
 -- sent     the client's headers to send, separated by commas, or `*` for all
@@ -7,10 +8,7 @@
 -- Permits the request by setting `txn.authorization`. If the service denies it, the client gets the service's response. If the service
 -- does not respond, the variable stays unset.
 
-local socket = ...
-
 local URL = "http://authorize/envoy.service.auth.v3.Authorization/Check"
-local TIMEOUT = 10000
 
 -- The wire format of Protocol Buffers. A field is its number and type, followed by its value.
 
@@ -87,17 +85,8 @@ local function headers_of(message, field)
 	return list
 end
 
--- Headers of a connection, or of the length and coding of a body.
-local FRAMING = {}
-for name in ("connection content-encoding content-length host keep-alive proxy-connection te trailer transfer-encoding upgrade"):gmatch("%S+") do
-	FRAMING[name] = true
-end
-
 local function check_request(txn, sent, with_body)
-	local names = {}
-	for name in sent:gmatch("[^,]+") do
-		names[name:lower()] = true
-	end
+	local names = names_of(sent)
 	local f, scheme = txn.sf, txn.f:ssl_fc() and "https" or "http"
 	local host, uri, method = f:req_fhdr("host"), f:pathq(), f:method()
 	local http = { text(2, method), text(4, uri), text(5, host), text(6, scheme), text(10, "HTTP/" .. f:req_ver()) }
@@ -129,7 +118,7 @@ local function check_request(txn, sent, with_body)
 	return text(1, text(1, source) .. text(2, destination) .. text(4, request))
 end
 
-local function permit(txn, response)
+local function permit_by_message(txn, response)
 	local is_set = {}
 	for _, header in ipairs(headers_of(response, 2)) do
 		local name, value, is_added = table.unpack(header)
@@ -149,7 +138,7 @@ local function permit(txn, response)
 	txn:set_var("txn.authorization", "permitted")
 end
 
-local function deny(txn, response)
+local function deny_by_message(txn, response)
 	local status = last(last(response, 1), 1) or 0
 	local reply = txn:reply({ status = status >= 200 and status < 600 and status or 403, body = last(response, 3) or "" })
 	for _, header in ipairs(headers_of(response, 2)) do
@@ -182,8 +171,8 @@ core.register_action("authorize_grpc", { "http-req" }, function(txn, backend, se
 	end
 	local response = string.unpack(">s4", frame, 2)
 	if (last(last(response, 1), 1) or 0) == 0 then
-		permit(txn, last(response, 3))
+		permit_by_message(txn, last(response, 3))
 	else
-		deny(txn, last(response, 2))
+		deny_by_message(txn, last(response, 2))
 	end
 end, 3)

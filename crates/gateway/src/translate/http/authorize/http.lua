@@ -1,4 +1,5 @@
--- `lua.authorize`: external authorization for `externalAuth` filters and `auth-url` annotations.
+
+-- `lua.authorize`: authorization by services with HTTP.
 --
 -- backend  the service's backend; the frontend of the socket reads it from a header
 -- method   the method of the authorization request, or `-` for the one of the client
@@ -11,25 +12,11 @@
 -- A response with a status 2xx permits the request by setting `txn.authorization`; any other response is returned to the client.
 -- Without a response, the variable stays unset.
 
-local socket = ...
-
--- Headers of a connection, or of the length and coding of a body.
-local FRAMING = {}
-for name in ("connection content-encoding content-length content-type expect host keep-alive proxy-connection te trailer"
-	.. " transfer-encoding upgrade"):gmatch("%S+") do
-	FRAMING[name] = true
-end
-
-local TIMEOUT = 10000
-
 local function chosen(list)
 	if list == "*" then
-		return function(name) return not FRAMING[name] and name:sub(1, 5) ~= "weir-" end
+		return function(name) return name ~= "content-type" and name:sub(1, 5) ~= "weir-" end
 	end
-	local names = {}
-	for name in list:gmatch("[^,]+") do
-		names[name:lower()] = true
-	end
+	local names = names_of(list)
 	return function(name) return names[name] end, names
 end
 
@@ -38,8 +25,7 @@ local function request_headers(txn, method, sent)
 	local headers, is_sent = {}, chosen(sent)
 	for name, values in pairs(txn.http:req_get_headers()) do
 		name = name:lower()
-		local is_allowed = not FRAMING[name] or name == "content-type"
-		if is_allowed and (name == "authorization" or is_sent(name)) then
+		if not FRAMING[name] and (name == "authorization" or is_sent(name)) then
 			headers[name] = values
 		end
 	end
@@ -67,7 +53,7 @@ local function permit(txn, answer, copied)
 	end
 	for name, values in pairs(answer.headers) do
 		name = name:lower()
-		if not FRAMING[name] and is_copied(name) then
+		if not FRAMING[name] and name ~= "content-type" and is_copied(name) then
 			txn.http:req_del_header(name)
 			for index = 0, #values do
 				txn.http:req_add_header(name, values[index])
@@ -80,7 +66,7 @@ local function deny(txn, answer)
 	local reply = txn:reply({ status = answer.status, body = answer.body or "" })
 	for name, values in pairs(answer.headers) do
 		name = name:lower()
-		if not FRAMING[name] or name == "content-type" then
+		if not FRAMING[name] then
 			for index = 0, #values do
 				reply:add_header(name, values[index])
 			end
