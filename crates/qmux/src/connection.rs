@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use quic::transport::{StreamConnection, StreamSet};
-use quic::{QuicEvent, Settings};
+use quic::{QuicEvent, Settings, StreamDirection};
 
 use crate::idle::IdleLimits;
 use crate::parameters;
@@ -118,6 +118,10 @@ impl QmuxConnection {
 impl StreamConnection for QmuxConnection {
     fn streams(&mut self) -> &mut StreamSet {
         &mut self.streams
+    }
+
+    fn openable(&self, direction: StreamDirection) -> u64 {
+        self.streams.openable(direction)
     }
 
     fn poll(&mut self) -> Option<QuicEvent> {

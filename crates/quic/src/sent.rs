@@ -104,6 +104,11 @@ impl SentPackets {
         self.slots.len()
     }
 
+    /// Frees the memory of packets that are over.
+    pub(crate) fn shrink(&mut self) {
+        self.slots.shrink_to_fit();
+    }
+
     /// Adds a packet. Those that the peer need not acknowledge are not kept: it may never do so.
     pub(crate) fn push(&mut self, packet: SentPacket) {
         if packet.is_eliciting {

@@ -29,6 +29,14 @@ pub trait StreamConnection {
         self.streams().accept(direction)
     }
 
+    /// Returns how many more streams the peer permits to open.
+    fn openable(&self, direction: StreamDirection) -> u64;
+
+    /// Frees memory that an idle connection does not need, and allocates it again on use.
+    fn shrink(&mut self) {
+        self.streams().shrink();
+    }
+
     /// Opens a stream, if the peer permits another one.
     fn open(&mut self, direction: StreamDirection) -> Option<u64> {
         self.streams().open(direction)

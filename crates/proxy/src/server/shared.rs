@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use net::Stream as Socket;
 use runtime::timer::{Timer, now_ms};
@@ -371,6 +372,9 @@ pub(super) fn take_turn<End>(
     Ok(())
 }
 
+/// How long a private connection must be idle before it frees the memory that only streams need.
+const REST: Duration = Duration::from_millis(50);
+
 /// Tracks whether a connection is idle, and for how long (`pool-purge-delay`).
 #[derive(Default)]
 pub(super) struct Idle {
@@ -411,6 +415,11 @@ impl Idle {
             // It is closed with its client's connection.
             if !std::mem::replace(&mut self.is_private, true) {
                 server.state.counters.mine().private_idle.up();
+                self.timer.set_after(now_ms(), Some(REST));
+            }
+            if self.timer.poll_expired(context).is_ready() {
+                carrier.connection.shrink();
+                self.timer.set_after(now_ms(), None);
             }
             return Poll::Pending;
         }

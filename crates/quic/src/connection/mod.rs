@@ -27,7 +27,7 @@ use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::streams::StreamSet;
 use crate::transport::StreamConnection;
-use crate::types::{LostReason, ParameterBytes, QuicEvent};
+use crate::types::{LostReason, ParameterBytes, QuicEvent, StreamDirection};
 use client::ClientState;
 use close::CloseReason;
 use ids::{OwnIds, PeerIds};
@@ -377,6 +377,22 @@ fn own_parameters(settings: &Settings) -> TransportParameters {
 impl StreamConnection for QuicConnection {
     fn streams(&mut self) -> &mut StreamSet {
         &mut self.streams
+    }
+
+    fn openable(&self, direction: StreamDirection) -> u64 {
+        self.streams.openable(direction)
+    }
+
+    fn shrink(&mut self) {
+        if self.is_confirmed {
+            // A server's session tickets follow its handshake directly. Later ones are ignored.
+            self.tls.settle();
+        }
+        self.streams.shrink();
+        self.application.sent.shrink();
+        self.responses.shrink_to_fit();
+        self.events.shrink_to_fit();
+        self.inputs.shrink_to_fit();
     }
 
     fn poll(&mut self) -> Option<QuicEvent> {

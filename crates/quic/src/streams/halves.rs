@@ -3,11 +3,11 @@
 use super::assembler::Assembler;
 use super::send_buffer::SendBuffer;
 
-/// A stream. A half that is over is gone.
+/// A stream. A half that is over is gone. Unidirectional streams have one half.
 #[derive(Debug)]
 pub(super) struct Stream {
-    pub(super) send: Option<SendHalf>,
-    pub(super) receive: Option<ReceiveHalf>,
+    pub(super) send: Option<Box<SendHalf>>,
+    pub(super) receive: Option<Box<ReceiveHalf>>,
     /// Whether the stream is in the list of streams with control frames to send.
     pub(super) has_control: bool,
 }

@@ -33,7 +33,7 @@ const UNI: u64 = 0x2;
 /// The streams of a connection.
 pub struct StreamSet {
     is_server: bool,
-    map: HashMap<u64, Box<Stream>, RandomState>,
+    map: HashMap<u64, Stream, RandomState>,
     ours: [OwnStreams; 2],
     peers: [PeerStreams; 2],
     /// The windows of the peer: of bidirectional streams that we open, that it opens, and of unidirectional ones.
@@ -195,6 +195,22 @@ impl StreamSet {
         (id & SERVER != 0) == self.is_server
     }
 
+    /// Returns how many more streams the peer permits to open.
+    pub fn openable(&self, direction: StreamDirection) -> u64 {
+        let ours = &self.ours[index(direction)];
+        ours.most.saturating_sub(ours.next)
+    }
+
+    /// Frees the memory of empty queues.
+    pub fn shrink(&mut self) {
+        self.schedule.retain(|(_, streams)| !streams.is_empty());
+        self.schedule.shrink_to_fit();
+        self.control.shrink_to_fit();
+        self.blocked.shrink_to_fit();
+        self.events.shrink_to_fit();
+        self.map.shrink_to_fit();
+    }
+
     /// Opens a stream, if the peer permits another one.
     pub fn open(&mut self, direction: StreamDirection) -> Option<u64> {
         let ours = &mut self.ours[index(direction)];
@@ -225,13 +241,13 @@ impl StreamSet {
     fn create(&mut self, id: u64) {
         let is_ours = self.is_ours(id);
         let is_uni = id & UNI != 0;
-        let send = (!is_uni || is_ours).then(|| SendHalf {
-            max_data: peer_window(&self.peer_windows, self.is_server, id),
-            ..SendHalf::default()
+        let send = (!is_uni || is_ours).then(|| {
+            let max_data = peer_window(&self.peer_windows, self.is_server, id);
+            Box::new(SendHalf { max_data, ..SendHalf::default() })
         });
         let receive = (!is_uni || !is_ours)
-            .then(|| ReceiveHalf { max_data: self.stream_window, ..ReceiveHalf::default() });
-        self.map.insert(id, Box::new(Stream { send, receive, has_control: false }));
+            .then(|| Box::new(ReceiveHalf { max_data: self.stream_window, ..ReceiveHalf::default() }));
+        self.map.insert(id, Stream { send, receive, has_control: false });
     }
 
     /// Checks the ID in a frame, and opens the streams of the peer up to it. `is_for_sender` is set for frames from the receiver of data.
@@ -428,8 +444,8 @@ impl StreamSet {
             | SentFrame::MaxStreamData(id) => {
                 let Some(stream) = self.map.get_mut(&id) else { return };
                 match (lost, &mut stream.send, &mut stream.receive) {
-                    (SentFrame::ResetStream(_), Some(SendHalf { reset: Some(reset), .. }), _) => {
-                        reset.is_pending = true;
+                    (SentFrame::ResetStream(_), Some(send), _) if send.reset.is_some() => {
+                        send.reset.iter_mut().for_each(|reset| reset.is_pending = true);
                     }
                     (SentFrame::StreamDataBlocked(_), Some(send), _) => {
                         send.sends_blocked = send.blocked_at == Some(send.max_data);

@@ -36,7 +36,7 @@ impl StreamSet {
     ) -> Result<(), StreamFault> {
         self.admit(id, false)?;
         let is_unknown = self.is_unknown(id);
-        let Some(receive) = self.map.get_mut(&id).and_then(|stream| stream.receive.as_mut()) else {
+        let Some(receive) = self.map.get_mut(&id).and_then(|stream| stream.receive.as_deref_mut()) else {
             return Ok(());
         };
         let end = offset + data.len() as u64;
@@ -68,7 +68,7 @@ impl StreamSet {
     pub(crate) fn on_reset(&mut self, id: u64, code: u64, size: u64) -> Result<(), TransportError> {
         self.admit(id, false)?;
         let is_unknown = self.is_unknown(id);
-        let Some(receive) = self.map.get_mut(&id).and_then(|stream| stream.receive.as_mut()) else {
+        let Some(receive) = self.map.get_mut(&id).and_then(|stream| stream.receive.as_deref_mut()) else {
             return Ok(());
         };
         check_size(receive.size, receive.highest, size, true)?;
@@ -101,7 +101,7 @@ impl StreamSet {
     /// Reads at most `max` bytes.
     pub fn read(&mut self, id: u64, max: usize) -> StreamRead {
         let window = self.stream_window;
-        let Some(receive) = self.map.get_mut(&id).and_then(|stream| stream.receive.as_mut()) else {
+        let Some(receive) = self.map.get_mut(&id).and_then(|stream| stream.receive.as_deref_mut()) else {
             return StreamRead::Finished;
         };
         if let Some(code) = receive.reset {
@@ -130,7 +130,9 @@ impl StreamSet {
 
     /// Asks the peer to send no more on a stream, and drops data that was not read.
     pub fn stop(&mut self, id: u64, code: u64) {
-        let Some(receive) = self.map.get_mut(&id).and_then(|stream| stream.receive.as_mut()) else { return };
+        let Some(receive) = self.map.get_mut(&id).and_then(|stream| stream.receive.as_deref_mut()) else {
+            return;
+        };
         if receive.stop.is_some() {
             return;
         }
@@ -139,7 +141,9 @@ impl StreamSet {
             receive.assembler = super::Assembler::default();
             self.incoming.release(unread);
         }
-        let Some(receive) = self.map.get_mut(&id).and_then(|stream| stream.receive.as_mut()) else { return };
+        let Some(receive) = self.map.get_mut(&id).and_then(|stream| stream.receive.as_deref_mut()) else {
+            return;
+        };
         if receive.size.is_some() {
             // Everything has arrived: there is nothing to stop.
             self.end_receive(id);

@@ -14,13 +14,13 @@ use crate::varint;
 
 impl StreamSet {
     fn send_half(&mut self, id: u64) -> Option<&mut SendHalf> {
-        self.map.get_mut(&id).and_then(|stream| stream.send.as_mut())
+        self.map.get_mut(&id).and_then(|stream| stream.send.as_deref_mut())
     }
 
     /// Returns how many bytes may be written to a stream now.
     fn room(&mut self, id: u64) -> Result<usize, Stopped> {
         let outgoing = &mut self.outgoing;
-        let Some(send) = self.map.get_mut(&id).and_then(|stream| stream.send.as_mut()) else {
+        let Some(send) = self.map.get_mut(&id).and_then(|stream| stream.send.as_deref_mut()) else {
             return Err(Stopped(0));
         };
         if let Some(code) = send.stopped {
@@ -171,7 +171,9 @@ impl StreamSet {
                 return;
             }
             queue.pop_front();
-            let Some(send) = self.map.get_mut(&id).and_then(|stream| stream.send.as_mut()) else { continue };
+            let Some(send) = self.map.get_mut(&id).and_then(|stream| stream.send.as_deref_mut()) else {
+                continue;
+            };
             send.is_scheduled = false;
             if send.has_data() {
                 sent.extend([write_frame(id, send, out, limit)]);
@@ -182,7 +184,9 @@ impl StreamSet {
 
     /// The peer has acknowledged a part of a stream.
     pub(crate) fn acknowledge(&mut self, range: &StreamRange) {
-        let Some(send) = self.map.get_mut(&range.id).and_then(|stream| stream.send.as_mut()) else { return };
+        let Some(send) = self.map.get_mut(&range.id).and_then(|stream| stream.send.as_deref_mut()) else {
+            return;
+        };
         if send.reset.is_some() {
             return;
         }
@@ -269,7 +273,9 @@ impl StreamSet {
         }
         let (map, events) = (&mut self.map, &mut self.events);
         self.blocked.retain(|id| {
-            let Some(send) = map.get_mut(id).and_then(|stream| stream.send.as_mut()) else { return false };
+            let Some(send) = map.get_mut(id).and_then(|stream| stream.send.as_deref_mut()) else {
+                return false;
+            };
             if send.max_data <= send.buffer.end() {
                 return true;
             }

@@ -26,7 +26,6 @@ use transport::TransportStreams;
 /// HTTP/3 and the connection beneath it.
 pub(crate) struct H3Engine<T> {
     h3: h3::Connection,
-    role: h3::Role,
     pub(crate) transport: TransportStreams<T>,
     /// Whether HTTP/3 has streams to look at.
     has_work: bool,
@@ -45,9 +44,6 @@ pub(crate) struct H3Engine<T> {
     /// The number of datagrams or records received, and when this number was last seen to change.
     heard: (u64, Instant),
 }
-
-/// How many streams are opened in advance. Requests take turns, so only few of them are about to begin at the same time.
-const STREAMS_AHEAD: usize = 8;
 
 /// The time between the announcement of a shutdown and the shutdown, in addition to three round trips, and its maximum. It allows
 /// for requests that the client sent before it processed the announcement.
@@ -108,7 +104,6 @@ impl<T: StreamTransport> H3Engine<T> {
     fn of_role(role: h3::Role, connection: T, config: &std::sync::Arc<h3::Config>, owns: bool) -> Self {
         Self {
             h3: h3::Connection::new(role, config),
-            role,
             transport: TransportStreams::new(connection),
             has_work: false,
             counts: h3::Counts::default(),
@@ -137,18 +132,6 @@ impl<T: StreamTransport> H3Engine<T> {
             self.h3.use_hq();
         }
         self.h3.start(&mut self.transport);
-        self.open_ahead();
-    }
-
-    /// Opens streams for the next requests to a server, if the server allows more.
-    fn open_ahead(&mut self) {
-        let TransportStreams { connection, ahead, .. } = &mut self.transport;
-        while self.role == h3::Role::Client
-            && ahead.len() < STREAMS_AHEAD
-            && let Some(id) = connection.open(StreamDirection::Both)
-        {
-            ahead.push_back(id);
-        }
     }
 
     /// Passes an event of the connection to HTTP/3.
@@ -170,10 +153,7 @@ impl<T: StreamTransport> H3Engine<T> {
                 self.transport.note_acknowledged(id);
                 self.h3.stopped(id, code);
             }
-            quic::QuicEvent::Available(_) => {
-                self.open_ahead();
-                self.h3.available();
-            }
+            quic::QuicEvent::Available(_) => self.h3.available(),
             quic::QuicEvent::Lost(quic::LostReason::Application(code)) => self.h3.closed_with(code),
             quic::QuicEvent::Finished(id) => self.transport.note_acknowledged(id),
             quic::QuicEvent::HandshakeData | quic::QuicEvent::Connected | quic::QuicEvent::Lost(_) => {}
@@ -325,7 +305,8 @@ impl<T: StreamTransport> Protocol for H3Engine<T> {
         if self.transport.connection.is_unresponsive() {
             return 0;
         }
-        self.h3.free().min(self.transport.ahead.len())
+        let openable = self.transport.connection.openable(StreamDirection::Both);
+        self.h3.free().min(usize::try_from(openable).unwrap_or(usize::MAX))
     }
 
     #[inline]
@@ -353,6 +334,7 @@ impl<T: StreamTransport> Protocol for H3Engine<T> {
     fn shrink(&mut self) {
         self.h3.shrink();
         self.transport.unacknowledged.shrink_to_fit();
+        self.transport.connection.shrink();
     }
 }
 
@@ -416,7 +398,6 @@ impl<T: StreamTransport> RequestEngine for H3Engine<T> {
     fn open(&mut self, head: &Head, scheme: Scheme, ends: bool) -> Option<RequestKey> {
         let opened = self.h3.open_request(&mut self.transport, head, scheme, ends);
         self.has_work = true;
-        self.open_ahead();
         opened.ok()
     }
 

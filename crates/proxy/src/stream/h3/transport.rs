@@ -1,6 +1,5 @@
 //! The transports of HTTP/3: QUIC, and QMux over a socket.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -99,15 +98,13 @@ pub(crate) struct TransportStreams<T> {
     pub(crate) connection: T,
     /// The number of bytes that the transport has accepted, and of responses that the peer has received.
     pub(super) progress: u64,
-    /// Streams that were opened in advance for requests, because only opening one shows whether the server allows it.
-    pub(super) ahead: VecDeque<u64>,
     /// The finished streams with bytes that the peer has not acknowledged yet. Closing the connection would discard these bytes.
     pub(super) unacknowledged: Vec<u64>,
 }
 
 impl<T> TransportStreams<T> {
     pub(super) fn new(connection: T) -> Self {
-        Self { connection, progress: 0, ahead: VecDeque::new(), unacknowledged: Vec::new() }
+        Self { connection, progress: 0, unacknowledged: Vec::new() }
     }
 
     /// The peer has all data of a stream, or needs none of it.
@@ -125,7 +122,7 @@ impl<T: StreamTransport> h3::Streams for TransportStreams<T> {
     }
 
     fn open_bi(&mut self) -> Option<u64> {
-        self.ahead.pop_front().or_else(|| self.connection.open(StreamDirection::Both))
+        self.connection.open(StreamDirection::Both)
     }
 
     fn read(&mut self, id: u64, max: usize) -> StreamChunk {
