@@ -105,7 +105,6 @@ row() { # title, target, proxies, bind words, server words, server address, path
     printf '%s %s |\n' "$ratios" "$target"
 }
 
-resident() { awk '/^RssAnon/ {print $2; exit}' "/proc/$1/status"; }
 
 memory() { # name: bytes for an idle connection
     local before

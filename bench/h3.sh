@@ -68,9 +68,6 @@ row() { # label, number of requests, path, words of `weir load`
 
 micros() { median <"$dir/$1.costs" | awk '{printf "%.1f", $1 / 1000}'; }
 
-# Without the pages of the program, which do not depend on connections.
-resident() { awk '/^RssAnon/ {print $2}' "/proc/$1/status"; }
-
 printf '| load | weir, µs | haproxy, µs | weir ÷ haproxy |\n| --- | --: | --: | --: |\n'
 row 'HTTP/3 to HTTP/1, 1 MiB, 8 connections of 2 streams' 400 '/?s=1m' -u 8 -m 2
 row 'HTTP/3 to HTTP/1, 1 MiB, 1 connection of 4 streams' 300 '/?s=1m' -u 1 -m 4
@@ -89,27 +86,10 @@ held() { # label, scheme, path: memory of idle connections after one request eac
     printf '| %s' "$1"
     for name in weir haproxy; do
         start "$name" "$(config)"
-        hold "$2" "$3"
+        idle_memory "$2" "$3" "$idle" | awk '{printf " | %.1f", $1 / 1024}'
         stop
     done
     echo ' |'
-}
-
-hold() { # scheme, path
-    local before holder
-    before=$(resident "$PID")
-    : >"$dir/held"
-    # Each user sends one request and keeps its connection open.
-    taskset -c 1 "$load_program" load -u "$idle" -n "$idle" -R $((idle / 2)) -r 1 --hold 60 "$1://127.0.0.1:$PORT$2" >"$dir/held" 2>&1 &
-    holder=$!
-    # Two lines with all responses and connections: nothing happened in the second between them.
-    until [ "$(awk -v n="$idle" '$2 == n && $4 == n' "$dir/held" | wc -l)" -ge 2 ]; do
-        kill -0 "$holder" 2>/dev/null || { echo "the connections were not held:" >&2; cat "$dir/held" >&2; exit 1; }
-        sleep 0.1
-    done
-    awk -v k="$(($(resident "$PID") - before))" -v n="$idle" 'BEGIN {printf " | %.1f", k / n}'
-    kill -INT "$holder"
-    wait "$holder"
 }
 
 printf '\n| KiB for each of %s idle connections | weir | haproxy |\n| --- | --: | --: |\n' "$idle"

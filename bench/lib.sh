@@ -126,6 +126,28 @@ answered() { # words of `weir load`, on core 1: the number of responses with a s
         sed -n 's/.*"statuses":{"1xx":[0-9]*,"2xx":\([0-9]*\),"3xx":\([0-9]*\).*/\1 \2/p' | awk '{print $1 + $2}'
 }
 
+# KiB of anonymous memory of a process: without the pages of the program, which do not depend on connections.
+resident() { awk '/^RssAnon/ {print $2}' "/proc/$1/status"; }
+
+idle_memory() { # scheme, path, connections: bytes for each connection to the proxy of `start` that is idle after one request
+    local before holder
+    taskset -c 1 "$load_program" load -u 1 -n 1 "$1://127.0.0.1:$PORT$2" >/dev/null 2>&1
+    before=$(resident "$PID")
+    : >"$dir/held"
+    # Each user sends one request and keeps its connection open. New connections reuse memory that older ones freed when they rested.
+    taskset -c 1 "$load_program" load -u "$3" -n "$3" -R $(($3 / 4)) -r 1 --hold 60 "$1://127.0.0.1:$PORT$2" >"$dir/held" 2>&1 &
+    holder=$!
+    # Two lines with all responses and connections: nothing happened in the second between them.
+    until [ "$(awk -v n="$3" '$2 == n && $4 == n' "$dir/held" | wc -l)" -ge 2 ]; do
+        kill -0 "$holder" 2>/dev/null || { echo "the connections were not held:" >&2; cat "$dir/held" >&2; exit 1; }
+        sleep 0.1
+    done
+    sleep 2
+    echo $((($(resident "$PID") - before) * 1024 / $3))
+    kill -INT "$holder"
+    wait "$holder"
+}
+
 serve_files() { # directory, more lines of http: nginx on core 1 serves it; sets FILES to its port
     FILES=$(free_port)
     cat >"$dir/files-$FILES.cfg" <<EOF

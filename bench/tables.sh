@@ -52,7 +52,6 @@ row "\`stick on\` a cookie" 0.70 "" "$stick"
 
 # --- Many entries ---------------------------------------------------------------------------------------------------------------
 
-resident() { awk '/^RssAnon/ {print $2; exit}' "/proc/$1/status"; }
 cpu_ms() { ticks "$1" | awk -v hz="$hz" '{printf "%d", ($1 + $2) * 1000 / hz}'; }
 used() { # the socket: entries of the table
     python3 - "$1" <<'PY'

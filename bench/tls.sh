@@ -69,16 +69,9 @@ flood() { # name: p99 in µs of keep-alive requests while as many clients as can
     stop
 }
 
-resident() { awk '/^Rss|^RssAnon/ {print $2; exit}' "/proc/$1/status"; }
-
-memory() { # name, words of the bind line: bytes for an idle connection
-    local before
+memory() { # name, words of the bind line, scheme: bytes for an idle connection
     start "$1" "$(config "$2")"
-    ask run "target=127.0.0.1:$PORT" requests=10 "${@:3}" >/dev/null
-    before=$(resident "$PID")
-    ask hold "target=127.0.0.1:$PORT" "connections=$idle" "${@:3}" >/dev/null
-    echo "$before $(resident "$PID")" | awk -v n="$idle" '{printf "%.0f", ($2 - $1) * 1024 / n}'
-    ask release >/dev/null
+    idle_memory "$3" / "$idle"
     stop
 }
 
@@ -110,7 +103,7 @@ echo
 echo "| proxy | TLS 1.3 | plain |"
 echo "| --- | --: | --: |"
 for name in weir $peers; do
-    echo "| $name | $(memory "$name" "ssl crt $dir/p256.pem" tls=1.3) | $(memory "$name" "") |"
+    echo "| $name | $(memory "$name" "ssl crt $dir/p256.pem" https) | $(memory "$name" "" http) |"
 done
 echo
 echo "Seconds to check a configuration of $certificates certificates:"
