@@ -298,6 +298,13 @@ impl Stream {
         self.tls.as_deref()
     }
 
+    /// Frees memory that an idle TLS connection does not need, until the next record.
+    pub fn rest(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.rest();
+        }
+    }
+
     /// The descriptor for calls that move the raw bytes of the connection (splice). `None` if this process encrypts them.
     #[inline]
     pub fn kernel_fd(&self) -> Option<BorrowedFd<'_>> {

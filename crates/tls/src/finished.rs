@@ -3,10 +3,11 @@
 //! rustls does not expose them. If an expression needs them, the bytes of the handshake are recorded. When the handshake is over,
 //! the Finished messages are decrypted with its secrets.
 
-use aws_lc_rs::{hkdf, hmac};
+use aws_lc_rs::hmac;
 
 use crate::capture::Secret;
 use crate::record::{self, Aead, Direction};
+use crate::traffic::TrafficSecret;
 
 /// The maximum number of recorded bytes per direction.
 const MOST: usize = 1 << 17;
@@ -57,7 +58,7 @@ impl Overheard {
             |label: &str| self.secrets.iter().find(|one| &*one.label == label).map(|one| &*one.bytes);
         let directions = if is_tls13 {
             ["CLIENT_HANDSHAKE_TRAFFIC_SECRET", "SERVER_HANDSHAKE_TRAFFIC_SECRET"]
-                .map(|label| of_tls13(&suite, secret(label)?))
+                .map(|label| TrafficSecret::new(secret(label)?)?.direction(suite.aead))
         } else {
             secret("CLIENT_RANDOM").map_or([None, None], |secret| of_tls12(&suite, secret, randoms))
         };
@@ -112,28 +113,6 @@ pub(crate) fn of_messages(mut messages: &[u8]) -> Option<Box<[u8]>> {
         messages = rest;
     }
     None
-}
-
-struct Length(usize);
-
-impl hkdf::KeyType for Length {
-    fn len(&self) -> usize {
-        self.0
-    }
-}
-
-/// Derives a side's handshake keys (RFC 8446, 7.3).
-fn of_tls13(suite: &Suite, secret: &[u8]) -> Option<Direction> {
-    let algorithm = if suite.is_sha384 { hkdf::HKDF_SHA384 } else { hkdf::HKDF_SHA256 };
-    let prk = hkdf::Prk::new_less_safe(algorithm, secret);
-    let expand = |label: &[u8], length: usize| {
-        let lengths = [&[0, length as u8, 6 + label.len() as u8][..], b"tls13 ", label, &[0]];
-        let mut bytes = vec![0; length];
-        prk.expand(&lengths, Length(length)).ok()?.fill(&mut bytes).ok()?;
-        Some(bytes)
-    };
-    let (key, vector) = (expand(b"key", suite.key)?, expand(b"iv", 12)?);
-    Direction::new(suite.aead, &key, vector.try_into().ok()?, 0, true)
 }
 
 /// Derives the session keys of both sides (RFC 5246, 6.3).

@@ -59,6 +59,7 @@ pub mod store;
 pub mod suite_names;
 mod suites;
 pub mod tickets;
+mod traffic;
 mod verify;
 pub mod verify_code;
 mod verify_policy;

@@ -245,7 +245,7 @@ impl QuicHandshake {
         let is_over = !engine.is_handshaking();
         let details = Arc::make_mut(&mut self.details);
         (details.version, details.suite, details.group) = (version, suite, group);
-        (details.alpn, details.is_resumed, details.peer) = (alpn, is_resumed, peer.into());
+        (details.alpn, details.is_resumed, details.peer) = (alpn, is_resumed, peer);
         engine::session_extras::set_group(group);
         if is_over && !is_resumed && details.peer.is_empty() {
             engine::session_extras::forget_outcome();

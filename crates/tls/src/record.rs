@@ -5,6 +5,8 @@
 
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
+use zeroize::Zeroize as _;
+
 use crate::error::Reason;
 
 /// The header of a record: type, version, length.
@@ -18,6 +20,9 @@ pub const OVERHEAD_MAX: usize = HEADER + 8 + TAG;
 
 /// The maximum size of a received record. TLS 1.3 allows 256 bytes in addition to the plaintext, TLS 1.2 2048.
 pub const RECORD_MAX: usize = HEADER + PLAINTEXT_MAX + 2048;
+
+/// The length of the longest key.
+const KEY_MAX: usize = 32;
 
 pub(crate) const TAG: usize = 16;
 const EXPLICIT_NONCE: usize = 8;
@@ -48,6 +53,24 @@ pub(crate) enum Aead {
 }
 
 impl Aead {
+    /// Returns the length of a key in bytes.
+    pub(crate) fn key_length(self) -> usize {
+        match self {
+            Self::Aes128Gcm => 16,
+            Self::Aes256Gcm | Self::Chacha20Poly1305 => KEY_MAX,
+        }
+    }
+
+    /// Prepares a key for use; `None` if its length is wrong.
+    fn key(self, bytes: &[u8]) -> Option<LessSafeKey> {
+        let algorithm = match self {
+            Self::Aes128Gcm => &AES_128_GCM,
+            Self::Aes256Gcm => &AES_256_GCM,
+            Self::Chacha20Poly1305 => &CHACHA20_POLY1305,
+        };
+        Some(LessSafeKey::new(UnboundKey::new(algorithm, bytes).ok()?))
+    }
+
     /// Returns how many records one key may encrypt. The limit for AES-GCM is 2^24.5 (RFC 8446, 5.5); a lower one is used.
     fn limit(self) -> u64 {
         match self {
@@ -58,13 +81,23 @@ impl Aead {
 }
 
 /// The key and IV of one direction, and the sequence number of its next record.
-#[derive(Debug)]
 pub(crate) struct Direction {
-    key: LessSafeKey,
+    /// The key, prepared for use; `None` while the connection rests.
+    key: Option<LessSafeKey>,
+    bytes: KeyBytes,
     vector: [u8; 12],
     sequence: u64,
     aead: Aead,
     form: NonceForm,
+}
+
+/// A key, and zeros.
+struct KeyBytes([u8; KEY_MAX]);
+
+impl Drop for KeyBytes {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
 }
 
 /// A record's header fields.
@@ -117,18 +150,29 @@ impl Direction {
         sequence: u64,
         is_tls13: bool,
     ) -> Option<Self> {
-        let algorithm = match aead {
-            Aead::Aes128Gcm => &AES_128_GCM,
-            Aead::Aes256Gcm => &AES_256_GCM,
-            Aead::Chacha20Poly1305 => &CHACHA20_POLY1305,
-        };
         let form = match aead {
             _ if is_tls13 => NonceForm::Tls13,
             Aead::Chacha20Poly1305 => NonceForm::Implicit,
             _ => NonceForm::Explicit,
         };
-        let key = LessSafeKey::new(UnboundKey::new(algorithm, key).ok()?);
-        Some(Self { key, vector, sequence, aead, form })
+        let mut bytes = KeyBytes([0; KEY_MAX]);
+        bytes.0.get_mut(..key.len())?.copy_from_slice(key);
+        Some(Self { key: Some(aead.key(key)?), bytes, vector, sequence, aead, form })
+    }
+
+    /// Frees the memory of the prepared key, half a kilobyte. The next record prepares it again.
+    pub(crate) fn rest(&mut self) {
+        self.key = None;
+    }
+
+    #[cold]
+    fn prepare(&mut self) {
+        self.key = self.aead.key(&self.bytes.0[..self.aead.key_length()]);
+    }
+
+    /// Returns the algorithm.
+    pub(crate) fn aead(&self) -> Aead {
+        self.aead
     }
 
     /// Whether the direction uses TLS 1.3.
@@ -173,6 +217,10 @@ impl Direction {
         let total = plain + self.overhead();
         let form = self.form;
         let (sequence, nonce) = self.next()?;
+        if self.key.is_none() {
+            self.prepare();
+        }
+        let key = self.key.as_ref()?;
         let (header, body) = out.get_mut(..total)?.split_at_mut(HEADER);
         let outer = if form == NonceForm::Tls13 { APPLICATION_DATA } else { content };
         let [high, low] = u16::try_from(total - HEADER).ok()?.to_be_bytes();
@@ -189,11 +237,11 @@ impl Direction {
         let extra: &[u8] = if form == NonceForm::Tls13 { &[content] } else { &[] };
         let nonce = Nonce::assume_unique_for_key(nonce);
         let sealed = if second.is_empty() {
-            self.key.seal_out_of_place_scatter(nonce, Aad::from(aad), first, text, extra, trailer)
+            key.seal_out_of_place_scatter(nonce, Aad::from(aad), first, text, extra, trailer)
         } else {
             text[..first.len()].copy_from_slice(first);
             text[first.len()..].copy_from_slice(second);
-            self.key.seal_in_place_scatter(nonce, Aad::from(aad), text, extra, trailer)
+            key.seal_in_place_scatter(nonce, Aad::from(aad), text, extra, trailer)
         };
         sealed.ok()?;
         Some(total)
@@ -227,6 +275,10 @@ impl Direction {
             return Err(Reason::PacketLengthTooLong);
         }
         let (sequence, mut nonce) = self.next().ok_or(Reason::InternalError)?;
+        if self.key.is_none() {
+            self.prepare();
+        }
+        let key = self.key.as_ref().ok_or(Reason::InternalError)?;
         let aad = Aad::from(Associated::new(self.form, sequence, outer, length, body.len()));
         let (explicit, body) = body.split_at_mut(offset);
         if !explicit.is_empty() {
@@ -236,14 +288,11 @@ impl Direction {
         let (text, tag) = body.split_at_mut(length);
         let direct = room.len() >= length;
         let plain: &[u8] = if direct {
-            self.key
-                .open_separate_gather(nonce, aad, text, tag, &mut room[..length])
+            key.open_separate_gather(nonce, aad, text, tag, &mut room[..length])
                 .map_err(|_| Reason::DecryptionFailed)?;
             &room[..length]
         } else {
-            self.key
-                .open_in_place_separate_tag(nonce, aad, tag, text)
-                .map_err(|_| Reason::DecryptionFailed)?;
+            key.open_in_place_separate_tag(nonce, aad, tag, text).map_err(|_| Reason::DecryptionFailed)?;
             text
         };
         let opened = match self.form {

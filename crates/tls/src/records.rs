@@ -77,6 +77,12 @@ impl Records {
         }
     }
 
+    /// Frees memory until the next record, for a connection that is about to be idle for long.
+    pub(crate) fn rest(&mut self) {
+        self.seal.rest();
+        self.open.rest();
+    }
+
     /// Decrypts one whole record. Appends replies to `unsent`.
     pub(crate) fn open<'a>(
         &mut self,
@@ -178,7 +184,7 @@ impl Records {
                     _ => return Err(Reason::BadPacket),
                 };
                 self.count_update()?;
-                self.open = self.kernel.next_open().ok_or(Reason::InternalError)?;
+                self.open = self.kernel.next_open(self.open.aead()).ok_or(Reason::InternalError)?;
                 if asked && self.may_answer(unsent) {
                     self.update(false, unsent)?;
                     self.answered = true;
@@ -221,7 +227,7 @@ impl Records {
         let message = [KEY_UPDATE, 0, 0, 1, asks.into()];
         let n = self.seal.seal(HANDSHAKE, &message, &[], &mut out).ok_or(Reason::InternalError)?;
         unsent.append(&out[..n]);
-        self.seal = self.kernel.next_seal().ok_or(Reason::InternalError)?;
+        self.seal = self.kernel.next_seal(self.seal.aead()).ok_or(Reason::InternalError)?;
         Ok(())
     }
 
@@ -260,7 +266,7 @@ impl Records {
         if self.seal.is_worn() {
             let message = [KEY_UPDATE, 0, 0, 1, 0];
             sealed = self.seal.seal(HANDSHAKE, &message, &[], out).ok_or(broken)?;
-            self.seal = self.kernel.next_seal().ok_or(broken)?;
+            self.seal = self.kernel.next_seal(self.seal.aead()).ok_or(broken)?;
         }
         let overhead = self.seal.overhead();
         while !first.is_empty() || !second.is_empty() {

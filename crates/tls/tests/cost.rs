@@ -14,7 +14,7 @@ use tls::{EntryOptions, Parameters, TLS12, TLS13};
 static GLOBAL: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// Memory limit of a session, in addition to the memory of the library for its two keys.
-const HELD: usize = 2048;
+const HELD: usize = 800;
 
 /// Returns the resident bytes of the process.
 fn resident() -> usize {

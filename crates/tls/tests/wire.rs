@@ -192,14 +192,41 @@ fn data_before_an_error_is_still_read() {
 
 #[test]
 fn long_connections_update_their_keys() {
+    const SUITES: [u16; 3] = [0x1301, 0x1302, 0x1303];
     let authority = Authority::new();
-    let (mut client, mut server) =
-        pair(&acceptor(&authority, version(TLS13)), &connector(&authority), "a.test");
-    for round in 0..3 {
-        assert!(client.renew_key(round == 0));
-        assert!(!client.unsent().is_empty());
-        assert_eq!(carry(&mut client, &mut server, b"text", 9000, 100), b"text");
-        assert_eq!(server.unsent().is_empty(), round > 0);
-        assert_eq!(carry(&mut server, &mut client, b"back", 9000, 100), b"back");
+    for suite in SUITES {
+        let mut options = version(TLS13);
+        options.parameters.suites13 = vec![suite];
+        let (mut client, mut server) = pair(&acceptor(&authority, options), &connector(&authority), "a.test");
+        assert_eq!(server.details().suite, suite);
+        for round in 0..3 {
+            assert!(client.renew_key(round == 0));
+            assert!(!client.unsent().is_empty());
+            assert_eq!(carry(&mut client, &mut server, b"text", 9000, 100), b"text");
+            assert_eq!(server.unsent().is_empty(), round > 0);
+            assert_eq!(carry(&mut server, &mut client, b"back", 9000, 100), b"back");
+            assert!(server.renew_key(round == 1));
+            assert_eq!(carry(&mut server, &mut client, b"back", 9000, 100), b"back");
+            assert_eq!(carry(&mut client, &mut server, b"text", 9000, 100), b"text");
+        }
+    }
+}
+
+#[test]
+fn keys_are_prepared_again_after_a_rest() {
+    let authority = Authority::new();
+    for number in [TLS12, TLS13] {
+        let (mut client, mut server) =
+            pair(&acceptor(&authority, version(number)), &connector(&authority), "a.test");
+        for _ in 0..3 {
+            client.rest();
+            server.rest();
+            assert_eq!(carry(&mut client, &mut server, b"text", 9000, 100), b"text");
+            server.rest();
+            assert_eq!(carry(&mut server, &mut client, b"back", 9000, 100), b"back");
+            server.rest();
+            assert_eq!(server.renew_key(true), number == TLS13);
+            assert_eq!(carry(&mut server, &mut client, b"back", 9000, 100), b"back");
+        }
     }
 }

@@ -127,6 +127,13 @@ impl Downstream {
         }
     }
 
+    /// Frees memory that an idle TLS connection does not need.
+    pub(crate) fn rest(&mut self) {
+        if let Self::Socket(socket) = self {
+            socket.stream.rest();
+        }
+    }
+
     /// Parses the head of the next request from the received bytes. Returns its length, or `None` if it is incomplete.
     ///
     /// # Errors

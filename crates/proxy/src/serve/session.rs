@@ -7,7 +7,8 @@
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use net::Stream;
 use plan::bind::{Bind, BindAddress};
@@ -322,12 +323,16 @@ fn speaks_qmux(connection: &ClientConnection) -> bool {
     }
 }
 
+/// How long a connection must be idle before it frees the memory of its TLS keys. They are prepared again for the next record,
+/// which takes less than a microsecond.
+const REST: Duration = Duration::from_secs(1);
+
 /// Waits for the first byte of the next request without holding a buffer. Returns `None` if the connection must end.
 fn wait_for_request(connection: &mut ClientConnection) -> impl Future<Output = Option<Arrival>> {
     connection.follow_plan();
     let is_here = !connection.side.is_drained();
     let is_first = connection.session.requests.get() == 0;
-    let mut is_armed = false;
+    let (mut is_armed, mut rests_first) = (false, connection.side.tls().is_some());
     poll_fn(move |context: &mut Context<'_>| {
         if is_here {
             // Pipelined requests rarely poll the socket. Without this, a client that keeps sending them would monopolize the
@@ -348,17 +353,31 @@ fn wait_for_request(connection: &mut ClientConnection) -> impl Future<Output = O
             return Poll::Ready(None);
         }
         if !std::mem::replace(&mut is_armed, true) {
-            let timeouts = &connection.frontend.timeouts;
-            let allowed = match is_first {
-                true => timeouts.http_request.or(timeouts.client),
-                false => timeouts.http_keep_alive.or(timeouts.http_request).or(timeouts.client),
-            };
+            let allowed = allowed_wait(connection, is_first);
+            rests_first &= allowed.is_none_or(|allowed| allowed > REST);
+            let until = if rests_first { Some(REST) } else { allowed };
             // The last request ended in this turn, so the time of its end is accurate enough.
-            connection.timer.set_after(connection.idle_from / 1000, allowed);
+            connection.timer.set_after(connection.idle_from / 1000, until);
         }
         connection.limit_rest();
-        connection.timer.poll_expired(context).map(|()| Some(Arrival::Expired))
+        ready!(connection.timer.poll_expired(context));
+        if std::mem::take(&mut rests_first) {
+            connection.side.rest();
+            connection.timer.set_after(connection.idle_from / 1000, allowed_wait(connection, is_first));
+            connection.limit_rest();
+            ready!(connection.timer.poll_expired(context));
+        }
+        Poll::Ready(Some(Arrival::Expired))
     })
+}
+
+/// Returns how long a connection may wait for its next request.
+fn allowed_wait(connection: &ClientConnection, is_first: bool) -> Option<Duration> {
+    let timeouts = &connection.frontend.timeouts;
+    match is_first {
+        true => timeouts.http_request.or(timeouts.client),
+        false => timeouts.http_keep_alive.or(timeouts.http_request).or(timeouts.client),
+    }
 }
 
 /// Performs the steps before the first request: the `tcp-request connection` rules, the headers of proxies, and the `tcp-request

@@ -3,6 +3,7 @@
 //! The engine performs handshakes and passes the resulting keys to the record layer ([`crate::record`]). After that, the engine
 //! only updates keys and processes tickets.
 
+mod chains;
 mod compression;
 mod error;
 pub(crate) mod key;
@@ -14,15 +15,17 @@ pub(crate) mod side;
 pub(crate) mod tickets;
 pub(crate) mod verify;
 
+use std::sync::Arc;
+
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::kernel::KernelConnection;
-use rustls::pki_types::CertificateDer;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, ReadEarlyData, TransmitTlsData, UnbufferedStatus};
 use rustls::{CommonState, ConnectionTrafficSecrets, HandshakeKind};
 
 use crate::error::{Error, Reason};
 use crate::record::{self, Aead, Direction};
+use crate::traffic::TrafficSecrets;
 
 pub(crate) use error::error_of;
 
@@ -36,6 +39,8 @@ pub(crate) struct Handshake {
     incoming: Vec<u8>,
     window: usize,
     early: EarlyData,
+    /// A server's secrets, once they are derived.
+    traffic: TrafficSecrets,
 }
 
 /// The state of early data (RFC 8446, 2.3).
@@ -68,7 +73,7 @@ pub(crate) struct Finished {
     pub(crate) group: u16,
     pub(crate) alpn: Option<Box<[u8]>>,
     pub(crate) is_resumed: bool,
-    pub(crate) peer: Vec<Box<[u8]>>,
+    pub(crate) peer: Arc<[Box<[u8]>]>,
     pub(crate) seal: Direction,
     pub(crate) open: Direction,
     pub(crate) kernel: Kernel,
@@ -110,7 +115,7 @@ impl Handshake {
     }
 
     fn new(end: SessionEnd, incoming: Vec<u8>) -> Self {
-        Self { end, incoming, window: 0, early: EarlyData::default() }
+        Self { end, incoming, window: 0, early: EarlyData::default(), traffic: TrafficSecrets::default() }
     }
 
     /// Processes `received` until more bytes are needed. Appends output to `out`, even on an error. Returns `true` once the
@@ -164,7 +169,9 @@ impl Handshake {
         }
         let holds = self.early.is_begun && !self.early.is_over;
         let (discard, step) = match &mut self.end {
-            SessionEnd::Server(end) => turn(&mut **end, incoming, &mut self.early.received, out, false),
+            SessionEnd::Server(end) => key_log::watch_traffic(&mut self.traffic, || {
+                turn(&mut **end, incoming, &mut self.early.received, out, false)
+            }),
             SessionEnd::Client(end) => turn(&mut **end, incoming, &mut self.early.received, out, holds),
         };
         self.incoming.drain(..discard);
@@ -312,8 +319,8 @@ impl Handshake {
         let (mut facts, secrets, kernel) = match self.end {
             SessionEnd::Server(end) => {
                 let facts = HandshakeFacts::of(&end)?;
-                let (secrets, kernel) = end.dangerous_into_kernel_connection().map_err(internal)?;
-                (facts, secrets, Kernel::Server(Box::new(kernel)))
+                let (secrets, _) = end.dangerous_into_kernel_connection().map_err(internal)?;
+                (facts, secrets, Kernel::Server(self.traffic))
             }
             SessionEnd::Client(end) => {
                 let facts = HandshakeFacts::of(&end)?;
@@ -349,7 +356,7 @@ pub(crate) struct HandshakeFacts {
     pub(crate) group: u16,
     pub(crate) alpn: Option<Box<[u8]>>,
     pub(crate) is_resumed: bool,
-    pub(crate) peer: Vec<Box<[u8]>>,
+    pub(crate) peer: Arc<[Box<[u8]>]>,
 }
 
 impl HandshakeFacts {
@@ -361,12 +368,7 @@ impl HandshakeFacts {
             group: state.negotiated_key_exchange_group().map_or(0, |group| group.name().into()),
             alpn: state.alpn_protocol().map(Box::from),
             is_resumed: state.handshake_kind() == Some(HandshakeKind::Resumed),
-            peer: state
-                .peer_certificates()
-                .unwrap_or_default()
-                .iter()
-                .map(|certificate: &CertificateDer<'_>| Box::from(certificate.as_ref()))
-                .collect(),
+            peer: chains::share(state.peer_certificates().unwrap_or_default()),
         })
     }
 }
@@ -381,28 +383,28 @@ fn direction(sequence: u64, secrets: &ConnectionTrafficSecrets, is_tls13: bool) 
     Direction::new(aead, key.as_ref(), iv.as_ref().try_into().ok()?, sequence, is_tls13)
 }
 
-/// The state of rustls after a complete handshake.
+/// The state after a complete handshake for new keys and session tickets.
 pub(crate) enum Kernel {
-    Server(Box<KernelConnection<ServerConnectionData>>),
+    Server(TrafficSecrets),
     Client(Box<KernelConnection<ClientConnectionData>>),
     None,
 }
 
 impl Kernel {
-    /// Returns the next key for sending.
-    pub(crate) fn next_seal(&mut self) -> Option<Direction> {
+    /// Returns the next key for sending. `aead` is the algorithm of the current one.
+    pub(crate) fn next_seal(&mut self, aead: Aead) -> Option<Direction> {
         let (sequence, secrets) = match self {
-            Self::Server(kernel) => kernel.update_tx_secret().ok()?,
+            Self::Server(secrets) => return secrets.server.as_mut()?.update(aead),
             Self::Client(kernel) => kernel.update_tx_secret().ok()?,
             Self::None => return None,
         };
         direction(sequence, &secrets, true)
     }
 
-    /// Returns the next key for receiving.
-    pub(crate) fn next_open(&mut self) -> Option<Direction> {
+    /// Returns the next key for receiving. `aead` is the algorithm of the current one.
+    pub(crate) fn next_open(&mut self, aead: Aead) -> Option<Direction> {
         let (sequence, secrets) = match self {
-            Self::Server(kernel) => kernel.update_rx_secret().ok()?,
+            Self::Server(secrets) => return secrets.client.as_mut()?.update(aead),
             Self::Client(kernel) => kernel.update_rx_secret().ok()?,
             Self::None => return None,
         };

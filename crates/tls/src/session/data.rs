@@ -22,6 +22,13 @@ impl Session {
         self.unsent.bytes()
     }
 
+    /// Frees memory until the next record, for a connection that is about to be idle for long.
+    pub fn rest(&mut self) {
+        if let HandshakePhase::Established(records) = &mut self.phase {
+            records.rest();
+        }
+    }
+
     /// Drops `n` unsent bytes after they were sent.
     pub fn sent(&mut self, n: usize) {
         self.unsent.consume(n);

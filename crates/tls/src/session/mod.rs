@@ -284,7 +284,7 @@ impl Session {
         let pending = handshake.is_early();
         let details = self.details_mut();
         (details.version, details.suite, details.group) = (version, suite, group);
-        (details.alpn, details.is_resumed, details.peer) = (alpn, is_resumed, peer.into());
+        (details.alpn, details.is_resumed, details.peer) = (alpn, is_resumed, peer);
         details.early.note(pending);
         Ok(())
     }
@@ -314,7 +314,7 @@ impl Session {
         } = handshake.finish()?;
         let details = self.details_mut();
         (details.version, details.suite, details.group) = (version, suite, group);
-        (details.alpn, details.is_resumed, details.peer) = (alpn, is_resumed, peer.into());
+        (details.alpn, details.is_resumed, details.peer) = (alpn, is_resumed, peer);
         if !is_resumed && details.peer.is_empty() {
             engine::session_extras::forget_outcome();
         }

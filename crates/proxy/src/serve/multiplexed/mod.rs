@@ -429,6 +429,7 @@ impl<S: ServeExchange, C: ClientCarrier> Front<S, C> {
     fn rest(&mut self) {
         self.streams = Vec::new();
         self.connection.shrink();
+        self.root.side.rest();
     }
 
     /// Ends the connection. Its streams end first, each with a log line.
