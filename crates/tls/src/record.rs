@@ -4,7 +4,6 @@
 //! one of the caller's buffers into another one, without allocations or copies by the engine.
 
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
-
 use zeroize::Zeroize as _;
 
 use crate::error::Reason;
