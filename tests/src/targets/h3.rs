@@ -136,6 +136,10 @@ pub fn h3_request(bytes: &[u8]) {
     let mut back = Head::new();
     let rules = Rules { relaxed: true, max_bytes: usize::MAX, max_fields: 200, connect_protocol: true };
     let read = fields::read_request(QpackDecoder::new(0).section(&section), end, &rules, &mut back);
+    if head.get_known(http::KnownName::Host).is_none_or(<[u8]>::is_empty) {
+        // The request had another scheme. With `https`, it would need a host.
+        return;
+    }
     assert!(read.is_ok(), "{read:?} of {}", written.escape_ascii());
     assert_eq!((head.method(), head.plain_target()), (back.method(), back.plain_target()));
 }
