@@ -105,7 +105,6 @@ row() { # title, target, proxies, bind words, server words, server address, path
     printf '%s %s |\n' "$ratios" "$target"
 }
 
-
 memory() { # name: bytes for an idle connection
     local before
     start "$1" "$(config "$1" "proto h2" "" "$origin")"
