@@ -25,18 +25,17 @@ pub(crate) struct Overheard {
 /// The key derivation parameters of a suite.
 struct Suite {
     aead: Aead,
-    key: usize,
     is_sha384: bool,
 }
 
 fn suite(number: u16) -> Option<Suite> {
-    let (aead, key, is_sha384) = match number {
-        0x1301 | 0xc02b | 0xc02f => (Aead::Aes128Gcm, 16, false),
-        0x1302 | 0xc02c | 0xc030 => (Aead::Aes256Gcm, 32, true),
-        0x1303 | 0xcca8 | 0xcca9 => (Aead::Chacha20Poly1305, 32, false),
+    let (aead, is_sha384) = match number {
+        0x1301 | 0xc02b | 0xc02f => (Aead::Aes128Gcm, false),
+        0x1302 | 0xc02c | 0xc030 => (Aead::Aes256Gcm, true),
+        0x1303 | 0xcca8 | 0xcca9 => (Aead::Chacha20Poly1305, false),
         _ => return None,
     };
-    Some(Suite { aead, key, is_sha384 })
+    Some(Suite { aead, is_sha384 })
 }
 
 impl Overheard {
@@ -118,19 +117,19 @@ pub(crate) fn of_messages(mut messages: &[u8]) -> Option<Box<[u8]>> {
 /// Derives the session keys of both sides (RFC 5246, 6.3).
 fn of_tls12(suite: &Suite, secret: &[u8], [client, server]: [&[u8; 32]; 2]) -> [Option<Direction>; 2] {
     let is_gcm = !matches!(suite.aead, Aead::Chacha20Poly1305);
-    let vector = if is_gcm { 4 } else { 12 };
+    let (key_length, vector) = (suite.aead.key_length(), if is_gcm { 4 } else { 12 });
     let algorithm = if suite.is_sha384 { hmac::HMAC_SHA384 } else { hmac::HMAC_SHA256 };
     let seed = [&b"key expansion"[..], server, client].concat();
     let key = hmac::Key::new(algorithm, secret);
     let mut block = Vec::new();
     let mut step = hmac::sign(&key, &seed);
-    while block.len() < 2 * (suite.key + vector) {
+    while block.len() < 2 * (key_length + vector) {
         block.extend_from_slice(hmac::sign(&key, &[step.as_ref(), &seed].concat()).as_ref());
         step = hmac::sign(&key, step.as_ref());
     }
     [0, 1].map(|side| {
-        let key = block.get(side * suite.key..(side + 1) * suite.key)?;
-        let at = 2 * suite.key + side * vector;
+        let key = block.get(side * key_length..(side + 1) * key_length)?;
+        let at = 2 * key_length + side * vector;
         let mut whole = [0; 12];
         whole[..vector].copy_from_slice(block.get(at..at + vector)?);
         Direction::new(suite.aead, key, whole, 0, false)

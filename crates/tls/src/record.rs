@@ -4,7 +4,7 @@
 //! one of the caller's buffers into another one, without allocations or copies by the engine.
 
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
-use zeroize::Zeroize as _;
+use zeroize::Zeroizing;
 
 use crate::error::Reason;
 
@@ -21,7 +21,7 @@ pub const OVERHEAD_MAX: usize = HEADER + 8 + TAG;
 pub const RECORD_MAX: usize = HEADER + PLAINTEXT_MAX + 2048;
 
 /// The length of the longest key.
-const KEY_MAX: usize = 32;
+pub(crate) const KEY_MAX: usize = 32;
 
 pub(crate) const TAG: usize = 16;
 const EXPLICIT_NONCE: usize = 8;
@@ -83,20 +83,12 @@ impl Aead {
 pub(crate) struct Direction {
     /// The key, prepared for use; `None` while the connection rests.
     key: Option<LessSafeKey>,
-    bytes: KeyBytes,
+    /// The bytes of the key, and zeros.
+    bytes: Zeroizing<[u8; KEY_MAX]>,
     vector: [u8; 12],
     sequence: u64,
     aead: Aead,
     form: NonceForm,
-}
-
-/// A key, and zeros.
-struct KeyBytes([u8; KEY_MAX]);
-
-impl Drop for KeyBytes {
-    fn drop(&mut self) {
-        self.0.zeroize();
-    }
 }
 
 /// A record's header fields.
@@ -154,8 +146,8 @@ impl Direction {
             Aead::Chacha20Poly1305 => NonceForm::Implicit,
             _ => NonceForm::Explicit,
         };
-        let mut bytes = KeyBytes([0; KEY_MAX]);
-        bytes.0.get_mut(..key.len())?.copy_from_slice(key);
+        let mut bytes = Zeroizing::new([0; KEY_MAX]);
+        bytes.get_mut(..key.len())?.copy_from_slice(key);
         Some(Self { key: Some(aead.key(key)?), bytes, vector, sequence, aead, form })
     }
 
@@ -166,7 +158,7 @@ impl Direction {
 
     #[cold]
     fn prepare(&mut self) {
-        self.key = self.aead.key(&self.bytes.0[..self.aead.key_length()]);
+        self.key = self.aead.key(&self.bytes[..self.aead.key_length()]);
     }
 
     /// Returns the algorithm.
@@ -340,5 +332,26 @@ impl AsRef<[u8]> for Associated {
     #[inline]
     fn as_ref(&self) -> &[u8] {
         &self.bytes[..self.length]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resting_direction_has_no_prepared_key_and_continues_its_records() {
+        let direction = || Direction::new(Aead::Aes256Gcm, &[1; 32], [2; 12], 0, true).expect("32 bytes");
+        let (mut seal, mut open) = (direction(), direction());
+        for _ in 0..3 {
+            seal.rest();
+            open.rest();
+            assert!(seal.key.is_none() && open.key.is_none());
+            let (mut record, mut room) = ([0; 64], [0; 64]);
+            let length = seal.seal(APPLICATION_DATA, b"text", &[], &mut record).expect("it has room");
+            let (opened, _) = open.open(&mut record[..length], &mut room).expect("it is genuine");
+            assert_eq!((opened.length, &room[..4]), (4, &b"text"[..]));
+            assert!(seal.key.is_some() && open.key.is_some());
+        }
     }
 }

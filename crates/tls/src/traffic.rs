@@ -4,40 +4,18 @@
 //! else of that state: they send their session tickets at the end of the handshake.
 
 use aws_lc_rs::hkdf::{HKDF_SHA256, HKDF_SHA384, KeyType, Prk};
-use zeroize::Zeroize as _;
+use zeroize::Zeroizing;
 
-use crate::record::{Aead, Direction};
+use crate::record::{Aead, Direction, KEY_MAX};
 
 /// The length of SHA-384, the longest hash of a cipher suite.
 const HASH_MAX: usize = 48;
 
 /// The secret from which the keys of one direction are derived.
-#[derive(Clone, Default)]
 pub(crate) struct TrafficSecret {
     /// The secret, and zeros.
-    bytes: SecretBytes,
+    bytes: Zeroizing<[u8; HASH_MAX]>,
     length: u8,
-}
-
-#[derive(Clone)]
-struct SecretBytes([u8; HASH_MAX]);
-
-impl Default for SecretBytes {
-    fn default() -> Self {
-        Self([0; HASH_MAX])
-    }
-}
-
-impl Drop for SecretBytes {
-    fn drop(&mut self) {
-        self.0.zeroize();
-    }
-}
-
-impl std::fmt::Debug for TrafficSecret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TrafficSecret").finish_non_exhaustive()
-    }
 }
 
 /// The length of an output, in bytes.
@@ -52,14 +30,14 @@ impl KeyType for OutputLength {
 impl TrafficSecret {
     /// Returns the secret with these bytes, or `None` if no cipher suite has secrets of this length.
     pub(crate) fn new(secret: &[u8]) -> Option<Self> {
-        let mut bytes = SecretBytes::default();
-        bytes.0.get_mut(..secret.len())?.copy_from_slice(secret);
+        let mut bytes = Zeroizing::new([0; HASH_MAX]);
+        bytes.get_mut(..secret.len())?.copy_from_slice(secret);
         Some(Self { bytes, length: u8::try_from(secret.len()).ok()? })
     }
 
     /// HKDF-Expand-Label with an empty context (RFC 8446, 7.1).
     fn expand(&self, label: &str, out: &mut [u8]) -> Option<()> {
-        let secret = self.bytes.0.get(..usize::from(self.length))?;
+        let secret = self.bytes.get(..usize::from(self.length))?;
         let algorithm = match secret.len() {
             32 => HKDF_SHA256,
             HASH_MAX => HKDF_SHA384,
@@ -74,8 +52,8 @@ impl TrafficSecret {
 
     /// Returns the keys of the secret, for records from number 0 on.
     pub(crate) fn direction(&self, aead: Aead) -> Option<Direction> {
-        let (mut key, mut vector) = (SecretBytes::default(), [0; 12]);
-        let key = key.0.get_mut(..aead.key_length())?;
+        let (mut key, mut vector) = (Zeroizing::new([0; KEY_MAX]), [0; 12]);
+        let key = key.get_mut(..aead.key_length())?;
         self.expand("key", key)?;
         self.expand("iv", &mut vector)?;
         Direction::new(aead, key, vector, 0, true)
@@ -83,15 +61,15 @@ impl TrafficSecret {
 
     /// Replaces the secret by the next one. Returns its keys.
     pub(crate) fn update(&mut self, aead: Aead) -> Option<Direction> {
-        let mut next = Self { bytes: SecretBytes::default(), length: self.length };
-        self.expand("traffic upd", next.bytes.0.get_mut(..usize::from(self.length))?)?;
+        let mut next = Self { bytes: Zeroizing::new([0; HASH_MAX]), length: self.length };
+        self.expand("traffic upd", next.bytes.get_mut(..usize::from(self.length))?)?;
         *self = next;
         self.direction(aead)
     }
 }
 
 /// The secrets of both directions.
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 pub(crate) struct TrafficSecrets {
     pub(crate) client: Option<TrafficSecret>,
     pub(crate) server: Option<TrafficSecret>,
