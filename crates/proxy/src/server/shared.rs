@@ -9,7 +9,6 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use net::Stream as Socket;
 use runtime::timer::{Timer, now_ms};
@@ -22,7 +21,7 @@ use super::per_worker::LocalServer;
 use super::pool::PoolQuery;
 use super::private::{ClientId, Reservable};
 use crate::flow::{Flow, FlowError, Sink, Source};
-use crate::stream::{AnyStream, EngineConnection, Protocol, SocketOutput};
+use crate::stream::{AnyStream, EngineConnection, Protocol, REST, SocketOutput};
 
 /// A newly opened connection.
 pub(crate) struct OpenedConnection {
@@ -371,9 +370,6 @@ pub(super) fn take_turn<End>(
     turns::yield_turn(context);
     Ok(())
 }
-
-/// How long a private connection must be idle before it frees the memory that only streams need.
-const REST: Duration = Duration::from_millis(50);
 
 /// Tracks whether a connection is idle, and for how long (`pool-purge-delay`).
 #[derive(Default)]

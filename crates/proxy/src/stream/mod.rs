@@ -29,6 +29,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use http::Head;
 use runtime::Buffer;
@@ -47,6 +48,10 @@ pub(crate) use quic_tracer::QuicTracer;
 pub(crate) use reader::ReceivedBytes;
 pub(crate) use reset::Reset;
 pub(crate) use wish::Wish;
+
+/// How long a connection must have no streams before it frees the memory that only streams need. If thousands of connections are
+/// opened at the same time, only the active ones keep that memory.
+pub(crate) const REST: Duration = Duration::from_millis(50);
 
 /// How many spare heads a connection keeps allocated.
 const SPARE_HEADS: usize = 16;

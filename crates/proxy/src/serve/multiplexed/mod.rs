@@ -13,7 +13,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
 
 use base::clock::WallTime;
 use h2::Role;
@@ -36,7 +35,8 @@ use crate::client::{self, Client, handshake};
 use crate::exchange::{Arrival, Exchange, report, trace};
 use crate::stream::h2::{H2Connection, H2Engine};
 use crate::stream::{
-    EngineConnection, Lifecycle as _, Messages as _, Notice, Ping, Protocol as _, Received, ReceivedBytes,
+    EngineConnection, Lifecycle as _, Messages as _, Notice, Ping, Protocol as _, REST, Received,
+    ReceivedBytes,
 };
 use crate::violation;
 
@@ -49,10 +49,6 @@ const TURNS: usize = 16;
 /// The maximum duration of turns before the connection yields, in µs. The number of turns is not enough as a limit, because the
 /// client decides how much work a turn is.
 const TURNS_US: u64 = 500;
-
-/// How long a connection must have no streams before it frees the memory that only streams need. If thousands of connections are
-/// opened at the same time, only the active ones keep that memory.
-const REST: Duration = Duration::from_millis(50);
 
 /// Why a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
