@@ -137,7 +137,8 @@ pub fn h3_request(bytes: &[u8]) {
     let rules = Rules { relaxed: true, max_bytes: usize::MAX, max_fields: 200, connect_protocol: true };
     let read = fields::read_request(QpackDecoder::new(0).section(&section), end, &rules, &mut back);
     if head.get_known(http::KnownName::Host).is_none_or(<[u8]>::is_empty) {
-        // The request had another scheme. With `https`, it would need a host.
+        // The request had another scheme. With `https`, it needs a host.
+        assert!(read.is_err(), "{}", written.escape_ascii());
         return;
     }
     assert!(read.is_ok(), "{read:?} of {}", written.escape_ascii());
