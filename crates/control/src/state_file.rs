@@ -238,7 +238,7 @@ impl<'a> StateLine<'a> {
         self.apply_operational(proxy, server, now, notify);
         self.apply_admin(proxy, server, now, notify);
         let checked = self.apply_checks(server);
-        server.changed_at.store(now.saturating_sub(self.since.saturating_mul(1000)), Relaxed);
+        server.changed.set_age(now, self.since.saturating_mul(1000));
         [named, checked].into_iter().filter_map(Result::err).collect()
     }
 }

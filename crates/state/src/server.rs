@@ -34,6 +34,7 @@ use crate::name::ServerName;
 use crate::performance::Performance;
 use crate::queue::Queue;
 use crate::server_load::CountedLoad;
+use changes::ChangeTime;
 use renew::ConfiguredValues;
 use rise::{Marked, Starter};
 pub use secured::Secured;
@@ -216,15 +217,15 @@ pub struct Server {
     pub agent_checked: AtomicBool,
     /// The state from agent checks: level 1 unless the agent reported the server as down.
     pub agent: AgentHealth,
-    /// When the state last changed, in ms of the monotonic clock.
-    pub changed_at: AtomicU64,
+    /// When the state last changed.
+    pub changed: ChangeTime,
     /// When the last session began.
     pub last_session: LastSession,
     /// How often the server went down.
     pub downs: AtomicU32,
     /// When a change of the server was last recorded in the journal, in ms; its creation before that.
     pub(crate) reported_at: AtomicU64,
-    /// Total downtime in ms before `changed_at`.
+    /// Total downtime in ms before the last change.
     pub down_ms: AtomicU64,
     /// How often the weight started to rise (`slowstart`).
     pub(crate) rises: AtomicU32,
@@ -326,7 +327,7 @@ impl Server {
             health: Health::default(),
             agent_checked: AtomicBool::new(false),
             agent: AgentHealth::default(),
-            changed_at: AtomicU64::new(timer::now_ms()),
+            changed: ChangeTime::new(timer::now_ms()),
             reported_at: AtomicU64::new(timer::now_ms()),
             last_session: LastSession::default(),
             downs: AtomicU32::new(0),
@@ -531,9 +532,9 @@ impl Server {
     fn note_change(&self, was_up: bool, now_ms: u64) {
         let up = self.is_up();
         if was_up != up {
-            let since = self.changed_at.swap(now_ms, Relaxed);
+            let previous = self.changed.note(now_ms);
             if up {
-                self.down_ms.fetch_add(now_ms.saturating_sub(since), Relaxed);
+                self.down_ms.fetch_add(previous, Relaxed);
                 self.served.0.latency.forget();
                 self.turn.store(changes() + 1, Relaxed);
             } else {
@@ -590,7 +591,7 @@ pub(crate) mod tests {
     #[test]
     fn downtime_is_counted_until_the_server_is_up_again() {
         let server = server();
-        let start = server.changed_at.load(Relaxed);
+        let start = timer::now_ms();
         server.set_operational(Operational::Stopped, start + 1000);
         server.set_operational(Operational::Running, start + 4000);
         assert_eq!(server.downs.load(Relaxed), 1);

@@ -493,8 +493,7 @@ pub(crate) fn server_row(proxy: &ProxyView, server: &Server, show: Show) -> Obje
     row.put(C::uweight, server.user_weight());
     row.put(C::act, u32::from(!server.backup));
     row.put(C::bck, u32::from(server.backup));
-    let changed = server.changed_at.load(Relaxed);
-    let since = show.now.saturating_sub(changed);
+    let since = server.changed.age(show.now);
     row.put(C::lastchg, (since / 1000) as u32);
     row.put(C::throttle, server.throttle());
     row.put(C::lastsess, age(&server.last_session, show.now));

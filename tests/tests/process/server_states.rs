@@ -43,7 +43,7 @@ fn states(weir: &Weir) -> Vec<String> {
 const CHECK: &str = "check inter 1h fastinter 1h downinter 1h";
 
 #[test]
-fn states_ports_and_ids_are_restored() {
+fn states_times_ports_and_ids_are_restored() {
     let origin = Origin::text("x");
     let servers = format!(
         "  server down 127.0.0.1:{0} {CHECK}\n  server stops 127.0.0.1:{0}\n  server freed 127.0.0.1:{0} disabled\n  \
@@ -52,14 +52,20 @@ fn states_ports_and_ids_are_restored() {
     );
     let rows = format!(
         "1\n# be_id\n{}{}{}{}{}",
-        row(1, "down", "0 0 5 1 100 8 2 0 6 0 0 0 - 81 - 0 0 - - 0"),
-        row(2, "stops", "3 0 1 1 100 6 3 2 0 0 0 0 - 82 - 0 0 - - 0"),
-        row(3, "freed", "2 4 1 1 100 6 3 4 0 0 0 0 - 83 - 0 0 - - 0"),
-        row(9, "kept", "2 8 1 1 100 6 3 4 0 0 0 0 - 84 - 0 0 - 127.0.0.1 9"),
-        row(9, "kept", "2 0 9 1 100 6 3 4 0 0 0 0 - 85 - 0 0 - - 0"),
+        row(1, "down", "0 0 5 1 86400 8 2 0 6 0 0 0 - 81 - 0 0 - - 0"),
+        row(2, "stops", "3 0 1 1 86400 6 3 2 0 0 0 0 - 82 - 0 0 - - 0"),
+        row(3, "freed", "2 4 1 1 86400 6 3 4 0 0 0 0 - 83 - 0 0 - - 0"),
+        row(9, "kept", "2 8 1 1 86400 6 3 4 0 0 0 0 - 84 - 0 0 - 127.0.0.1 9"),
+        row(9, "kept", "2 0 9 1 86400 6 3 4 0 0 0 0 - 85 - 0 0 - - 0"),
     );
     let (weir, found) = start(&servers, &rows);
     assert_eq!(found, ["down 0 0 5 0 0 81", "stops 3 0 1 0 0 82", "freed 2 4 1 0 0 83", "kept 2 8 1 0 1 84"]);
+    let all = weir.ask("show servers state");
+    for line in all.lines().skip(2).filter(|line| !line.is_empty()) {
+        let seconds = line.split(' ').nth(9).and_then(|text| text.parse::<u64>().ok());
+        // The states changed long before the process started.
+        assert!(seconds.is_some_and(|seconds| (86_400..90_000).contains(&seconds)), "{line}");
+    }
     let told = weir.messages();
     for line in [
         "Server b/down is DOWN, changed from server-state after a reload. 2 active and 0 backup servers left.",

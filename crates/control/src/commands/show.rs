@@ -217,7 +217,7 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server, anonymous: Anonym
     };
     let ((check_address, check_port), (agent_address, agent_port)) =
         (place(Some(&server.health)), place(server.agent.get()));
-    let since = now_ms().saturating_sub(server.changed_at.load(Relaxed)) / 1000;
+    let since = server.changed.age(now_ms()) / 1000;
     // Checks are paused in maintenance, so the server's health is unknown.
     let level = if server.admin().in_maintenance() { 0 } else { server.health.level.load(Relaxed) };
     let fqdn = server.fqdn.load();

@@ -193,7 +193,6 @@ pub(super) fn of_backend(
         servers.iter().filter(move |(own, _)| *own == wanted).map(|(_, server)| server).collect::<Vec<_>>()
     };
     let down = those(Condition::Down);
-    let since = |at: u64| duration(now.saturating_sub(at) / 1000);
     let total = census.total();
     let is_down = total > 0 && !stat::backend_is_up(proxy);
     if is_down {
@@ -201,7 +200,7 @@ pub(super) fn of_backend(
             true => census.text(),
             false => reasons(&down),
         };
-        let time = since(proxy.changed_at.load(Relaxed));
+        let time = duration(now.saturating_sub(proxy.changed_at.load(Relaxed)) / 1000);
         let what = if down.len() == total { "no server is up" } else { "no server takes requests" };
         add(of(
             proxy,
@@ -211,12 +210,12 @@ pub(super) fn of_backend(
             1e9 + load.rate,
         ));
     } else if !down.is_empty() {
-        let shortest = down.iter().map(|server| server.changed_at.load(Relaxed)).max().unwrap_or(now);
+        let shortest = down.iter().map(|server| server.changed.age(now)).min().unwrap_or(0);
         let what = match total {
             1 => "its server is down".to_owned(),
             all => format!("{} of {} down", down.len(), count(all, "server")),
         };
-        let why = format!("for {} · {}", since(shortest), reasons(&down));
+        let why = format!("for {} · {}", duration(shortest / 1000), reasons(&down));
         add(of(proxy, Level::Warning, what, why, down.len() as f64 * 1e3 / total as f64));
     }
     let failing = those(Condition::Failing);

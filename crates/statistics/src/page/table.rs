@@ -335,7 +335,7 @@ impl Page {
             }
             let load = Load::of_server(server, http, self.now, self.recent);
             write_load(&load, server.history.get().filter(|_| self.recent), "td", out);
-            let since = self.now.saturating_sub(server.changed_at.load(Relaxed)) / 1000;
+            let since = server.changed.age(self.now) / 1000;
             let _ = writeln!(out, "<td class=dim>{}", duration(since));
             if self.options.details_of(detail) {
                 let row = stat::server_row(view, server, self.show);
