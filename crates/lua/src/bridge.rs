@@ -188,12 +188,16 @@ pub(crate) fn current() -> u64 {
     CALL.get()
 }
 
+/// The number of the running call in objects that all calls of a state share.
+pub(crate) const RUNNING: u64 = 0;
+
 /// Calls `with` with the bridge of the call with number `call`.
 ///
 /// # Errors
 /// The call has ended, but a script kept one of its objects.
+#[inline]
 pub(crate) fn with<R>(call: u64, with: impl FnOnce(&dyn Bridge) -> R) -> mlua::Result<R> {
-    if call != CALL.get() || !BRIDGE.is_set() {
+    if (call != CALL.get() && call != RUNNING) || !BRIDGE.is_set() {
         return Err(mlua::Error::runtime(
             "the request of this object has ended, or belongs to another script",
         ));
@@ -201,10 +205,11 @@ pub(crate) fn with<R>(call: u64, with: impl FnOnce(&dyn Bridge) -> R) -> mlua::R
     Ok(BRIDGE.with(|bridge| with(bridge)))
 }
 
-/// Calls `look` with the view of the call with number `call`.
+/// Calls `look` with the view of the call with number `call`. Returns `None` if there is no request.
 ///
 /// # Errors
 /// The errors of [`with`].
+#[inline]
 pub(crate) fn view<R>(call: u64, look: impl FnOnce(&Env<'_>) -> R) -> mlua::Result<Option<R>> {
     with(call, |bridge| {
         let (mut look, mut result) = (Some(look), None);

@@ -258,11 +258,13 @@ impl<K: Hash + Eq, V: Clone> CachedNames<K, V> {
         self.0.get(key).cloned()
     }
 
-    /// Caches a value, up to the limit.
-    fn keep(&mut self, key: K, value: V) {
-        if self.0.len() < KEPT {
+    /// Caches a value, up to the limit; returns whether there was room.
+    fn keep(&mut self, key: K, value: V) -> bool {
+        let has_room = self.0.len() < KEPT;
+        if has_room {
             self.0.insert(key, value);
         }
+        has_room
     }
 }
 
@@ -278,57 +280,39 @@ impl Called {
         Self { shared, kept: Mutex::default() }
     }
 
-    /// Returns the fetch for `words`: its name and its arguments.
-    pub(crate) fn fetch(&self, words: Vec<String>) -> Result<Arc<CalledFetch>, String> {
+    /// Returns the fetch for `words`, which are its name and its arguments, and whether it is cached.
+    pub(crate) fn fetch(&self, words: Vec<String>) -> Result<(Arc<CalledFetch>, bool), String> {
         let mut kept = locked(&self.kept);
         if let Some(known) = kept.fetches.get(&*words) {
-            return Ok(known);
+            return Ok((known, true));
         }
         let made = self.shared.compile(|scope| CalledFetch::new(&words[0], &words[1..], scope))?;
         let made = Arc::new(made);
-        kept.fetches.keep(words.into(), made.clone());
-        Ok(made)
+        let is_kept = kept.fetches.keep(words.into(), made.clone());
+        Ok((made, is_kept))
     }
 
-    /// Returns the fetch for `words`; `None` if it could not be cached.
-    pub(crate) fn cached_fetch(&self, words: Vec<String>) -> Result<Option<Arc<CalledFetch>>, String> {
-        self.fetch(words.clone())?;
-        Ok(locked(&self.kept).fetches.get(&*words))
-    }
-
-    /// Returns the converter for `words`.
-    pub(crate) fn convert(&self, words: Vec<String>) -> Result<Arc<CalledConvert>, String> {
+    /// Returns the converter for `words`, and whether it is cached.
+    pub(crate) fn convert(&self, words: Vec<String>) -> Result<(Arc<CalledConvert>, bool), String> {
         let mut kept = locked(&self.kept);
         if let Some(known) = kept.converts.get(&*words) {
-            return Ok(known);
+            return Ok((known, true));
         }
         let made = self.shared.compile(|scope| CalledConvert::new(&words[0], &words[1..], scope))?;
         let made = Arc::new(made);
-        kept.converts.keep(words.into(), made.clone());
-        Ok(made)
+        let is_kept = kept.converts.keep(words.into(), made.clone());
+        Ok((made, is_kept))
     }
 
-    /// Returns the converter for `words`; `None` if it could not be cached.
-    pub(crate) fn cached_convert(&self, words: Vec<String>) -> Result<Option<Arc<CalledConvert>>, String> {
-        self.convert(words.clone())?;
-        Ok(locked(&self.kept).converts.get(&*words))
-    }
-
-    /// Returns the variable with that name. If `adds`, an unknown one is added, as long as there is room.
-    pub(crate) fn variable(&self, name: &str, adds: bool) -> Option<Var> {
+    /// Returns the variable with that name, and whether it is cached. If `adds`, an unknown one is added, as long as there is room.
+    pub(crate) fn variable(&self, name: &str, adds: bool) -> Option<(Var, bool)> {
         let mut kept = locked(&self.kept);
         if let Some(known) = kept.variables.get(name) {
-            return Some(known);
+            return Some((known, true));
         }
         let var = self.shared.variable(name, adds)?;
-        kept.variables.keep(name.into(), var.clone());
-        Some(var)
-    }
-
-    /// Returns the variable with that name, if it exists or was added, and is cached.
-    pub(crate) fn cached_variable(&self, name: &str, adds: bool) -> Option<Var> {
-        self.variable(name, adds)?;
-        locked(&self.kept).variables.get(name)
+        let is_kept = kept.variables.keep(name.into(), var.clone());
+        Some((var, is_kept))
     }
 }
 

@@ -318,23 +318,67 @@ fn maps_regexes_and_proxy_names_are_available() {
 }
 
 #[test]
-fn request_objects_are_refused_in_other_requests() {
+fn kept_objects_do_not_reach_ended_requests() {
     let text = r#"
         local kept
         core.register_action("keep", { "http-req" }, function(txn)
             if kept then
-                local ok, why = pcall(function() return kept.sf:path() end)
-                txn:set_var("txn.why", tostring(ok) .. why)
+                local ok, why = pcall(function() return kept:get_priv() end)
+                txn:set_var("txn.why", kept.sf:path() .. " " .. tostring(ok) .. " " .. why)
             end
             kept = txn
         end)
+        core.register_task(function()
+            while not kept do core.msleep(10) end
+            core.Alert("path of a task: [" .. kept.sf:path() .. "]")
+        end)
     "#;
     let rules = " http-request lua.keep\n http-request return status 200 hdr x %[var(txn.why)]\n";
-    let (_weir, port) = start("keep", text, "", rules);
-    ask(port, "/");
-    let again = ask(port, "/");
+    let (weir, port) = start("keep", text, "", rules);
+    ask(port, "/first");
+    let again = ask(port, "/second");
     let said = again.header("x").unwrap_or_default();
-    assert!(said.starts_with("false") && said.contains("has ended"), "{said}");
+    assert!(said.starts_with("/second false") && said.contains("has ended"), "{said}");
+    assert!(weir.says("path of a task: []"), "{}", weir.messages());
+}
+
+#[test]
+fn scripts_see_errors_of_methods_as_texts_with_their_place() {
+    let text = r#"
+        core.register_action("errors", { "http-req" }, function(txn)
+            local shown = {}
+            local function show(ok, why) shown[#shown + 1] = tostring(ok) .. " " .. why:gsub("^.*/", "") end
+            local function wrong() return txn.sf:req_hdr({}) end
+            show(pcall(wrong))
+            show(xpcall(wrong, function(why) return why .. "!" end))
+            show(coroutine.resume(coroutine.create(wrong)))
+            show(pcall(coroutine.wrap(wrong)))
+            show(pcall(function() txn.http:req_set_header("x") end))
+            show(pcall(function() txn:set_var({}, 1) end))
+            show(pcall(function() return txn.sc:lower("x", {}) end))
+            show(pcall(txn.f.path))
+            txn:set_var("txn.errors", table.concat(shown, "|"))
+            wrong()
+        end)
+    "#;
+    let rules = " http-request lua.errors\n http-request return status 200 hdr x %[var(txn.errors)]\n";
+    let (weir, port) = start("errors", text, "", rules);
+    let response = ask(port, "/");
+    let shown: Vec<_> = response.header("x").unwrap_or_default().split('|').collect();
+    let wrong = "errors.lua:5: argument 1 of `req_hdr` is a table, not a string or number";
+    let wanted = [
+        &format!("false {wrong}"),
+        &format!("false {wrong}!"),
+        &format!("false {wrong}"),
+        &format!("false {wrong}"),
+        "false errors.lua:10: missing value",
+        "false errors.lua:11: expected string, not table (expected string or number)",
+        "false errors.lua:12: argument 1 of `lower` is a table, not a string or number",
+        "false errors.lua:13: there is no object before the method's name: call methods with `:`",
+    ];
+    assert_eq!(shown, wanted);
+    let logged = weir.messages();
+    assert!(logged.contains(wrong), "{logged}");
 }
 
 #[test]

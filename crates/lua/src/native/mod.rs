@@ -1,12 +1,12 @@
 //! Host functions for the prelude and scripts.
 //!
-//! Functions about a request take the number of their call first ([`crate::bridge`]).
+//! Functions about a request take the number of their call first ([`crate::bridge`]), except for those in [`methods`].
 
 mod core;
 mod debug;
-mod direct;
 mod events;
 mod filters;
+mod methods;
 mod objects;
 mod patterns;
 mod process;
@@ -43,6 +43,14 @@ fn function<A: FromLuaMulti, R: IntoLuaMulti>(
             done => done,
         }
     })
+}
+
+/// Returns the text of an error that a host function raised, and any other value unchanged.
+fn error_text(lua: &Lua, error: Value) -> mlua::Result<Value> {
+    match error {
+        Value::Error(error) => lua.create_string(message_of(&error)).map(Value::String),
+        other => Ok(other),
+    }
 }
 
 /// Returns the file and line of the script that called the current function, if there is one.
@@ -85,7 +93,7 @@ fn exports(environment: &[(String, String)]) -> String {
 pub(crate) fn table(lua: &Lua, settings: &Arc<LuaSettings>, called: &Arc<Called>) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     request::fill(lua, &table, settings, called)?;
-    table.set("direct", direct::table(lua, settings, called)?)?;
+    table.set("methods", methods::table(lua, settings, called)?)?;
     service::fill(lua, &table)?;
     objects::fill(lua, &table)?;
     process::fill(lua, settings, called)?;
@@ -97,6 +105,7 @@ pub(crate) fn table(lua: &Lua, settings: &Arc<LuaSettings>, called: &Arc<Called>
     filters::fill(lua, &table)?;
     strings::fill(lua, &table)?;
     table.set("place", function(lua, |lua, ()| Ok(place(lua)))?)?;
+    table.set("error_text", lua.create_function(error_text)?)?;
     table.set("classes", lua.create_table()?)?;
     table.set("failed", Value::NULL)?;
     table.set("may_fork", settings.may_fork)?;

@@ -40,7 +40,7 @@ pub(super) fn fill(lua: &Lua, settings: &Arc<LuaSettings>, called: &Arc<Called>)
     core.set(
         "get_var",
         function(lua, move |lua, name: String| match own.variable(&name, false) {
-            Some(sample::vars::Var::Process(variable)) => convert::to_lua(lua, variable.get(), keeps),
+            Some((sample::vars::Var::Process(variable), _)) => convert::to_lua(lua, variable.get(), keeps),
             _ => Ok(Value::Nil),
         })?,
     )?;

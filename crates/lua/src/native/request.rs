@@ -1,17 +1,16 @@
-//! The functions for requests: fetches, converters, variables, heads, private data, and the treatment of the request.
+//! The functions for requests: heads, content, private data, and the treatment of the request.
 
 use std::sync::Arc;
 
 use http::Head;
-use mlua::{Lua, LuaString, Table, Value, Variadic};
+use mlua::{Lua, LuaString, Table, Value};
 use rules::{Edit, Side};
 use sample::regex::Regex;
 use sample::script_functions::{CalledConvert, CalledFetch};
 
-use super::direct::{cannot_change, set_variable};
 use super::function;
+use super::methods::cannot_change;
 use crate::bridge::{self, ScriptReply, Setting};
-use crate::convert;
 use crate::name_cache::Called;
 use crate::payload::Payload;
 use crate::settings::LuaSettings;
@@ -24,8 +23,8 @@ pub(super) fn fill(
     settings: &Arc<LuaSettings>,
     called: &Arc<Called>,
 ) -> mlua::Result<()> {
-    looking(lua, table, settings, called)?;
-    variables(lua, table, settings, called)?;
+    names(lua, table)?;
+    variables(lua, table, called)?;
     table.set("headers", function(lua, headers)?)?;
     table.set("edit", function(lua, edit)?)?;
     table.set("channel", function(lua, channel)?)?;
@@ -46,34 +45,10 @@ pub(super) fn fill(
     )
 }
 
-/// Adds the functions for fetches and converters.
-fn looking(lua: &Lua, table: &Table, settings: &Arc<LuaSettings>, called: &Arc<Called>) -> mlua::Result<()> {
+/// Adds the functions for the names of fetches and converters.
+fn names(lua: &Lua, table: &Table) -> mlua::Result<()> {
     table.set("has_fetch", function(lua, |_, name: String| Ok(CalledFetch::exists(&name)))?)?;
-    table.set("has_convert", function(lua, |_, name: String| Ok(CalledConvert::exists(&name)))?)?;
-    let (own, keeps) = (called.clone(), settings.keeps_booleans);
-    let fetch = move |lua: &Lua, (call, name, as_text, args): (u64, String, bool, Variadic<Value>)| {
-        let words = words(name, &args)?;
-        let fetch = own.fetch(words).map_err(mlua::Error::runtime)?;
-        let found = bridge::view(call, |env| match (as_text, fetch.get(env)) {
-            (true, value) => convert::to_text(lua, value),
-            (false, value) => convert::to_lua(lua, value, keeps),
-        })?;
-        found.unwrap_or(Ok(Value::Nil))
-    };
-    table.set("fetch", function(lua, fetch)?)?;
-    let own = called.clone();
-    type Arguments = (u64, String, bool, Value, Variadic<Value>);
-    let convert = move |lua: &Lua, (call, name, as_text, value, args): Arguments| {
-        let words = words(name, &args)?;
-        let convert = own.convert(words).map_err(mlua::Error::runtime)?;
-        let value = convert::from_lua(&value);
-        let found = bridge::view(call, |env| match (as_text, convert.apply(value, env)) {
-            (true, value) => convert::to_text(lua, value),
-            (false, value) => convert::to_lua(lua, value, keeps),
-        })?;
-        found.unwrap_or(Ok(Value::Nil))
-    };
-    table.set("convert", function(lua, convert)?)
+    table.set("has_convert", function(lua, |_, name: String| Ok(CalledConvert::exists(&name)))?)
 }
 
 /// Returns part of a stream's content from an offset (from the end if negative), up to the requested length; or a line.
@@ -148,53 +123,15 @@ fn channel_fact(_: &Lua, (call, of_response, what): (u64, bool, String)) -> mlua
     })
 }
 
-/// Returns a name and its arguments up to the first nil, as words.
-fn words(name: String, args: &[Value]) -> mlua::Result<Vec<String>> {
-    let mut words = Vec::with_capacity(1 + args.len());
-    words.push(name);
-    for (index, arg) in args.iter().take_while(|arg| !arg.is_nil()).enumerate() {
-        let word = convert::argument(arg).ok_or_else(|| {
-            mlua::Error::runtime(format!(
-                "argument {} of `{}` is a {}, not a string or number",
-                index + 1,
-                words[0],
-                arg.type_name()
-            ))
-        })?;
-        words.push(word);
-    }
-    Ok(words)
-}
-
-/// Adds the functions for variables and private data.
-fn variables(
-    lua: &Lua,
-    table: &Table,
-    settings: &Arc<LuaSettings>,
-    called: &Arc<Called>,
-) -> mlua::Result<()> {
-    let own = called.clone();
-    let set = move |_: &Lua, (call, name, value, if_exists): (u64, String, Value, Option<bool>)| {
-        // Only process variables persist. For others it does not matter who uses them.
-        let adds = !(if_exists.unwrap_or(false) && name.starts_with("proc."));
-        let Some(var) = own.variable(&name, adds) else { return Ok(false) };
-        set_variable(call, &var, &convert::from_lua(&value))
-    };
-    table.set("set_var", function(lua, set)?)?;
+/// Adds the functions for private data, and one that unsets variables.
+fn variables(lua: &Lua, table: &Table, called: &Arc<Called>) -> mlua::Result<()> {
     let own = called.clone();
     let unset = move |_: &Lua, (call, name): (u64, String)| {
-        let Some(var) = own.variable(&name, false) else { return Ok(false) };
+        let Some((var, _)) = own.variable(&name, false) else { return Ok(false) };
         bridge::view(call, |env| var.unset(env))?;
         Ok(true)
     };
     table.set("unset_var", function(lua, unset)?)?;
-    let (own, keeps) = (called.clone(), settings.keeps_booleans);
-    let get = move |lua: &Lua, (call, name): (u64, String)| {
-        let Some(var) = own.variable(&name, false) else { return Ok(Value::Nil) };
-        let found = bridge::view(call, |env| convert::to_lua(lua, var.get(env), keeps))?;
-        found.unwrap_or(Ok(Value::Nil))
-    };
-    table.set("get_var", function(lua, get)?)?;
     table.set(
         "set_priv",
         function(lua, |lua, (call, value): (u64, Value)| {

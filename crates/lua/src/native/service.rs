@@ -24,28 +24,30 @@ pub(super) fn fill(lua: &Lua, table: &Table) -> mlua::Result<()> {
     )
 }
 
-/// Returns the request as services see it.
-fn request(lua: &Lua, call: u64) -> mlua::Result<Table> {
-    let table = lua.create_table()?;
-    let filled = bridge::view(call, |env| {
-        let Some(transaction) = env.transaction else { return Ok(()) };
+/// Returns a fact about the request, by its name in services.
+fn request(lua: &Lua, (call, what): (u64, String)) -> mlua::Result<Value> {
+    let fact = bridge::view(call, |env| {
+        let Some(transaction) = env.transaction else { return Ok(Value::Nil) };
         let head = &transaction.request;
-        let parts = uri::split(head.target());
-        table.raw_set("method", lua.create_string(head.method())?)?;
-        table.raw_set("path", lua.create_string(parts.path().unwrap_or_default())?)?;
-        table.raw_set("qs", lua.create_string(parts.query().unwrap_or_default())?)?;
-        table.raw_set("version", version(head.version()))?;
-        let length = match head.request_body() {
-            http::BodyLength::Length(length) => length,
-            _ => 0,
-        };
-        table.raw_set("length", length)?;
-        let headers = lua.create_table()?;
-        fill_headers(lua, head, &headers)?;
-        table.raw_set("headers", headers)
+        let parts = || uri::split(head.target());
+        let text = |text: &[u8]| lua.create_string(text).map(Value::String);
+        match &*what {
+            "method" => text(head.method()),
+            "path" => text(parts().path().unwrap_or_default()),
+            "qs" => text(parts().query().unwrap_or_default()),
+            "version" => text(version(head.version()).as_bytes()),
+            "length" => Ok(Value::Integer(match head.request_body() {
+                http::BodyLength::Length(length) => length as i64,
+                _ => 0,
+            })),
+            _ => {
+                let headers = lua.create_table()?;
+                fill_headers(lua, head, &headers)?;
+                Ok(Value::Table(headers))
+            }
+        }
     })?;
-    filled.unwrap_or(Ok(()))?;
-    Ok(table)
+    fact.unwrap_or(Ok(Value::Nil))
 }
 
 fn version(version: Version) -> String {

@@ -6,24 +6,39 @@
 local native = ...
 
 local over, is_native = native.over, native.is_native
-local type, rawget, rawset, pcall, error, tostring, select = type, rawget, rawset, pcall, error, tostring, select
-local set, getmetatable, collect, protected, log = setmetatable, getmetatable, collectgarbage, xpcall, core.log
+local type, rawget, rawset, error, tostring, select = type, rawget, rawset, error, tostring, select
+local set, getmetatable, collect, log = setmetatable, getmetatable, collectgarbage, core.log
+local lua_pcall, lua_xpcall, error_text = pcall, xpcall, native.error_text
 local MOST = math and math.maxinteger or 0x7fffffffffffffff
 
 -- Number of table elements that one call moves or joins without interruption.
 local SHORT = 10000
 
+-- Errors of the host's methods are objects. Scripts see their texts.
+
+local function text_of(why)
+	return type(why) == "userdata" and error_text(why) or why
+end
+
+-- A handler converts the error, because a function that looked at the results would copy them.
+pcall = function(run, ...)
+	return lua_xpcall(run, error_text, ...)
+end
+
+local attempt = pcall
+
 -- Message handlers: Lua runs them without the hook if it was the hook that raised the error.
 
 xpcall = function(run, handler, ...)
-	if type(handler) ~= "function" or is_native(handler) then
-		return protected(run, handler, ...)
+	if type(handler) ~= "function" then
+		return lua_xpcall(run, handler, ...)
 	end
-	return protected(run, function(...)
-		if over() then
-			return ...
+	local has_hook = not is_native(handler)
+	return lua_xpcall(run, function(why)
+		if has_hook and over() then
+			return why
 		end
-		return handler(...)
+		return handler(text_of(why))
 	end, ...)
 end
 
@@ -51,7 +66,7 @@ local function finalize()
 		pending.count = pending.count - 1
 		local run = rawget(own[2], "__gc")
 		if type(run) == "function" then
-			local ok, why = pcall(run, own[1])
+			local ok, why = attempt(run, own[1])
 			if not ok then
 				log(4, "Lua finalizer: " .. tostring(why))
 			end
@@ -62,14 +77,14 @@ end
 -- Runs pending finalizers in a task.
 local function flush()
 	if not pending.is_queued then
-		pending.is_queued = pcall(native.register_task, finalize)
+		pending.is_queued = lua_pcall(native.register_task, finalize)
 	end
 end
 
 local function watch(object, meta, run)
 	-- Lua itself must not see the finalizer.
 	rawset(meta, "__gc", nil)
-	local ok, why = pcall(set, object, meta)
+	local ok, why = lua_pcall(set, object, meta)
 	rawset(meta, "__gc", run)
 	if not ok then
 		error(why, 3)
@@ -465,4 +480,4 @@ local function install()
 	end
 end
 
-return { install = install, pending = pending, flush = flush }
+return { install = install, pending = pending, flush = flush, text_of = text_of }

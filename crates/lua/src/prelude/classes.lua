@@ -1,7 +1,7 @@
 -- The classes that scripts see, implemented with the functions of the host.
 --
--- An object of a request contains the number of its call in `[0]`; the host refuses it once that call has
--- ended.
+-- An object that belongs to one call contains the number of this call in `[0]`; the host refuses it once that call has ended. The parts
+-- of these objects, such as `txn.sf`, are shared by all calls, and apply to the running one: they contain 0.
 
 local native, scheduling = ...
 
@@ -19,102 +19,30 @@ local function class(name, members)
 	return meta
 end
 
--- Fetches and converters: unknown ones are looked up by name, once.
+local methods = native.methods
 
-local function family(name, exists, make)
-	local known = {}
-	local meta = class(name, known)
-	setmetatable(known, { __index = function(_, key)
+-- Creates a part of which each member is created on first use.
+local function family(name, exists, make, as_text)
+	local part, meta = { [0] = 0 }, class(name, {})
+	meta.__index = function(_, key)
 		if type(key) ~= "string" or not exists(key) then
 			return nil
 		end
-		local method = make(key)
-		known[key] = method
+		local method = make(key, as_text)
+		part[key] = method
 		return method
-	end })
-	return meta
-end
-
-local fetch, convert, direct, fail = native.fetch, native.convert, native.direct, native.fail
-
--- The key of functions without an argument.
-local NONE = {}
-
--- Returns the host's function for `name` with an argument that is nil or a text, and keeps it in `known`: nil for other arguments, and
--- if the host has no more room.
-local function function_with(known, create, name, argument, as_text)
-	if argument ~= nil and type(argument) ~= "string" then
-		return nil
 	end
-	local run, text = create(name, argument, as_text)
-	if text ~= nil then
-		fail(text)
-	end
-	known[argument == nil and NONE or argument] = run
-	return run
+	return setmetatable(part, meta)
 end
-
--- The interpreter's hook makes each instruction expensive, so the methods have few of them, and no variable number of arguments: the
--- host's fetches have at most twelve, and its converters at most six.
-
-local function fetcher(as_text)
-	return function(name)
-		local create, known = direct.fetcher, {}
-		return function(self, a, b, c, d, e, f, g, h, i, j, k, l)
-			local run = b == nil and a ~= false
-				and (known[a or NONE] or function_with(known, create, name, a, as_text))
-			if not run then
-				return fetch(self[0], name, as_text, a, b, c, d, e, f, g, h, i, j, k, l)
-			end
-			local value, text = run(self[0])
-			if text == nil then
-				return value
-			end
-			fail(text)
-		end
-	end
-end
-
-local function converter(as_text)
-	return function(name)
-		local create, known = direct.text_converter, {}
-		return function(self, value, a, b, c, d, e, f)
-			local run = b == nil and a ~= false and type(value) == "string"
-				and (known[a or NONE] or function_with(known, create, name, a, as_text))
-			if not run then
-				return convert(self[0], name, as_text, value, a, b, c, d, e, f)
-			end
-			local made, text = run(self[0], value)
-			if text == nil then
-				return made
-			end
-			fail(text)
-		end
-	end
-end
-
-local Fetches = family("Fetches", native.has_fetch, fetcher(false))
-local StringFetches = family("Fetches", native.has_fetch, fetcher(true))
-local Converters = family("Converters", native.has_convert, converter(false))
-local StringConverters = family("Converters", native.has_convert, converter(true))
 
 -- HTTP
 
 local edit = native.edit
 local ADD, SET, REMOVE = 0, 1, 2
 
-local function header(kind, of_response)
-	local run = direct.header_editor(kind, of_response)
-	return function(self, name, value)
-		local done, text = run(self[0], name, value)
-		if text == nil then
-			return done
-		end
-		fail(text)
-	end
-end
+local header = methods.header_editor
 
-local HTTP = class("HTTP", {
+local HTTP = {
 	req_get_headers = function(self) return native.headers(self[0], false) end,
 	res_get_headers = function(self) return native.headers(self[0], true) end,
 	req_add_header = header(ADD, false),
@@ -132,7 +60,7 @@ local HTTP = class("HTTP", {
 	req_set_query = function(self, query) return edit(self[0], "query", false, query) end,
 	req_set_uri = function(self, uri) return edit(self[0], "uri", false, uri) end,
 	res_set_status = function(self, status, reason) return edit(self[0], "status", true, reason or "", nil, nil, status) end,
-})
+}
 
 -- Responses created by actions
 
@@ -171,55 +99,11 @@ end
 
 -- TXN
 
-local set_any_var, get_any_var, unset_var = native.set_var, native.get_var, native.unset_var
-local log, set = native.log, native.set
-
--- The host's functions for variables by name: those that set a text, those that set any value, and those that read.
-local text_setters, setters, getters = {}, {}, {}
-
-local function function_of(known, create, name)
-	local run = known[name]
-	if run == nil and type(name) == "string" then
-		run = create(name)
-		known[name] = run
-	end
-	return run
-end
-
-local function set_var(self, name, value, ifexist)
-	local run
-	if ifexist then
-		run = nil
-	elseif type(value) == "string" then
-		run = text_setters[name] or function_of(text_setters, direct.text_setter, name)
-	else
-		run = setters[name] or function_of(setters, direct.setter, name)
-	end
-	if not run then
-		return set_any_var(self[0], name, value, ifexist)
-	end
-	local done, text = run(self[0], value)
-	if text == nil then
-		return done
-	end
-	fail(text)
-end
-
-local function get_var(self, name)
-	local run = getters[name] or function_of(getters, direct.getter, name)
-	if not run then
-		return get_any_var(self[0], name)
-	end
-	local value, text = run(self[0])
-	if text ~= nil then
-		fail(text)
-	end
-	return value
-end
+local unset_var, log, set = native.unset_var, native.log, native.set
 
 local TXN = {
-	set_var = set_var,
-	get_var = get_var,
+	set_var = methods.set_var,
+	get_var = methods.get_var,
 	unset_var = function(self, name) return unset_var(self[0], name) end,
 	get_priv = function(self) return native.get_priv(self[0]) end,
 	set_priv = function(self, value) return native.set_priv(self[0], value) end,
@@ -300,54 +184,47 @@ local Channel = class("Channel", {
 	send = function(self, text) return native.payload_send(self[0], self.is_response, false, text) end,
 	forward = function(self, length) return native.payload_forward(self[0], self.is_response, false, length) end,
 })
-local RequestChannel = { __index = function(_, key)
-	if key == "is_response" then return false end
-	return Channel.__index[key]
-end, __tostring = Channel.__tostring }
-local ResponseChannel = { __index = function(_, key)
-	if key == "is_response" then return true end
-	return Channel.__index[key]
-end, __tostring = Channel.__tostring }
 
--- The parts of a request object are created on first use.
+local function channel_part(of_response)
+	return setmetatable({ [0] = 0, is_response = of_response }, Channel)
+end
+
+local http = setmetatable({ [0] = 0 }, class("HTTP", HTTP))
+for name, method in pairs(HTTP) do
+	http[name] = method
+end
+
 local parts = {
-	f = Fetches,
-	sf = StringFetches,
-	c = Converters,
-	sc = StringConverters,
-	http = HTTP,
-	req = RequestChannel,
-	res = ResponseChannel,
+	f = family("Fetches", native.has_fetch, methods.fetch, false),
+	sf = family("Fetches", native.has_fetch, methods.fetch, true),
+	c = family("Converters", native.has_convert, methods.converter, false),
+	sc = family("Converters", native.has_convert, methods.converter, true),
+	http = http,
+	req = channel_part(false),
+	res = channel_part(true),
 }
 
-local function with_parts(name, members, parts)
-	local meta = class(name, members)
-	meta.__index = function(self, key)
-		local member = members[key]
-		if member ~= nil then
-			return member
-		end
-		local part = parts[key]
-		if part == nil then
-			return nil
-		end
-		local made = setmetatable({ [0] = self[0] }, part)
-		self[key] = made
-		return made
+-- Creates a class of which each object has the parts.
+local function with_parts(name, members)
+	local meta, all = class(name, members), {}
+	for key, member in pairs(members) do
+		all[key] = member
 	end
+	for key, part in pairs(parts) do
+		all[key] = part
+	end
+	meta.__index = all
 	return meta
 end
 
-local Transaction = with_parts("TXN", TXN, parts)
+local Transaction = with_parts("TXN", TXN)
 
 local function act(run, call, ...)
-	-- The absent fields reserve room for the parts.
-	return run(setmetatable({ [0] = call, f = nil, sf = nil, http = nil }, Transaction), ...)
+	return run(setmetatable({ [0] = call }, Transaction), ...)
 end
 
 local function channel(call, of_response)
-	return setmetatable({ [0] = call }, of_response and ResponseChannel or RequestChannel)
+	return setmetatable({ [0] = call, is_response = of_response }, Channel)
 end
 
-return { act = act, with_parts = with_parts, parts = parts, channel = channel, Transaction = Transaction,
-	set_var = set_var, get_var = get_var }
+return { act = act, with_parts = with_parts, channel = channel, Transaction = Transaction }

@@ -103,7 +103,7 @@ Transaction.__index = function(self, key)
 	elseif key == "http_res" then
 		return message(self[0], true)
 	end
-	return classes.Transaction.__index(self, key)
+	return classes.Transaction.__index[key]
 end
 
 local NAMES = { "start_analyze", "end_analyze", "http_headers", "http_payload", "http_end", "tcp_payload" }

@@ -6,7 +6,7 @@
 local native, bounds = ...
 
 local over, is_over = native.over, native.is_over
-local pending, flush = bounds.pending, bounds.flush
+local pending, flush, text_of = bounds.pending, bounds.flush, bounds.text_of
 local create, resume, status, close = coroutine.create, coroutine.resume, coroutine.status, coroutine.close
 local yield, isyieldable = coroutine.yield, coroutine.isyieldable
 local error, type = error, type
@@ -37,7 +37,7 @@ local function pass(co, ok, mark, ...)
 			failed[co] = true
 		end
 		over()
-		return false, mark, ...
+		return false, text_of(mark)
 	end
 	if status(co) == "dead" then
 		return true, mark, ...
@@ -80,9 +80,12 @@ coroutine.yield = function(...)
 	return yield(MARK, ...)
 end
 
-local function closed(...)
+local function closed(ok, ...)
 	over()
-	return ...
+	if ok then
+		return ok
+	end
+	return ok, text_of(...)
 end
 
 -- An abandoned coroutine is not unwound: Lua would run the `__close` metamethods of its variables without the hook.

@@ -10,8 +10,8 @@ local START, FLUSH, INPUT = 4, 5, 6
 local members = {
 	get_priv = function(self) return native.get_priv(self[0]) end,
 	set_priv = function(self, value) native.set_priv(self[0], value) end,
-	set_var = classes.set_var,
-	get_var = classes.get_var,
+	set_var = native.methods.set_var,
+	get_var = native.methods.get_var,
 	unset_var = function(self, name) return native.unset_var(self[0], name) end,
 }
 
@@ -103,15 +103,25 @@ for name, member in pairs(members) do
 	tcp[name] = member
 end
 
-local AppletHTTP = classes.with_parts("AppletHTTP", http, classes.parts)
-local AppletTCP = classes.with_parts("AppletTCP", tcp, classes.parts)
+local AppletHTTP = classes.with_parts("AppletHTTP", http)
+
+-- Facts about the request are read on first use.
+local facts = { method = true, path = true, qs = true, version = true, length = true, headers = true }
+local http_members = AppletHTTP.__index
+AppletHTTP.__index = function(self, key)
+	local member = http_members[key]
+	if member == nil and facts[key] then
+		member = native.request(self[0], key)
+		self[key] = member
+	end
+	return member
+end
+
+local AppletTCP = classes.with_parts("AppletTCP", tcp)
 
 return {
 	serve_http = function(run, call)
-		local applet = native.request(call)
-		applet[0] = call
-		applet.response = { status = 200, headers = {} }
-		run(setmetatable(applet, AppletHTTP))
+		run(setmetatable({ [0] = call, response = { status = 200, headers = {} } }, AppletHTTP))
 	end,
 	serve_tcp = function(run, call)
 		run(setmetatable({ [0] = call }, AppletTCP))
