@@ -209,13 +209,22 @@ pub(crate) fn adopt(plan: &Plan, former: Option<&Plan>) {
                 line.feed.restore(list);
             }
             let Some(list) = line.feed.list() else { continue };
-            let steps = steps(&list, demand(line), &[]);
-            line.count.store(steps.add.len() as u64, Relaxed);
+            // Instances that are draining get a server only if they have one.
+            let of_draining = |instance: &Instance| {
+                let server = |is_backup: bool| former.get(&key(instance, is_backup));
+                server(false).into_iter().chain(server(true)).filter_map(|server| known(server))
+            };
+            let draining: Vec<_> =
+                list.iter().filter(|instance| instance.is_draining).flat_map(of_draining).collect();
+            let steps = steps(&list, demand(line), &draining);
+            let kept = steps.keep.into_iter().map(|(server, at)| (at, draining[server].is_backup));
+            let listed: Vec<_> = steps.add.into_iter().chain(kept).collect();
+            line.count.store(listed.len() as u64, Relaxed);
             // The excess is reported when the sources are followed.
             if steps.excess > 0 {
                 line.feed.set_applied(None);
             }
-            for (at, is_backup) in steps.add {
+            for (at, is_backup) in listed {
                 let known = former.get(&key(&list[at], is_backup));
                 // A server of the configuration may have taken its name.
                 let known = known.filter(|known| !fixed.contains(&*known.state.name));

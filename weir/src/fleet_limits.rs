@@ -2,6 +2,8 @@
 //! publishes, in an aggregate table under the name of each such server, how many requests this process has there, and sets the
 //! number that the other members have. Requests only compare the sum with the limit (`proxy::routing::assign`).
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -24,7 +26,12 @@ struct FleetLimit {
     published_at: u64,
 }
 
-/// Starts the task if the plan has servers with a `fleet` limit.
+thread_local! {
+    /// The limits of the current plan, on the first worker.
+    static LIMITS: RefCell<Vec<FleetLimit>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Starts the task if the plan has servers with a `fleet` limit. Counts of the former plan's other servers are withdrawn.
 pub(crate) fn keep(shared: &Arc<Shared>) -> Option<AbortHandle> {
     let mut limits = Vec::new();
     for proxy in shared.plan.attended() {
@@ -43,21 +50,45 @@ pub(crate) fn keep(shared: &Arc<Shared>) -> Option<AbortHandle> {
             }
         }
     }
+    succeed(&mut limits, LIMITS.take());
     let every = limits.iter().filter_map(|own| own.table.aggregate()).map(|own| own.every_ms).min()?;
     let pause = Duration::from_millis(u64::from(every).div_ceil(2));
+    LIMITS.set(limits);
     let shared = shared.clone();
     let task = tokio::task::spawn_local(async move {
         loop {
-            for limit in &mut limits {
-                limit.update(&shared);
-            }
+            LIMITS.with_borrow_mut(|limits| limits.iter_mut().for_each(|limit| limit.update(&shared)));
             timer::sleep(pause).await;
         }
     });
     Some(task.abort_handle())
 }
 
+/// Continues the former limits that are still configured, and ends the others.
+fn succeed(limits: &mut [FleetLimit], former: Vec<FleetLimit>) {
+    let key = |limit: &FleetLimit| (Arc::as_ptr(&limit.server), Arc::as_ptr(&limit.table));
+    let mut former: HashMap<_, FleetLimit> = former.into_iter().map(|limit| (key(&limit), limit)).collect();
+    for limit in limits {
+        if let Some(own) = former.remove(&key(limit)) {
+            (limit.entry, limit.published, limit.published_at) = (own.entry, own.published, own.published_at);
+        }
+    }
+    former.into_values().for_each(FleetLimit::withdraw);
+}
+
 impl FleetLimit {
+    /// Publishes that this process has no requests at the server, because it does not count them any more.
+    fn withdraw(self) {
+        self.server.elsewhere.store(0, Relaxed);
+        if let Some(entry) = self.entry.as_ref().map(Tracked::view)
+            && self.published.is_some_and(|count| count > 0)
+        {
+            let now = now_ms();
+            entry.set(DataType::ConnCur, 0, 0, now);
+            entry.touch(now);
+        }
+    }
+
     fn update(&mut self, shared: &Shared) {
         let now = now_ms();
         if self.entry.is_none() {

@@ -178,6 +178,16 @@ fn silent_connections_end_with_the_transport_timeout() {
 }
 
 #[test]
+fn silent_drop_sends_no_close() {
+    let scene = start(" tune.quic.fe.max-idle-timeout 2s", " http-request silent-drop", "");
+    let mut client = Http3Client::connect(scene.port);
+    assert!(client.try_exchange(&Http3Request::get("/")).is_err());
+    let reason = client.await_close().expect("an end").to_string();
+    // A packet that arrives after the connection was forgotten gets a stateless reset.
+    assert!(["timed out", "reset by peer"].contains(&&*reason), "{reason}");
+}
+
+#[test]
 fn forced_retries_and_the_retry_threshold_ask_for_proof_of_the_address() {
     let rules = " http-request return status 200";
     let forced = start_with("quic-force-retry", "", rules, "");

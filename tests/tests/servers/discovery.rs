@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 
 use serde_json::{Value, json};
-use weir_tests::client::{Client, get};
+use weir_tests::client::{Client, exchange_with, get};
 use weir_tests::load::Load;
 use weir_tests::reloading::{TOP, reload};
 use weir_tests::sources::{SourceDialect, StreamSource, endpoint_slice, slice_list, watch_event};
@@ -349,6 +349,35 @@ fn a_reload_in_place_keeps_the_servers() {
     reload(&weir, &plain);
     assert_eq!(servers(&weir), ["s"]);
     assert_eq!(text(port), Some((200, "one".to_owned())));
+}
+
+#[test]
+fn a_draining_server_survives_a_reload_in_place() {
+    let (one, two) = (Origin::text("one"), Origin::text("two"));
+    let port = free_port();
+    let text = |more: &str| {
+        let sticky = "dynamic-cookie-key k\n  cookie SRV insert indirect dynamic\n  servers from d";
+        configuration(port, "targets hosts.json refresh 100ms", "").replace("servers from d", sticky) + more
+    };
+    let weir = Weir::start(&text(""), &[port]);
+    write(&weir, &document(&[one.port()]));
+    await_servers(&weir, &[one.port()]);
+    let first = get(port, "/").expect("a response");
+    let cookie = first.header("set-cookie").and_then(|value| value.split(';').next()).expect("a cookie");
+    let fields = format!("Cookie: {cookie}\r\n");
+    let draining = group(&[one.port()], &json!({"draining": "true"}));
+    write(&weir, &json!([draining, group(&[two.port()], &json!({}))]).to_string());
+    await_servers(&weir, &[one.port(), two.port()]);
+    let stat = |column: &str| weir.stat(&format!("b,{}", name(one.port())), column);
+    assert!(eventually(|| stat("status") == "DRAIN"), "{}", stat("status"));
+    for more in ["", "frontend other\n  http-request return status 200\n"] {
+        let changes = reload(&weir, &text(more));
+        assert!(!changes.contains("error"), "{changes}");
+        assert_eq!((stat("status"), servers(&weir).len()), ("DRAIN".to_owned(), 2));
+        let kept = exchange_with(port, "/", &fields).expect("a response");
+        assert_eq!((kept.status, kept.text()), (200, "one".to_owned()));
+        assert_eq!(get(port, "/").map(|other| other.text()), Some("two".to_owned()));
+    }
 }
 
 #[test]

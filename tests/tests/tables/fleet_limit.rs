@@ -72,7 +72,8 @@ fn answer(mut stream: TcpStream, (state, changed): &(Mutex<GateState>, Condvar))
 }
 
 struct Member {
-    _weir: Weir,
+    weir: Weir,
+    text: String,
     port: u16,
     socket: std::path::PathBuf,
 }
@@ -95,7 +96,7 @@ fn members(directory: &Scratch, server: u16) -> Vec<Member> {
         );
         let name = format!("n{place}");
         let weir = Weir::start_with(&text, &["-db", "-L", &name], &[peers[place], port]);
-        Member { _weir: weir, port, socket }
+        Member { weir, text, port, socket }
     };
     (0..2).map(start).collect()
 }
@@ -152,6 +153,29 @@ fn a_limit_holds_for_two_processes() {
     }
     assert_eq!(gate.counts(), (0, 4, 6));
     assert!(eventually(|| first.shows(0) && second.shows(0)), "{}", table());
+}
+
+#[test]
+fn a_reload_without_the_limit_withdraws_its_count() {
+    let directory = scratch("limit");
+    let gate = Gate::start();
+    let members = members(&directory, gate.port);
+    let [first, second] = &members[..] else { panic!("two members") };
+    let requests = first.send(3);
+    assert!(eventually(|| second.shows(3)), "{}", ask(&second.socket, "show table limits"));
+    for (text, count) in
+        [(first.text.clone() + " timeout queue 9s\n", 3), (first.text.replace(" fleet limits", ""), 0)]
+    {
+        std::fs::write(first.weir.directory().join("haproxy.cfg"), text).expect("it is writable");
+        let changes = ask(&first.socket, "reload");
+        assert!(!changes.contains("error"), "{changes}");
+        assert!(eventually(|| second.shows(count)), "{count}: {}", ask(&second.socket, "show table limits"));
+        assert_eq!(gate.counts().0, 3, "the requests continue");
+    }
+    gate.allow(3);
+    for request in requests {
+        assert_eq!(request.join().expect("no panic"), 200);
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use weir_tests::datagrams::{DatagramClient, DatagramServer, start};
+use weir_tests::logs::Collector;
 use weir_tests::reloading::reload;
 use weir_tests::{Weir, ask, eventually, free_port, program, statistics};
 
@@ -152,6 +153,26 @@ fn a_process_that_replaces_another_continues_its_sessions() {
     let (client, _) = &clients[0];
     let shown = ask(&socket, "show sess");
     assert!(shown.contains(&format!("proto=udpv4 src=127.0.0.1:{}", client.port())), "{shown}");
+}
+
+#[test]
+fn a_session_whose_server_is_gone_is_logged_by_the_next_process() {
+    let (a, b) = (server("a"), server("b"));
+    let (port, log) = (free_port(), Collector::new());
+    let lines = format!("  log 127.0.0.1:{} local0\n  log-format \"%ci:%cp %b/%s %ts %U/%B\"\n", log.port());
+    let mut old = start(&configuration(port, &[("a", &a)], &lines), port);
+    let client = DatagramClient::connect(port);
+    let answer = client.ask("x");
+    let (path, pid) = (old.directory().join("runtime"), old.pid().to_string());
+    let text = configuration(port, &[("b", &b)], &lines);
+    let path = path.to_str().expect("a path").to_owned();
+    let _new = Weir::start_by(Command::new(program()), &text, &["-x", &path, "-sf", &pid], &[]);
+    assert_eq!(old.await_end(), Some(0), "{}", old.messages());
+    let wanted = format!("127.0.0.1:{} u/<NOSRV> KD 1/{}", client.port(), answer.len());
+    // Both processes log changes of their proxies too.
+    let line = std::iter::repeat_with(|| log.next()).find(|line| line.contains(" u/")).expect("a line");
+    assert!(line.trim_end().ends_with(&wanted), "{line}");
+    assert!(client.ask("x").starts_with("b "), "its next datagram begins another session");
 }
 
 #[test]

@@ -38,6 +38,14 @@ impl QuicConnection {
         }
     }
 
+    /// Ends the connection without notifying the peer. Its packets are ignored for three probe timeouts.
+    pub fn vanish(&mut self, now: Instant) {
+        if !self.is_closed() {
+            self.state = State::Draining;
+            self.end_soon(now);
+        }
+    }
+
     /// Closes the connection for a violation of the protocol.
     pub(super) fn fail(&mut self, now: Instant, error: TransportError) {
         self.fail_with(now, error.code, error.frame, error.reason.into());

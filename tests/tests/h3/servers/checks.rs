@@ -49,3 +49,21 @@ fn failures_are_those_of_the_layer() {
     let expected = ("DOWN".to_owned(), "L6RSP".to_owned());
     assert!(eventually(|| status(&chain) == expected), "{:?}", status(&chain));
 }
+
+#[test]
+fn failed_checks_leave_no_handshake_in_progress() {
+    let origin = Origin::text("ok");
+    // A socket that never answers. Each check comes from another port.
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let port = silent.local_addr().expect("it is bound").port();
+    silent.set_read_timeout(Some(weir_tests::PATIENCE)).expect("it is positive");
+    let more = format!("check inter 100ms fall 1 port {port}");
+    let chain = chain(&origin, Lines { back: " timeout check 100ms", more: &more, ..Lines::default() });
+    let mut checks = std::collections::HashSet::new();
+    while checks.len() < 5 {
+        checks.insert(silent.recv_from(&mut [0; 2000]).expect("a check").1);
+    }
+    // At most the check that runs now.
+    let in_progress = chain.weir.stat("b,BACKEND", "quic_half_open_conn");
+    assert!(["0", "1"].contains(&&*in_progress), "{in_progress}");
+}

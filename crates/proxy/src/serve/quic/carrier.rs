@@ -265,7 +265,10 @@ impl ClientCarrier for QuicCarrier {
     fn apply_changes(&mut self, _: &mut ClientConnection, connection: &H3Connection) -> Result<(), FrontEnd> {
         // The socket is that of all connections, so that type of service and mark stay as they are.
         match connection.take_wish() {
-            Wish { vanish: Some(_), .. } => Err(FrontEnd::Vanished),
+            Wish { vanish: Some(_), .. } => {
+                connection.engine.borrow_mut().transport.connection.vanish(engine::now());
+                Err(FrontEnd::Vanished)
+            }
             _ => Ok(()),
         }
     }

@@ -1,12 +1,14 @@
 //! The end of a session: counters and the log line.
 
+use base::clock::WallTime;
 use plan::global::LatencyHistograms;
 use runtime::timer::{now_ms, now_us};
 use sample::track::{self, CountedEvent, Trackers};
 use sample::{Accepted, Cause, Endpoint, Ends, Env, LogOrigin, Phase, Session};
 use state::durations::{BucketedTimes, CellTimes};
 use state::server::Tally;
-use udplb::SessionId;
+use state::sessions;
+use udplb::{SessionId, SessionKey};
 
 use super::flow::UdpFlow;
 use super::place::ShardPlace;
@@ -39,20 +41,12 @@ impl Shard {
             }
         }
         if place.frontend.prepared().logs {
-            let end = Endpoint::Ip;
             let made;
             let shown = match &flow.kept {
                 Some(kept) => kept,
                 None => {
-                    let key = &session.key;
-                    made = Session::new(Accepted {
-                        ends: Ends { source: end(key.source), destination: end(self.local(key.destination)) },
-                        wall_us: flow.began_wall_us,
-                        us: flow.began_us,
-                        frontend: place.frontend.held.clone(),
-                        listener: place.frontend.listener(place.bind),
-                        id: flow.entry.id,
-                    });
+                    made =
+                        self.logged(&place, &session.key, (flow.began_us, flow.began_wall_us), flow.entry.id);
                     &made
                 }
             };
@@ -60,6 +54,38 @@ impl Shard {
             log(&place, shown, Some(&flow), &ending);
         }
         give_back(&place, flow.backend.as_deref(), &flow.server, flow.tally);
+    }
+
+    /// Logs a session of the former process that cannot continue, because its server is not configured any more or has no free slot.
+    pub(super) fn log_discontinued(
+        &self,
+        place: &ShardPlace,
+        key: &SessionKey,
+        age_us: u64,
+        bytes: (u64, u64),
+    ) {
+        if place.frontend.prepared().logs {
+            let began = (now_us(), WallTime::now().since_1970_us());
+            let began = (began.0.saturating_sub(age_us), began.1.saturating_sub(age_us));
+            let local = Some(self.local(key.destination));
+            let entry = sessions::register(&place.frontend.held, Some(key.source), local, now_ms());
+            let session = self.logged(place, key, began, entry.id);
+            let ending = LoggedEnd { cause: Cause::Killed, phase: Phase::Data, bytes };
+            log(place, &session, None, &ending);
+        }
+    }
+
+    /// Returns a session for its log line. It began at this time, in µs of the monotonic and of the wall clock.
+    fn logged(&self, place: &ShardPlace, key: &SessionKey, (us, wall_us): (u64, u64), id: u64) -> Session {
+        let end = Endpoint::Ip;
+        Session::new(Accepted {
+            ends: Ends { source: end(key.source), destination: end(self.local(key.destination)) },
+            wall_us,
+            us,
+            frontend: place.frontend.held.clone(),
+            listener: place.frontend.listener(place.bind),
+            id,
+        })
     }
 }
 

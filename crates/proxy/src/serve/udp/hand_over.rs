@@ -6,9 +6,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
 
 use base::clock::WallTime;
 use runtime::timer::{now_ms, now_us};
+use state::server::Tally;
 use state::sessions::{self, Activity};
 use udplb::quic::{IdBytes, LONGEST_ID};
 use udplb::{SessionKey, UdpSession};
@@ -16,8 +18,10 @@ use udplb::{SessionKey, UdpSession};
 use super::SHARDS;
 use super::end;
 use super::flow::UdpFlow;
+use super::place::ShardPlace;
 use super::shard::Shard;
 use super::slots;
+use crate::server::per_worker::{LocalProxy, LocalServer};
 
 /// A session on its way to another process. Times are relative to now, because each process has its own clock.
 #[derive(Debug)]
@@ -162,7 +166,7 @@ pub fn release() -> Vec<PassedSession> {
 }
 
 /// Continues a session in the calling worker's shard of its socket. Without such a shard, or if the plan does not have its server, the
-/// session ends.
+/// session ends; the shard logs that.
 pub fn adopt(passed: PassedSession) {
     let shard = SHARDS.with_borrow(|shards| shards.iter().find(|own| own.inode == passed.inode).cloned());
     if let Some(shard) = shard {
@@ -211,16 +215,12 @@ impl Shard {
 
     fn adopt(&self, passed: PassedSession) {
         let place = self.place();
-        let (worker, facts) = (&place.worker, passed.facts);
-        let Some(backend) = worker.shared.plan.backend(&facts.backend).map(|proxy| worker.local(proxy.index))
-        else {
-            return;
-        };
-        let index = backend.servers.iter().find(|own| *own.state.name == *facts.server).map(|own| own.index);
-        let Some(server) = index.and_then(|index| backend.server(index)) else { return };
-        let Some(tally) = slots::enter_again(&backend, &server) else { return };
+        let facts = passed.facts;
         let key = SessionKey { source: facts.source, destination: facts.destination };
         let age_us = facts.age_ms.saturating_mul(1000);
+        let Some((backend, server, tally)) = enter_again(&place, &facts) else {
+            return self.log_discontinued(&place, &key, age_us, (facts.bytes_in, facts.bytes_out));
+        };
         let frontend = &place.frontend;
         let local = self.local(key.destination);
         let since_ms = now_ms().saturating_sub(facts.age_ms);
@@ -264,6 +264,16 @@ impl Shard {
             self.end(id, sample::Cause::Resource, sample::Phase::Data);
         }
     }
+}
+
+/// Returns the server of a session, with a slot there; `None` if the plan does not have it, or if it has no free slot.
+fn enter_again(place: &ShardPlace, facts: &SessionFacts) -> Option<(Rc<LocalProxy>, Rc<LocalServer>, Tally)> {
+    let worker = &place.worker;
+    let backend = worker.local(worker.shared.plan.backend(&facts.backend)?.index);
+    let index = backend.servers.iter().find(|own| *own.state.name == *facts.server)?.index;
+    let server = backend.server(index)?;
+    let tally = slots::enter_again(&backend, &server)?;
+    Some((backend, server, tally))
 }
 
 #[cfg(test)]

@@ -41,7 +41,8 @@ pub(crate) struct QuicTransport {
     timer: Timer,
     /// Datagrams that the socket had no room for.
     unsent: Option<Box<(Transmit, Vec<u8>)>>,
-    is_connected: bool,
+    /// Until the connection is established.
+    handshake: Option<CountedHandshake>,
     /// The TLS alert with which the server ended the handshake.
     alert: Option<u8>,
     /// The state of the backend, for its counters.
@@ -71,6 +72,22 @@ fn counters(backend: &state::Proxy) -> &QuicShard {
     backend.backend.mine().quic.get_or_init(Box::default)
 }
 
+/// Counts a handshake as in progress until it is dropped, even if the future that waits for the handshake is dropped.
+struct CountedHandshake(Arc<state::Proxy>);
+
+impl CountedHandshake {
+    fn begin(backend: &Arc<state::Proxy>) -> Self {
+        counters(backend).half_open.up();
+        Self(backend.clone())
+    }
+}
+
+impl Drop for CountedHandshake {
+    fn drop(&mut self) {
+        counters(&self.0).half_open.down();
+    }
+}
+
 impl QuicTransport {
     /// Creates a connection to the server that `socket` is connected to. Nothing is sent yet.
     ///
@@ -93,10 +110,9 @@ impl QuicTransport {
         let connection = H3Connection::new(engine, socket.as_fd().as_raw_fd(), false);
         let tracer = QuicTracer::new(keys);
         tracer.begins(&connection.engine.borrow());
-        counters(&backend).half_open.up();
-        let timer = Timer::new();
-        let (unsent, is_connected, alert) = (None, false, None);
-        Ok(Self { connection, socket, timer, unsent, is_connected, alert, backend, tracer })
+        let handshake = Some(CountedHandshake::begin(&backend));
+        let (timer, unsent, alert) = (Timer::new(), None, None);
+        Ok(Self { connection, socket, timer, unsent, handshake, alert, backend, tracer })
     }
 
     /// Returns the results of the TLS handshake so far.
@@ -127,7 +143,7 @@ impl QuicTransport {
             if let Some(end) = end {
                 return Poll::Ready(Err(end));
             }
-            if self.is_connected
+            if self.handshake.is_none()
                 || (early && self.connection.engine.borrow().transport.connection.has_early())
             {
                 return Poll::Ready(Ok(()));
@@ -207,7 +223,7 @@ impl ServerTransport for QuicTransport {
     }
 
     fn is_connected(&self) -> bool {
-        self.is_connected
+        self.handshake.is_none()
     }
 
     fn refused_early(&self) -> bool {
@@ -246,8 +262,7 @@ impl ServerTransport for QuicTransport {
             engine.note(&event);
             match event {
                 QuicEvent::Connected => {
-                    self.is_connected = true;
-                    counters(&self.backend).half_open.down();
+                    self.handshake = None;
                     self.tracer.is_connected(&engine);
                 }
                 QuicEvent::Lost(reason) => {
@@ -256,7 +271,7 @@ impl ServerTransport for QuicTransport {
                     if let LostReason::Closed(code) | LostReason::Violation(code, _) = &reason {
                         counters.transport_error(*code).add(1);
                     }
-                    counters.hdshk_fail.add(u64::from(!self.is_connected));
+                    counters.hdshk_fail.add(u64::from(self.handshake.is_some()));
                     if let LostReason::Closed(code) = reason
                         && (CRYPTO_ERROR..CRYPTO_ERROR + 0x100).contains(&code)
                     {
@@ -288,7 +303,7 @@ impl ServerTransport for QuicTransport {
     }
 
     fn is_quiet(&self) -> bool {
-        self.unsent.is_none() && self.is_connected
+        self.unsent.is_none() && self.handshake.is_none()
     }
 
     async fn abandon(&mut self) {
@@ -301,11 +316,8 @@ impl ServerTransport for QuicTransport {
             Poll::Ready(())
         })
         .await;
-        let counters = counters(&self.backend);
-        if !self.is_connected {
-            counters.half_open.down();
-        }
-        quic::count(counters, &self.connection);
+        self.handshake = None;
+        quic::count(counters(&self.backend), &self.connection);
         self.tracer.ends(&self.connection.engine.borrow().transport.connection.stats());
     }
 
@@ -320,7 +332,7 @@ impl ServerTransport for QuicTransport {
         let socket = UdpSocket::connected(socket)?;
         let connection = H3Connection::new(engine, socket.as_fd().as_raw_fd(), false);
         let (timer, tracer) = (Timer::new(), QuicTracer::new(keys));
-        let (unsent, is_connected, alert) = (None, true, None);
-        Ok(Self { connection, socket, timer, unsent, is_connected, alert, backend, tracer })
+        let (unsent, handshake, alert) = (None, None, None);
+        Ok(Self { connection, socket, timer, unsent, handshake, alert, backend, tracer })
     }
 }
