@@ -324,7 +324,7 @@ fn begin_process(plan: &Plan, limits: &system::ProcessLimits) -> Arc<Process> {
     process.maxconn.store(limits.max_connections, Relaxed);
     process.hard_maxconn.store(limits.max_connections, Relaxed);
     process.quic.store(plan.global.tune.quic.listen, Relaxed);
-    plan.global.limit_rates(&process);
+    plan.global.set_limits(&process);
     plan.global.limit_tls();
     limit_descriptors(plan, &process, limits);
     plan.settle_full_loads(limits.max_connections, None);

@@ -220,7 +220,7 @@ impl Reloader {
     ) -> Result<(), String> {
         let common = &self.common;
         let plan = Arc::new(plan);
-        plan.global.limit_rates(&common.process);
+        plan.global.set_limits(&common.process);
         plan.settle_full_loads(common.limits.max_connections, Some(&old.shared.plan));
         let exposed =
             Exposed::of(&plan, &bound).map_err(|error| format!("Cannot keep the sockets: {error}.\n"))?;

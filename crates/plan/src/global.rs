@@ -201,8 +201,9 @@ impl Global {
         self.placement.workers()
     }
 
-    /// Sets the process-wide rate limits (`maxconnrate`, `maxsessrate`, `maxcomprate`, `maxsslrate`).
-    pub fn limit_rates(&self, process: &state::Process) {
+    /// Sets the process-wide rate limits (`maxconnrate`, `maxsessrate`, `maxcomprate`, `maxsslrate`) and the size of buffers.
+    pub fn set_limits(&self, process: &state::Process) {
+        process.buffer.store(u32::try_from(self.tune.bufsize).unwrap_or(0), Relaxed);
         process.connection_limit.store(self.max_connection_rate, Relaxed);
         process.session_limit.store(self.max_session_rate, Relaxed);
         process.compression_limit.store(self.compression.rate, Relaxed);

@@ -449,7 +449,8 @@ fn delete(head: &mut Head, names: &NameMatch) {
         NameMatch::Within(text) => {
             head.remove_if(|name, _| lower(name).windows(text.len().max(1)).any(|part| part == &**text))
         }
-        NameMatch::Regex(regex) => head.remove_if(|name, _| regex.is_match(name)),
+        // HAProxy's expressions match the name in lower case.
+        NameMatch::Regex(regex) => head.remove_if(|name, _| regex.is_match(&lower(name))),
     };
 }
 

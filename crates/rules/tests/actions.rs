@@ -77,6 +77,8 @@ fn header_actions_change_their_head() {
         (&["del-header -for -m end"], &["Host"], &["X-Forwarded-For"]),
         (&["del-header warded -m sub"], &["Host"], &["X-Forwarded-For"]),
         (&["del-header ^x.*r$ -m reg"], &["Host"], &["X-Forwarded-For"]),
+        // As in HAProxy, the expression sees names in lower case.
+        (&["del-header ^X.*r$ -m reg"], &["X-Forwarded-For"], &[]),
         (&["replace-header Host (.*):8080 \\1"], &["Host: www.Example.com\r\n"], &[]),
         (
             &["replace-value X-Forwarded-For ^10\\.0\\.0\\.(.*)$ 172.16.0.\\1"],
@@ -155,6 +157,11 @@ fn replies_match_their_arguments() {
         (
             "return content-type text/plain lf-string ip=%[src]",
             &["\r\n\r\nip=192.0.2.7", "content-length: 12"],
+            &[],
+        ),
+        (
+            "return content-type text/plain lf-string %[str(a),concat(%0A%09b),url_dec]",
+            &["\r\n\r\na\n\tb", "content-length: 4"],
             &[],
         ),
         ("return content-type text/html lf-file page", &["\r\n\r\n<b>/static/img/logo.png</b>"], &[]),

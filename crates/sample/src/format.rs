@@ -24,7 +24,7 @@ pub enum FormatFor {
     Header,
     /// A URI or a part of it: escaped like a header.
     Uri,
-    /// A response body: escaped like a header.
+    /// A response body: bytes are not escaped.
     Body,
     /// Any other text (`set-var-fmt`): bytes are not escaped.
     Text,
@@ -116,10 +116,7 @@ impl Format {
     ) -> Result<Self, Diagnostic> {
         let flags = Flags {
             dash: used_for == FormatFor::Log,
-            percent: matches!(
-                used_for,
-                FormatFor::Header | FormatFor::Uri | FormatFor::Body | FormatFor::UniqueId
-            ),
+            percent: matches!(used_for, FormatFor::Header | FormatFor::Uri | FormatFor::UniqueId),
             bin: false,
             ..Flags::default()
         };

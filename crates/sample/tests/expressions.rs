@@ -352,6 +352,7 @@ fn conditions_wait_for_more_bytes() {
     world.transaction.is_http = false;
     world.request_bytes = b"abc".to_vec();
     world.complete = false;
+    world.process.buffer.store(100, std::sync::atomic::Ordering::Relaxed);
     let cases = [
         ("{ req.len gt 10 }", Test::Wait),
         ("{ req.len gt 2 }", Test::Yes),
@@ -359,6 +360,13 @@ fn conditions_wait_for_more_bytes() {
         ("WAIT_END", Test::Wait),
         ("{ req.payload(0,3) -m bin 616263 }", Test::Yes),
         ("{ req.payload(0,9) -m found }", Test::Wait),
+        ("{ req.payload(0,0) -m found }", Test::Yes),
+        ("{ req.payload_lv(0,1) -m found }", Test::Wait),
+        // A buffer cannot hold as many bytes.
+        ("{ req.payload(0,101) -m found }", Test::No),
+        ("{ req.payload(100,1) -m found }", Test::No),
+        ("{ req.payload(200,0) -m found }", Test::No),
+        ("{ req.payload_lv(0,2) -m found }", Test::No),
         ("{ src 10.0.0.1 } WAIT_END", Test::No),
         ("{ src 192.0.2.7 } || WAIT_END", Test::Yes),
         ("{ req.ssl_hello_type 1 }", Test::No),

@@ -125,6 +125,8 @@ pub struct Process {
     /// The number of descriptors in use at which idle connections are closed to make room (`tune.pool-high-fd-ratio`); 0 for no
     /// limit.
     pub crowded_from_fds: AtomicU32,
+    /// The size of the buffers from which rules see bytes (`tune.bufsize`); 0 for no limit.
+    pub buffer: AtomicU32,
     /// The limit on client connections (`Maxconn`). Written by `set maxconn global`.
     pub maxconn: AtomicU32,
     /// The limit was reached.

@@ -50,7 +50,7 @@ pub(crate) fn del_header(context: &mut Context<'_, '_, '_>) -> Parsed {
         "end" => NameMatch::End(lower),
         "sub" => NameMatch::Within(lower),
         "reg" => {
-            NameMatch::Regex(Regex::new(name.text, true).map_err(|error| {
+            NameMatch::Regex(Regex::new(name.text, false).map_err(|error| {
                 Diagnostic::alert(format!("bad regular expression: {error}")).at(name.span)
             })?)
         }

@@ -105,7 +105,6 @@ pub(super) fn patterns(
             MatchMethod::Int | MatchMethod::Len if operator != "eq" => {
                 compared(text, operator).map_err(|error| Diagnostic::alert(error).at(word.span))?
             }
-            MatchMethod::Ip => full_ip4(text).unwrap_or_else(|| text.to_owned()),
             _ => text.to_owned(),
         };
         spans.push(word.span);
@@ -141,35 +140,4 @@ fn compared(text: &str, operator: &str) -> Result<String, String> {
         "le" => format!(":{value}"),
         _ => format!(":{}", value.saturating_sub(1)),
     })
-}
-
-/// Expands the short notation of IPv4 addresses (manual, 7.1.6): `10.12/8` becomes `10.0.0.12/8`.
-fn full_ip4(text: &str) -> Option<String> {
-    let (address, mask) = text.split_once('/').map_or((text, None), |(address, mask)| (address, Some(mask)));
-    let parts: Vec<&str> = address.split('.').collect();
-    if parts.len() >= 4 || !parts.iter().all(|part| part.parse::<u8>().is_ok()) {
-        return None;
-    }
-    let (last, first) = parts.split_last()?;
-    let mut octets: Vec<&str> = first.to_vec();
-    octets.resize(3, "0");
-    octets.push(last);
-    let address = octets.join(".");
-    Some(mask.map_or(address.clone(), |mask| format!("{address}/{mask}")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn short_ipv4_addresses_are_filled_in_the_middle() {
-        for (short, full) in
-            [("10.12/8", "10.0.0.12/8"), ("192.168.1", "192.168.0.1"), ("127.1", "127.0.0.1")]
-        {
-            assert_eq!(full_ip4(short).as_deref(), Some(full));
-        }
-        assert_eq!(full_ip4("10.0.0.1"), None);
-        assert_eq!(full_ip4("fe80::1"), None);
-    }
 }

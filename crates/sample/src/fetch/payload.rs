@@ -1,5 +1,7 @@
 //! Fetches for the raw bytes of a stream, RDP cookies and the first TLS message (manual, 7.3.5).
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::{Cursor, Fetch, row};
 use crate::args::{Arg, ArgKind, Args, arg, opt};
 use crate::env::Env;
@@ -90,41 +92,44 @@ fn either<'a>(env: &Env<'a>, args: &Args) -> &'a [u8] {
     if args.int(4) == Some(1) { env.response_bytes } else { env.request_bytes }
 }
 
+/// Waits for the bytes before `end`, which may still arrive. A buffer never holds more than its size.
+fn await_bytes(env: &Env<'_>, end: usize) {
+    let room = env.process.buffer.load(Relaxed) as usize;
+    env.want_bytes(room == 0 || end <= room);
+}
+
 /// `length` bytes at `offset`; if `length` is 0, all bytes from there. Waits for bytes that may still arrive.
 fn range<'a>(env: &Env<'a>, bytes: &'a [u8], args: &Args) -> Option<Value<'a>> {
     let (offset, length) = (args.int(0)? as usize, args.int(1)? as usize);
-    let more_may_come = || env.want_bytes(true);
-    let Some(rest) = bytes.get(offset..) else {
-        more_may_come();
-        return None;
-    };
+    let end = offset.saturating_add(length);
     if length == 0 {
-        more_may_come();
-        return (!rest.is_empty()).then(|| Value::bin(rest));
+        await_bytes(env, end);
+        return bytes.get(offset..).filter(|rest| !rest.is_empty()).map(Value::bin);
     }
-    if rest.len() < length {
-        more_may_come();
-        return None;
+    let found = bytes.get(offset..end);
+    if found.is_none() {
+        await_bytes(env, end);
     }
-    Some(Value::bin(&rest[..length]))
+    found.map(Value::bin)
 }
 
 fn length_value<'a>(env: &Env<'a>, bytes: &'a [u8], args: &Args) -> Option<Value<'a>> {
     let (offset, size) = (args.int(0)? as usize, args.int(1)? as usize);
-    let more_may_come = || env.want_bytes(true);
-    let Some(prefix) = bytes.get(offset..offset + size) else {
-        more_may_come();
+    let start = offset.saturating_add(size);
+    let Some(prefix) = bytes.get(offset..start) else {
+        await_bytes(env, start);
         return None;
     };
     let length = prefix.iter().take(8).fold(0usize, |length, byte| length << 8 | usize::from(*byte));
     let start = match (args.int(2), args.int(3)) {
-        (Some(shift), Some(1)) => (offset + size).checked_add_signed(shift as isize)?,
+        (Some(shift), Some(1)) => start.checked_add_signed(shift as isize)?,
         (Some(start), _) => start as usize,
-        (None, _) => offset + size,
+        (None, _) => start,
     };
-    let value = bytes.get(start..start.checked_add(length)?);
+    let end = start.checked_add(length)?;
+    let value = bytes.get(start..end);
     if value.is_none() {
-        more_may_come();
+        await_bytes(env, end);
     }
     value.map(Value::bin)
 }

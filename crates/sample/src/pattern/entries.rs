@@ -235,7 +235,9 @@ fn line(
     }
     let key_end = file[start..end].iter().position(blank).map_or(end, |length| start + length);
     let gap = file[key_end..end].iter().take_while(|byte| blank(byte)).count();
-    Some((start..key_end, Some(key_end + gap..end)))
+    let value = key_end + gap..end;
+    let trailing = file[value.clone()].iter().rev().take_while(|byte| blank(byte)).count();
+    Some((start..key_end, Some(value.start..value.end - trailing)))
 }
 
 #[cfg(test)]
@@ -254,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_pattern_file_skips_comments_and_blank_lines() {
-        let text = b"# comment\n\n  key  value with spaces\r\n #sharp x\nlone\n\t\nlast 1".to_vec();
+        let text = b"# comment\n\n  key  value with spaces \t\r\n #sharp x\nlone \n\t\nlast 1".to_vec();
         let entries = Entries::load(text, true).unwrap();
         let expected = [
             entry(1, "key", "value with spaces"),

@@ -23,7 +23,20 @@ pub(crate) struct Networks {
 /// Parses a network; the error describes the invalid pattern.
 fn parse(pattern: &[u8]) -> Result<Network, String> {
     let text = String::from_utf8_lossy(pattern);
-    Network::parse(&text).map_err(|_| format!("`{text}` is not a valid IPv4 or IPv6 address"))
+    let parsed = Network::parse(&text).ok().or_else(|| Network::parse(&full_ip4(&text)?).ok());
+    parsed.ok_or_else(|| format!("`{text}` is not a valid IPv4 or IPv6 address"))
+}
+
+/// Expands the short notation of IPv4 addresses (manual, 7.1.6): `10.12/8` becomes `10.0.0.12/8`. Octets may begin with zeros.
+fn full_ip4(text: &str) -> Option<String> {
+    let (address, mask) = text.split_once('/').map_or((text, None), |(address, mask)| (address, Some(mask)));
+    let octets: Vec<u8> = address.split('.').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+    let (last, first) = octets.split_last().filter(|(_, first)| first.len() < 4)?;
+    let mut full = [0; 4];
+    full[..first.len()].copy_from_slice(first);
+    full[3] = *last;
+    let address = std::net::Ipv4Addr::from(full);
+    Some(mask.map_or(address.to_string(), |mask| format!("{address}/{mask}")))
 }
 
 /// The prefix length of a contiguous mask.
@@ -113,5 +126,29 @@ impl Networks {
 
     fn find_v6(&self, address: u128) -> Option<LineSlot> {
         self.v6.get_lpm(&(address, 128)).map(|(_, slot)| *slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_ipv4_addresses_are_filled_in_the_middle() {
+        let cases = [
+            ("10.12/8", "10.0.0.12/8"),
+            ("10/8", "0.0.0.10/8"),
+            ("192.168.1", "192.168.0.1"),
+            ("127.1", "127.0.0.1"),
+            ("127.000.000.001", "127.0.0.1"),
+            ("0/0", "0.0.0.0/0"),
+        ];
+        for (short, full) in cases {
+            assert_eq!(full_ip4(short).as_deref(), Some(full));
+            assert_eq!(parse(short.as_bytes()), parse(full.as_bytes()), "{short}");
+        }
+        for wrong in ["10.0.0.256", "10.0.0.0.1", "10.", "fe80::1", "x", ""] {
+            assert_eq!(full_ip4(wrong), None, "{wrong}");
+        }
     }
 }
