@@ -298,6 +298,10 @@ impl lua::ScriptHost for ProcessHost {
         self.0.upgrade().is_some_and(|shared| log(&shared, level, text))
     }
 
+    fn report(&self, backend: &state::Proxy, level: u8, text: &str) {
+        self.1.report(backend, level, text);
+    }
+
     fn statistics(&self, whose: StatisticOwner<'_>) -> Vec<(&'static str, Statistic)> {
         statistics::by_name(&self.1.statistics, whose)
     }

@@ -13,25 +13,19 @@ use statistics::{ConfigView, ProxyView};
 
 use crate::process::Runtime;
 
-fn notify(runtime: &Runtime, proxy: &Proxy, level: u8, text: &str) {
-    if let Some(notify) = &runtime.notify {
-        notify(proxy, level, text);
-    }
-}
-
 /// Changes how a frontend accepts connections, and reports the change.
 pub(crate) fn admit(runtime: &Runtime, proxy: &Proxy, admission: Admission) {
     let from = proxy.admission();
     proxy.set_admission(admission);
     if let Some(text) = transition::admitted(proxy, from) {
-        notify(runtime, proxy, WARNING, &text);
+        runtime.report(proxy, WARNING, &text);
     }
 }
 
 /// Updates whether the backend can still serve, and reports the loss of its last server.
 pub(crate) fn refresh(runtime: &Runtime, proxy: &Proxy) {
     if let Some((level, text)) = transition::refresh_backend(proxy, now_ms()) {
-        notify(runtime, proxy, level, &text);
+        runtime.report(proxy, level, &text);
     }
 }
 
@@ -62,13 +56,29 @@ fn backend<'a>(view: &'a ConfigView, server: &Arc<Server>) -> Option<&'a ProxyVi
 /// Changes administrative flags, reports the change, and propagates it to servers that track this one.
 fn change(runtime: &Runtime, view: &ConfigView, server: &Arc<Server>, set: u32, clear: u32) {
     if let Some(proxy) = backend(view, server) {
-        let notify = |proxy: &Proxy, level, text: &str| notify(runtime, proxy, level, text);
+        let notify = |proxy: &Proxy, level, text: &str| runtime.report(proxy, level, text);
         transition::administer(&proxy.state, server, set, clear, "", now_ms(), &notify);
     }
 }
 
+/// The origin of an administrative change, as logged.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum AdminOrigin {
+    RuntimeSocket,
+    StatisticsPage,
+}
+
+impl AdminOrigin {
+    fn text(self) -> &'static str {
+        match self {
+            Self::RuntimeSocket => ", changed from CLI",
+            Self::StatisticsPage => ", changed from Web interface",
+        }
+    }
+}
+
 /// `set server … health`: sets the result of checks. Returns `false` for an unknown word.
-pub(crate) fn set_health(runtime: &Runtime, server: &Arc<Server>, health: &str) -> bool {
+pub(crate) fn set_health(runtime: &Runtime, server: &Arc<Server>, health: &str, origin: AdminOrigin) -> bool {
     let full = server.health.rise.load(Relaxed) + server.health.fall.load(Relaxed);
     let (state, level) = match health {
         "up" => (Operational::Running, full.saturating_sub(1)),
@@ -77,26 +87,26 @@ pub(crate) fn set_health(runtime: &Runtime, server: &Arc<Server>, health: &str) 
         _ => return false,
     };
     server.health.level.store(level, Relaxed);
-    force(runtime, server, state);
+    force(runtime, server, state, origin);
     true
 }
 
 /// `set server … agent`: sets the agent's status. Returns `false` for an unknown word.
-pub(crate) fn set_agent(runtime: &Runtime, server: &Arc<Server>, word: &str) -> bool {
+pub(crate) fn set_agent(runtime: &Runtime, server: &Arc<Server>, word: &str, origin: AdminOrigin) -> bool {
     let (state, level) = match word {
         "up" => (Operational::Running, 1),
         "down" => (Operational::Stopped, 0),
         _ => return false,
     };
     server.agent.level.store(level, Relaxed);
-    force(runtime, server, state);
+    force(runtime, server, state, origin);
     true
 }
 
-fn force(runtime: &Runtime, server: &Arc<Server>, state: Operational) {
+fn force(runtime: &Runtime, server: &Arc<Server>, state: Operational, origin: AdminOrigin) {
     if let Some(proxy) = backend(&runtime.view(), server) {
-        let notify = |proxy: &Proxy, level, text: &str| notify(runtime, proxy, level, text);
-        transition::decide(&proxy.state, server, state, ", changed from CLI", now_ms(), &notify);
+        let notify = |proxy: &Proxy, level, text: &str| runtime.report(proxy, level, text);
+        transition::decide(&proxy.state, server, state, origin.text(), now_ms(), &notify);
     }
 }
 

@@ -11,7 +11,7 @@ use state::{Admin, Server};
 use statistics::ProxyView;
 use statistics::page::{self, ActionOutcome, PageRequest, PageResponse, PageSettings, decode};
 
-use crate::admin;
+use crate::admin::{self, AdminOrigin};
 use crate::process::Runtime;
 
 /// Responds to a request for the page. A POST changes servers and redirects to the page, any other method shows it.
@@ -68,7 +68,7 @@ fn checks(server: &Server, on: bool) -> bool {
 }
 
 fn health(runtime: &Runtime, server: &Arc<Server>, state: &str) -> bool {
-    server.tracked().is_none() && admin::set_health(runtime, server, state)
+    server.tracked().is_none() && admin::set_health(runtime, server, state, AdminOrigin::StatisticsPage)
 }
 
 fn agent(server: &Server, on: bool) -> bool {
@@ -80,7 +80,7 @@ fn agent(server: &Server, on: bool) -> bool {
 }
 
 fn answer(runtime: &Runtime, server: &Arc<Server>, word: &str) -> bool {
-    server.agent_checked.load(Relaxed) && admin::set_agent(runtime, server, word)
+    server.agent_checked.load(Relaxed) && admin::set_agent(runtime, server, word, AdminOrigin::StatisticsPage)
 }
 
 fn shut_down(server: &Arc<Server>) -> bool {

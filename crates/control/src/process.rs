@@ -45,6 +45,13 @@ pub struct Runtime {
 }
 
 impl Runtime {
+    /// Reports a change of a server or frontend to the loggers of its proxy.
+    pub fn report(&self, proxy: &state::Proxy, level: u8, text: &str) {
+        if let Some(notify) = &self.notify {
+            notify(proxy, level, text);
+        }
+    }
+
     /// Creates a runtime with these statistics and nothing registered.
     pub fn new(statistics: Arc<Statistics>) -> Self {
         Self {

@@ -14,6 +14,8 @@ use crate::state::State;
 pub trait ScriptHost: Send + Sync {
     /// Logs a message outside of any request; returns whether a logger accepted it.
     fn log(&self, level: u8, text: &[u8]) -> bool;
+    /// Reports a change of a server to the loggers of its backend.
+    fn report(&self, backend: &state::Proxy, level: u8, text: &str);
     /// Returns the statistics of an object, as in `show stat` and `show info`; empty if it does not exist.
     fn statistics(&self, whose: StatisticOwner<'_>) -> Vec<(&'static str, Statistic)>;
     /// Returns the host name.

@@ -103,6 +103,8 @@ pub(crate) struct Resolution {
     pub(crate) status: ResolutionStatus,
     /// When the last valid answer arrived.
     pub(crate) last_valid: Option<u64>,
+    /// When the name was first followed.
+    since: u64,
     pub(crate) records: Vec<CachedRecord>,
     wire: Name,
     /// The number of followers. While there are any, the name is resolved periodically.
@@ -171,7 +173,11 @@ impl ResolverEngine {
     /// Starts resolving a name periodically. Returns `None` if the name is invalid.
     pub(crate) fn follow(&mut self, key: NameKey, now: u64, out: &mut Vec<EngineOutput>) -> Option<usize> {
         let index = self.enter(key)?;
-        self.resolutions[index].followers += 1;
+        let resolution = &mut self.resolutions[index];
+        if resolution.followers == 0 && resolution.last_valid.is_none() {
+            resolution.since = now;
+        }
+        resolution.followers += 1;
         if self.resolutions[index].status == ResolutionStatus::Unknown {
             self.begin(index, now, out);
         }
@@ -224,6 +230,7 @@ impl ResolverEngine {
             key: key.clone(),
             status: ResolutionStatus::Unknown,
             last_valid: None,
+            since: 0,
             records: Vec::new(),
             wire,
             followers: 0,
@@ -503,7 +510,8 @@ impl ResolverEngine {
         }
     }
 
-    /// Returns whether the last valid answer still outweighs the current status (`hold`).
+    /// Returns whether the last valid answer still outweighs the current status (`hold`). Before the first answer, the period begins
+    /// when the name is first followed, so that a server keeps the address that it had.
     pub(crate) fn is_held(&self, resolution: &Resolution, now: u64) -> bool {
         let hold = &self.settings.hold;
         let period = match resolution.status {
@@ -513,7 +521,7 @@ impl ResolverEngine {
             ResolutionStatus::Refused => hold.refused,
             ResolutionStatus::Other => hold.other,
         };
-        resolution.last_valid.is_some_and(|at| now < at + ms(period))
+        now < resolution.last_valid.unwrap_or(resolution.since) + ms(period)
     }
 }
 

@@ -90,6 +90,13 @@ impl Page {
                 if head.response_body(http::Method::Get) == http::BodyLength::Chunked {
                     return Err("chunk-encoded payload not supported".into());
                 }
+                let status = head.status();
+                if status / 100 == 1 && status != 101 {
+                    return Err(format!("invalid http status code for an error message ({status})"));
+                }
+                if payload > 0 && (matches!(status, 204 | 304) || announced == Some(0)) {
+                    return Err("message payload not expected".into());
+                }
                 if let Some(announced) = announced.filter(|announced| *announced != payload as u64) {
                     return Err(format!(
                         "payload size does not match the announced content-length ({payload} != {announced})"
@@ -98,7 +105,7 @@ impl Page {
                 let kept = |name: &[u8]| !name.eq_ignore_ascii_case(b"connection");
                 let fields = head.fields().filter(|(name, _)| kept(name));
                 Ok(Self {
-                    status: head.status(),
+                    status,
                     reason: head.reason().into(),
                     is_old: !head.version().is_11_or_above(),
                     closes: announced.is_none() || head.has_close(),
@@ -487,6 +494,18 @@ mod tests {
             Page::parse(b"HTTP/1.1 503 Gone\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").unwrap();
         assert_eq!((closing.is_old, closing.closes, closing.headers.len()), (false, true, 1));
         assert!(Page::parse(b"HTTP/1.1 503 Gone\r\nContent-Length: 4\r\n\r\nbye").is_err());
+        for (status, body, is_accepted) in [
+            ("100 X", "", false),
+            ("199 X", "", false),
+            ("101 X", "", true),
+            ("204 X", "b", false),
+            ("204 X", "", true),
+            ("304 X", "b", false),
+            ("200 X\r\nContent-Length: 0", "b", false),
+        ] {
+            let text = format!("HTTP/1.1 {status}\r\n\r\n{body}");
+            assert_eq!(Page::parse(text.as_bytes()).is_ok(), is_accepted, "{status} {body}");
+        }
         assert!(Page::parse(b"HTTP/1.1 503 Gone\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n").is_err());
         let bare_line_feeds = Page::parse(b"HTTP/1.0 503 Gone\nX: y\n\nbye").unwrap();
         assert_eq!((&*bare_line_feeds.body, bare_line_feeds.closes), (&b"bye"[..], true));

@@ -86,6 +86,11 @@ impl CalledFetch {
         FETCHES.contains_key(name)
     }
 
+    /// Returns the maximum number of arguments of the fetch with that script name.
+    pub fn most_arguments(name: &str) -> usize {
+        FETCHES.get(name).map_or(0, |row| row.args.len())
+    }
+
     /// Prepares a call to the fetch with these arguments.
     ///
     /// # Errors
@@ -116,6 +121,11 @@ impl CalledConvert {
     /// Whether a converter with that script name exists.
     pub fn exists(name: &str) -> bool {
         CONVERTS.contains_key(name)
+    }
+
+    /// Returns the maximum number of arguments of the converter with that script name.
+    pub fn most_arguments(name: &str) -> usize {
+        CONVERTS.get(name).map_or(0, |row| row.args.len())
     }
 
     /// Prepares a call to the converter with these arguments.

@@ -215,8 +215,11 @@ fn decide_via(
         Operational::Stopping => (NOTICE, joined(proxy, server, &format!("is stopping{via}"), why, requeued)),
         _ => (NOTICE, joined(proxy, server, &format!("is UP{via}"), why, 0)),
     };
-    server.record_change(&text);
-    notify(proxy, level, &text);
+    // During maintenance, the state has no effect.
+    if !server.admin().in_maintenance() {
+        server.record_change(&text);
+        notify(proxy, level, &text);
+    }
     if let Some((level, text)) = refresh_backend(proxy, now_ms) {
         notify(proxy, level, &text);
     }

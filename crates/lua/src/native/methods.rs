@@ -182,27 +182,45 @@ fn words<'v>(name: &str, arguments: impl Iterator<Item = &'v Value>) -> mlua::Re
 /// An argument of a fetch or converter. Arguments after an absent one do not count.
 type Argument = Option<Value>;
 
+/// Creates the method of a fetch. Most fetches have at most one argument: each further parameter takes time, and mlua would allocate for
+/// a variable number.
 fn fetch(lua: &Lua, called: Arc<Called>, name: String, form: ResultForm) -> mlua::Result<Function> {
-    let uses = Uses::new(name);
-    // Fetches have at most twelve arguments. mlua would allocate for a variable number.
     type A = Argument;
+    let has_few = CalledFetch::most_arguments(&name) <= 1;
+    let uses = Uses::new(name);
+    let run = move |lua: &Lua, object: Object, arguments: &[Argument]| {
+        let run = |fetch: &CalledFetch| view(object, |env| form.show(lua, fetch.get(env)));
+        uses.with(arguments, |words| called.fetch(words), run)?
+    };
+    if has_few {
+        return method(lua, move |lua, (object, a, excess): (Object, A, A)| run(lua, object, &[a, excess]));
+    }
     type Arguments = (Object, A, A, A, A, A, A, A, A, A, A, A, A);
     method(lua, move |lua, (object, a, b, c, d, e, f, g, h, i, j, k, l): Arguments| {
-        let run = |fetch: &CalledFetch| view(object, |env| form.show(lua, fetch.get(env)));
-        uses.with(&[a, b, c, d, e, f, g, h, i, j, k, l], |words| called.fetch(words), run)?
+        run(lua, object, &[a, b, c, d, e, f, g, h, i, j, k, l])
     })
 }
 
+/// Creates the method of a converter.
 fn converter(lua: &Lua, called: Arc<Called>, name: String, form: ResultForm) -> mlua::Result<Function> {
-    let uses = Uses::new(name);
-    // Converters have at most six arguments.
     type A = Argument;
+    let has_few = CalledConvert::most_arguments(&name) <= 1;
+    let uses = Uses::new(name);
+    let run = move |lua: &Lua, object: Object, value: &Value, arguments: &[Argument]| {
+        let run = |converter: &CalledConvert| {
+            with_value(value, |value| view(object, |env| form.show(lua, converter.apply(value, env))))
+        };
+        uses.with(arguments, |words| called.convert(words), run)?
+    };
+    if has_few {
+        type Arguments = (Object, Value, A, A);
+        return method(lua, move |lua, (object, value, a, excess): Arguments| {
+            run(lua, object, &value, &[a, excess])
+        });
+    }
     type Arguments = (Object, Value, A, A, A, A, A, A);
     method(lua, move |lua, (object, value, a, b, c, d, e, f): Arguments| {
-        let run = |converter: &CalledConvert| {
-            with_value(&value, |value| view(object, |env| form.show(lua, converter.apply(value, env))))
-        };
-        uses.with(&[a, b, c, d, e, f], |words| called.convert(words), run)?
+        run(lua, object, &value, &[a, b, c, d, e, f])
     })
 }
 

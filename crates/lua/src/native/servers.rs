@@ -12,6 +12,7 @@ use state::{Proxy, Server, transition};
 
 use super::function;
 use crate::convert;
+use crate::host::ScriptHost;
 use crate::name_cache::Called;
 
 /// Adds the functions to the prelude's table.
@@ -106,7 +107,7 @@ fn proxies(lua: &Lua, native: &Table, called: &Arc<Called>) -> mlua::Result<()> 
         function(lua, move |lua, (backend, name, what, value): Arguments| {
             let proxy = find(&own, true, &backend)?;
             match proxy.server(&name) {
-                Some(server) => of_server(lua, &proxy, &server, &what, value),
+                Some(server) => of_server(lua, own.shared.host(), (&proxy, &server), &what, value),
                 None => Ok(Value::Nil),
             }
         })?,
@@ -152,16 +153,21 @@ fn of_proxy(lua: &Lua, proxy: &Proxy, what: &str) -> mlua::Result<Value> {
 
 fn of_server(
     lua: &Lua,
-    proxy: &Proxy,
-    server: &Server,
+    host: Option<&dyn ScriptHost>,
+    (proxy, server): (&Proxy, &Server),
     what: &str,
     value: Option<Value>,
 ) -> mlua::Result<Value> {
     let text = |text: &str| lua.create_string(text).map(Value::String);
     let number = |number: u32| Ok(Value::Integer(number.into()));
     let now_ms = base::clock::now_ms();
+    let report = |proxy: &Proxy, level: u8, text: &str| {
+        if let Some(host) = host {
+            host.report(proxy, level, text);
+        }
+    };
     let administer = |set: u32, clear: u32| {
-        transition::administer(proxy, server, set, clear, " by a script", now_ms, &|_, _, _| {});
+        transition::administer(proxy, server, set, clear, "", now_ms, &report);
         Ok(Value::Nil)
     };
     match what {
@@ -194,7 +200,9 @@ fn of_server(
             Some(value) => {
                 let weight = weight(&value, server.initial_weight())?;
                 server.set_weight(weight);
-                transition::refresh_backend(proxy, now_ms);
+                if let Some((level, text)) = transition::refresh_backend(proxy, now_ms) {
+                    report(proxy, level, &text);
+                }
                 Ok(Value::Nil)
             }
             None => number(server.user_weight()),

@@ -302,14 +302,18 @@ fn the_last_valid_answer_outweighs_errors_for_its_hold_time() {
 }
 
 #[test]
-fn names_never_answered_are_not_held() {
-    let mut bench = Bench::new(1, Families { v4: true, v6: false }, Hold::default());
+fn names_never_answered_are_held_from_the_time_they_are_followed() {
+    let hold = Hold { timeout: Duration::from_millis(1500), ..Hold::default() };
+    let mut bench = Bench::new(1, Families { v4: true, v6: false }, hold);
+    let began = bench.now;
     let name = bench.follow("a.b", QueryKind::Address(Family::V4));
     bench.pass(100);
     bench.pass(100);
     bench.pass(100);
     assert_eq!(bench.status(name), ResolutionStatus::Timeout);
-    assert!(!bench.engine.is_held(bench.engine.get(name).unwrap(), bench.now));
+    for (after, is_held) in [(1499, true), (1500, false)] {
+        assert_eq!(bench.engine.is_held(bench.engine.get(name).unwrap(), began + after), is_held);
+    }
 }
 
 #[test]

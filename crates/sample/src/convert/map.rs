@@ -3,7 +3,7 @@
 use super::{Convert, row};
 use crate::args::{Arg, ArgKind, Args, Spec, arg, opt, text_of};
 use crate::env::Env;
-use crate::pattern::{MatchMethod, View};
+use crate::pattern::{MatchMethod, ValueType, View};
 use crate::scope::Scope;
 use crate::value::{Scratch, Type, Value, parse_int, parse_ip};
 
@@ -101,17 +101,16 @@ fn prepare(args: &mut [Arg], scope: &Scope<'_>, method: MatchMethod) -> Result<(
     Ok(())
 }
 
-/// Like [`prepare`], and also checks every value with `fits`. `what` is the end of the error message.
+/// Like [`prepare`], and also requires a type of every value. `what` is the end of the error message.
 fn prepare_typed(
     args: &mut [Arg],
     scope: &Scope<'_>,
     method: MatchMethod,
-    what: &str,
-    fits: impl Fn(&[u8]) -> bool,
+    (required, what): (ValueType, &str),
 ) -> Result<(), String> {
     prepare(args, scope, method)?;
     let Arg::View(view) = &args[0] else { return Ok(()) };
-    match view.list().find_value(|value| !fits(value)) {
+    match view.list().require_values(required) {
         None => Ok(()),
         Some(line) => Err(format!(
             "`{}`, the value of `{}` in `{}`, is {what}",
@@ -129,12 +128,11 @@ macro_rules! prepares {
         }
 
         fn $numbers(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
-            let fits = |value: &[u8]| value.is_empty() || parse_int(value).is_some();
-            prepare_typed(args, scope, MatchMethod::$method, "not an integer",         fits)
+            prepare_typed(args, scope, MatchMethod::$method, (ValueType::Int, "not an integer"))
         }
 
         fn $addresses(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
-            prepare_typed(args, scope, MatchMethod::$method, "not an address",         |value| parse_ip(value).is_some())
+            prepare_typed(args, scope, MatchMethod::$method, (ValueType::Address, "not an address"))
         })+
     };
 }

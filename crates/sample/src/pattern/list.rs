@@ -1,6 +1,6 @@
 //! A pattern list that can be changed while it is in use: its lines, and the indexes that views have built.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crossbeam_utils::sync::ShardedLock;
@@ -10,7 +10,7 @@ use super::exact::Keys;
 use super::index::PatternIndex;
 use super::method::MatchMethod;
 use super::watch::{ListChange, Watcher, Watchers};
-use crate::value::{Type, Value};
+use crate::value::{Type, Value, parse_int, parse_ip};
 
 /// The source of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +87,25 @@ pub(crate) struct Fixed {
     ignore_case: bool,
 }
 
+/// A type that the values of a map have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ValueType {
+    Int = 1,
+    Address = 2,
+}
+
+impl ValueType {
+    const ALL: [Self; 2] = [Self::Int, Self::Address];
+
+    /// Whether a value has the type. An empty value is not an integer, but is accepted for one.
+    fn accepts(self, value: &[u8]) -> bool {
+        match self {
+            Self::Int => value.is_empty() || parse_int(value).is_some(),
+            Self::Address => parse_ip(value).is_some(),
+        }
+    }
+}
+
 /// A named list of patterns.
 #[derive(Debug)]
 pub struct List {
@@ -103,6 +122,8 @@ pub struct List {
     contents: OnceLock<Box<ShardedLock<Contents>>>,
     /// Whether the list was ever changed. Until then, an ACL matches its fixed patterns.
     changed: AtomicBool,
+    /// The types that values must have, as a bitmask. Collected while the configuration is read.
+    value_types: AtomicU8,
     watchers: Watchers,
 }
 
@@ -198,6 +219,7 @@ impl List {
             fixed,
             contents: OnceLock::new(),
             changed: AtomicBool::new(false),
+            value_types: AtomicU8::new(0),
             watchers: Watchers::default(),
         }
     }
@@ -344,6 +366,22 @@ impl List {
         self.read(|contents| contents.indexed.iter().try_for_each(check))
     }
 
+    /// Requires a type of all values, because a converter such as `map_str_int` uses the list. Returns a line with another value.
+    pub(crate) fn require_values(&self, required: ValueType) -> Option<PatternLine> {
+        self.value_types.fetch_or(required as u8, Relaxed);
+        self.find_value(|value| !required.accepts(value))
+    }
+
+    /// Checks `value` for every converter that uses the list.
+    ///
+    /// # Errors
+    /// The value does not have the type that a converter expects.
+    pub fn check_value(&self, value: &[u8]) -> Result<(), String> {
+        let types = self.value_types.load(Relaxed);
+        let wrong = ValueType::ALL.into_iter().find(|own| types & *own as u8 != 0 && !own.accepts(value));
+        wrong.map_or(Ok(()), |_| Err(format!("unable to parse '{}'.", base::raw::text_of(value))))
+    }
+
     /// Adds `key` (`http-request add-acl`), unless it exists or is not a valid pattern for the list.
     pub fn add_once(&self, key: &[u8]) {
         let is_there = self.read(|contents| contents.keys.find(key, &contents.entries).is_some());
@@ -366,7 +404,7 @@ impl List {
             let mut slots = contents.keys.all(key, &contents.entries).peekable();
             slots.peek().is_some() && slots.all(|slot| contents.entries.value(slot) == Some(value))
         };
-        if self.read(same) {
+        if self.read(same) || self.check_value(value).is_err() {
             return;
         }
         let is_there = self.read(|contents| contents.keys.find(key, &contents.entries).is_some());

@@ -18,6 +18,7 @@ mod substrings;
 mod watch;
 
 pub(crate) use index::PatternIndex;
+pub(crate) use list::ValueType;
 pub use list::{List, ListOrigin, NewLine, PatternLine, PatternMatch, View};
 pub use method::MatchMethod;
 pub use ranges::Range;
