@@ -4,8 +4,8 @@
 
 mod common;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{be, runtime};
@@ -90,6 +90,25 @@ fn the_page_shows_every_proxy_and_acts_only_for_administrators() {
         assert!(page(&runtime, Post, "/stats", &form, true).1.contains(outcome), "{form}");
         assert_eq!(s1.operational() == Operational::Stopped, action == "adown", "{action}");
     }
+}
+
+#[test]
+fn changes_are_logged_with_their_origin_unless_they_have_no_effect() {
+    let logged = Arc::new(Mutex::new(Vec::new()));
+    let list = logged.clone();
+    let notify = move |_: &state::Proxy, _: u8, text: &str| list.lock().unwrap().push(text.to_owned());
+    let runtime = Arc::into_inner(runtime()).unwrap().with_notify(Arc::new(notify));
+    let runtime = Arc::new(runtime);
+    let taken = || std::mem::take(&mut *logged.lock().unwrap());
+    be(&runtime).server("s1").unwrap().checked.store(true, Relaxed);
+    page(&runtime, http::Method::Post, "/stats", "s=s1&action=hdown&b=be", true);
+    let first = taken().swap_remove(0);
+    assert!(first.starts_with("Server be/s1 is DOWN, changed from Web interface."), "{first}");
+    page(&runtime, http::Method::Post, "/stats", "s=s1&action=maint&b=be", true);
+    assert_eq!(taken(), ["Server be/s1 was DOWN and now enters maintenance."]);
+    // During maintenance, the state has no effect.
+    page(&runtime, http::Method::Post, "/stats", "s=s1&action=hrunn&b=be", true);
+    assert!(taken().is_empty());
 }
 
 #[test]

@@ -93,6 +93,22 @@ fn identity_changes_only_the_framing() {
 }
 
 #[test]
+fn clients_may_prefer_identity_to_a_coding() {
+    let origin = origin(500);
+    let (_weir, port) = start(&format!(
+        "frontend f\n bind PORT\n default_backend b\nbackend b\n compression algo gzip identity\n server s 127.0.0.1:{}\n",
+        origin.port()
+    ));
+    for (accepted, coding) in [
+        ("identity;q=1, gzip;q=0.5", None),
+        ("identity;q=0.5, gzip", Some("gzip")),
+        ("gzip, identity", Some("gzip")),
+    ] {
+        assert_eq!(ask(port, "", accepted).header("content-encoding"), coding, "{accepted}");
+    }
+}
+
+#[test]
 fn unchangeable_responses_are_not_compressed() {
     let origin = origin(500);
     let (_weir, port) = start(&format!(

@@ -224,6 +224,9 @@ fn scripts_see_tables_and_listeners_and_change_servers() {
             assert(proxy:get_srv_act() == 0)
             server:check_force_up()
             assert(proxy:get_srv_act() == 1)
+            server:set_drain()
+            server:set_maint()
+            server:set_ready()
             local follower = core.backends["u"].servers["follows"]
             assert(follower:tracking():get_name() == "s" and server:get_trackers()[1]:get_name() == "follows")
             core.proxies["t"]:pause()
@@ -249,6 +252,9 @@ fn scripts_see_tables_and_listeners_and_change_servers() {
         get(port, path).expect("an answer");
     }
     assert_eq!(weir.ask("look").trim(), "all is well", "{}", weir.messages());
+    for change in ["Server t/s enters drain state", "maintenance", "Server t/s is UP/READY (leaving forced"] {
+        assert!(weir.says(change), "{change}: {}", weir.messages());
+    }
     assert_eq!(weir.ask("wake").trim(), "woken 1", "{}", weir.messages());
 }
 

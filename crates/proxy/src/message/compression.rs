@@ -302,9 +302,7 @@ fn accepted(head: &Head, offered: &[Algorithm]) -> Option<Algorithm> {
     let mut best: Option<(u32, usize)> = None;
     for value in head.values(&KnownName::AcceptEncoding.into()) {
         let (token, quality) = preference(value);
-        let matches = |algorithm: &Algorithm| {
-            *algorithm != Algorithm::Identity && token.eq_ignore_ascii_case(algorithm.token().as_bytes())
-        };
+        let matches = |algorithm: &Algorithm| token.eq_ignore_ascii_case(algorithm.token().as_bytes());
         let found = match token {
             // The last algorithm in the configuration.
             b"*" if !by_order => offered.len().checked_sub(1),
