@@ -281,6 +281,12 @@ impl Sums {
         debug_assert!(table.aggregate().is_some());
     }
 
+    /// Marks the sum of a key as changed. Returns whether there are parts of it.
+    pub(crate) fn renew(&mut self, table: &Table, key: &[u8]) -> bool {
+        let at = self.index.get(key).copied();
+        at.inspect(|at| self.note(*at, table)).is_some()
+    }
+
     /// Drops records without an entry in the table, out of the next `count`.
     pub(crate) fn sweep(&mut self, table: &Table, count: usize, now: u64) {
         for _ in 0..count.min(self.records.len()) {

@@ -83,7 +83,11 @@ fn table(local: usize, names: &[String]) -> Arc<Table> {
         recv_only: false,
         server_key: ServerKey::Name,
         bytes_factor: 1,
-        columns: vec![Column::new(DataType::HttpReqCnt, 1, 0), Column::new(DataType::HttpReqRate, 1, PERIOD)],
+        columns: vec![
+            Column::new(DataType::HttpReqCnt, 1, 0),
+            Column::new(DataType::HttpReqRate, 1, PERIOD),
+            Column::new(DataType::ConnCur, 1, 0),
+        ],
         peers: Some("p".into()),
         aggregate: Some(Aggregate {
             every_ms: EVERY as u32,
@@ -374,6 +378,20 @@ impl World {
         self.announce(node);
     }
 
+    /// Begins or ends a connection.
+    fn connection(&mut self, node: usize, key: u32, is_new: bool) {
+        {
+            let entry = self.nodes[node].table.get(&key.to_be_bytes(), self.now).expect("there is room");
+            if is_new {
+                entry.add(DataType::ConnCur, 0, 1, self.now);
+            } else {
+                entry.take(DataType::ConnCur);
+            }
+            entry.touch(self.now);
+        }
+        self.announce(node);
+    }
+
     fn value(&self, node: usize, key: u32, data: DataType) -> u64 {
         let entry = self.nodes[node].table.find(&key.to_be_bytes(), self.now);
         entry.and_then(|entry| entry.get(data, 0, self.now)).unwrap_or(0)
@@ -490,6 +508,33 @@ fn sums_are_exact_after_partitions_and_restarts() {
             traffic(&mut world, 65_001, 70_000, &[]);
             world.run(80_000);
             assert_eq!(world.wrong(), [], "{count} nodes, seed {seed}, after restarts");
+        }
+    }
+}
+
+/// Connections end before the members have noticed that owners of their keys were killed. No member may continue to count them,
+/// although no part changes after the keys have new owners.
+#[test]
+fn connections_that_end_while_owners_are_gone_are_not_counted() {
+    for (count, kills, seeds) in [(9, 1, 4), (9, 2, 4), (12, 6, 4), (50, 2, 1)] {
+        for seed in 0..seeds {
+            let mut world = World::new(count, seed, 20);
+            let keys: Vec<(u32, usize)> =
+                (0..60).map(|key| (key, world.random.usize(kills..count))).collect();
+            keys.iter().for_each(|(key, node)| world.connection(*node, *key, true));
+            world.run(12_000);
+            let shown = |world: &World| {
+                let nodes = (0..count).filter(|node| world.nodes[*node].is_up);
+                let all = nodes.flat_map(|node| keys.iter().map(move |(key, _)| (node, *key)));
+                let value = |(node, key)| (node, key, world.value(node, key, DataType::ConnCur));
+                all.map(value).filter(|(.., value)| *value > 0).collect::<Vec<_>>()
+            };
+            assert_eq!(shown(&world).len(), count * keys.len(), "all members know all connections");
+            (0..kills).for_each(|node| world.plan(12_001, Event::Kill(node)));
+            world.run(12_100);
+            keys.iter().for_each(|(key, node)| world.connection(*node, *key, false));
+            world.run(40_000);
+            assert_eq!(shown(&world), [], "{count} nodes, seed {seed}, {kills} of them killed");
         }
     }
 }

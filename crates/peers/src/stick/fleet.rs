@@ -5,10 +5,13 @@
 //! do not know owners. Under `table@`, an owner sends the sums to all members that know owners. A message about a key goes at most
 //! once per half of the interval, so a count reaches all members within the interval and two latencies.
 
+mod moves;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use moves::Moves;
 use state::table::{self, Table};
 
 use super::{TableRole, append_values, to_table_value};
@@ -18,11 +21,6 @@ use crate::sums::Sums;
 
 /// How long a member that is gone remains an owner, in milliseconds. The other owner has the same sums.
 const GRACE: u64 = 2_000;
-
-/// How many entries are checked in one step after owners have changed, and how long to wait before the next step, in
-/// milliseconds.
-const MOVES: usize = 2_000;
-const MOVE_PAUSE: u64 = 10;
 
 /// How often the parts of members that are gone are dropped, in milliseconds.
 const CHECK: u64 = 1_000;
@@ -76,8 +74,7 @@ struct FleetTable {
     /// The interval of sending in each direction.
     every: u64,
     generations: Vec<u32>,
-    /// The places that have other owners now, the position in the table, and when to continue.
-    moves: Option<(Vec<u64>, u64, u64)>,
+    moves: Moves,
     key: Vec<u8>,
     values: Vec<EntryValue>,
 }
@@ -116,7 +113,7 @@ impl FleetTables {
             release_due: None,
             every,
             generations: (0..=members.len()).map(|member| table.generation(member)).collect(),
-            moves: None,
+            moves: Moves::default(),
             key: Vec::new(),
             values: Vec::new(),
         });
@@ -356,18 +353,14 @@ impl FleetTables {
     fn begin_moves(&mut self, now: u64) {
         let Some(moved) = self.owners.take_moved() else { return };
         for own in &mut self.tables {
-            let mut places = moved.clone();
-            if let Some((before, ..)) = &own.moves {
-                places.iter_mut().zip(before).for_each(|(place, before)| *place |= before);
-            }
-            own.moves = Some((places, 0, now));
+            own.moves.begin(moved.clone(), now);
         }
     }
 
     /// Returns when to call [`tick`](Self::tick).
     pub(super) fn next(&self) -> Option<u64> {
         let tables = self.tables.iter();
-        let of_tables = tables.flat_map(|own| [own.release_due, own.moves.as_ref().map(|moves| moves.2)]);
+        let of_tables = tables.flat_map(|own| [own.release_due, own.moves.next()]);
         let leaving = self.leaving.iter().map(|(_, at)| *at);
         let check = (!self.tables.is_empty()).then_some(self.checked + CHECK);
         of_tables.flatten().chain(leaving).chain(check).min()
@@ -392,7 +385,7 @@ impl FleetTables {
             if is_check {
                 own.drop_gone(now);
             }
-            own.go_on_moving(now);
+            own.go_on_moving(&mut self.owners, self.local, now);
             if own.release_due.is_some_and(|due| now >= due) {
                 own.release_due = None;
                 own.released_at = now;
@@ -463,24 +456,6 @@ impl FleetTable {
         }
         self.owned.sweep(&self.table, 256, now);
         self.direct.sweep(&self.table, 256, now);
-    }
-
-    /// Marks the entries of keys with other owners as changed, so that these get the part of this process.
-    fn go_on_moving(&mut self, now: u64) {
-        let Some((places, cursor, at)) = self.moves.take_if(|moves| now >= moves.2) else { return };
-        let (mut left, key, name) = (MOVES, &mut self.key, &self.name);
-        debug_assert!(at <= now);
-        let next = self.table.walk(cursor.into(), now, |entry| {
-            key.clear();
-            entry.key(key);
-            let place = owners::place(name, key);
-            if places[place / 64] >> (place % 64) & 1 == 1 && entry.is_counted() {
-                entry.mark_changed();
-            }
-            left -= 1;
-            left > 0
-        });
-        self.moves = next.map(|next| (places, next.into(), now + MOVE_PAUSE));
     }
 }
 
