@@ -215,7 +215,7 @@ impl Sums {
         self.sweep(table, 2, now);
         let at = match self.index.get(key) {
             Some(at) => *at,
-            None => self.add(name, key),
+            None => self.add(owners::place(name, key), key),
         };
         let Some(record) = &mut self.records[at as usize] else { return false };
         let known = record.parts.iter_mut().find(|part| usize::from(part.member) == member);
@@ -246,19 +246,13 @@ impl Sums {
         has_changed
     }
 
-    fn add(&mut self, name: &[u8], key: &[u8]) -> u32 {
+    fn add(&mut self, place: usize, key: &[u8]) -> u32 {
         let at = self.free.pop().unwrap_or_else(|| {
             self.records.push(None);
             (self.records.len() - 1) as u32
         });
-        let record = SumRecord {
-            key: key.into(),
-            place: owners::place(name, key),
-            parts: Vec::new(),
-            number: 0,
-            is_shared: false,
-            total: None,
-        };
+        let record =
+            SumRecord { key: key.into(), place, parts: Vec::new(), number: 0, is_shared: false, total: None };
         self.records[at as usize] = Some(record);
         self.index.insert(key.into(), at);
         at
@@ -311,6 +305,38 @@ impl Sums {
         }
     }
 
+    /// Moves the parts of a member to other sums of the same table. There, they have this generation.
+    pub(crate) fn move_parts(
+        &mut self,
+        (member, generation): (usize, u32),
+        target: &mut Sums,
+        table: &Table,
+        now: u64,
+    ) {
+        for at in 0..self.records.len() {
+            let Some(record) = &mut self.records[at] else { continue };
+            let own = record.parts.iter().position(|part| usize::from(part.member) == member);
+            let Some(own) = own.filter(|_| table.find(&record.key, now).is_some()) else { continue };
+            let part = MemberPart { generation, ..record.parts.swap_remove(own) };
+            target.insert(record.place, &record.key, part, table);
+            self.note(at as u32, table);
+        }
+    }
+
+    /// Stores a part in place of the one that the member has.
+    fn insert(&mut self, place: usize, key: &[u8], mut part: MemberPart, table: &Table) {
+        let at = self.index.get(key).copied().unwrap_or_else(|| self.add(place, key));
+        let Some(record) = &mut self.records[at as usize] else { return };
+        if part.stamp > 0 {
+            self.stamps += 1;
+            part.stamp = self.stamps;
+        }
+        record.parts.retain(|other| other.member != part.member);
+        record.parts.push(part);
+        record.is_shared |= record.parts.len() > 1;
+        self.note(at, table);
+    }
+
     /// Calls `take` for each key that changed after number `after`, up to number `until`, with the sum without the part of
     /// `member`, until `take` returns false. Skips keys that only that member has, and keys in places that are not `wanted`.
     pub(crate) fn changed(
@@ -330,9 +356,13 @@ impl Sums {
             else {
                 continue;
             };
-            let is_alone =
-                !record.is_shared && record.parts.iter().all(|part| usize::from(part.member) == member);
-            if is_alone || !wanted(record.place) {
+            let is_empty = record.parts.is_empty();
+            let is_alone = !record.is_shared
+                && !is_empty
+                && record.parts.iter().all(|part| usize::from(part.member) == member);
+            // Members have the sum of parts that were dropped, unless the entry has expired.
+            let is_gone = is_empty && table.find(&record.key, now).is_none();
+            if is_alone || is_gone || !wanted(record.place) {
                 continue;
             }
             let values = record.without(member, table, now);

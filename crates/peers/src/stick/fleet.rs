@@ -313,10 +313,7 @@ impl FleetTables {
         let mode = if has_owners { MemberMode::Owner } else { MemberMode::Direct };
         let before = std::mem::replace(&mut self.modes[peer], mode);
         if before != MemberMode::Unknown && before != mode {
-            // The parts or sums that it has sent in the other mode no longer count.
-            for own in &self.tables {
-                own.table.drop_member(own.numbers[peer]);
-            }
+            self.tables.iter_mut().for_each(|own| own.change_mode(peer, mode, now));
             self.checked = 0;
         }
         self.leaving.retain(|(other, _)| *other != peer);
@@ -440,6 +437,21 @@ impl FleetTable {
             table.learn_direct(is_change, (key, Some(0)), now, received);
             true
         });
+    }
+
+    /// Drops the sums of a peer that exchanges counts in another mode now. Its parts still count until it sends them in this mode.
+    /// If it was restarted, it gets them back before that.
+    fn change_mode(&mut self, peer: usize, mode: MemberMode, now: u64) {
+        let FleetTable { table, numbers, owned, direct, .. } = self;
+        let member = numbers[peer];
+        table.drop_member(member);
+        let sender = (member, table.generation(member));
+        match mode {
+            MemberMode::Direct => owned.move_parts(sender, direct, table, now),
+            MemberMode::Owner | MemberMode::Unknown => direct.move_parts(sender, owned, table, now),
+        }
+        self.schedule(now);
+        self.apply_direct(false, now);
     }
 
     /// Drops the parts of members that have been gone for the lifetime of an entry.
