@@ -290,14 +290,16 @@ impl Stick {
         }
         let received = |at: usize| row.values.get(at).map_or(table::TableValue::Absent, to_table_value);
         let before = self.before[table].get(row.key);
-        let known = if is_predecessor { before } else { self.recalled[table].get(row.key).or(before) };
-        let known = |at| known.map_or(table::TableValue::Absent, |known| known.value(at, now));
-        if self.tables[table].table.learn_own_part((row.key, row.expire), now, received, known) {
-            let of_origin = if is_predecessor { &mut self.before } else { &mut self.recalled };
-            let known = of_origin[table].get(row.key).filter(|_| !is_predecessor);
-            let values = known.map(|known| known.with(&self.tables[table].table, row.values, now));
+        let included = if is_predecessor { before } else { self.recalled[table].get(row.key).or(before) };
+        let known = |at| included.map_or(table::TableValue::Absent, |known| known.value(at, now));
+        let own = &self.tables[table].table;
+        if own.learn_own_part((row.key, row.expire), now, received, known) {
+            // A peer may return earlier values than those that are already included.
+            let included = included.filter(|_| !is_predecessor);
+            let values = included.map(|known| known.with(own, row.values, now));
             let row = PeerEntry { values: values.as_deref().unwrap_or(row.values), ..*row };
-            remember(&mut of_origin[table], &self.tables[table].table, &row, now);
+            let of_origin = if is_predecessor { &mut self.before } else { &mut self.recalled };
+            remember(&mut of_origin[table], own, &row, now);
         }
     }
 }

@@ -9,6 +9,13 @@ const EXPIRE: u64 = 10_000;
 
 /// Returns a table that adds up a counter and stores a tag, and its adapter. With nine members, keys have owners.
 fn aggregate(members: usize) -> (Arc<Table>, Stick) {
+    let (table, mut stick) = unsynchronized(members);
+    stick.is_synchronized(1);
+    (table, stick)
+}
+
+/// Like [`aggregate`], before the entries of the other members have arrived.
+fn unsynchronized(members: usize) -> (Arc<Table>, Stick) {
     let table = Table::new(TableSettings {
         name: "t".into(),
         kind: KeyType::Int,
@@ -26,8 +33,7 @@ fn aggregate(members: usize) -> (Arc<Table>, Stick) {
             members: MEMBERS[1..members].iter().map(|name| (*name).into()).collect(),
         }),
     });
-    let (mut stick, _) = Stick::new([(&table, "t")], &MEMBERS[..members], 0, 1);
-    stick.is_synchronized(1);
+    let (stick, _) = Stick::new([(&table, "t")], &MEMBERS[..members], 0, 1);
     (table, stick)
 }
 
@@ -119,6 +125,24 @@ fn dropped_parts_no_longer_count_if_no_other_member_has_the_key() {
         let is_owner = features != 0 && is_used;
         assert_eq!(sums, if is_owner { vec![EntryValue::Number(0)] } else { vec![] });
     }
+}
+
+#[test]
+fn counts_of_the_predecessor_are_included_in_later_returns() {
+    let (table, mut stick) = unsynchronized(3);
+    let count = |stick: &mut Stick, origin, count| {
+        let values = [EntryValue::Number(0), EntryValue::Number(count)];
+        stick.learn(0, &PeerEntry { key: &KEY, expire: None, values: &values }, origin, 1_000);
+    };
+    count(&mut stick, EntryOrigin::Predecessor, 10);
+    // The first peer has missed the last changes.
+    count(&mut stick, EntryOrigin::Remote { peer: 1, resync: true }, 7);
+    count(&mut stick, EntryOrigin::Remote { peer: 2, resync: true }, 10);
+    assert_eq!(shown(&table, 1_000), Some(10));
+    // The second was sent changes that the predecessor has not.
+    count(&mut stick, EntryOrigin::Remote { peer: 2, resync: true }, 12);
+    count(&mut stick, EntryOrigin::Remote { peer: 1, resync: true }, 12);
+    assert_eq!(shown(&table, 1_000), Some(12));
 }
 
 #[test]
