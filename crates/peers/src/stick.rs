@@ -286,6 +286,9 @@ impl Stick {
         let is_late = self.is_synchronized
             || matches!(origin, EntryOrigin::Successor | EntryOrigin::Remote { resync: false, .. });
         if is_late && !is_predecessor {
+            if matches!(origin, EntryOrigin::Remote { resync: true, .. }) {
+                self.replace_former(table, row, now);
+            }
             return;
         }
         let received = |at: usize| row.values.get(at).map_or(table::TableValue::Absent, to_table_value);
@@ -300,6 +303,18 @@ impl Stick {
             let row = PeerEntry { values: values.as_deref().unwrap_or(row.values), ..*row };
             let of_origin = if is_predecessor { &mut self.before } else { &mut self.recalled };
             remember(&mut of_origin[table], own, &row, now);
+        }
+    }
+
+    /// Ensures that a peer gets this process's part of an entry, although the process has not changed it: the peer has returned a
+    /// part of an earlier process too late, and would keep it.
+    fn replace_former(&self, table: usize, row: &PeerEntry<'_>, now: u64) {
+        let own = &self.tables[table].table;
+        if own.keep(row.key, row.expire, now)
+            && let Some(entry) = own.find(row.key, now)
+            && !entry.was_changed()
+        {
+            entry.mark_changed();
         }
     }
 }
