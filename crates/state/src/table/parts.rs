@@ -11,6 +11,7 @@
 //! In groups of more than [`MESH`] members, entries have other slots (`sums`).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard};
 
 use super::entry::EntryValues;
 use super::layout::{Column, DataType, ValueForm};
@@ -46,6 +47,8 @@ pub(super) struct Parts {
     slots: usize,
     /// Whether each key has owners.
     pub(super) has_owners: bool,
+    /// Held while a member comes or goes, or its parts are dropped. Other threads may drop the parts of members that are gone.
+    presence: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -64,6 +67,14 @@ struct PartSlot {
     /// The bytes of messages to the member and of those with its parts.
     sent: AtomicU64,
     received: AtomicU64,
+}
+
+impl PartSlot {
+    /// Whether the member has been gone for the lifetime of an entry.
+    fn is_due(&self, expire_ms: u32, now_ms: u64) -> bool {
+        let gone = self.gone.load(Relaxed);
+        gone != 0 && (now_ms as u32).wrapping_sub(gone) as i32 >= expire_ms as i32
+    }
 }
 
 /// The state of a member's parts.
@@ -99,6 +110,20 @@ impl Parts {
             members: (0..members + usize::from(has_owners)).map(|_| slot()).collect(),
             slots: Self::slots(aggregate),
             has_owners,
+            presence: Mutex::default(),
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, ()> {
+        self.presence.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Drops the parts of members that have been gone for `expire_ms`.
+    fn drop_gone(&self, expire_ms: u32, now_ms: u64, _lock: &MutexGuard<'_, ()>) {
+        for (slot, own) in self.members.iter().enumerate().filter(|(_, own)| own.is_due(expire_ms, now_ms)) {
+            own.gone.store(now_ms as u32 | 1, Relaxed);
+            own.dropped.store(true, Relaxed);
+            self.drop_all(slot);
         }
     }
 
@@ -406,27 +431,23 @@ impl Table {
     /// Records that the connection to a member was established or has ended. Returns whether all parts of the member were dropped
     /// in between, so that they must be requested again.
     pub fn note_presence(&self, slot: usize, is_present: bool, now_ms: u64) -> bool {
-        let Some(own) = self.parts.as_ref().and_then(|parts| parts.members.get(slot)) else { return false };
+        let Some(parts) = &self.parts else { return false };
+        let Some(own) = parts.members.get(slot) else { return false };
+        let lock = parts.lock();
         if !is_present {
             own.gone.store(now_ms as u32 | 1, Relaxed);
             return false;
         }
-        self.drop_gone(now_ms);
+        parts.drop_gone(self.settings.expire_ms, now_ms, &lock);
         own.gone.store(0, Relaxed);
         own.dropped.swap(false, Relaxed)
     }
 
     /// Drops the parts of members that have been gone for the lifetime of an entry.
     pub(super) fn drop_gone(&self, now_ms: u64) {
-        let Some(parts) = &self.parts else { return };
-        for (slot, own) in parts.members.iter().enumerate() {
-            let gone = own.gone.load(Relaxed);
-            let since = (now_ms as u32).wrapping_sub(gone) as i32;
-            if gone != 0 && since >= self.settings.expire_ms as i32 {
-                own.gone.store(now_ms as u32 | 1, Relaxed);
-                own.dropped.store(true, Relaxed);
-                parts.drop_all(slot);
-            }
+        let (Some(parts), expire_ms) = (&self.parts, self.settings.expire_ms) else { return };
+        if parts.members.iter().any(|own| own.is_due(expire_ms, now_ms)) {
+            parts.drop_gone(expire_ms, now_ms, &parts.lock());
         }
     }
 }

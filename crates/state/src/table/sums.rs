@@ -93,6 +93,7 @@ impl Table {
     /// Drops the parts of a member that has sent them directly, or the sums from it.
     pub fn drop_member(&self, member: usize) {
         if let Some(parts) = &self.parts {
+            let _lock = parts.lock();
             parts.drop_all(member);
         }
     }
