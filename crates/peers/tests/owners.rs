@@ -87,6 +87,7 @@ fn table(local: usize, names: &[String]) -> Arc<Table> {
             Column::new(DataType::HttpReqCnt, 1, 0),
             Column::new(DataType::HttpReqRate, 1, PERIOD),
             Column::new(DataType::ConnCur, 1, 0),
+            Column::new(DataType::Gpt0, 1, 0),
         ],
         peers: Some("p".into()),
         aggregate: Some(Aggregate {
@@ -392,6 +393,15 @@ impl World {
         self.announce(node);
     }
 
+    fn tag(&mut self, node: usize, key: u32, tag: u64) {
+        {
+            let entry = self.nodes[node].table.get(&key.to_be_bytes(), self.now).expect("there is room");
+            entry.set(DataType::Gpt0, 0, tag, self.now);
+            entry.touch(self.now);
+        }
+        self.announce(node);
+    }
+
     fn value(&self, node: usize, key: u32, data: DataType) -> u64 {
         let entry = self.nodes[node].table.find(&key.to_be_bytes(), self.now);
         entry.and_then(|entry| entry.get(data, 0, self.now)).unwrap_or(0)
@@ -535,6 +545,42 @@ fn connections_that_end_while_owners_are_gone_are_not_counted() {
             keys.iter().for_each(|(key, node)| world.connection(*node, *key, false));
             world.run(40_000);
             assert_eq!(shown(&world), [], "{count} nodes, seed {seed}, {kills} of them killed");
+        }
+    }
+}
+
+/// All members have the tag that was set last, also a member that is restarted and gets its own tag back.
+#[test]
+fn tags_have_the_last_value_at_all_members() {
+    for (count, seeds) in [(9, 4), (12, 4), (50, 2)] {
+        for seed in 0..seeds {
+            let mut world = World::new(count, seed, 20);
+            let mut tags = BTreeMap::new();
+            for turn in 1..=4 {
+                for key in 0..10 {
+                    // Some members also count.
+                    let node = world.random.usize(..count);
+                    world.count(node, key);
+                    if turn % 4 > 0 {
+                        world.tag(node, key, turn);
+                        tags.insert(key, turn);
+                    }
+                }
+                if turn % 4 == 0 {
+                    let node = world.random.usize(..count);
+                    world.run(world.now + 500);
+                    world.plan(world.now, Event::Kill(node));
+                    world.plan(world.now + 1_000, Event::Start(node));
+                    world.run(world.now + 15_000);
+                }
+                world.run(world.now + 500);
+                for (key, tag) in &tags {
+                    for node in 0..count {
+                        let shown = world.value(node, *key, DataType::Gpt0);
+                        assert_eq!(shown, *tag, "{count} nodes, seed {seed}, turn {turn}: {key} at {node}");
+                    }
+                }
+            }
         }
     }
 }

@@ -239,7 +239,7 @@ impl FleetTables {
             return;
         }
         let member = own.numbers[peer];
-        let sender = (member, own.table.generation(member));
+        let sender = (member, own.table.generation(member), false);
         match mode {
             MemberMode::Unknown => {}
             MemberMode::Owner => {
@@ -267,6 +267,8 @@ impl FleetTables {
         let FleetTables { owners, local, due, modes, tables, .. } = self;
         let own = &mut tables[at];
         let (after, table) = (std::mem::replace(&mut own.routed, released), own.table.clone());
+        // The first changes are those of an earlier process, and those before the parts of the others arrived.
+        let is_old = after == 0;
         let member = own.numbers[*local];
         let generation = table.generation(member);
         let mut has_own = false;
@@ -279,7 +281,13 @@ impl FleetTables {
             for owner in owners.keepers(owners::place(&own.name, &own.key)).into_iter().flatten() {
                 if owner == *local {
                     append_values(entry, TableRole::Own, now, &mut own.values);
-                    own.owned.put(&table, (member, generation), (&own.name, &own.key), &own.values, now);
+                    own.owned.put(
+                        &table,
+                        (member, generation, is_old),
+                        (&own.name, &own.key),
+                        &own.values,
+                        now,
+                    );
                     has_own = true;
                 } else {
                     own.concerns[owner] = number;

@@ -15,6 +15,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use super::entry::EntryValues;
 use super::layout::{Column, DataType, ValueForm};
+use super::owner_slots::{UNCHANGED, UNKNOWN};
 use super::updates::TableValue;
 use super::{Table, TableCursor, TableEntry, owner_slots, rate};
 
@@ -267,6 +268,11 @@ impl Table {
         true
     }
 
+    /// Whether the slots of entries have sums.
+    fn has_sums(&self) -> bool {
+        self.parts.as_ref().is_some_and(|parts| parts.has_owners)
+    }
+
     /// Stores the values of a part. `is_known` is whether they replace others of the same sender, and `is_change` whether a member
     /// has just changed the entry.
     pub(super) fn put_all<'v>(
@@ -282,7 +288,14 @@ impl Table {
             let place = first;
             first += column.count as usize;
             for element in 0..column.count as usize {
-                let value = received(place + element);
+                let value = match received(place + element) {
+                    TableValue::Number(UNCHANGED..) | TableValue::Text(None)
+                        if self.has_sums() && !column.data.is_summed() =>
+                    {
+                        TableValue::Absent
+                    }
+                    value => value,
+                };
                 let changed = self.put_part(entry, slot, (column, element), is_known, value, now_ms);
                 if !column.data.is_summed() && changed {
                     Self::apply_last(entry, (column, element), is_known || is_change, value, now_ms);
@@ -291,7 +304,7 @@ impl Table {
         }
     }
 
-    /// Stores a value of a part, zero if it is absent. Returns whether it differs from the previous one.
+    /// Stores a value of a part. An absent one is zero, or unknown if it is a tag in a sum. Returns whether it differs from the previous one.
     fn put_part(
         &self,
         entry: &TableEntry<'_>,
@@ -322,9 +335,12 @@ impl Table {
             row.longs[long].store(number, Relaxed);
             return true;
         }
-        let before = if is_known { row.word(word) } else { 0 };
-        row.put(word, number as u32);
-        before != number as u32
+        let is_tag = self.has_sums() && !column.data.is_summed();
+        let none = if is_tag { UNKNOWN } else { 0 };
+        let number = if is_tag && value == TableValue::Absent { UNKNOWN } else { number as u32 };
+        let before = if is_known { row.word(word) } else { none };
+        row.put(word, number);
+        before != number
     }
 
     /// Applies a tag or a server that a member has changed. If the time of the change is unknown, it does not replace a value of

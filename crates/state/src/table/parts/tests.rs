@@ -318,6 +318,29 @@ fn the_larger_sum_of_two_owners_counts() {
 }
 
 #[test]
+fn tags_in_sums_replace_the_own_ones_only_if_they_are_later() {
+    let table = with_owners();
+    let own = |tag| {
+        assert!(table.get(b"k", 1_000).expect("there is room").set(DataType::Gpt0, 0, tag, 1_000));
+    };
+    let learn = |member, tag| {
+        let values = [TableValue::Number(tag), TableValue::Number(1)];
+        let owners = [Some(1), Some(2)];
+        assert!(table.learn_sum((member, owners), (b"k", None), 1_000, |at| values[at]));
+        table.find(b"k", 1_000).and_then(|entry| entry.get(DataType::Gpt0, 0, 1_000))
+    };
+    own(1);
+    assert_eq!(learn(1, UNCHANGED), Some(1));
+    assert_eq!(learn(2, 2), Some(2), "the first sum of an owner");
+    assert_eq!(learn(1, 2), Some(2));
+    own(3);
+    assert_eq!(learn(1, 2), Some(3), "sent before the owner knew the own tag");
+    assert_eq!(learn(1, UNCHANGED), Some(3));
+    assert_eq!(learn(1, 2), Some(2), "changed to the former value");
+    assert_eq!(learn(1, 0), Some(0));
+}
+
+#[test]
 fn sums_of_a_member_that_is_gone_are_dropped() {
     let table = with_owners();
     let values = sum(10);
