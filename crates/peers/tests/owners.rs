@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use peers::{Definition, EntryOrigin, EntryValue, PeerEntry, Stick, Tables};
-use state::table::{Aggregate, Column, DataType, KeyType, ServerKey, Table, TableSettings};
+use state::table::{Aggregate, Column, DataType, KeyType, ServerKey, Table, TableEntry, TableSettings};
 
 /// The interval of sending, in milliseconds.
 const EVERY: u64 = 40;
@@ -368,38 +368,22 @@ impl World {
         }
     }
 
+    /// Changes an entry as a request does.
+    fn change(&mut self, node: usize, key: u32, change: impl FnOnce(&TableEntry<'_>, u64)) {
+        {
+            let entry = self.nodes[node].table.get(&key.to_be_bytes(), self.now).expect("there is room");
+            change(&entry, self.now);
+            entry.touch(self.now);
+        }
+        self.announce(node);
+    }
+
     fn count(&mut self, node: usize, key: u32) {
-        {
-            let entry = self.nodes[node].table.get(&key.to_be_bytes(), self.now).expect("there is room");
-            entry.add(DataType::HttpReqCnt, 0, 1, self.now);
-            entry.add(DataType::HttpReqRate, 0, 1, self.now);
-            entry.touch(self.now);
-        }
+        self.change(node, key, |entry, now| {
+            entry.add(DataType::HttpReqCnt, 0, 1, now);
+            entry.add(DataType::HttpReqRate, 0, 1, now);
+        });
         *self.truth.entry(key).or_default() += 1;
-        self.announce(node);
-    }
-
-    /// Begins or ends a connection.
-    fn connection(&mut self, node: usize, key: u32, is_new: bool) {
-        {
-            let entry = self.nodes[node].table.get(&key.to_be_bytes(), self.now).expect("there is room");
-            if is_new {
-                entry.add(DataType::ConnCur, 0, 1, self.now);
-            } else {
-                entry.take(DataType::ConnCur);
-            }
-            entry.touch(self.now);
-        }
-        self.announce(node);
-    }
-
-    fn tag(&mut self, node: usize, key: u32, tag: u64) {
-        {
-            let entry = self.nodes[node].table.get(&key.to_be_bytes(), self.now).expect("there is room");
-            entry.set(DataType::Gpt0, 0, tag, self.now);
-            entry.touch(self.now);
-        }
-        self.announce(node);
     }
 
     fn value(&self, node: usize, key: u32, data: DataType) -> u64 {
@@ -531,7 +515,9 @@ fn connections_that_end_while_owners_are_gone_are_not_counted() {
             let mut world = World::new(count, seed, 20);
             let keys: Vec<(u32, usize)> =
                 (0..60).map(|key| (key, world.random.usize(kills..count))).collect();
-            keys.iter().for_each(|(key, node)| world.connection(*node, *key, true));
+            for (key, node) in &keys {
+                world.change(*node, *key, |entry, now| assert!(entry.set(DataType::ConnCur, 0, 1, now)));
+            }
             world.run(12_000);
             let shown = |world: &World| {
                 let nodes = (0..count).filter(|node| world.nodes[*node].is_up);
@@ -542,7 +528,9 @@ fn connections_that_end_while_owners_are_gone_are_not_counted() {
             assert_eq!(shown(&world).len(), count * keys.len(), "all members know all connections");
             (0..kills).for_each(|node| world.plan(12_001, Event::Kill(node)));
             world.run(12_100);
-            keys.iter().for_each(|(key, node)| world.connection(*node, *key, false));
+            for (key, node) in &keys {
+                world.change(*node, *key, |entry, _| entry.take(DataType::ConnCur));
+            }
             world.run(40_000);
             assert_eq!(shown(&world), [], "{count} nodes, seed {seed}, {kills} of them killed");
         }
@@ -562,7 +550,8 @@ fn tags_have_the_last_value_at_all_members() {
                     let node = world.random.usize(..count);
                     world.count(node, key);
                     if turn % 4 > 0 {
-                        world.tag(node, key, turn);
+                        world
+                            .change(node, key, |entry, now| assert!(entry.set(DataType::Gpt0, 0, turn, now)));
                         tags.insert(key, turn);
                     }
                 }

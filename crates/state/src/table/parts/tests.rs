@@ -166,7 +166,7 @@ fn parts_of_a_member_that_is_gone_are_dropped_after_the_lifetime() {
 #[test]
 fn a_member_that_returns_while_its_parts_are_dropped_is_present() {
     let table = table(&["b"], columns());
-    let is_done = std::sync::atomic::AtomicBool::new(false);
+    let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_done.load(Relaxed) {
