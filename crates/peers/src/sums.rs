@@ -250,9 +250,8 @@ impl Sums {
         for (tag, (at, value)) in tags(table).filter_map(|at| Some((at, values.get(at)?))).enumerate() {
             let is_new = if known.is_some() { parts[own].values[at] != *value } else { is_tag_set(value) };
             // A member may repeat the change of another one.
-            let last = latest(parts.iter(), tag).filter(|_| is_new);
-            let is_repeated = last.is_some_and(|(_, last)| last.values[at] == *value);
-            if is_new && !is_repeated && !is_old {
+            let is_repeated = || latest(parts.iter(), tag).is_some_and(|(_, last)| last.values[at] == *value);
+            if is_new && !is_old && !is_repeated() {
                 self.stamps += 1;
                 parts[own].stamps[tag] = self.stamps;
                 has_changed = true;
