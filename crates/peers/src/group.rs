@@ -498,7 +498,7 @@ impl Group {
                 if self.settings.section.features & features::OWNERS == 0 {
                     self.life = life;
                 }
-                self.returns.end();
+                self.returns.cancel();
             }
         } else if self.resync.taught(link, everything, now) && !everything {
             self.peers[place].partial = true;

@@ -2,6 +2,7 @@
 //! and their names.
 
 mod fleet;
+mod recall;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -278,27 +279,6 @@ impl Stick {
             );
         }
         text
-    }
-
-    /// Applies an entry of this process's part from a predecessor or from a peer.
-    fn recall(&mut self, table: usize, row: &PeerEntry<'_>, origin: EntryOrigin, now: u64) {
-        let is_predecessor = origin == EntryOrigin::Predecessor;
-        let is_late = self.is_synchronized
-            || matches!(origin, EntryOrigin::Successor | EntryOrigin::Remote { resync: false, .. });
-        if is_late && !is_predecessor {
-            return;
-        }
-        let received = |at: usize| row.values.get(at).map_or(table::TableValue::Absent, to_table_value);
-        let before = self.before[table].get(row.key);
-        let known = if is_predecessor { before } else { self.recalled[table].get(row.key).or(before) };
-        let known = |at| known.map_or(table::TableValue::Absent, |known| known.value(at, now));
-        if self.tables[table].table.learn_own_part((row.key, row.expire), now, received, known) {
-            let of_origin = if is_predecessor { &mut self.before } else { &mut self.recalled };
-            let known = of_origin[table].get(row.key).filter(|_| !is_predecessor);
-            let values = known.map(|known| known.with(&self.tables[table].table, row.values, now));
-            let row = PeerEntry { values: values.as_deref().unwrap_or(row.values), ..*row };
-            remember(&mut of_origin[table], &self.tables[table].table, &row, now);
-        }
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use state::table::Table;
+use state::table::{Table, UNCHANGED};
 
 use crate::owners;
 use crate::row::{EntryValue, Rate};
@@ -47,8 +47,8 @@ struct MemberPart {
     generation: u32,
     /// When it was received, in milliseconds.
     at: u64,
-    /// The order in which members have changed values that cannot be added; 0 if this one never has.
-    stamp: u64,
+    /// For each value that cannot be added, the number of the member's last change among those of all members; 0 without one.
+    stamps: Box<[u64]>,
     values: Box<[EntryValue]>,
 }
 
@@ -130,24 +130,36 @@ fn elements(table: &Table) -> impl Iterator<Item = (u32, bool)> {
         .flat_map(|column| (0..column.count).map(move |_| (column.period_ms, column.data.is_summed())))
 }
 
+/// The indexes of values that cannot be added.
+fn tags(table: &Table) -> impl Iterator<Item = usize> {
+    elements(table).enumerate().filter(|(_, (_, is_summed))| !is_summed).map(|(at, _)| at)
+}
+
+/// Returns the part with the last change of a tag. `tag` is its position among the tags.
+fn latest<'a>(parts: impl Iterator<Item = &'a MemberPart>, tag: usize) -> Option<(u64, &'a MemberPart)> {
+    let stamps = parts.filter_map(|part| Some((*part.stamps.get(tag)?, part)));
+    stamps.filter(|(stamp, _)| *stamp > 0).max_by_key(|(stamp, _)| *stamp)
+}
+
 fn is_tag_set(value: &EntryValue) -> bool {
     !matches!(value, EntryValue::Absent | EntryValue::Number(0) | EntryValue::Name(None))
 }
 
 impl SumRecord {
-    /// Returns the sum of the parts of all members except one.
+    /// Returns the sum of the parts of all members except one. A tag that no other member has changed after this one is
+    /// [`UNCHANGED`].
     fn without(&mut self, member: usize, table: &Table, now: u64) -> Vec<EntryValue> {
         let total = match self.total.take() {
             Some(total) if total.at == now => total,
             _ => Total::of(&self.parts, table, now),
         };
         let own = self.parts.iter().find(|part| usize::from(part.member) == member);
-        let last = self.parts.iter().filter(|part| usize::from(part.member) != member && part.stamp > 0);
-        let last = last.max_by_key(|part| part.stamp);
+        let others = || self.parts.iter().filter(|part| usize::from(part.member) != member);
+        let mut tag = 0..;
         let values =
             total.values.iter().zip(elements(table)).enumerate().map(|(at, (value, (period, _)))| {
-                let own = own.and_then(|own| Some((own.values.get(at)?, now.saturating_sub(own.at))));
-                match (*value, own) {
+                let own_value = own.and_then(|own| Some((own.values.get(at)?, now.saturating_sub(own.at))));
+                match (*value, own_value) {
                     (TotalValue::Count(total), Some((EntryValue::Number(own), _))) => {
                         EntryValue::Number(total.saturating_sub(*own))
                     }
@@ -157,8 +169,11 @@ impl SumRecord {
                     }
                     (TotalValue::Rate(total), _) => EntryValue::Rate(total.rate(0)),
                     (TotalValue::Last, _) => {
-                        let value = last.and_then(|last| last.values.get(at));
-                        value.cloned().unwrap_or(EntryValue::Absent)
+                        let tag = tag.next().unwrap_or_default();
+                        let own = own.and_then(|own| own.stamps.get(tag)).copied().unwrap_or(0);
+                        let last = latest(others(), tag).filter(|(stamp, _)| *stamp > own);
+                        let value = last.and_then(|(_, last)| last.values.get(at));
+                        value.cloned().unwrap_or(EntryValue::Number(UNCHANGED))
                     }
                 }
             });
@@ -203,11 +218,12 @@ impl Sums {
         self.last
     }
 
-    /// Stores a member's part of a key. Returns whether the member has changed a value that cannot be added.
+    /// Stores a member's part of a key. Returns whether the member has changed a value that cannot be added. `is_old` is whether the
+    /// part may be that of an earlier process, so that its tags may be older than those of other members.
     pub(crate) fn put(
         &mut self,
         table: &Table,
-        (member, generation): (usize, u32),
+        (member, generation, is_old): (usize, u32, bool),
         (name, key): (&[u8], &[u8]),
         values: &[EntryValue],
         now: u64,
@@ -215,50 +231,47 @@ impl Sums {
         self.sweep(table, 2, now);
         let at = match self.index.get(key) {
             Some(at) => *at,
-            None => self.add(name, key),
+            None => self.add(owners::place(name, key), key),
         };
-        let Some(record) = &mut self.records[at as usize] else { return false };
-        let known = record.parts.iter_mut().find(|part| usize::from(part.member) == member);
-        let tags = || values.iter().zip(elements(table)).enumerate().filter(|(_, (_, (_, summed)))| !*summed);
-        let has_changed = match &known {
-            Some(part) => tags().any(|(at, (value, _))| part.values.get(at) != Some(value)),
-            None => tags().any(|(_, (value, _))| is_tag_set(value)),
-        };
-        self.stamps += u64::from(has_changed);
-        match known {
-            Some(part) => {
-                part.values.clone_from_slice(values);
-                (part.at, part.generation) = (now, generation);
-                if has_changed {
-                    part.stamp = self.stamps;
-                }
-            }
-            None => record.parts.push(MemberPart {
+        let Some(SumRecord { parts, is_shared, .. }) = &mut self.records[at as usize] else { return false };
+        let known = parts.iter().position(|part| usize::from(part.member) == member);
+        let own = known.unwrap_or(parts.len());
+        if known.is_none() {
+            let stamps = vec![0; tags(table).count()].into();
+            parts.push(MemberPart {
                 member: member as u16,
                 generation,
                 at: now,
-                stamp: if has_changed { self.stamps } else { 0 },
+                stamps,
                 values: values.into(),
-            }),
+            });
         }
-        record.is_shared |= record.parts.len() > 1;
+        let mut has_changed = false;
+        for (tag, (at, value)) in tags(table).filter_map(|at| Some((at, values.get(at)?))).enumerate() {
+            let is_new = if known.is_some() { parts[own].values[at] != *value } else { is_tag_set(value) };
+            // A member may repeat the change of another one.
+            let is_repeated = || latest(parts.iter(), tag).is_some_and(|(_, last)| last.values[at] == *value);
+            if is_new && !is_old && !is_repeated() {
+                self.stamps += 1;
+                parts[own].stamps[tag] = self.stamps;
+                has_changed = true;
+            }
+        }
+        let part = &mut parts[own];
+        part.values.clone_from_slice(values);
+        (part.at, part.generation) = (now, generation);
+        *is_shared |= parts.len() > 1;
         self.note(at, table);
         has_changed
     }
 
-    fn add(&mut self, name: &[u8], key: &[u8]) -> u32 {
+    fn add(&mut self, place: usize, key: &[u8]) -> u32 {
         let at = self.free.pop().unwrap_or_else(|| {
             self.records.push(None);
             (self.records.len() - 1) as u32
         });
-        let record = SumRecord {
-            key: key.into(),
-            place: owners::place(name, key),
-            parts: Vec::new(),
-            number: 0,
-            is_shared: false,
-            total: None,
-        };
+        let record =
+            SumRecord { key: key.into(), place, parts: Vec::new(), number: 0, is_shared: false, total: None };
         self.records[at as usize] = Some(record);
         self.index.insert(key.into(), at);
         at
@@ -279,6 +292,12 @@ impl Sums {
             });
         }
         debug_assert!(table.aggregate().is_some());
+    }
+
+    /// Marks the sum of a key as changed. Returns whether there are parts of it.
+    pub(crate) fn renew(&mut self, table: &Table, key: &[u8]) -> bool {
+        let at = self.index.get(key).copied();
+        at.inspect(|at| self.note(*at, table)).is_some()
     }
 
     /// Drops records without an entry in the table, out of the next `count`.
@@ -305,6 +324,38 @@ impl Sums {
         }
     }
 
+    /// Moves the parts of a member to other sums of the same table. There, they have this generation.
+    pub(crate) fn move_parts(
+        &mut self,
+        (member, generation): (usize, u32),
+        target: &mut Sums,
+        table: &Table,
+        now: u64,
+    ) {
+        for at in 0..self.records.len() {
+            let Some(record) = &mut self.records[at] else { continue };
+            let own = record.parts.iter().position(|part| usize::from(part.member) == member);
+            let Some(own) = own.filter(|_| table.find(&record.key, now).is_some()) else { continue };
+            let part = MemberPart { generation, ..record.parts.swap_remove(own) };
+            target.insert(record.place, &record.key, part, table);
+            self.note(at as u32, table);
+        }
+    }
+
+    /// Stores a part in place of the one that the member has.
+    fn insert(&mut self, place: usize, key: &[u8], mut part: MemberPart, table: &Table) {
+        let at = self.index.get(key).copied().unwrap_or_else(|| self.add(place, key));
+        let Some(record) = &mut self.records[at as usize] else { return };
+        for stamp in part.stamps.iter_mut().filter(|stamp| **stamp > 0) {
+            self.stamps += 1;
+            *stamp = self.stamps;
+        }
+        record.parts.retain(|other| other.member != part.member);
+        record.parts.push(part);
+        record.is_shared |= record.parts.len() > 1;
+        self.note(at, table);
+    }
+
     /// Calls `take` for each key that changed after number `after`, up to number `until`, with the sum without the part of
     /// `member`, until `take` returns false. Skips keys that only that member has, and keys in places that are not `wanted`.
     pub(crate) fn changed(
@@ -324,9 +375,13 @@ impl Sums {
             else {
                 continue;
             };
-            let is_alone =
-                !record.is_shared && record.parts.iter().all(|part| usize::from(part.member) == member);
-            if is_alone || !wanted(record.place) {
+            let is_empty = record.parts.is_empty();
+            let is_alone = !record.is_shared
+                && !is_empty
+                && record.parts.iter().all(|part| usize::from(part.member) == member);
+            // Members have the sum of parts that were dropped, unless the entry has expired.
+            let is_gone = is_empty && table.find(&record.key, now).is_none();
+            if is_alone || is_gone || !wanted(record.place) {
                 continue;
             }
             let values = record.without(member, table, now);
@@ -428,7 +483,7 @@ mod tests {
 
     fn put(sums: &mut Sums, table: &Table, member: usize, values: &[EntryValue], now: u64) {
         assert!(table.keep(&[0, 0, 0, 1], None, now));
-        sums.put(table, (member, 1), (b"t", &[0, 0, 0, 1]), values, now);
+        sums.put(table, (member, 1, false), (b"t", &[0, 0, 0, 1]), values, now);
     }
 
     /// Returns the sum for a member.
@@ -481,9 +536,15 @@ mod tests {
         }
         let tag = |sums: &mut Sums, member| sum(sums, &table, member, 1_000).map(|values| values[0].clone());
         assert_eq!(tag(&mut sums, 2), Some(EntryValue::Number(6)));
-        assert_eq!(tag(&mut sums, 1), Some(EntryValue::Number(5)), "its own tag is not sent back");
+        assert_eq!(tag(&mut sums, 1), Some(EntryValue::Number(UNCHANGED)), "it has changed the tag last");
+        assert_eq!(tag(&mut sums, 0), Some(EntryValue::Number(6)));
+        // A member repeats the change.
+        put(&mut sums, &table, 2, &part(6, 1, none), 1_000);
+        assert_eq!(tag(&mut sums, 1), Some(EntryValue::Number(UNCHANGED)));
         put(&mut sums, &table, 0, &part(7, 1, none), 1_000);
         assert_eq!(tag(&mut sums, 2), Some(EntryValue::Number(7)));
+        put(&mut sums, &table, 2, &part(0, 1, none), 1_000);
+        assert_eq!(tag(&mut sums, 0), Some(EntryValue::Number(0)));
     }
 
     #[test]
@@ -492,7 +553,7 @@ mod tests {
         for key in 0..1_000_u32 {
             let key = key.to_be_bytes();
             assert!(table.keep(&key, None, 1_000));
-            sums.put(&table, (1, 1), (b"t", &key), &part(0, 1, Rate::default()), 1_000);
+            sums.put(&table, (1, 1, false), (b"t", &key), &part(0, 1, Rate::default()), 1_000);
         }
         assert!(sums.len() <= 20, "{} records of a table with 10 entries", sums.len());
         assert!(sums.log.len() <= 2 * sums.len() + FORGOTTEN + 1, "{}", sums.log.len());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use peers::{Definition, EntryOrigin, EntryValue, PeerEntry, Stick, Tables};
-use state::table::{Aggregate, Column, DataType, KeyType, ServerKey, Table, TableSettings};
+use state::table::{Aggregate, Column, DataType, KeyType, ServerKey, Table, TableEntry, TableSettings};
 
 /// The interval of sending, in milliseconds.
 const EVERY: u64 = 40;
@@ -83,7 +83,12 @@ fn table(local: usize, names: &[String]) -> Arc<Table> {
         recv_only: false,
         server_key: ServerKey::Name,
         bytes_factor: 1,
-        columns: vec![Column::new(DataType::HttpReqCnt, 1, 0), Column::new(DataType::HttpReqRate, 1, PERIOD)],
+        columns: vec![
+            Column::new(DataType::HttpReqCnt, 1, 0),
+            Column::new(DataType::HttpReqRate, 1, PERIOD),
+            Column::new(DataType::ConnCur, 1, 0),
+            Column::new(DataType::Gpt0, 1, 0),
+        ],
         peers: Some("p".into()),
         aggregate: Some(Aggregate {
             every_ms: EVERY as u32,
@@ -363,15 +368,22 @@ impl World {
         }
     }
 
-    fn count(&mut self, node: usize, key: u32) {
+    /// Changes an entry as a request does.
+    fn change(&mut self, node: usize, key: u32, change: impl FnOnce(&TableEntry<'_>, u64)) {
         {
             let entry = self.nodes[node].table.get(&key.to_be_bytes(), self.now).expect("there is room");
-            entry.add(DataType::HttpReqCnt, 0, 1, self.now);
-            entry.add(DataType::HttpReqRate, 0, 1, self.now);
+            change(&entry, self.now);
             entry.touch(self.now);
         }
-        *self.truth.entry(key).or_default() += 1;
         self.announce(node);
+    }
+
+    fn count(&mut self, node: usize, key: u32) {
+        self.change(node, key, |entry, now| {
+            entry.add(DataType::HttpReqCnt, 0, 1, now);
+            entry.add(DataType::HttpReqRate, 0, 1, now);
+        });
+        *self.truth.entry(key).or_default() += 1;
     }
 
     fn value(&self, node: usize, key: u32, data: DataType) -> u64 {
@@ -490,6 +502,74 @@ fn sums_are_exact_after_partitions_and_restarts() {
             traffic(&mut world, 65_001, 70_000, &[]);
             world.run(80_000);
             assert_eq!(world.wrong(), [], "{count} nodes, seed {seed}, after restarts");
+        }
+    }
+}
+
+/// Connections end before the members have noticed that owners of their keys were killed. No member may continue to count them,
+/// although no part changes after the keys have new owners.
+#[test]
+fn connections_that_end_while_owners_are_gone_are_not_counted() {
+    for (count, kills, seeds) in [(9, 1, 4), (9, 2, 4), (12, 6, 4), (50, 2, 1)] {
+        for seed in 0..seeds {
+            let mut world = World::new(count, seed, 20);
+            let keys: Vec<(u32, usize)> =
+                (0..60).map(|key| (key, world.random.usize(kills..count))).collect();
+            for (key, node) in &keys {
+                world.change(*node, *key, |entry, now| assert!(entry.set(DataType::ConnCur, 0, 1, now)));
+            }
+            world.run(12_000);
+            let shown = |world: &World| {
+                let nodes = (0..count).filter(|node| world.nodes[*node].is_up);
+                let all = nodes.flat_map(|node| keys.iter().map(move |(key, _)| (node, *key)));
+                let value = |(node, key)| (node, key, world.value(node, key, DataType::ConnCur));
+                all.map(value).filter(|(.., value)| *value > 0).collect::<Vec<_>>()
+            };
+            assert_eq!(shown(&world).len(), count * keys.len(), "all members know all connections");
+            (0..kills).for_each(|node| world.plan(12_001, Event::Kill(node)));
+            world.run(12_100);
+            for (key, node) in &keys {
+                world.change(*node, *key, |entry, _| entry.take(DataType::ConnCur));
+            }
+            world.run(40_000);
+            assert_eq!(shown(&world), [], "{count} nodes, seed {seed}, {kills} of them killed");
+        }
+    }
+}
+
+/// All members have the tag that was set last, also a member that is restarted and gets its own tag back.
+#[test]
+fn tags_have_the_last_value_at_all_members() {
+    for (count, seeds) in [(9, 4), (12, 4), (50, 2)] {
+        for seed in 0..seeds {
+            let mut world = World::new(count, seed, 20);
+            let mut tags = BTreeMap::new();
+            for turn in 1..=4 {
+                for key in 0..10 {
+                    // Some members also count.
+                    let node = world.random.usize(..count);
+                    world.count(node, key);
+                    if turn % 4 > 0 {
+                        world
+                            .change(node, key, |entry, now| assert!(entry.set(DataType::Gpt0, 0, turn, now)));
+                        tags.insert(key, turn);
+                    }
+                }
+                if turn % 4 == 0 {
+                    let node = world.random.usize(..count);
+                    world.run(world.now + 500);
+                    world.plan(world.now, Event::Kill(node));
+                    world.plan(world.now + 1_000, Event::Start(node));
+                    world.run(world.now + 15_000);
+                }
+                world.run(world.now + 500);
+                for (key, tag) in &tags {
+                    for node in 0..count {
+                        let shown = world.value(node, *key, DataType::Gpt0);
+                        assert_eq!(shown, *tag, "{count} nodes, seed {seed}, turn {turn}: {key} at {node}");
+                    }
+                }
+            }
         }
     }
 }

@@ -141,22 +141,36 @@ impl Resync {
 /// How long a process waits for the counts that peers received from an earlier process of the same member.
 #[derive(Debug)]
 pub(super) struct PartsWait {
+    /// Whether peers are asked. A peer that returns the counts after the wait gets those of this process instead.
+    is_asking: bool,
     is_waiting: bool,
     until: Option<u64>,
 }
 
 impl PartsWait {
     pub(super) fn new(own_features: u64) -> PartsWait {
-        PartsWait { is_waiting: own_features & features::RETURNS_PARTS != 0, until: None }
+        let is_asking = own_features & features::RETURNS_PARTS != 0;
+        PartsWait { is_asking, is_waiting: is_asking, until: None }
+    }
+
+    pub(super) fn is_asking(&self) -> bool {
+        self.is_asking
     }
 
     pub(super) fn is_waiting(&self) -> bool {
         self.is_waiting
     }
 
+    /// Ends the wait. Peers that could not be reached are asked later.
     pub(super) fn end(&mut self) {
         self.is_waiting = false;
         self.until = None;
+    }
+
+    /// Called when the predecessor has sent everything, so peers are not asked.
+    pub(super) fn cancel(&mut self) {
+        self.is_asking = false;
+        self.end();
     }
 
     pub(super) fn next(&self) -> Option<u64> {
@@ -180,10 +194,10 @@ impl Group {
     pub fn settle(&mut self, now: u64, tables: &mut impl Tables) -> bool {
         self.report_presence(now, tables);
         let is_due = tables.tick(now);
+        self.request_parts();
         if self.synchronized {
             return is_due;
         }
-        self.request_parts();
         if !self.has_learned() || !self.has_parts() {
             return is_due;
         }
@@ -206,11 +220,12 @@ impl Group {
 
     /// Requests the counts of an earlier process from each peer that returns them.
     fn request_parts(&mut self) {
-        if !self.returns.is_waiting() || self.stopping.is_some() {
+        if !self.returns.is_asking() || self.stopping.is_some() {
             return;
         }
         for place in 0..self.peers.len() {
-            if Some(place) == self.local || self.peers[place].is_asked {
+            let peer = &self.peers[place];
+            if Some(place) == self.local || peer.is_asked || peer.has_returned {
                 continue;
             }
             let link = self.peers[place].link;

@@ -5,10 +5,13 @@
 //! do not know owners. Under `table@`, an owner sends the sums to all members that know owners. A message about a key goes at most
 //! once per half of the interval, so a count reaches all members within the interval and two latencies.
 
+mod moves;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use moves::Moves;
 use state::table::{self, Table};
 
 use super::{TableRole, append_values, to_table_value};
@@ -18,11 +21,6 @@ use crate::sums::Sums;
 
 /// How long a member that is gone remains an owner, in milliseconds. The other owner has the same sums.
 const GRACE: u64 = 2_000;
-
-/// How many entries are checked in one step after owners have changed, and how long to wait before the next step, in
-/// milliseconds.
-const MOVES: usize = 2_000;
-const MOVE_PAUSE: u64 = 10;
 
 /// How often the parts of members that are gone are dropped, in milliseconds.
 const CHECK: u64 = 1_000;
@@ -76,8 +74,7 @@ struct FleetTable {
     /// The interval of sending in each direction.
     every: u64,
     generations: Vec<u32>,
-    /// The places that have other owners now, the position in the table, and when to continue.
-    moves: Option<(Vec<u64>, u64, u64)>,
+    moves: Moves,
     key: Vec<u8>,
     values: Vec<EntryValue>,
 }
@@ -116,7 +113,7 @@ impl FleetTables {
             release_due: None,
             every,
             generations: (0..=members.len()).map(|member| table.generation(member)).collect(),
-            moves: None,
+            moves: Moves::default(),
             key: Vec::new(),
             values: Vec::new(),
         });
@@ -242,7 +239,7 @@ impl FleetTables {
             return;
         }
         let member = own.numbers[peer];
-        let sender = (member, own.table.generation(member));
+        let sender = (member, own.table.generation(member), false);
         match mode {
             MemberMode::Unknown => {}
             MemberMode::Owner => {
@@ -270,6 +267,8 @@ impl FleetTables {
         let FleetTables { owners, local, due, modes, tables, .. } = self;
         let own = &mut tables[at];
         let (after, table) = (std::mem::replace(&mut own.routed, released), own.table.clone());
+        // The first changes are those of an earlier process, and those before the parts of the others arrived.
+        let is_old = after == 0;
         let member = own.numbers[*local];
         let generation = table.generation(member);
         let mut has_own = false;
@@ -282,7 +281,13 @@ impl FleetTables {
             for owner in owners.keepers(owners::place(&own.name, &own.key)).into_iter().flatten() {
                 if owner == *local {
                     append_values(entry, TableRole::Own, now, &mut own.values);
-                    own.owned.put(&table, (member, generation), (&own.name, &own.key), &own.values, now);
+                    own.owned.put(
+                        &table,
+                        (member, generation, is_old),
+                        (&own.name, &own.key),
+                        &own.values,
+                        now,
+                    );
                     has_own = true;
                 } else {
                     own.concerns[owner] = number;
@@ -316,10 +321,7 @@ impl FleetTables {
         let mode = if has_owners { MemberMode::Owner } else { MemberMode::Direct };
         let before = std::mem::replace(&mut self.modes[peer], mode);
         if before != MemberMode::Unknown && before != mode {
-            // The parts or sums that it has sent in the other mode no longer count.
-            for own in &self.tables {
-                own.table.drop_member(own.numbers[peer]);
-            }
+            self.tables.iter_mut().for_each(|own| own.change_mode(peer, mode, now));
             self.checked = 0;
         }
         self.leaving.retain(|(other, _)| *other != peer);
@@ -356,18 +358,14 @@ impl FleetTables {
     fn begin_moves(&mut self, now: u64) {
         let Some(moved) = self.owners.take_moved() else { return };
         for own in &mut self.tables {
-            let mut places = moved.clone();
-            if let Some((before, ..)) = &own.moves {
-                places.iter_mut().zip(before).for_each(|(place, before)| *place |= before);
-            }
-            own.moves = Some((places, 0, now));
+            own.moves.begin(moved.clone(), now);
         }
     }
 
     /// Returns when to call [`tick`](Self::tick).
     pub(super) fn next(&self) -> Option<u64> {
         let tables = self.tables.iter();
-        let of_tables = tables.flat_map(|own| [own.release_due, own.moves.as_ref().map(|moves| moves.2)]);
+        let of_tables = tables.flat_map(|own| [own.release_due, own.moves.next()]);
         let leaving = self.leaving.iter().map(|(_, at)| *at);
         let check = (!self.tables.is_empty()).then_some(self.checked + CHECK);
         of_tables.flatten().chain(leaving).chain(check).min()
@@ -392,7 +390,7 @@ impl FleetTables {
             if is_check {
                 own.drop_gone(now);
             }
-            own.go_on_moving(now);
+            own.go_on_moving(&mut self.owners, self.local, now);
             if own.release_due.is_some_and(|due| now >= due) {
                 own.release_due = None;
                 own.released_at = now;
@@ -449,6 +447,21 @@ impl FleetTable {
         });
     }
 
+    /// Drops the sums of a peer that exchanges counts in another mode now. Its parts still count until it sends them in this mode.
+    /// If it was restarted, it gets them back before that.
+    fn change_mode(&mut self, peer: usize, mode: MemberMode, now: u64) {
+        let FleetTable { table, numbers, owned, direct, .. } = self;
+        let member = numbers[peer];
+        table.drop_member(member);
+        let sender = (member, table.generation(member));
+        match mode {
+            MemberMode::Direct => owned.move_parts(sender, direct, table, now),
+            MemberMode::Owner | MemberMode::Unknown => direct.move_parts(sender, owned, table, now),
+        }
+        self.schedule(now);
+        self.apply_direct(false, now);
+    }
+
     /// Drops the parts of members that have been gone for the lifetime of an entry.
     fn drop_gone(&mut self, now: u64) {
         let table = &self.table;
@@ -463,24 +476,6 @@ impl FleetTable {
         }
         self.owned.sweep(&self.table, 256, now);
         self.direct.sweep(&self.table, 256, now);
-    }
-
-    /// Marks the entries of keys with other owners as changed, so that these get the part of this process.
-    fn go_on_moving(&mut self, now: u64) {
-        let Some((places, cursor, at)) = self.moves.take_if(|moves| now >= moves.2) else { return };
-        let (mut left, key, name) = (MOVES, &mut self.key, &self.name);
-        debug_assert!(at <= now);
-        let next = self.table.walk(cursor.into(), now, |entry| {
-            key.clear();
-            entry.key(key);
-            let place = owners::place(name, key);
-            if places[place / 64] >> (place % 64) & 1 == 1 && entry.is_counted() {
-                entry.mark_changed();
-            }
-            left -= 1;
-            left > 0
-        });
-        self.moves = next.map(|next| (places, next.into(), now + MOVE_PAUSE));
     }
 }
 

@@ -107,6 +107,11 @@ impl<'t> EntryValues<'t> {
         self.note_update();
     }
 
+    /// Whether this process has changed the entry, so that peers may have values from it.
+    pub fn was_changed(&self) -> bool {
+        self.row.word(head::UPDATE) != 0
+    }
+
     /// Marks the entry as changed, for peers.
     #[inline]
     pub(super) fn note_update(&self) {

@@ -32,7 +32,7 @@ use crate::journal::{EventTopic, RepeatedEvent};
 pub use entry::{EntryValues, TableEntry, Tracked};
 pub use layout::{Column, DataType, KeyType, MOST_ELEMENTS, TYPES, ValueForm};
 pub use operator::Operator;
-pub use owner_slots::{MOST_MEMBERS, OWNERS};
+pub use owner_slots::{MOST_MEMBERS, OWNERS, UNCHANGED};
 pub use parts::{Aggregate, MESH, MemberState};
 pub use updates::{TableValue, Waker};
 

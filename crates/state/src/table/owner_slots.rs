@@ -15,6 +15,13 @@ pub const OWNERS: usize = 2;
 /// The maximum number of members with owners, including this process.
 pub const MOST_MEMBERS: usize = 1024;
 
+/// In a sum, the value of a tag that no other member has changed after the receiver. It is too large for a tag. A server key without
+/// a text has the same meaning.
+pub const UNCHANGED: u64 = 1 << 32;
+
+/// The word of a tag in a slot if the sender has not sent a value. Any value differs from it, except the largest tag.
+pub(super) const UNKNOWN: u32 = u32::MAX;
+
 /// Returns the first word of a slot with a sum of a member.
 pub(super) fn stamp(member: usize, generation: u32) -> u32 {
     generation << MEMBER_BITS | (member as u32 + 1)

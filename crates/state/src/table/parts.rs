@@ -11,9 +11,11 @@
 //! In groups of more than [`MESH`] members, entries have other slots (`sums`).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard};
 
 use super::entry::EntryValues;
 use super::layout::{Column, DataType, ValueForm};
+use super::owner_slots::{UNCHANGED, UNKNOWN};
 use super::updates::TableValue;
 use super::{Table, TableCursor, TableEntry, owner_slots, rate};
 
@@ -46,6 +48,8 @@ pub(super) struct Parts {
     slots: usize,
     /// Whether each key has owners.
     pub(super) has_owners: bool,
+    /// Held while a member comes or goes, or its parts are dropped. Other threads may drop the parts of members that are gone.
+    presence: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -64,6 +68,14 @@ struct PartSlot {
     /// The bytes of messages to the member and of those with its parts.
     sent: AtomicU64,
     received: AtomicU64,
+}
+
+impl PartSlot {
+    /// Whether the member has been gone for the lifetime of an entry.
+    fn is_due(&self, expire_ms: u32, now_ms: u64) -> bool {
+        let gone = self.gone.load(Relaxed);
+        gone != 0 && (now_ms as u32).wrapping_sub(gone) as i32 >= expire_ms as i32
+    }
 }
 
 /// The state of a member's parts.
@@ -99,6 +111,20 @@ impl Parts {
             members: (0..members + usize::from(has_owners)).map(|_| slot()).collect(),
             slots: Self::slots(aggregate),
             has_owners,
+            presence: Mutex::default(),
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, ()> {
+        self.presence.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Drops the parts of members that have been gone for `expire_ms`.
+    fn drop_gone(&self, expire_ms: u32, now_ms: u64, _lock: &MutexGuard<'_, ()>) {
+        for (slot, own) in self.members.iter().enumerate().filter(|(_, own)| own.is_due(expire_ms, now_ms)) {
+            own.gone.store(now_ms as u32 | 1, Relaxed);
+            own.dropped.store(true, Relaxed);
+            self.drop_all(slot);
         }
     }
 
@@ -242,6 +268,11 @@ impl Table {
         true
     }
 
+    /// Whether the slots of entries have sums.
+    fn has_sums(&self) -> bool {
+        self.parts.as_ref().is_some_and(|parts| parts.has_owners)
+    }
+
     /// Stores the values of a part. `is_known` is whether they replace others of the same sender, and `is_change` whether a member
     /// has just changed the entry.
     pub(super) fn put_all<'v>(
@@ -257,7 +288,14 @@ impl Table {
             let place = first;
             first += column.count as usize;
             for element in 0..column.count as usize {
-                let value = received(place + element);
+                let value = match received(place + element) {
+                    TableValue::Number(UNCHANGED..) | TableValue::Text(None)
+                        if self.has_sums() && !column.data.is_summed() =>
+                    {
+                        TableValue::Absent
+                    }
+                    value => value,
+                };
                 let changed = self.put_part(entry, slot, (column, element), is_known, value, now_ms);
                 if !column.data.is_summed() && changed {
                     Self::apply_last(entry, (column, element), is_known || is_change, value, now_ms);
@@ -266,7 +304,7 @@ impl Table {
         }
     }
 
-    /// Stores a value of a part, zero if it is absent. Returns whether it differs from the previous one.
+    /// Stores a value of a part. An absent one is zero, or unknown if it is a tag in a sum. Returns whether it differs from the previous one.
     fn put_part(
         &self,
         entry: &TableEntry<'_>,
@@ -297,9 +335,12 @@ impl Table {
             row.longs[long].store(number, Relaxed);
             return true;
         }
-        let before = if is_known { row.word(word) } else { 0 };
-        row.put(word, number as u32);
-        before != number as u32
+        let is_tag = self.has_sums() && !column.data.is_summed();
+        let none = if is_tag { UNKNOWN } else { 0 };
+        let number = if is_tag && value == TableValue::Absent { UNKNOWN } else { number as u32 };
+        let before = if is_known { row.word(word) } else { none };
+        row.put(word, number);
+        before != number
     }
 
     /// Applies a tag or a server that a member has changed. If the time of the change is unknown, it does not replace a value of
@@ -406,27 +447,23 @@ impl Table {
     /// Records that the connection to a member was established or has ended. Returns whether all parts of the member were dropped
     /// in between, so that they must be requested again.
     pub fn note_presence(&self, slot: usize, is_present: bool, now_ms: u64) -> bool {
-        let Some(own) = self.parts.as_ref().and_then(|parts| parts.members.get(slot)) else { return false };
+        let Some(parts) = &self.parts else { return false };
+        let Some(own) = parts.members.get(slot) else { return false };
+        let lock = parts.lock();
         if !is_present {
             own.gone.store(now_ms as u32 | 1, Relaxed);
             return false;
         }
-        self.drop_gone(now_ms);
+        parts.drop_gone(self.settings.expire_ms, now_ms, &lock);
         own.gone.store(0, Relaxed);
         own.dropped.swap(false, Relaxed)
     }
 
     /// Drops the parts of members that have been gone for the lifetime of an entry.
     pub(super) fn drop_gone(&self, now_ms: u64) {
-        let Some(parts) = &self.parts else { return };
-        for (slot, own) in parts.members.iter().enumerate() {
-            let gone = own.gone.load(Relaxed);
-            let since = (now_ms as u32).wrapping_sub(gone) as i32;
-            if gone != 0 && since >= self.settings.expire_ms as i32 {
-                own.gone.store(now_ms as u32 | 1, Relaxed);
-                own.dropped.store(true, Relaxed);
-                parts.drop_all(slot);
-            }
+        let (Some(parts), expire_ms) = (&self.parts, self.settings.expire_ms) else { return };
+        if parts.members.iter().any(|own| own.is_due(expire_ms, now_ms)) {
+            parts.drop_gone(expire_ms, now_ms, &parts.lock());
         }
     }
 }

@@ -62,7 +62,8 @@ impl Table {
         let Some(slot) = entry.slot_for(parts, member, owners) else { return true };
         let word = self.layout.part_word(slot);
         let is_known = entry.has_part_in(parts, slot) && sender(entry.row.word(word)) == Some(member);
-        self.put_all(&entry, slot, (is_known, false), now_ms, received);
+        // Only tags that another member has changed after this one have values.
+        self.put_all(&entry, slot, (is_known, true), now_ms, received);
         entry.row.put(word, stamp(member, parts.generation(member)));
         true
     }
@@ -93,6 +94,7 @@ impl Table {
     /// Drops the parts of a member that has sent them directly, or the sums from it.
     pub fn drop_member(&self, member: usize) {
         if let Some(parts) = &self.parts {
+            let _lock = parts.lock();
             parts.drop_all(member);
         }
     }

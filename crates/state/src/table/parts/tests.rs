@@ -164,6 +164,34 @@ fn parts_of_a_member_that_is_gone_are_dropped_after_the_lifetime() {
 }
 
 #[test]
+fn a_member_that_returns_while_its_parts_are_dropped_is_present() {
+    let table = table(&["b"], columns());
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Relaxed) {
+                table.drop_gone(20_000);
+            }
+        });
+        let (mut lost, mut wanted) = (0, 0);
+        for _ in 0..200_000 {
+            table.note_presence(0, false, 1_000);
+            let is_wanted = table.note_presence(0, true, 2_000);
+            // Parts that are dropped from here on would not be requested again.
+            let values = part(0, 1, 0);
+            table.learn_part(0, (b"k", None), (true, true), 2_000, |at| values[at]);
+            let entry = table.find(b"k", 2_000).expect("it was learned");
+            let is_dropped = entry.get(DataType::HttpReqCnt, 0, 2_000) != Some(1);
+            let member = table.member(0).expect("it is a member");
+            lost += u32::from(!member.is_present || member.is_dropped || is_dropped);
+            wanted += u32::from(is_wanted);
+        }
+        is_done.store(true, Relaxed);
+        assert_eq!(lost, 0, "of {wanted}");
+    });
+}
+
+#[test]
 fn own_part_of_an_earlier_process_is_added_once() {
     let table = table(&["b"], columns());
     table.get(b"k", 1_000).expect("there is room").add(DataType::HttpReqCnt, 0, 3, 1_000);
@@ -287,6 +315,29 @@ fn the_larger_sum_of_two_owners_counts() {
     assert_eq!(requests(&table), 5 + 7 + 1);
     table.drop_member(1);
     assert_eq!(requests(&table), 3 + 7 + 1);
+}
+
+#[test]
+fn tags_in_sums_replace_the_own_ones_only_if_they_are_later() {
+    let table = with_owners();
+    let own = |tag| {
+        assert!(table.get(b"k", 1_000).expect("there is room").set(DataType::Gpt0, 0, tag, 1_000));
+    };
+    let learn = |member, tag| {
+        let values = [TableValue::Number(tag), TableValue::Number(1)];
+        let owners = [Some(1), Some(2)];
+        assert!(table.learn_sum((member, owners), (b"k", None), 1_000, |at| values[at]));
+        table.find(b"k", 1_000).and_then(|entry| entry.get(DataType::Gpt0, 0, 1_000))
+    };
+    own(1);
+    assert_eq!(learn(1, UNCHANGED), Some(1));
+    assert_eq!(learn(2, 2), Some(2), "the first sum of an owner");
+    assert_eq!(learn(1, 2), Some(2));
+    own(3);
+    assert_eq!(learn(1, 2), Some(3), "sent before the owner knew the own tag");
+    assert_eq!(learn(1, UNCHANGED), Some(3));
+    assert_eq!(learn(1, 2), Some(2), "changed to the former value");
+    assert_eq!(learn(1, 0), Some(0));
 }
 
 #[test]
