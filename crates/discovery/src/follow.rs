@@ -1,6 +1,7 @@
 //! Keeps one list current: the conversation with each kind of source, and the back-off after failures.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::future::poll_fn;
 use std::io;
 use std::path::Path;
@@ -18,17 +19,16 @@ use tokio::sync::Notify;
 use crate::callbacks::DiscoveryCallbacks;
 use crate::decode::etcd::{KeyEvent, KeyStore};
 use crate::decode::kubernetes::{SliceStore, WatchEvent};
-use crate::decode::{Decoded, DocumentError, LARGEST_DOCUMENT, consul, containers, nomad, targets};
+use crate::decode::{
+    Decoded, DocumentError, InstanceList, LARGEST_DOCUMENT, consul, containers, nomad, targets,
+};
+use crate::delays::{delay, failures_after, longest_delay};
 use crate::fetch::{self, Ended, plain};
 use crate::names::{self, HostNames, Lookup};
 
 /// The syslog levels of messages.
 const WARNING: u8 = 4;
 const NOTICE: u8 = 5;
-
-/// The delays after consecutive failures.
-const FIRST_DELAY: Duration = Duration::from_millis(500);
-const LONGEST_DELAY: Duration = Duration::from_secs(30);
 
 /// The shortest time between two streams or blocking requests, for sources that end them at once.
 const SHORTEST_TURN: Duration = Duration::from_millis(100);
@@ -42,7 +42,7 @@ const BLOCKS: Duration = Duration::from_secs(60);
 /// The longest silence of a stream. After it, the list is obtained again, because the connection may be dead.
 const SILENCE: Duration = Duration::from_secs(75);
 
-/// The most invalid keys of an answer that are reported one by one.
+/// The most invalid elements of an answer that are reported one by one.
 const REPORTED_APART: usize = 8;
 
 /// From this number of instances on, free memory is returned to the system after each list.
@@ -57,7 +57,7 @@ pub fn read_now(section: &DiscoverySection) -> Option<Vec<Instance>> {
     let SourcePlace::File(path) = &section.place else { return None };
     let size = std::fs::metadata(path).ok()?.len();
     let bytes = (size <= LARGEST_DOCUMENT as u64).then(|| base::file::read(path).ok())??;
-    Some(names::resolve_now(&targets::decode(&bytes).ok()?))
+    Some(names::resolve_now(&targets::decode(&bytes).ok()?.instances))
 }
 
 /// Keeps one list current.
@@ -73,6 +73,8 @@ pub(crate) struct Follower {
     /// The last list as the source sent it, if it has host names.
     named: RefCell<Vec<Instance>>,
     hosts: RefCell<HostNames>,
+    /// The errors of the last list's invalid elements.
+    last_invalid: RefCell<HashSet<DocumentError>>,
 }
 
 /// State between two turns of a source.
@@ -98,8 +100,18 @@ impl Follower {
         // The feed may have had another task.
         let is_failure_reported = Cell::new(feed.state().0 == FeedState::Failed);
         let has_lasted = Cell::new(false);
-        let (named, hosts) = (RefCell::default(), RefCell::default());
-        Self { section, feed, callbacks, leaving, is_failure_reported, has_lasted, named, hosts }
+        let (named, hosts, last_invalid) = Default::default();
+        Self {
+            section,
+            feed,
+            callbacks,
+            leaving,
+            is_failure_reported,
+            has_lasted,
+            named,
+            hosts,
+            last_invalid,
+        }
     }
 
     /// Runs until the task is aborted.
@@ -205,7 +217,7 @@ impl Follower {
     /// Reads the list, and follows its changes as long as the source reports them.
     async fn turn(&self, section: &DiscoverySection, kept: &mut Kept) -> Result<(), String> {
         match (section.kind, &section.place) {
-            (SourceKind::Targets, SourcePlace::File(path)) => self.read(path, &mut kept.file).await,
+            (SourceKind::Targets, SourcePlace::File(path)) => self.read(section, path, &mut kept.file).await,
             (SourceKind::Targets, _) => self.poll(section).await,
             (SourceKind::Kubernetes, _) => self.kubernetes(section, &mut kept.slices).await,
             (SourceKind::Consul, _) => {
@@ -227,7 +239,12 @@ impl Follower {
     }
 
     /// Reads a file, if it is not the one that was read before.
-    async fn read(&self, path: &Path, seen: &mut Option<FileVersion>) -> Result<(), String> {
+    async fn read(
+        &self,
+        section: &DiscoverySection,
+        path: &Path,
+        seen: &mut Option<FileVersion>,
+    ) -> Result<(), String> {
         let version = FileVersion::of(path).map_err(|error| plain(&error))?;
         if *seen == Some(version) && self.feed.state().0 == FeedState::Current {
             self.feed.confirmed(now_ms());
@@ -237,7 +254,9 @@ impl Follower {
             return Err(format!("the file has more than {LARGEST_DOCUMENT} bytes"));
         }
         let bytes = base::file::read(path).map_err(|error| plain(&error))?;
-        self.answered(targets::decode(&bytes).map_err(|error| error.to_string())?).await;
+        let list = targets::decode(&bytes).map_err(|error| error.to_string())?;
+        self.answered(list.instances).await;
+        self.list_invalid(section, list.invalid);
         *seen = Some(version);
         Ok(())
     }
@@ -246,7 +265,9 @@ impl Follower {
     async fn poll(&self, section: &DiscoverySection) -> Result<(), String> {
         let settings = fetch::settings(section, ANSWER).await?;
         let response = fetch::send(&settings, &fetch::get(section, "")?).await?;
-        self.answered(targets::decode(&response.body).map_err(|error| error.to_string())?).await;
+        let list = targets::decode(&response.body).map_err(|error| error.to_string())?;
+        self.answered(list.instances).await;
+        self.list_invalid(section, list.invalid);
         Ok(())
     }
 
@@ -256,7 +277,7 @@ impl Follower {
         section: &DiscoverySection,
         path: &str,
         header: &str,
-        decode: fn(&[u8]) -> Decoded<Vec<Instance>>,
+        decode: fn(&[u8]) -> Decoded<InstanceList>,
     ) -> Result<(), String> {
         let mut index = 0;
         loop {
@@ -266,7 +287,9 @@ impl Follower {
             let settings = fetch::settings(section, ANSWER + wait).await?;
             let query = format!("{path}index={index}&wait={}s", wait.as_secs());
             let response = fetch::send(&settings, &fetch::get(section, &query)?).await?;
-            self.listed(decode(&response.body).map_err(|error| error.to_string())?).await;
+            let list = decode(&response.body).map_err(|error| error.to_string())?;
+            self.listed(list.instances).await;
+            self.list_invalid(section, list.invalid);
             let next = response.header(header).and_then(|text| text.parse::<u64>().ok());
             let next = next.ok_or_else(|| format!("the answer has no valid header `{header}`"))?;
             self.followed();
@@ -293,8 +316,9 @@ impl Follower {
                 let settings = fetch::settings(section, ANSWER).await?;
                 let response = fetch::send(&settings, &fetch::get(section, &path)?).await?;
                 let mut store = SliceStore::default();
-                store.replace(&response.body).map_err(|error| error.to_string())?;
+                let invalid = store.replace(&response.body).map_err(|error| error.to_string())?;
                 self.listed(store.instances().map_err(|error| error.to_string())?).await;
+                self.list_invalid(section, invalid);
                 store
             }
         };
@@ -320,9 +344,11 @@ impl Follower {
                 }
                 Err(Ended::Broken(error)) => return Err(error),
             };
-            let mut has_changed = false;
+            let (mut has_changed, mut all_invalid) = (false, Vec::new());
             for line in lines {
-                match store.apply(&line).map_err(|error| error.to_string())? {
+                let (event, invalid) = store.apply(&line).map_err(|error| error.to_string())?;
+                all_invalid.extend(invalid);
+                match event {
                     WatchEvent::Changed => has_changed = true,
                     WatchEvent::Bookmark => {}
                     WatchEvent::Expired => return Ok(()),
@@ -332,6 +358,7 @@ impl Follower {
                 true => self.answered(store.instances().map_err(|error| error.to_string())?).await,
                 false => self.feed.confirmed(now_ms()),
             }
+            self.invalid(section, &all_invalid);
         }
     }
 
@@ -388,7 +415,9 @@ impl Follower {
             let begun = now_ms();
             let settings = fetch::settings(section, ANSWER).await?;
             let response = fetch::send(&settings, &fetch::get(section, "/containers/json")?).await?;
-            self.listed(containers::decode(&response.body).map_err(|error| error.to_string())?).await;
+            let list = containers::decode(&response.body).map_err(|error| error.to_string())?;
+            self.listed(list.instances).await;
+            self.list_invalid(section, list.invalid);
             if !matches!(stream, Some(Err(_))) {
                 self.followed();
             }
@@ -465,6 +494,13 @@ impl Follower {
         }
     }
 
+    /// Reports the invalid elements of a complete list, except those that were invalid in the last one.
+    fn list_invalid(&self, section: &DiscoverySection, errors: Vec<DocumentError>) {
+        let before = self.last_invalid.replace(errors.iter().cloned().collect());
+        let new: Vec<DocumentError> = errors.into_iter().filter(|error| !before.contains(error)).collect();
+        self.invalid(section, &new);
+    }
+
     /// Reports the parts of a list that are invalid, while the rest is applied.
     fn invalid(&self, section: &DiscoverySection, errors: &[DocumentError]) {
         self.feed.errors.add(errors.len() as u64);
@@ -475,7 +511,7 @@ impl Follower {
         }
         let further = errors.len().saturating_sub(REPORTED_APART);
         if further > 0 {
-            let text = format!("{title}: {}: {further} other keys are invalid and ignored.", section.place);
+            let text = format!("{title}: {}: {further} others are invalid and ignored.", section.place);
             (self.callbacks.notify)(WARNING, &text);
         }
     }
@@ -516,60 +552,5 @@ impl FileVersion {
         let facts = std::fs::metadata(path)?;
         let number = std::os::unix::fs::MetadataExt::ino(&facts);
         Ok(Self { modified: facts.modified().ok(), size: facts.len(), number })
-    }
-}
-
-/// The number of consecutive failures after a turn that has failed. If the source answered in the turn (`state`), the earlier failures
-/// do not count, unless it failed so soon after that it may always do so.
-fn failures_after(failures: u32, state: FeedState, lasted: Duration) -> u32 {
-    let is_first = state == FeedState::Current && lasted >= longest_delay(failures);
-    if is_first { 1 } else { failures.saturating_add(1) }
-}
-
-/// The longest delay after consecutive failures.
-fn longest_delay(failures: u32) -> Duration {
-    match failures.checked_sub(1) {
-        None => Duration::ZERO,
-        Some(further) => LONGEST_DELAY.min(FIRST_DELAY * 2_u32.saturating_pow(further.min(10))),
-    }
-}
-
-/// The delay after consecutive failures: it doubles, and varies so that many processes do not return at once.
-fn delay(failures: u32) -> Duration {
-    let longest = longest_delay(failures);
-    longest / 2 + longest.mul_f64(fastrand::f64() / 2.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn delays_grow_although_a_source_answers_before_it_fails() {
-        let mut failures = 0;
-        for expected in 1..10 {
-            failures = failures_after(failures, FeedState::Current, Duration::from_millis(10));
-            assert_eq!(failures, expected);
-        }
-        assert_eq!(
-            failures_after(failures, FeedState::Failed, Duration::from_secs(60)),
-            10,
-            "it did not answer"
-        );
-        assert_eq!(
-            failures_after(failures, FeedState::Current, Duration::from_secs(60)),
-            1,
-            "it served for long"
-        );
-    }
-
-    #[test]
-    fn delays_grow_up_to_a_limit() {
-        assert_eq!(delay(0), Duration::ZERO);
-        for failures in 1..100 {
-            let longest = (FIRST_DELAY * 2_u32.pow((failures - 1).min(10))).min(LONGEST_DELAY);
-            let own = delay(failures);
-            assert!(own >= longest / 2 && own <= longest, "{failures}: {own:?}");
-        }
     }
 }

@@ -9,6 +9,7 @@
 
 mod callbacks;
 pub mod decode;
+mod delays;
 mod engine;
 mod fetch;
 mod follow;

@@ -1,4 +1,4 @@
-//! Decoders on arbitrary, truncated and mutated documents: none of them panics, exceeds its bounds, or accepts a part of a document.
+//! Decoders on arbitrary, truncated and mutated documents: none of them panics, exceeds its bounds, or accepts a truncated document.
 
 use discovery::decode::etcd::KeyStore;
 use discovery::decode::kubernetes::SliceStore;
@@ -22,10 +22,10 @@ fn etcd(bytes: &[u8]) -> Option<Vec<Instance>> {
 }
 
 const DECODERS: [Decode; 7] = [
-    |bytes| targets::decode(bytes).ok(),
-    |bytes| consul::decode(bytes).ok(),
-    |bytes| nomad::decode(bytes).ok(),
-    |bytes| containers::decode(bytes).ok(),
+    |bytes| targets::decode(bytes).ok().map(|list| list.instances),
+    |bytes| consul::decode(bytes).ok().map(|list| list.instances),
+    |bytes| nomad::decode(bytes).ok().map(|list| list.instances),
+    |bytes| containers::decode(bytes).ok().map(|list| list.instances),
     |bytes| saved::decode(bytes).ok().map(|saved| saved.instances),
     kubernetes,
     etcd,
@@ -79,6 +79,35 @@ fn no_truncated_document_is_accepted() {
         for end in 0..document.len() {
             assert_eq!(decode(&document.as_bytes()[..end]), None, "{}", &document[..end]);
         }
+    }
+}
+
+/// Documents like [`documents`], with the part of the first element that is replaced to make it invalid.
+#[test]
+fn an_invalid_element_does_not_hide_others() {
+    let replaced = [
+        r#""10.0.0.1:80""#,
+        r#""Port":80"#,
+        r#""AllocID":"a""#,
+        r#"[{"Labels":{"weir.weight":"7"},"#,
+        r#""address":"10.0.0.1:80""#,
+        r#"["10.0.0.1"]"#,
+        r#""L2E=""#,
+    ];
+    let invalid = [
+        "7",
+        r#""Port":0"#,
+        r#""AllocID":"""#,
+        r#"[{"Labels":{"weir.weight":"x"},"Names":["/b"]},{"Labels":{"weir.weight":"7"},"#,
+        r#""address":"""#,
+        r#"["x"]"#,
+        r#""L/8=""#,
+    ];
+    for (((decode, document), from), to) in DECODERS.iter().zip(documents()).zip(replaced).zip(invalid) {
+        let changed = document.replacen(from, to, 1);
+        assert_ne!(changed, document);
+        let expected = 2 - usize::from(!to.contains("Labels"));
+        assert_eq!(decode(changed.as_bytes()).map(|list| list.len()), Some(expected), "{changed}");
     }
 }
 

@@ -71,6 +71,9 @@ fn bind(address: SocketAddr, options: &ListenOptions<'_>) -> io::Result<Socket> 
     Ok(socket)
 }
 
+/// The number of errors in a row after which other tasks run.
+const ERRORS_MAX: usize = 16;
+
 /// The maximum number of times that the table of sockets is read, and the number of reads without another socket that are enough.
 const READS: (usize, usize) = (20, 3);
 
@@ -235,6 +238,18 @@ impl UdpSocket {
             }
             return Poll::Ready(received);
         }
+    }
+
+    /// Receives datagrams into `batch` like [`poll_recv`](Self::poll_recv), for a socket with many peers: an error is about an earlier
+    /// datagram, such as an ICMP message, and is skipped. After several errors in a row, other tasks run before the next attempt.
+    pub fn poll_recv_any(&self, context: &mut Context<'_>, batch: &mut Batch) -> Poll<()> {
+        for _ in 0..ERRORS_MAX {
+            if let Ok(()) = ready!(self.poll_recv(context, batch)) {
+                return Poll::Ready(());
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// Receives datagrams into `batch`, without waiting.

@@ -46,6 +46,12 @@ impl Ranges {
         self.0.get(self.position(number + 1)).is_some_and(|range| range.contains(&number))
     }
 
+    /// The ranges that have numbers in common with `range`.
+    pub(crate) fn overlapping(&self, range: &Range<u64>) -> &[Range<u64>] {
+        let after = &self.0[self.0.partition_point(|own| own.end <= range.start)..];
+        &after[..after.partition_point(|own| own.start < range.end)]
+    }
+
     /// Adds a range; returns whether any number of it is new.
     pub(crate) fn insert(&mut self, new: Range<u64>) -> bool {
         if new.is_empty() {
@@ -155,6 +161,10 @@ mod tests {
             let all = list(&ranges);
             assert!(all.windows(2).all(|pair| pair[0].end < pair[1].start), "{all:?}");
             assert!(all.iter().all(|range| !range.is_empty()), "{all:?}");
+            let start = next(70);
+            let within = start..start + 1 + next(9);
+            let shared = all.into_iter().filter(|own| own.start < within.end && own.end > within.start);
+            assert_eq!(ranges.overlapping(&within), shared.collect::<Vec<_>>(), "{within:?}");
         }
     }
 }

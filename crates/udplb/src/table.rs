@@ -9,6 +9,9 @@ use hashbrown::hash_table::Entry;
 
 use crate::session::{Progress, SessionKey, SessionLimits, UdpSession};
 
+/// The number of entries of sessions that have ended which the queue of deadlines may have in addition to twice the sessions.
+const SPARE_DEADLINES: usize = 1024;
+
 /// The identity of a session. It is not reused for another session as long as fewer than 2³² follow in the same slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SessionId {
@@ -39,7 +42,8 @@ struct SessionSlot<T> {
 /// The sessions of a socket.
 ///
 /// Deadlines are lazy: each session has one entry in the queue, with its deadline when the entry was made. A datagram does not
-/// change the entry. When an entry is due and its session is not, it is queued again.
+/// change the entry. When an entry is due and its session is not, it is queued again. The entries of sessions that have ended are
+/// removed together once they are the majority.
 #[derive(Debug)]
 pub struct SessionTable<T> {
     hasher: RandomState,
@@ -202,6 +206,13 @@ impl<T> SessionTable<T> {
         let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.turn == id.turn)?;
         let session = slot.session.take()?;
         self.free.push(id.slot);
+        if self.due.len() > 2 * self.len() + SPARE_DEADLINES {
+            let slots = &self.slots;
+            let is_live = |id: SessionId| {
+                slots[id.slot as usize].turn == id.turn && slots[id.slot as usize].session.is_some()
+            };
+            self.due.retain(|Reverse((_, id))| is_live(*id));
+        }
         Some(session)
     }
 

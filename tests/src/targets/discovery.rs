@@ -12,10 +12,10 @@ use state::discovery::Instance;
 pub fn discovery_documents(bytes: &[u8]) {
     let Some((kind, document)) = bytes.split_first() else { return };
     let list = match kind.wrapping_sub(b'0') % 7 {
-        0 => targets::decode(document),
-        1 => consul::decode(document),
-        2 => nomad::decode(document),
-        3 => containers::decode(document),
+        0 => targets::decode(document).map(|list| list.instances),
+        1 => consul::decode(document).map(|list| list.instances),
+        2 => nomad::decode(document).map(|list| list.instances),
+        3 => containers::decode(document).map(|list| list.instances),
         4 => saved::decode(document).map(|saved| saved.instances),
         5 => return slices(document),
         _ => return keys(document),

@@ -3,22 +3,22 @@
 use serde_json::Value;
 use state::discovery::Instance;
 
-use super::{Decoded, DocumentError, MOST_LABELS, array, json, list, name, shortened, socket_of};
+use super::{Decoded, DocumentError, InstanceList, MOST_LABELS, array, json, name, shortened, socket_of};
 
 /// Decodes an answer.
 ///
 /// # Errors
-/// The answer is not a list of services with their nodes and checks.
-pub fn decode(bytes: &[u8]) -> Decoded<Vec<Instance>> {
+/// The answer is not a list of services with their nodes and checks, or has no valid one.
+pub fn decode(bytes: &[u8]) -> Decoded<InstanceList> {
     let document = json(bytes)?;
     let Value::Array(entries) = &document else {
         return Err(DocumentError::new("", "the document is not a list of services"));
     };
-    let entries = entries.iter().enumerate();
-    let decoded = entries.map(|(number, entry)| {
-        self::entry(entry).map_err(|error| error.within(format!("entry {}", number + 1)))
-    });
-    list(decoded.collect::<Decoded<_>>()?)
+    let mut list = InstanceList::default();
+    for (number, entry) in entries.iter().enumerate() {
+        list.take(self::entry(entry), format_args!("entry {}", number + 1))?;
+    }
+    list.finish()
 }
 
 fn entry(entry: &Value) -> Decoded<Instance> {
@@ -70,7 +70,9 @@ mod tests {
     use super::*;
 
     fn decoded(entries: &str) -> Result<Vec<Instance>, String> {
-        decode(format!("[{entries}]").as_bytes()).map_err(|error| error.to_string())
+        let list = decode(format!("[{entries}]").as_bytes()).map_err(|error| error.to_string())?;
+        assert_eq!(list.invalid, []);
+        Ok(list.instances)
     }
 
     fn entry(service: &str, checks: &str) -> String {

@@ -6,28 +6,47 @@ use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::Value;
-use state::discovery::{Instance, InstanceLabels};
+use state::discovery::Instance;
 
-use super::{Decoded, DocumentError, MOST_LABELS, add, array, json, list, name, shortened};
+use super::{Decoded, DocumentError, InstanceList, MOST_LABELS, array, json, name, reject, shortened};
 
 /// Decodes an answer. A container is an instance for each of its TCP ports.
 ///
 /// # Errors
-/// The answer is not a list of containers, or a container has an invalid label.
-pub fn decode(bytes: &[u8]) -> Decoded<Vec<Instance>> {
+/// The answer is not a list of containers, or there are only invalid ones.
+pub fn decode(bytes: &[u8]) -> Decoded<InstanceList> {
     let document = json(bytes)?;
     let Value::Array(containers) = &document else {
         return Err(DocumentError::new("", "the document is not a list of containers"));
     };
-    let mut instances = Vec::new();
+    let mut list = InstanceList::default();
     for (number, container) in containers.iter().enumerate() {
         let at = |error: DocumentError| error.within(format!("container {}", number + 1));
-        self::container(container, &mut instances).map_err(at)?;
+        let RunningContainer { common, places } = match self::container(container) {
+            Ok(Some(container)) => container,
+            Ok(None) => continue,
+            Err(error) => {
+                reject(&mut list.invalid, at(error))?;
+                continue;
+            }
+        };
+        for (address, port) in places {
+            let instance = Instance { address, port, ..common.clone() };
+            list.add(instance).map_err(|error| at(error.within(format!("`{}`", shortened(&common.id)))))?;
+        }
     }
-    list(instances)
+    list.finish()
 }
 
-fn container(value: &Value, instances: &mut Vec<Instance>) -> Decoded<()> {
+/// The instances of a container.
+struct RunningContainer {
+    /// Their properties, without an address.
+    common: Instance,
+    places: Vec<(IpAddr, u16)>,
+}
+
+/// The instances of a container; `None` if it does not run.
+fn container(value: &Value) -> Decoded<Option<RunningContainer>> {
     let of = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
     let names = array(value.get("Names"), "Names")?;
     let id = names.first().and_then(Value::as_str).map(|name| name.trim_start_matches('/'));
@@ -51,7 +70,7 @@ fn container(value: &Value, instances: &mut Vec<Instance>) -> Decoded<()> {
     let zone = label("weir.zone").map(|zone| name(zone, "the zone")).transpose().map_err(within)?;
     let state = of("State");
     if !state.is_empty() && !matches!(state, "running" | "paused" | "healthy" | "unhealthy") {
-        return Ok(());
+        return Ok(None);
     }
     let status = of("Status");
     let is_sick = status.contains("(unhealthy)")
@@ -65,18 +84,15 @@ fn container(value: &Value, instances: &mut Vec<Instance>) -> Decoded<()> {
         }
     }
     labels.truncate(MOST_LABELS);
-    let labels = InstanceLabels::from(labels);
-    for (address, port) in places(value, label("weir.network"), wanted_port).map_err(within)? {
-        let instance = Instance {
-            weight,
-            zone: zone.map(Into::into),
-            labels: labels.clone(),
-            is_ready: state != "paused" && state != "unhealthy" && !is_sick,
-            ..Instance::new(id, address, port)
-        };
-        add(instances, instance).map_err(within)?;
-    }
-    Ok(())
+    let places = places(value, label("weir.network"), wanted_port).map_err(within)?;
+    let common = Instance {
+        weight,
+        zone: zone.map(Into::into),
+        labels: labels.into(),
+        is_ready: state != "paused" && state != "unhealthy" && !is_sick,
+        ..Instance::new(id, Ipv4Addr::UNSPECIFIED.into(), 0)
+    };
+    Ok(Some(RunningContainer { common, places }))
 }
 
 /// The addresses of a container: in its network, or published on this machine if it has none.
@@ -131,7 +147,8 @@ mod tests {
 
     fn decoded(container: &str) -> Result<Vec<String>, String> {
         let list = decode(format!("[{container}]").as_bytes()).map_err(|error| error.to_string())?;
-        Ok(list.iter().map(|own| format!("{} {} {}", own.id, own.socket(), own.is_ready)).collect())
+        assert_eq!(list.invalid, []);
+        Ok(list.instances.iter().map(|own| format!("{} {} {}", own.id, own.socket(), own.is_ready)).collect())
     }
 
     #[test]

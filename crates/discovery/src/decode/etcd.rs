@@ -1,7 +1,7 @@
 //! etcd: keys below a prefix, as a range and as the events of a watch, through the JSON gateway of version 3.
 //!
 //! The value of a key is an address with a port, or an object with `address` (or `Addr`, as etcd's gRPC naming writes it) and the
-//! other properties of an instance. Each key is a separate document: an invalid one does not affect the others.
+//! other properties of an instance. Each key is a separate document: an invalid key or value does not affect the others.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,7 +21,7 @@ pub struct KeyStore {
     prefix: Box<str>,
     keys: BTreeMap<Box<str>, Instance>,
     revision: u64,
-    /// The keys with invalid values, and the revisions of these.
+    /// The keys that are invalid or have invalid values, and the revisions of these.
     invalid: HashMap<Box<str>, u64>,
 }
 
@@ -36,7 +36,7 @@ pub enum KeyEvent {
     Expired,
 }
 
-/// Keys with invalid values, once for each value. They keep their last valid value.
+/// Keys that are invalid or have invalid values, once for each value. The latter keep their last valid value.
 pub type InvalidKeys = Vec<DocumentError>;
 
 impl KeyStore {
@@ -91,20 +91,26 @@ impl KeyStore {
         }
         let (mut keys, mut errors, mut invalid) = (BTreeMap::new(), Vec::new(), HashMap::new());
         for pair in pairs {
-            let key = self.key(pair)?;
-            match self.instance(&key, pair) {
-                Ok(instance) => drop(keys.insert(key, instance)),
-                Err(error) => {
-                    if let Some(last) = self.keys.get(&key) {
-                        keys.insert(key.clone(), last.clone());
+            let (key, error) = match key(pair) {
+                Ok(key) => match self.instance(&key, pair) {
+                    Ok(instance) => {
+                        keys.insert(key, instance);
+                        continue;
                     }
-                    let version = version(pair);
-                    if self.invalid.get(&key) != Some(&version) {
-                        errors.push(error);
+                    Err(error) => {
+                        if let Some(last) = self.keys.get(&key) {
+                            keys.insert(key.clone(), last.clone());
+                        }
+                        (key, error)
                     }
-                    invalid.insert(key, version);
-                }
+                },
+                Err(error) => (error.place.as_str().into(), error),
+            };
+            let version = version(pair);
+            if self.invalid.get(&key) != Some(&version) {
+                errors.push(error);
             }
+            invalid.insert(key, version);
         }
         (self.keys, self.revision, self.invalid) = (keys, revision, invalid);
         Ok(errors)
@@ -125,12 +131,27 @@ impl KeyStore {
         if is_cancelled || number(result.get("compact_revision")).is_some_and(|revision| revision > 0) {
             return Ok((KeyEvent::Expired, Vec::new()));
         }
+        let events = super::array(result.get("events"), "events")?;
+        if events.len() > MOST_INSTANCES {
+            return Err(DocumentError::new("", format!("there are more than {MOST_INSTANCES} events")));
+        }
         let (mut outcome, mut errors) = (KeyEvent::Unchanged, Vec::new());
-        for event in super::array(result.get("events"), "events")? {
+        for event in events {
             let pair = event.get("kv").unwrap_or(&Value::Null);
-            let key = self.key(pair)?;
             // The gateway omits default values, and PUT is one.
             let is_deleted = event.get("type").and_then(Value::as_str) == Some("DELETE");
+            let key = match key(pair) {
+                Ok(key) => key,
+                Err(error) if is_deleted => {
+                    self.invalid.remove(error.place.as_str());
+                    continue;
+                }
+                Err(error) => {
+                    self.note_invalid(error.place.as_str().into(), pair);
+                    errors.push(error);
+                    continue;
+                }
+            };
             if is_deleted {
                 self.keys.remove(&key);
                 self.invalid.remove(&key);
@@ -147,9 +168,7 @@ impl KeyStore {
                     errors.push(DocumentError::new("", format!("there are more than {MOST_INSTANCES} keys")))
                 }
                 Err(error) => {
-                    if self.invalid.len() < MOST_INSTANCES || self.invalid.contains_key(&key) {
-                        self.invalid.insert(key, version(pair));
-                    }
+                    self.note_invalid(key, pair);
                     errors.push(error);
                 }
             }
@@ -168,10 +187,11 @@ impl KeyStore {
         list(self.keys.values().cloned().collect())
     }
 
-    fn key(&self, pair: &Value) -> Decoded<Box<str>> {
-        let bytes = decoded(pair.get("key")).ok_or_else(|| DocumentError::new("", "a key is not base64"))?;
-        let text = String::from_utf8(bytes).map_err(|_| DocumentError::new("", "a key is not UTF-8"))?;
-        Ok(text.into())
+    /// Remembers that the value of a key was reported as invalid.
+    fn note_invalid(&mut self, key: Box<str>, pair: &Value) {
+        if self.invalid.len() < MOST_INSTANCES || self.invalid.contains_key(&key) {
+            self.invalid.insert(key, version(pair));
+        }
     }
 
     fn instance(&self, key: &str, pair: &Value) -> Decoded<Instance> {
@@ -183,6 +203,19 @@ impl KeyStore {
             String::from_utf8(value).map_err(|_| within(DocumentError::new("", "the value is not UTF-8")))?;
         value_of(id, text.trim()).map_err(within)
     }
+}
+
+/// The key of a pair. The place of an error is the readable part of the key.
+fn key(pair: &Value) -> Decoded<Box<str>> {
+    let place = |text: &str| format!("key `{}`", shortened(text));
+    let encoded = pair.get("key").and_then(Value::as_str).unwrap_or_default();
+    let bytes =
+        STANDARD.decode(encoded).map_err(|_| DocumentError::new(place(encoded), "the key is not base64"))?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let text = String::from_utf8_lossy(error.as_bytes());
+        DocumentError::new(place(&text), "the key is not UTF-8")
+    })?;
+    Ok(text.into())
 }
 
 /// An instance in the value of a key.
@@ -300,6 +333,30 @@ mod tests {
         assert_eq!(store.apply(event.as_bytes()).map(|(_, errors)| errors.len()), Ok(1));
         let range = format!(r#"{{"header": {{"revision": "9"}}, "kvs": [{}]}}"#, written(5));
         assert_eq!(store.replace(range.as_bytes()), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn an_invalid_key_does_not_hide_others() {
+        let mut store = KeyStore::new("/web/");
+        let encoded = STANDARD.encode([b"/web/", &[0xff; 300][..]].concat());
+        let bad = format!(r#"{{"key": "{encoded}", "value": "", "mod_revision": "4"}}"#);
+        let (a, b) = (pair("/web/a", "10.0.0.1:80"), pair("/web/b", "10.0.0.2:80"));
+        let error = format!("key `/web/{}`: the key is not UTF-8", "\u{fffd}".repeat(55));
+        let errors = |all: InvalidKeys| all.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let range = format!(r#"{{"header": {{"revision": "12"}}, "kvs": [{a}, {bad}, {b}]}}"#);
+        assert_eq!(store.replace(range.as_bytes()).map(errors), Ok(vec![error.clone()]));
+        assert_eq!(shown(&store), ["a 10.0.0.1:80 false", "b 10.0.0.2:80 false"]);
+        assert_eq!(store.replace(range.as_bytes()), Ok(Vec::new()), "it was reported");
+        let (c, broken) = (pair("/web/c", "10.0.0.3:80"), r#"{"key": "?", "value": ""}"#);
+        let events = format!(
+            r#"{{"kv": {bad}}}, {{"kv": {broken}}}, {{"kv": {c}}}, {{"type": "DELETE", "kv": {bad}}}"#
+        );
+        let line = format!(r#"{{"result": {{"header": {{"revision": "14"}}, "events": [{events}]}}}}"#);
+        let (event, invalid) = store.apply(line.as_bytes()).expect("the line is valid");
+        assert_eq!(event, KeyEvent::Changed);
+        assert_eq!(errors(invalid), [error, "key `?`: the key is not base64".to_owned()]);
+        assert_eq!(shown(&store), ["a 10.0.0.1:80 false", "b 10.0.0.2:80 false", "c 10.0.0.3:80 false"]);
+        assert!(String::from_utf8_lossy(&store.watch_request()).contains(r#""start_revision":"15""#));
     }
 
     #[test]

@@ -7,7 +7,9 @@ use plan::discovery::PORT_LABEL;
 use serde_json::Value;
 use state::discovery::Instance;
 
-use super::{Decoded, DocumentError, MOST_INSTANCES, add, array, json, list, name, object, shortened};
+use super::{
+    Decoded, DocumentError, InstanceList, MOST_INSTANCES, array, json, list, name, object, reject, shortened,
+};
 
 /// The slices of a service, which together are its instances.
 #[derive(Debug, Default)]
@@ -21,7 +23,7 @@ pub struct SliceStore {
 pub enum WatchEvent {
     /// The slices have changed.
     Changed,
-    /// Only the version has changed.
+    /// Only the version has changed, as after an invalid slice.
     Bookmark,
     /// The version is too old: the list must be obtained again.
     Expired,
@@ -33,60 +35,79 @@ impl SliceStore {
         &self.version
     }
 
-    /// Replaces all slices with those of a list.
+    /// Replaces all slices with the valid ones of a list. Returns the errors of invalid slices and invalid parts of slices.
     ///
     /// # Errors
-    /// The document is not a list of slices. The store is unchanged.
-    pub fn replace(&mut self, bytes: &[u8]) -> Decoded<()> {
+    /// The document is not a list of slices, or all are invalid. The store is unchanged.
+    pub fn replace(&mut self, bytes: &[u8]) -> Decoded<Vec<DocumentError>> {
         let document = json(bytes)?;
         let members = object(&document, "the document")?;
         let version = version_of(&document)?.into();
-        let mut slices = BTreeMap::new();
+        let (mut slices, mut invalid, mut size) = (BTreeMap::new(), Vec::new(), 0);
         for (number, item) in array(members.get("items"), "items")?.iter().enumerate() {
             let at = |error: DocumentError| error.within(format!("item {}", number + 1));
-            let (name, instances) = slice(item).map_err(at)?;
-            slices.insert(name, instances);
+            match slice(item) {
+                Ok((name, list)) => {
+                    list.invalid.into_iter().try_for_each(|error| reject(&mut invalid, at(error)))?;
+                    size += list.instances.len() + 1;
+                    slices.insert(name, list.instances);
+                }
+                Err(error) => reject(&mut invalid, at(error))?,
+            }
+            bounded(size)?;
         }
-        bounded(&slices)?;
+        if slices.is_empty() && !invalid.is_empty() {
+            return Err(invalid.swap_remove(0));
+        }
         (self.slices, self.version) = (slices, version);
-        Ok(())
+        Ok(invalid)
     }
 
-    /// Applies an event of a watch, which is one line.
+    /// Applies an event of a watch, which is one line. Returns the errors of invalid parts of a slice too. A slice without valid parts
+    /// does not replace the last one.
     ///
     /// # Errors
     /// The line is not an event, or the server reports an error. The store is unchanged.
-    pub fn apply(&mut self, line: &[u8]) -> Decoded<WatchEvent> {
+    pub fn apply(&mut self, line: &[u8]) -> Decoded<(WatchEvent, Vec<DocumentError>)> {
         let event = json(line)?;
         let members = object(&event, "the event")?;
         let kind = members.get("type").and_then(Value::as_str).unwrap_or_default();
         let object = members.get("object").unwrap_or(&Value::Null);
         match kind {
             "ADDED" | "MODIFIED" => {
-                let (name, instances) = slice(object)?;
-                let version = version_of(object)?.into();
-                let before = self.slices.insert(name.clone(), instances);
-                if let Err(error) = bounded(&self.slices) {
-                    match before {
-                        Some(before) => self.slices.insert(name, before),
-                        None => self.slices.remove(&name),
-                    };
-                    return Err(error);
-                }
+                let decoded = slice(object);
+                let version: Box<str> = match version_of(object) {
+                    Ok(version) => version.into(),
+                    Err(error) => return Err(decoded.err().unwrap_or(error)),
+                };
+                let (name, list) = match decoded {
+                    Ok(slice) => slice,
+                    Err(error) => {
+                        self.version = version;
+                        return Ok((WatchEvent::Bookmark, vec![error]));
+                    }
+                };
+                // Slices without endpoints cost memory too.
+                let others = self.slices.iter().filter(|(own, _)| **own != name);
+                let others: usize = others.map(|(_, slice)| slice.len() + 1).sum();
+                bounded(others + list.instances.len() + 1)?;
+                self.slices.insert(name, list.instances);
                 self.version = version;
-                Ok(WatchEvent::Changed)
+                Ok((WatchEvent::Changed, list.invalid))
             }
             "DELETED" => {
                 let (name, version) = (name_of(object)?, version_of(object)?.into());
                 self.slices.remove(name);
                 self.version = version;
-                Ok(WatchEvent::Changed)
+                Ok((WatchEvent::Changed, Vec::new()))
             }
             "BOOKMARK" => {
                 self.version = version_of(object)?.into();
-                Ok(WatchEvent::Bookmark)
+                Ok((WatchEvent::Bookmark, Vec::new()))
             }
-            "ERROR" if object.get("code").and_then(Value::as_u64) == Some(410) => Ok(WatchEvent::Expired),
+            "ERROR" if object.get("code").and_then(Value::as_u64) == Some(410) => {
+                Ok((WatchEvent::Expired, Vec::new()))
+            }
             "ERROR" => {
                 let text = object.get("message").and_then(Value::as_str).unwrap_or("no message");
                 Err(DocumentError::new("", format!("the server reports an error: {}", shortened(text))))
@@ -108,9 +129,8 @@ impl SliceStore {
     }
 }
 
-fn bounded(slices: &BTreeMap<Box<str>, Vec<Instance>>) -> Decoded<()> {
-    // Slices without endpoints cost memory too.
-    let total: usize = slices.values().map(|slice| slice.len() + 1).sum();
+/// Checks the number of slices and instances together.
+fn bounded(total: usize) -> Decoded<()> {
     match total > 2 * MOST_INSTANCES {
         true => Err(DocumentError::new("", format!("the service has more than {MOST_INSTANCES} endpoints"))),
         false => Ok(()),
@@ -133,44 +153,61 @@ fn name_of(value: &Value) -> Decoded<&str> {
     }
 }
 
-fn slice(value: &Value) -> Decoded<(Box<str>, Vec<Instance>)> {
+/// The name and the instances of a slice. Invalid ports and endpoints are left out.
+fn slice(value: &Value) -> Decoded<(Box<str>, InstanceList)> {
     let own = name_of(value)?;
+    let instances = instances(value).map_err(|error| error.within(format!("slice `{own}`")))?;
     let within = |error: DocumentError| error.within(format!("slice `{own}`"));
-    let ports = ports(value).map_err(within)?;
-    let mut instances = Vec::new();
-    // Names cannot be servers without a resolver.
-    if value.get("addressType").and_then(Value::as_str) == Some("FQDN") {
-        return Ok((own.into(), instances));
-    }
-    for (number, endpoint) in array(value.get("endpoints"), "endpoints").map_err(within)?.iter().enumerate() {
-        let at = |error: DocumentError| within(error.within(format!("endpoint {}", number + 1)));
-        self::endpoint(endpoint, &ports, &mut instances).map_err(at)?;
-    }
-    Ok((own.into(), instances))
+    let invalid = instances.invalid.into_iter().map(within).collect();
+    Ok((own.into(), InstanceList { invalid, ..instances }))
 }
 
-/// The TCP ports: numbers and names.
-fn ports(slice: &Value) -> Decoded<Vec<(u16, &str)>> {
+fn instances(slice: &Value) -> Decoded<InstanceList> {
+    let mut list = InstanceList::default();
+    // Names cannot be servers without a resolver.
+    if slice.get("addressType").and_then(Value::as_str) == Some("FQDN") {
+        return Ok(list);
+    }
     let mut ports = Vec::new();
     for (number, port) in array(slice.get("ports"), "ports")?.iter().enumerate() {
-        let at = |cause: &str| DocumentError::new(format!("port {}", number + 1), cause);
-        let protocol = port.get("protocol").and_then(Value::as_str).unwrap_or("TCP");
-        if protocol != "TCP" {
-            continue;
+        match self::port(port) {
+            Ok(port) => ports.extend(port),
+            Err(error) => reject(&mut list.invalid, error.within(format!("port {}", number + 1)))?,
         }
-        // A port without a number means all ports, so it does not give an address.
-        let Some(value) = port.get("port").filter(|port| !port.is_null()) else { continue };
-        let value = value.as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
-        let value = value.ok_or_else(|| at("the number is not between 1 and 65535"))?;
-        let text = port.get("name").and_then(Value::as_str).unwrap_or_default();
-        ports.push((value, name(text, "the name of the port")?));
     }
-    Ok(ports)
+    for (number, endpoint) in array(slice.get("endpoints"), "endpoints")?.iter().enumerate() {
+        let at = |error: DocumentError| error.within(format!("endpoint {}", number + 1));
+        match self::endpoint(endpoint) {
+            Ok(None) => {}
+            Ok(Some(endpoint)) => {
+                for port in &ports {
+                    list.add(at_port(&endpoint, *port)).map_err(at)?;
+                }
+            }
+            Err(error) => reject(&mut list.invalid, at(error))?,
+        }
+    }
+    list.finish()
 }
 
-fn endpoint(value: &Value, ports: &[(u16, &str)], instances: &mut Vec<Instance>) -> Decoded<()> {
+/// The number and the name of a TCP port; `None` for other ports.
+fn port(port: &Value) -> Decoded<Option<(u16, &str)>> {
+    let protocol = port.get("protocol").and_then(Value::as_str).unwrap_or("TCP");
+    if protocol != "TCP" {
+        return Ok(None);
+    }
+    // A port without a number means all ports, so it does not give an address.
+    let Some(value) = port.get("port").filter(|port| !port.is_null()) else { return Ok(None) };
+    let value = value.as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
+    let value = value.ok_or_else(|| DocumentError::new("", "the number is not between 1 and 65535"))?;
+    let text = port.get("name").and_then(Value::as_str).unwrap_or_default();
+    Ok(Some((value, name(text, "the name of the port")?)))
+}
+
+/// The properties that an endpoint has at all ports; `None` if it has no address.
+fn endpoint(value: &Value) -> Decoded<Option<Instance>> {
     // All addresses of an endpoint are equivalent.
-    let Some(address) = array(value.get("addresses"), "addresses")?.first() else { return Ok(()) };
+    let Some(address) = array(value.get("addresses"), "addresses")?.first() else { return Ok(None) };
     let text = address.as_str().unwrap_or_default();
     let address = text.parse().ok().filter(|address: &IpAddr| !address.is_unspecified());
     let address = address
@@ -183,22 +220,24 @@ fn endpoint(value: &Value, ports: &[(u16, &str)], instances: &mut Vec<Instance>)
     let id = of("/targetRef/name").or(of("/hostname")).unwrap_or(text);
     let zone = of("/zone").map(|zone| name(zone, "the zone")).transpose()?;
     let node = of("/nodeName").map(|node| name(node, "the name of the node")).transpose()?;
-    for (port, port_name) in ports {
-        let mut labels: Vec<(Box<str>, Box<str>)> = Vec::new();
-        if !port_name.is_empty() {
-            labels.push((PORT_LABEL.into(), (*port_name).into()));
-        }
-        labels.extend(node.map(|node| ("node".into(), node.into())));
-        let instance = Instance {
-            zone: zone.map(Into::into),
-            labels: labels.into(),
-            is_ready: is_ready && !is_draining,
-            is_draining,
-            ..Instance::new(name(id, "the name of the endpoint")?, address, *port)
-        };
-        add(instances, instance)?;
-    }
-    Ok(())
+    let labels: Vec<(Box<str>, Box<str>)> =
+        node.map(|node| ("node".into(), node.into())).into_iter().collect();
+    Ok(Some(Instance {
+        zone: zone.map(Into::into),
+        labels: labels.into(),
+        is_ready: is_ready && !is_draining,
+        is_draining,
+        ..Instance::new(name(id, "the name of the endpoint")?, address, 0)
+    }))
+}
+
+fn at_port(endpoint: &Instance, (port, name): (u16, &str)) -> Instance {
+    let label = (!name.is_empty()).then(|| (PORT_LABEL.into(), name.into()));
+    let labels = match label {
+        Some(label) => [label].into_iter().chain(endpoint.labels.iter().cloned()).collect(),
+        None => endpoint.labels.clone(),
+    };
+    Instance { port, labels, ..endpoint.clone() }
 }
 
 #[cfg(test)]
@@ -278,7 +317,7 @@ mod tests {
                 &["web-1 10.0.0.2:8080 true false"],
             ),
         ] {
-            assert_eq!(store.apply(event(kind, &object).as_bytes()), Ok(outcome), "{kind}");
+            assert_eq!(store.apply(event(kind, &object).as_bytes()), Ok((outcome, Vec::new())), "{kind}");
             assert_eq!(
                 (store.version(), &shown(&store)[..]),
                 (version, &list.iter().map(|own| (*own).to_owned()).collect::<Vec<_>>()[..]),
@@ -292,15 +331,10 @@ mod tests {
         let mut store = SliceStore::default();
         let first = slice("web-a", "7", &endpoint("10.0.0.1", "web-0", ""));
         store.apply(format!(r#"{{"type": "ADDED", "object": {first}}}"#).as_bytes()).expect("it is valid");
-        let bad = slice("web-a", "8", &endpoint("x", "web-0", ""));
         for (line, error) in [
             (r#"{"type": "ADDED""#.to_owned(), "line 1, column 16: EOF while parsing an object"),
             (r#"{"type": "MOVED"}"#.to_owned(), "unknown type of event `MOVED`"),
             (r#"{"type": "DELETED", "object": {}}"#.to_owned(), "the slice has no `metadata.name`"),
-            (
-                format!(r#"{{"type": "MODIFIED", "object": {bad}}}"#),
-                "slice `web-a`, endpoint 1: `x` is not an IP address",
-            ),
             (
                 r#"{"type": "ERROR", "object": {"code": 500, "message": "broken"}}"#.to_owned(),
                 "the server reports an error: broken",
@@ -316,6 +350,37 @@ mod tests {
             );
             assert_eq!((store.version(), shown(&store).len()), ("7", 1), "{line}");
         }
+    }
+
+    #[test]
+    fn invalid_slices_and_endpoints_do_not_hide_others() {
+        let mut store = SliceStore::default();
+        let good = endpoint("10.0.0.1", "web-0", "");
+        let mixed = slice("web-a", "7", &format!("{good}, {}", endpoint("x", "web-1", "")));
+        let mixed = mixed.replace(r#""ports": ["#, r#""ports": [{"port": 0}, "#);
+        let unnamed = slice("", "7", &good);
+        let list = |items: &str| format!(r#"{{"metadata": {{"resourceVersion": "9"}}, "items": [{items}]}}"#);
+        let invalid = store.replace(list(&format!("{unnamed}, {mixed}")).as_bytes()).expect("one is valid");
+        let errors: Vec<String> = invalid.iter().map(ToString::to_string).collect();
+        let expected = [
+            "item 1: the slice has no `metadata.name`",
+            "item 2, slice `web-a`, port 1: the number is not between 1 and 65535",
+            "item 2, slice `web-a`, endpoint 2: `x` is not an IP address",
+        ];
+        assert_eq!(errors, expected);
+        assert_eq!(shown(&store), ["web-0 10.0.0.1:8080 true false"]);
+        let error = store.replace(list(&unnamed).as_bytes()).map_err(|error| error.to_string());
+        assert_eq!(error, Err(expected[0].to_owned()));
+        // A slice without valid endpoints does not replace the last one, and the watch continues after it.
+        let bad = slice("web-a", "12", &endpoint("y", "web-0", ""));
+        let event = |object: &str| format!(r#"{{"type": "MODIFIED", "object": {object}}}"#);
+        let error = DocumentError::new("slice `web-a`, endpoint 1", "`y` is not an IP address");
+        assert_eq!(store.apply(event(&bad).as_bytes()), Ok((WatchEvent::Bookmark, vec![error])));
+        assert_eq!((store.version(), shown(&store).len()), ("12", 1));
+        let mixed = slice("web-a", "13", &format!("{}, {good}", endpoint("x", "web-1", "")));
+        let (event, invalid) = store.apply(event(&mixed).as_bytes()).expect("it is an event");
+        assert_eq!((event, invalid.len(), store.version()), (WatchEvent::Changed, 1, "13"));
+        assert_eq!(shown(&store), ["web-0 10.0.0.1:8080 true false"]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Decodes a source's documents to lists of instances, without I/O.
 //!
-//! A document that is malformed, truncated or too large is refused as a whole, so it changes nothing.
+//! A document that is malformed, truncated or too large is refused as a whole, so it changes nothing. Invalid elements of a document
+//! are left out and reported. Without a valid instance, such a document is refused too.
 
 pub mod consul;
 pub mod containers;
@@ -31,8 +32,11 @@ pub const LONGEST_NAME: usize = 253;
 /// The largest number of labels of an instance.
 pub const MOST_LABELS: usize = 64;
 
-/// Why a document was refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The largest number of invalid elements that do not affect the rest of their document.
+pub const MOST_INVALID: usize = 1000;
+
+/// Why a document or an element of it was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DocumentError {
     /// Where in the document; empty for all of it.
     pub place: String,
@@ -181,12 +185,62 @@ pub(crate) fn shortened(text: &str) -> String {
     text.chars().filter(|own| !own.is_control()).take(60).collect()
 }
 
-/// Adds an instance to a list, unless the list is full. A document may describe many instances with few bytes.
-pub(crate) fn add(instances: &mut Vec<Instance>, instance: Instance) -> Decoded<()> {
-    if instances.len() >= MOST_INSTANCES {
-        return Err(DocumentError::new("", format!("the list has more than {MOST_INSTANCES} instances")));
+/// The instances of a document, without its invalid elements.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InstanceList {
+    /// The instances.
+    pub instances: Vec<Instance>,
+    /// The errors of the invalid elements.
+    pub invalid: Vec<DocumentError>,
+}
+
+impl InstanceList {
+    /// Adds an instance, unless the list is full. A document may describe many instances with few bytes.
+    ///
+    /// # Errors
+    /// The document is to be refused.
+    pub(crate) fn add(&mut self, instance: Instance) -> Decoded<()> {
+        if self.instances.len() >= MOST_INSTANCES {
+            return Err(DocumentError::new("", format!("the list has more than {MOST_INSTANCES} instances")));
+        }
+        self.instances.push(instance);
+        Ok(())
     }
-    instances.push(instance);
+
+    /// Adds the instance of the element at a place, or its error.
+    ///
+    /// # Errors
+    /// The document is to be refused.
+    pub(crate) fn take(&mut self, decoded: Decoded<Instance>, place: impl fmt::Display) -> Decoded<()> {
+        match decoded {
+            Ok(instance) => self.add(instance).map_err(|error| error.within(place)),
+            Err(error) => reject(&mut self.invalid, error.within(place)),
+        }
+    }
+
+    /// Returns the list in order.
+    ///
+    /// # Errors
+    /// There are errors, but no instances: the list is not to be replaced by an empty one.
+    pub(crate) fn finish(mut self) -> Decoded<Self> {
+        if self.instances.is_empty() && !self.invalid.is_empty() {
+            return Err(self.invalid.swap_remove(0));
+        }
+        Ok(Self { instances: list(self.instances)?, ..self })
+    }
+}
+
+/// Adds the error of an invalid element.
+///
+/// # Errors
+/// There are too many.
+pub(crate) fn reject(invalid: &mut Vec<DocumentError>, error: DocumentError) -> Decoded<()> {
+    if invalid.len() >= MOST_INVALID {
+        let cause =
+            format!("more than {MOST_INVALID} elements are invalid, the last one because {}", error.cause);
+        return Err(DocumentError { cause, ..error });
+    }
+    invalid.push(error);
     Ok(())
 }
 

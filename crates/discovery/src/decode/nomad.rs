@@ -3,22 +3,22 @@
 use serde_json::Value;
 use state::discovery::Instance;
 
-use super::{Decoded, DocumentError, MOST_LABELS, array, json, list, name, shortened, socket_of};
+use super::{Decoded, DocumentError, InstanceList, MOST_LABELS, array, json, name, shortened, socket_of};
 
 /// Decodes an answer. The allocations are the instances.
 ///
 /// # Errors
-/// The answer is not a list of registrations.
-pub fn decode(bytes: &[u8]) -> Decoded<Vec<Instance>> {
+/// The answer is not a list of registrations, or has no valid one.
+pub fn decode(bytes: &[u8]) -> Decoded<InstanceList> {
     let document = json(bytes)?;
     let Value::Array(entries) = &document else {
         return Err(DocumentError::new("", "the document is not a list of registrations"));
     };
-    let entries = entries.iter().enumerate();
-    let decoded = entries.map(|(number, entry)| {
-        self::entry(entry).map_err(|error| error.within(format!("entry {}", number + 1)))
-    });
-    list(decoded.collect::<Decoded<_>>()?)
+    let mut list = InstanceList::default();
+    for (number, entry) in entries.iter().enumerate() {
+        list.take(self::entry(entry), format_args!("entry {}", number + 1))?;
+    }
+    list.finish()
 }
 
 fn entry(entry: &Value) -> Decoded<Instance> {
@@ -47,7 +47,7 @@ mod tests {
     fn registrations_are_instances() {
         let text = r#"[{"ID": "_nomad-task-1", "AllocID": "6bb1", "ServiceName": "web", "Datacenter": "dc1", "JobID": "shop",
             "Tags": ["v2"], "Address": "10.0.0.1", "Port": 24123}]"#;
-        let list = decode(text.as_bytes()).expect("it is valid");
+        let list = decode(text.as_bytes()).expect("it is valid").instances;
         assert_eq!((&*list[0].id, list[0].socket().to_string()), ("6bb1", "10.0.0.1:24123".to_owned()));
         assert!(list[0].has("tag", "v2") && list[0].has("job", "shop") && list[0].is_ready);
         assert_eq!(list[0].zone.as_deref(), Some("dc1"));

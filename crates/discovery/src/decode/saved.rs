@@ -3,7 +3,7 @@
 use serde_json::Value;
 use state::discovery::Instance;
 
-use super::{Decoded, DocumentError, MOST_LABELS, array, json, list, name, shortened, socket};
+use super::{Decoded, DocumentError, InstanceList, MOST_LABELS, array, json, name, shortened, socket};
 
 /// A list of an earlier process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,22 +19,18 @@ pub struct SavedList {
 /// Decodes a line.
 ///
 /// # Errors
-/// The line is not a list as `show discovery json` writes it.
+/// The line is not a list as `show discovery json` writes it, or no instance in it is valid.
 pub fn decode(line: &[u8]) -> Decoded<SavedList> {
     let document = json(line)?;
     let text = |name: &str| {
         let text = document.get(name).and_then(Value::as_str);
         text.map(Box::from).ok_or_else(|| DocumentError::new("", format!("there is no `{name}`")))
     };
-    let instances = array(document.get("instances"), "instances")?.iter().enumerate();
-    let instances = instances.map(|(number, value)| {
-        instance(value).map_err(|error| error.within(format!("instance {}", number + 1)))
-    });
-    Ok(SavedList {
-        section: text("section")?,
-        query: text("query")?,
-        instances: list(instances.collect::<Decoded<_>>()?)?,
-    })
+    let mut list = InstanceList::default();
+    for (number, value) in array(document.get("instances"), "instances")?.iter().enumerate() {
+        list.take(instance(value), format_args!("instance {}", number + 1))?;
+    }
+    Ok(SavedList { section: text("section")?, query: text("query")?, instances: list.finish()?.instances })
 }
 
 fn instance(value: &Value) -> Decoded<Instance> {

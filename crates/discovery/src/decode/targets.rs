@@ -5,25 +5,48 @@
 use serde_json::Value;
 use state::discovery::{Instance, InstanceLabels};
 
-use super::{Decoded, DocumentError, MOST_LABELS, add, array, json, list, name, object, shortened, socket};
+use super::{
+    Decoded, DocumentError, InstanceList, MOST_LABELS, array, json, name, object, reject, shortened, socket,
+};
 
 /// Decodes a document.
 ///
 /// # Errors
-/// The document is not a list of groups, or a group has an invalid target or label.
-pub fn decode(bytes: &[u8]) -> Decoded<Vec<Instance>> {
+/// The document is not a list of groups, or no target in it is valid.
+pub fn decode(bytes: &[u8]) -> Decoded<InstanceList> {
     let document = json(bytes)?;
     let Value::Array(groups) = &document else {
         return Err(DocumentError::new("", "the document is not a list of groups"));
     };
-    let mut instances = Vec::new();
+    let mut list = InstanceList::default();
     for (number, group) in groups.iter().enumerate() {
-        self::group(group, &mut instances).map_err(|error| error.within(format!("group {}", number + 1)))?;
+        let at = |error: DocumentError| error.within(format!("group {}", number + 1));
+        let (targets, common) = match self::group(group) {
+            Ok(group) => group,
+            Err(error) => {
+                reject(&mut list.invalid, at(error))?;
+                continue;
+            }
+        };
+        for (target, text) in targets.iter().enumerate() {
+            let place = format_args!("group {}, target {}", number + 1, target + 1);
+            list.take(self::target(text, &common), place)?;
+        }
     }
-    list(instances)
+    list.finish()
 }
 
-fn group(group: &Value, instances: &mut Vec<Instance>) -> Decoded<()> {
+/// The properties that the targets of a group have in common.
+struct GroupProperties {
+    id: Option<Box<str>>,
+    weight: Option<u32>,
+    labels: InstanceLabels,
+    is_ready: bool,
+    is_draining: bool,
+}
+
+/// The targets of a group, and their properties.
+fn group(group: &Value) -> Decoded<(&[Value], GroupProperties)> {
     let members = object(group, "the group")?;
     let labels = labels(members.get("labels"))?;
     let of = |wanted: &str| labels.iter().find(|(name, _)| &**name == wanted).map(|(_, value)| &**value);
@@ -43,21 +66,22 @@ fn group(group: &Value, instances: &mut Vec<Instance>) -> Decoded<()> {
     if id.is_some() && targets.len() > 1 {
         return Err(DocumentError::new("label `id`", "it belongs to one target, but the group has several"));
     }
-    for (number, target) in targets.iter().enumerate() {
-        let at = |error: DocumentError| error.within(format!("target {}", number + 1));
-        let text = target.as_str().ok_or_else(|| at(DocumentError::new("", "the target is not a string")))?;
-        let place = socket(text).map_err(at)?;
-        let instance = Instance {
-            weight,
-            zone: of("zone").filter(|zone| !zone.is_empty()).map(Into::into),
-            labels: labels.clone(),
-            is_ready,
-            is_draining,
-            ..place.instance(id.unwrap_or(text))
-        };
-        add(instances, instance).map_err(at)?;
-    }
-    Ok(())
+    let (id, labels) = (id.map(Into::into), labels.clone());
+    Ok((targets, GroupProperties { id, weight, labels, is_ready, is_draining }))
+}
+
+fn target(target: &Value, group: &GroupProperties) -> Decoded<Instance> {
+    let text = target.as_str().ok_or_else(|| DocumentError::new("", "the target is not a string"))?;
+    let place = socket(text)?;
+    let zone = group.labels.iter().find(|(name, value)| &**name == "zone" && !value.is_empty());
+    Ok(Instance {
+        weight: group.weight,
+        zone: zone.map(|(_, zone)| zone.clone()),
+        labels: group.labels.clone(),
+        is_ready: group.is_ready,
+        is_draining: group.is_draining,
+        ..place.instance(group.id.as_deref().unwrap_or(text))
+    })
 }
 
 fn labels(value: Option<&Value>) -> Decoded<InstanceLabels> {
@@ -83,10 +107,13 @@ fn weight(text: &str) -> Decoded<u32> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::MOST_INVALID;
     use super::*;
 
     fn decoded(text: &str) -> Result<Vec<Instance>, String> {
-        decode(text.as_bytes()).map_err(|error| error.to_string())
+        let list = decode(text.as_bytes()).map_err(|error| error.to_string())?;
+        assert_eq!(list.invalid, []);
+        Ok(list.instances)
     }
 
     #[test]
@@ -132,7 +159,7 @@ mod tests {
                 r#"[{}, {"targets": ["a.test"]}]"#,
                 "group 2, target 1: `a.test` is not an IP address or host name with a port",
             ),
-            (r#"[{"targets": ["10.0.0.1:80", 5]}]"#, "group 1, target 2: the target is not a string"),
+            (r#"[{"targets": [5, "10.0.0.1"]}]"#, "group 1, target 1: the target is not a string"),
             (
                 r#"[{"targets": ["0.0.0.0:80"]}]"#,
                 "group 1, target 1: `0.0.0.0:80` is not an IP address or host name with a port",
@@ -150,5 +177,32 @@ mod tests {
         ] {
             assert_eq!(decoded(text), Err(error.to_owned()), "{text}");
         }
+    }
+
+    #[test]
+    fn invalid_groups_and_targets_do_not_hide_others() {
+        let text = r#"[{"targets": ["10.0.0.1:80", 5, "10.0.0.2:80"]}, {"targets": ["10.0.0.3:80"], "labels": {"weight": "x"}}, 7,
+            {"targets": ["10.0.0.4:80"], "labels": {"zone": "a"}}]"#;
+        let list = decode(text.as_bytes()).expect("it has valid targets");
+        let ids: Vec<&str> = list.instances.iter().map(|own| &*own.id).collect();
+        assert_eq!(ids, ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.4:80"]);
+        assert_eq!(list.instances[2].zone.as_deref(), Some("a"));
+        let errors: Vec<String> = list.invalid.iter().map(ToString::to_string).collect();
+        let expected = [
+            "group 1, target 2: the target is not a string",
+            "group 2, label `weight`: `x` is not a weight from 0 to 256",
+            "group 3: the group is not an object",
+        ];
+        assert_eq!(errors, expected);
+    }
+
+    #[test]
+    fn the_number_of_errors_is_limited() {
+        let text = |count: usize| format!(r#"[{{"targets": ["10.0.0.1:80"]}}{}]"#, ",1".repeat(count));
+        let list = decode(text(MOST_INVALID).as_bytes()).expect("it is bounded");
+        assert_eq!((list.instances.len(), list.invalid.len()), (1, MOST_INVALID));
+        let error = decode(text(MOST_INVALID + 1).as_bytes()).map_err(|error| error.to_string());
+        let expected = "group 1002: more than 1000 elements are invalid, the last one because the group is not an object";
+        assert_eq!(error, Err(expected.to_owned()));
     }
 }

@@ -261,6 +261,36 @@ fn a_connected_socket_reports_a_closed_port() {
     });
 }
 
+/// Returns a connected socket at which a datagram has arrived, and then the rejection of one that it has sent.
+async fn socket_with_error() -> UdpSocket {
+    let server = bind_one("127.0.0.1:0");
+    let address = server.local_addr();
+    let socket = crate::Dial::default().connect_datagrams(address).expect("a socket");
+    let socket = UdpSocket::connected(socket).expect("it is connected");
+    send(&socket, &to(address, b"one")).await;
+    let (all, _) = receive(&server, 1).await;
+    send(&server, &to(all[0].source, b"two")).await;
+    drop(server);
+    send(&socket, &to(address, b"three")).await;
+    socket
+}
+
+#[test]
+fn an_error_does_not_hide_a_datagram() {
+    run(async {
+        let mut batch = Batch::default();
+        // The kernel reports the error first.
+        let socket = socket_with_error().await;
+        let error = poll_fn(|context| socket.poll_recv(context, &mut batch)).await.expect_err("an error");
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        let socket = socket_with_error().await;
+        poll_fn(|context| socket.poll_recv_any(context, &mut batch)).await;
+        let received: Vec<_> =
+            batch.received().flat_map(|one| one.datagrams().map(|one| one.to_vec())).collect();
+        assert_eq!(received, [b"two"]);
+    });
+}
+
 #[test]
 fn replies_to_several_receivers_leave_from_the_addresses_that_were_asked() {
     run(async {

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
+use super::path::{DatagramOrigin, PathResponse};
 use super::space::SpaceId;
 use super::{LostReason, QuicConnection};
 use crate::error::TransportError;
@@ -49,7 +50,7 @@ impl QuicConnection {
         now: Instant,
         kind: PacketKind,
         payload: &[u8],
-        from: (SocketAddr, Option<IpAddr>),
+        origin: DatagramOrigin,
     ) -> Result<PacketFacts, TransportError> {
         if payload.is_empty() {
             return Err(TransportError::violation("a packet without frames"));
@@ -57,6 +58,7 @@ impl QuicConnection {
         let mut facts = PacketFacts { is_probing: true, ..PacketFacts::default() };
         let mut frames = Frames::new(payload);
         let mut acknowledgements = 0;
+        let mut has_challenge = false;
         while let Some(next) = frames.next() {
             let (number, frame) = next?;
             // One frame has all acknowledgements, and each takes time.
@@ -76,7 +78,14 @@ impl QuicConnection {
                 frame,
                 Frame::Padding | Frame::PathChallenge(_) | Frame::PathResponse(_) | Frame::NewConnectionId(_)
             );
-            let result = self.process_frame(now, kind, frame, from);
+            let is_challenge = matches!(frame, Frame::PathChallenge(_));
+            let is_foreign = origin.remote != self.path.remote;
+            if is_challenge && std::mem::replace(&mut has_challenge, true) && is_foreign {
+                // Each answer to another address takes a datagram. Several for one received datagram would be amplification.
+                self.stats.control_frames += 1;
+                continue;
+            }
+            let result = self.process_frame(now, kind, frame, origin);
             facts.is_dropped |= result.map_err(|error| error.in_frame(number))?;
             if self.is_closed() {
                 break;
@@ -91,7 +100,7 @@ impl QuicConnection {
         now: Instant,
         kind: PacketKind,
         frame: Frame<'_>,
-        from: (SocketAddr, Option<IpAddr>),
+        origin: DatagramOrigin,
     ) -> Result<bool, TransportError> {
         let space = space_of(kind);
         match frame {
@@ -132,7 +141,7 @@ impl QuicConnection {
                 if self.responses.len() == RESPONSES_MAX {
                     self.responses.remove(0);
                 }
-                self.responses.push((data, from.0, from.1));
+                self.responses.push(PathResponse { data, origin });
             }
             Frame::PathResponse(data) => self.on_path_response(data),
             Frame::Close { code } => self.closed_by_peer(now, LostReason::Closed(code)),
@@ -195,6 +204,8 @@ impl QuicConnection {
             }
         }
         let old = std::mem::replace(&mut self.path, path);
+        // Several of these may answer one datagram. Without the limit of the path, that would be amplification.
+        self.responses.retain(|response| response.origin.remote != old.remote);
         if old.is_validated {
             self.previous = Some(Box::new(old));
         }

@@ -32,7 +32,7 @@ use client::ClientState;
 use close::CloseReason;
 use ids::{OwnIds, PeerIds};
 use keys::OneRttKeys;
-use path::NetworkPath;
+use path::{NetworkPath, PathResponse};
 use space::{LongSpace, Space, SpaceId};
 
 /// The number of probe timeouts in a row after which a peer counts as unresponsive: about seven times the first one.
@@ -60,8 +60,8 @@ pub struct QuicConnection {
     path: NetworkPath,
     /// The path before the client's last migration.
     previous: Option<Box<NetworkPath>>,
-    /// Answers to challenges, with the address that they go to.
-    responses: Vec<([u8; 8], SocketAddr, Option<IpAddr>)>,
+    /// Answers to challenges.
+    responses: Vec<PathResponse>,
     own_ids: OwnIds,
     peer_ids: PeerIds,
     /// The ID that the last packet was addressed to.
@@ -403,3 +403,6 @@ impl StreamConnection for QuicConnection {
         self.is_established && self.probe_count >= UNANSWERED_PROBES
     }
 }
+
+#[cfg(test)]
+mod tests;

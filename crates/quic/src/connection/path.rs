@@ -10,7 +10,7 @@ use crate::pacer::{Pace, Pacer};
 use crate::rtt::Rtt;
 
 /// How much may be sent to an address that was not validated, for each byte received from it (RFC 9000, 8.1).
-const AMPLIFICATION_MAX: u64 = 3;
+pub(super) const AMPLIFICATION_MAX: u64 = 3;
 
 /// The number of packets that are sent at once while the window is nearly full.
 const BATCH: u64 = 32;
@@ -43,6 +43,22 @@ pub(super) struct NetworkPath {
     pub(super) id: u64,
     /// The ID of ours that the peer uses.
     pub(super) destination: Option<ConnectionId>,
+}
+
+/// The addresses and the length of a received datagram.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DatagramOrigin {
+    pub(super) remote: SocketAddr,
+    pub(super) local_ip: Option<IpAddr>,
+    pub(super) length: usize,
+}
+
+/// The answer to a PATH_CHALLENGE.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PathResponse {
+    pub(super) data: [u8; 8],
+    /// The datagram with the challenge.
+    pub(super) origin: DatagramOrigin,
 }
 
 /// A PATH_CHALLENGE that waits for its answer.

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::frames::space_of;
 use super::keys::Opened;
+use super::path::DatagramOrigin;
 use super::space::{ACK_DELAY_MAX, SpaceId};
 use super::{LostReason, QuicConnection, State};
 use crate::connection_id::CONNECTION_ID_LENGTH;
@@ -113,8 +114,9 @@ impl QuicConnection {
             self.update_keys(now, true);
         }
         self.addressed_to = header.destination;
-        let from = (arrival.remote, arrival.local_ip);
-        let processed = self.process_frames(now, header.kind, &arrival.datagram[payload], from);
+        let Arrival { remote, local_ip, .. } = *arrival;
+        let origin = DatagramOrigin { remote, local_ip, length: arrival.datagram.len() };
+        let processed = self.process_frames(now, header.kind, &arrival.datagram[payload], origin);
         let facts = match processed {
             Ok(facts) => facts,
             Err(error) => {
@@ -140,13 +142,13 @@ impl QuicConnection {
             self.path.is_validated = true;
             self.drop_space(SpaceId::Initial);
         }
-        let has_moved = from.0 != self.path.remote;
+        let has_moved = remote != self.path.remote;
         if has_moved && !facts.is_probing && number >= expected && header.kind == PacketKind::OneRtt {
             let has_new_id = self.path.destination != Some(header.destination);
-            self.migrate(now, from.0, from.1, has_new_id);
+            self.migrate(now, remote, local_ip, has_new_id);
             self.path.note_received(arrival.datagram.len());
         }
-        if from.0 == self.path.remote {
+        if remote == self.path.remote {
             self.path.destination = Some(header.destination);
         }
         true

@@ -7,6 +7,7 @@ use tls::quic::{HeaderKey, PacketKey};
 
 use super::close::CloseReason;
 use super::frames::write_path_frame;
+use super::path::{AMPLIFICATION_MAX, PathResponse};
 use super::space::SpaceId;
 use super::{QuicConnection, SEND_WINDOW_MIN, State};
 use crate::error::TransportError;
@@ -36,7 +37,7 @@ const PACKETS_MAX: usize = 8192;
 const SKIP_DISTANCE: u64 = 512;
 
 /// A packet that is not encrypted yet.
-struct Draft {
+pub(super) struct Draft {
     id: SpaceId,
     /// Positions in the buffer: the packet, its length field, and its packet number.
     start: usize,
@@ -251,7 +252,7 @@ impl QuicConnection {
         Some(draft)
     }
 
-    fn write_header(&mut self, id: SpaceId, out: &mut Vec<u8>) -> Draft {
+    pub(super) fn write_header(&mut self, id: SpaceId, out: &mut Vec<u8>) -> Draft {
         let start = out.len();
         let destination = self.peer_ids.get(self.path.id).id;
         let (number, length) = self.space(id).map_or((0, 2), |space| {
@@ -339,7 +340,7 @@ impl QuicConnection {
             self.is_validating = true;
         }
         while out.len() + FRAME <= end
-            && let Some((data, ..)) = self.responses.pop()
+            && let Some(PathResponse { data, .. }) = self.responses.pop()
         {
             write_path_frame(out, frame::PATH_RESPONSE, data);
             self.is_validating = true;
@@ -383,7 +384,7 @@ impl QuicConnection {
     }
 
     /// Encrypts a packet that ends at `end`, and records it.
-    fn finish_packet(&mut self, now: Instant, out: &mut [u8], draft: Draft, end: usize) {
+    pub(super) fn finish_packet(&mut self, now: Instant, out: &mut [u8], draft: Draft, end: usize) {
         let Draft { id, start, length_at, number_at, payload_at, number, is_eliciting, frames } = draft;
         if let Some(at) = length_at {
             // Datagrams are shorter than 16 KiB.
@@ -484,17 +485,19 @@ impl QuicConnection {
             return None;
         }
         let remote = self.path.remote;
-        let at = self.responses.iter().position(|(_, address, _)| *address != remote)?;
-        let (data, destination, source) = self.responses.remove(at);
+        let at = self.responses.iter().position(|response| response.origin.remote != remote)?;
+        let PathResponse { data, origin } = self.responses.remove(at);
         let begin = out.len();
         let draft = self.write_header(SpaceId::Application, out);
         write_path_frame(out, frame::PATH_RESPONSE, data);
-        // The challenge had this size too.
-        out.resize(begin + DATAGRAM_MIN, 0);
-        let end = out.len();
+        // The address may be forged (RFC 9000, 8.2.2). Without padding, the answer is never that much longer than a challenge.
+        let padded = DATAGRAM_MIN.min(origin.length * AMPLIFICATION_MAX as usize);
+        let end = (begin + padded).max(out.len() + TAG);
+        out.resize(end, 0);
         self.finish_packet(now, out, draft, end);
         self.stats.datagrams_sent += 1;
         self.stats.bytes_sent += (end - begin) as u64;
+        let (destination, source) = (origin.remote, origin.local_ip);
         Some(Transmit { destination, source, ecn: None, length: end - begin, segment: None })
     }
 

@@ -135,7 +135,7 @@ impl SendBuffer {
             return;
         }
         self.lost.insert(range.clone());
-        for acknowledged in self.acknowledged.iter().filter(|one| one.start < range.end) {
+        for acknowledged in self.acknowledged.overlapping(&range) {
             self.lost.remove(acknowledged.clone());
         }
     }

@@ -84,6 +84,25 @@ fn an_identity_survives_the_kernel() {
     assert_eq!(SessionId::from_bits(id.to_bits()), id);
 }
 
+#[test]
+fn completed_sessions_do_not_accumulate_deadlines() {
+    let mut table = SessionTable::default();
+    let kept: Vec<SessionId> = (0..10).map(|client| table.insert(key(client), (), 0, &LIMITS)).collect();
+    for client in 0..20_000 {
+        let id = table.insert(key(10 + client), (), 1, &LIMITS);
+        assert!(table.remove(id).is_some());
+        assert!(table.due.len() <= 2 * table.len() + SPARE_DEADLINES, "{}", table.due.len());
+    }
+    // The others still expire.
+    let mut expired: Vec<SessionId> = Vec::new();
+    while let Some(id) = table.expired(100, &LIMITS) {
+        table.remove(id);
+        expired.push(id);
+    }
+    expired.sort();
+    assert_eq!(expired, kept);
+}
+
 proptest! {
     /// Compares the table with a map from clients to sessions.
     #[test]

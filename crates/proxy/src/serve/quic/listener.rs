@@ -189,9 +189,8 @@ impl QuicSocket {
         if input.queue.poll_receive(context, &mut input.forwarded) == Poll::Ready(true) {
             return Poll::Ready(Some(Source::Queue));
         }
-        // An error belongs to one datagram, such as an ICMP message about an earlier one.
         if let Some(batch) = &mut input.received
-            && let Poll::Ready(Ok(())) = self.socket.poll_recv(context, batch)
+            && self.socket.poll_recv_any(context, batch).is_ready()
         {
             return Poll::Ready(Some(Source::Socket));
         }
