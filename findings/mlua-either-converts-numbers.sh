@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A host function with an argument of the type `Either<i64, String>` seems to tell a number from a text. With mlua 0.12.2, the first
+# A host function with an argument of the type `Either<i64, String>` seems to distinguish numbers from texts. With mlua 0.12.2, the first
 # alternative to which Lua can convert the value wins: `"7"` arrives as the number 7, `"07"` too, and with `Either<String, i64>` the
 # number 7 arrives as a text. Only `Value` keeps the type.
 #

@@ -65,16 +65,16 @@ pub(super) fn table(lua: &Lua, settings: &Arc<LuaSettings>, called: &Arc<Called>
 }
 
 /// The object of a method: whether it is neither nil nor false.
-type Object = bool;
+type MethodObject = bool;
 
-fn check(object: Object) -> mlua::Result<()> {
+fn check(object: MethodObject) -> mlua::Result<()> {
     let text = "there is no object before the method's name: call methods with `:`";
     if object { Ok(()) } else { Err(mlua::Error::runtime(text)) }
 }
 
 /// Calls `look` with the view of the running request.
 #[inline]
-fn view<R>(object: Object, look: impl FnOnce(&sample::Env<'_>) -> mlua::Result<R>) -> mlua::Result<R> {
+fn view<R>(object: MethodObject, look: impl FnOnce(&sample::Env<'_>) -> mlua::Result<R>) -> mlua::Result<R> {
     check(object)?;
     let missing = || Err(mlua::Error::runtime("there is no request here"));
     bridge::view(RUNNING, look)?.unwrap_or_else(missing)
@@ -188,14 +188,16 @@ fn fetch(lua: &Lua, called: Arc<Called>, name: String, form: ResultForm) -> mlua
     type A = Argument;
     let has_few = CalledFetch::most_arguments(&name) <= 1;
     let uses = Uses::new(name);
-    let run = move |lua: &Lua, object: Object, arguments: &[Argument]| {
+    let run = move |lua: &Lua, object: MethodObject, arguments: &[Argument]| {
         let run = |fetch: &CalledFetch| view(object, |env| form.show(lua, fetch.get(env)));
         uses.with(arguments, |words| called.fetch(words), run)?
     };
     if has_few {
-        return method(lua, move |lua, (object, a, excess): (Object, A, A)| run(lua, object, &[a, excess]));
+        return method(lua, move |lua, (object, a, excess): (MethodObject, A, A)| {
+            run(lua, object, &[a, excess])
+        });
     }
-    type Arguments = (Object, A, A, A, A, A, A, A, A, A, A, A, A);
+    type Arguments = (MethodObject, A, A, A, A, A, A, A, A, A, A, A, A);
     method(lua, move |lua, (object, a, b, c, d, e, f, g, h, i, j, k, l): Arguments| {
         run(lua, object, &[a, b, c, d, e, f, g, h, i, j, k, l])
     })
@@ -206,19 +208,19 @@ fn converter(lua: &Lua, called: Arc<Called>, name: String, form: ResultForm) -> 
     type A = Argument;
     let has_few = CalledConvert::most_arguments(&name) <= 1;
     let uses = Uses::new(name);
-    let run = move |lua: &Lua, object: Object, value: &Value, arguments: &[Argument]| {
+    let run = move |lua: &Lua, object: MethodObject, value: &Value, arguments: &[Argument]| {
         let run = |converter: &CalledConvert| {
             with_value(value, |value| view(object, |env| form.show(lua, converter.apply(value, env))))
         };
         uses.with(arguments, |words| called.convert(words), run)?
     };
     if has_few {
-        type Arguments = (Object, Value, A, A);
+        type Arguments = (MethodObject, Value, A, A);
         return method(lua, move |lua, (object, value, a, excess): Arguments| {
             run(lua, object, &value, &[a, excess])
         });
     }
-    type Arguments = (Object, Value, A, A, A, A, A, A);
+    type Arguments = (MethodObject, Value, A, A, A, A, A, A);
     method(lua, move |lua, (object, value, a, b, c, d, e, f): Arguments| {
         run(lua, object, &value, &[a, b, c, d, e, f])
     })
@@ -262,7 +264,7 @@ impl UsedVariables {
 
 fn variable_setter(lua: &Lua, called: Arc<Called>) -> mlua::Result<Function> {
     let variables = UsedVariables::new(called);
-    method(lua, move |lua, (object, name, value, if_exists): (Object, TextArgument, Value, bool)| {
+    method(lua, move |lua, (object, name, value, if_exists): (MethodObject, TextArgument, Value, bool)| {
         check(object)?;
         // Only process variables persist. For others it does not matter who uses them.
         let adds = !if_exists || !matches!(&name, Either::Left(name) if name.starts_with(b"proc."));
@@ -274,7 +276,7 @@ fn variable_setter(lua: &Lua, called: Arc<Called>) -> mlua::Result<Function> {
 fn variable_getter(lua: &Lua, called: Arc<Called>, keeps_booleans: bool) -> mlua::Result<Function> {
     let variables = UsedVariables::new(called);
     let form = ResultForm { as_text: false, keeps_booleans };
-    method(lua, move |lua, (object, name): (Object, TextArgument)| {
+    method(lua, move |lua, (object, name): (MethodObject, TextArgument)| {
         check(object)?;
         let Some(var) = variables.get(lua, name, false)? else { return Ok(Either::Right(Value::Nil)) };
         let shown = bridge::view(RUNNING, |env| form.show(lua, var.get(env)))?;
@@ -289,7 +291,7 @@ const SET: i64 = 1;
 /// Creates a method that changes the headers of a message: adds one, replaces those with a name, or deletes them.
 fn header_editor(lua: &Lua, (kind, of_response): (i64, bool)) -> mlua::Result<Function> {
     let side = if of_response { Side::Response } else { Side::Request };
-    method(lua, move |lua, (object, name, value): (Object, TextArgument, Option<TextArgument>)| {
+    method(lua, move |lua, (object, name, value): (MethodObject, TextArgument, Option<TextArgument>)| {
         check(object)?;
         let name = text(lua, name)?;
         let value = match value {
