@@ -253,7 +253,7 @@ fn bytes_that_are_not_utf8_are_kept() {
 }
 
 #[test]
-fn bytes_of_table_keys_are_stored() {
+fn bytes_of_keys_are_stored_and_shown_escaped() {
     let table = Table::new(TableSettings {
         name: "t".into(),
         kind: KeyType::Str,
@@ -272,6 +272,9 @@ fn bytes_of_table_keys_are_stored() {
     let runtime = Arc::new(Runtime::new(Arc::new(Statistics::new(Arc::default(), view))));
     assert_eq!(ask_bytes(&runtime, b"set table t key /\xef\x01 data.gpc0 1\n"), b"\n");
     assert!(table.find(b"/\xef\x01", base::clock::now_ms()).is_some());
+    let shown = ask_bytes(&runtime, b"show table t key /\xef\x01\n");
+    let shown = shown.escape_ascii().to_string();
+    assert!(shown.contains(r"key=/\\xEF\\x01 use="), "{shown}");
 }
 
 #[test]
