@@ -215,6 +215,17 @@ impl Weir {
         ask(&self.directory.join("runtime"), command)
     }
 
+    /// Returns the answer to a command like [`Self::ask`]; both may have any bytes.
+    pub fn ask_bytes(&self, command: &[u8]) -> Vec<u8> {
+        let mut stream = UnixStream::connect(self.directory.join("runtime"))
+            .expect("the runtime socket takes connections");
+        stream.set_read_timeout(Some(crate::PATIENCE)).expect("the timeout is not zero");
+        stream.write_all(&[command, b"\n"].concat()).expect("the runtime socket takes a command");
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        answer
+    }
+
     /// Returns one value of `show stat`: from the row `row` (`proxy,name`) and the named column.
     ///
     /// # Panics

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwapOption;
+use base::raw::bytes_of;
 use diag::Severity;
 use health::IdleRequest;
 use net::Stream;
@@ -82,7 +83,7 @@ pub(crate) fn notify(shared: &Shared, messages: MessageFormat, proxy: &state::Pr
 /// Writes a message to the loggers of a proxy.
 pub(crate) fn log(shared: &Shared, proxy: &state::Proxy, level: u8, text: &str) {
     if let Some(plan) = planned(shared, proxy) {
-        log_to(shared, &plan.loggers, &LogLine::own(level, &plan.log_tag, text.as_bytes()));
+        log_to(shared, &plan.loggers, &LogLine::own(level, &plan.log_tag, &bytes_of(text)));
     }
 }
 
@@ -105,8 +106,8 @@ pub(crate) fn refused_emails(shared: &Arc<Shared>, messages: MessageFormat) -> m
 /// Writes a message to the process's loggers.
 pub(crate) fn log_global(shared: &Shared, level: u8, text: &str) {
     let global = &shared.plan.global;
-    let tag = global.log_tag.as_deref().unwrap_or("haproxy");
-    log_to(shared, &global.loggers, &LogLine::own(level, tag, text.as_bytes()));
+    let tag = global.log_tag.as_deref().unwrap_or(b"haproxy");
+    log_to(shared, &global.loggers, &LogLine::own(level, tag, &bytes_of(text)));
 }
 
 fn log_to(shared: &Shared, loggers: &[Logger], line: &LogLine<'_>) {

@@ -223,13 +223,13 @@ fn print(text: &str) {
     if SERVING.load(Relaxed) {
         base::output::to_standard_error(text);
     } else {
-        let _ = std::io::stderr().lock().write_all(text.as_bytes());
+        let _ = std::io::stderr().lock().write_all(&base::raw::bytes_of(text));
     }
 }
 
 /// Writes to standard output. If it was closed (`| head`), the error is ignored.
 pub(crate) fn output(text: &str) {
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    let _ = std::io::stdout().lock().write_all(&base::raw::bytes_of(text));
 }
 
 /// Prints a line to standard output.

@@ -120,7 +120,7 @@ impl PeersSections {
     }
 
     fn begin(&self, one: &One, peers: &Peers) -> Rc<SectionMailbox<Stick>> {
-        let bytes = |text: &str| Box::<[u8]>::from(text.as_bytes());
+        let bytes = |text: &str| Box::<[u8]>::from(base::raw::bytes_of(text));
         let names: Vec<&str> = peers.peers.iter().map(|peer| &*peer.name).collect();
         let shared = peers.tables.iter().map(|own| (&own.table, &*own.name));
         let (tables, definitions) = Stick::new(shared, &names, peers.local, now_ms());

@@ -75,7 +75,10 @@ impl Reloader {
         let mut sources = SourceMap::new();
         if let Some(text) = text {
             let files = crate::remote::files_of_payload(text);
-            let files = files.into_iter().map(|(name, text)| sources.add(name, text)).collect();
+            let files = files
+                .into_iter()
+                .map(|(name, text)| sources.add(name, &*base::raw::bytes_of(text)))
+                .collect();
             return Ok((sources, files));
         }
         let files = self.args.sources(&mut sources).map_err(|errors| {

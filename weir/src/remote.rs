@@ -6,6 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use base::raw::{bytes_of, text_of};
+
 use crate::messages;
 
 const USAGE: &str = "\
@@ -46,9 +48,8 @@ fn ask(words: &[String]) -> Result<(String, u8), String> {
     let mut text = String::new();
     for file in &files {
         let shown = file.display();
-        let content =
-            std::fs::read_to_string(file).map_err(|error| format!("cannot read {shown}: {error}"))?;
-        text += &format!("{FILE_MARK}{shown}\n{content}\n");
+        let content = std::fs::read(file).map_err(|error| format!("cannot read {shown}: {error}"))?;
+        text += &format!("{FILE_MARK}{shown}\n{}\n", text_of(&content));
     }
     let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let form = match (json, colours) {
@@ -99,11 +100,11 @@ fn converse(socket: &std::path::Path, form: &str, text: &str) -> std::io::Result
         sent.push('\n');
     }
     sent.push('\n');
-    stream.write_all(sent.as_bytes())?;
+    stream.write_all(&bytes_of(&sent))?;
     stream.shutdown(std::net::Shutdown::Write)?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(text_of(&answer).into_owned())
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use base::raw::text_of;
 use lua::{Bridge, CallStep, RunningCall, ScriptRequest, ScriptTask, SocketOp, SocketWork, Wait, WaitAnswer};
 use net::{Dial, Stream, Target};
 use proxy::Shared;
@@ -286,7 +287,7 @@ fn log(shared: &Shared, level: u8, text: &[u8]) -> bool {
     if shared.plan.global.loggers.is_empty() {
         return false;
     }
-    checks::log_global(shared, level, &String::from_utf8_lossy(text));
+    checks::log_global(shared, level, &text_of(text));
     true
 }
 
@@ -367,7 +368,7 @@ impl control::Scripts for Commands {
         Some(Box::pin(async move {
             let bridge = OfCommand { shared: shared.clone(), output: RefCell::default() };
             go_on(&shared, &bridge, command.begin(&bridge, &args), "command").await;
-            String::from_utf8_lossy(&bridge.output.into_inner()).into_owned()
+            text_of(&bridge.output.into_inner()).into_owned()
         }))
     }
 

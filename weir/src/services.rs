@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use base::raw::text_of;
 use control::Runtime;
 use diag::Severity;
 use plan::Plan;
@@ -26,7 +27,7 @@ pub(crate) fn services(
     let page =
         move |_: &plan::Proxy, page: &plan::proxy::StatsPage, request: &ServiceRequest<'_>| -> ServiceReply {
             let settings = view::page(page);
-            let uri = String::from_utf8_lossy(request.target);
+            let uri = text_of(request.target);
             let request = PageRequest {
                 method: http::Method::from_bytes(request.method),
                 uri: &uri,
@@ -36,7 +37,7 @@ pub(crate) fn services(
             reply(control::page::respond(&of_page, &settings, &request))
         };
     let metrics = move |request: &ServiceRequest<'_>| -> ServiceReply {
-        let uri = String::from_utf8_lossy(request.target);
+        let uri = text_of(request.target);
         let request = MetricsRequest {
             method: http::Method::from_bytes(request.method),
             uri: &uri,

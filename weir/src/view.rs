@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use balance::hedge::After;
+use base::raw::text_of;
 use plan::Plan;
 use plan::bind::{AccessLevel, BindAddress, SeverityOutput};
 use plan::proxy::StatsPage;
@@ -61,7 +62,7 @@ pub(crate) fn proxy_view(proxy: &Arc<Proxy>) -> ProxyView {
         state: proxy.state.clone(),
         algorithm: proxy.balance.algorithm.name(),
         dynamic_weights: proxy.balance.algorithm.is_dynamic(proxy.balance.hash),
-        cookie: proxy.cookie.as_ref().map(|cookie| cookie.name.clone()),
+        cookie: proxy.cookie.as_ref().map(|cookie| text_of(&cookie.name).into()),
         description: proxy.description.clone(),
         listeners: proxy.options.socket_stats,
         policies: policies(proxy),
@@ -95,7 +96,7 @@ pub(crate) fn servers(proxy: &Proxy) -> Box<[ServerView]> {
 fn server_view(server: &ServerSettings) -> ServerView {
     ServerView {
         state: server.state.clone(),
-        cookie: server.cookie.clone(),
+        cookie: server.cookie.as_deref().map(|value| text_of(value).into()),
         pool_max: server.pool_max_conn,
         pool_purge: server.pool_purge_delay,
     }
@@ -136,7 +137,7 @@ pub(crate) fn severity(output: SeverityOutput) -> control::SeverityOutput {
 /// Converts the settings of a statistics page to the type of `statistics`.
 pub(crate) fn page(page: &StatsPage) -> PageSettings {
     PageSettings {
-        uri: page.uri.clone(),
+        uri: text_of(&page.uri).into(),
         refresh: page.refresh,
         scope: page.scope.clone(),
         hide_version: page.hide_version,

@@ -123,7 +123,8 @@ pub fn try_files(plan: &Plan) -> Result<(), String> {
 
 /// Resolves symbolic links in the existing part of a path.
 fn real(path: &Path) -> PathBuf {
-    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+    let path = base::raw::path_of(path);
+    fs::canonicalize(&path).unwrap_or_else(|_| path.into_owned())
 }
 
 /// Tests whether the contents of a file could be replaced.

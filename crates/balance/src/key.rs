@@ -79,13 +79,13 @@ impl UriPart {
 }
 
 /// The value of a parameter in a query string (`balance url_param`). It may be empty.
-pub fn parameter<'a>(query: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    query.split(|&byte| byte == b'&').find_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+pub fn parameter<'a>(query: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    query.split(|&byte| byte == b'&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix(b"="))
 }
 
 /// The value of a parameter in the body of a POST (`check_post`). It also ends at white space. There is none if the body has bytes
 /// that are invalid in encoded forms.
-pub fn posted_parameter<'a>(body: &'a [u8], name: &str) -> Option<&'a [u8]> {
+pub fn posted_parameter<'a>(body: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let value = parameter(body, name)?;
     match value.iter().position(|&byte| !http::is_token(&[byte])) {
         None => Some(value),
@@ -201,10 +201,10 @@ mod tests {
             (b"xu=1", None),
         ];
         for (query, wanted) in cases {
-            assert_eq!(parameter(query, "u"), *wanted, "{}", String::from_utf8_lossy(query));
+            assert_eq!(parameter(query, b"u"), *wanted, "{}", String::from_utf8_lossy(query));
         }
-        assert_eq!(posted_parameter(b"u=ab%20\r\n", "u"), Some(b"ab%20".as_slice()));
-        assert_eq!(posted_parameter(b"u=a\0b", "u"), None);
+        assert_eq!(posted_parameter(b"u=ab%20\r\n", b"u"), Some(b"ab%20".as_slice()));
+        assert_eq!(posted_parameter(b"u=a\0b", b"u"), None);
     }
 
     #[test]

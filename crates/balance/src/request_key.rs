@@ -27,7 +27,7 @@ impl BalanceSettings {
                 Some(kind.of(if *domain_only { key::domain(value) } else { value }))
             }
             Algorithm::RdpCookie { name } => {
-                key::rdp_cookie(env.request_bytes, name.as_bytes()).map(|value| kind.of(value))
+                key::rdp_cookie(env.request_bytes, name).map(|value| kind.of(value))
             }
             Algorithm::Hash(expression) => {
                 let value = expression.eval(env)?;

@@ -57,7 +57,7 @@ pub enum Algorithm {
     /// A hash of a parameter in the URL, or in the body of a POST.
     UrlParam {
         /// The parameter.
-        name: Box<str>,
+        name: Box<[u8]>,
         /// `check_post`.
         check_post: bool,
     },
@@ -71,7 +71,7 @@ pub enum Algorithm {
     /// A hash of the RDP cookie.
     RdpCookie {
         /// The name of the cookie, by default `mstshash`.
-        name: Box<str>,
+        name: Box<[u8]>,
     },
     /// A hash of an expression.
     Hash(Expression),

@@ -8,13 +8,14 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-use crate::seen_files;
+use crate::{raw, seen_files};
 
-/// Reads a file. A device without contents, such as `/dev/null`, is read as an empty file.
+/// Reads a file, the name of which may have placeholders of bytes ([`crate::raw`]). A device without contents, such as `/dev/null`, is read as an empty file.
 ///
 /// # Errors
 /// The system's error. Pipes, sockets and devices with contents are refused, because they might never end.
 pub fn read(path: impl AsRef<Path>) -> Result<Vec<u8>> {
+    let path = raw::path_of(&path);
     seen_files::note(&path);
     // Without this flag, opening a pipe would wait for a writer.
     let flags = OFlags::NONBLOCK.bits().cast_signed();

@@ -5,6 +5,9 @@
 //! directions, because genuine characters of that range are also replaced, byte by byte.
 
 use std::borrow::Cow;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 
 /// The first two bytes of the characters U+10FF00 to U+10FFFF.
 const LEAD: [u8; 2] = [0xf4, 0x8f];
@@ -57,6 +60,22 @@ pub fn bytes_of(text: &str) -> Cow<'_, [u8]> {
     Cow::Owned(bytes)
 }
 
+/// Converts a path written as text to the path that the system knows.
+#[must_use]
+pub fn path_of<P: AsRef<Path> + ?Sized>(text: &P) -> Cow<'_, Path> {
+    let text = text.as_ref();
+    match text.to_str().map(bytes_of) {
+        Some(Cow::Owned(bytes)) => Cow::Owned(OsString::from_vec(bytes).into()),
+        Some(Cow::Borrowed(_)) | None => Cow::Borrowed(text),
+    }
+}
+
+/// Converts a path to text that [`path_of`] converts back.
+#[must_use]
+pub fn text_of_path(path: &Path) -> Cow<'_, str> {
+    text_of(path.as_os_str().as_bytes())
+}
+
 /// Whether `bytes` may contain a character of the range, or of the range before it.
 fn may_contain_placeholder(bytes: &[u8]) -> bool {
     bytes.windows(2).any(|pair| pair == LEAD)
@@ -80,6 +99,15 @@ mod tests {
         ];
         for bytes in cases {
             assert_eq!(&*bytes_of(&text_of(bytes)), *bytes, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn paths_round_trip() {
+        for bytes in [&b"/tmp/plain"[..], b"/tmp/\xe9.map", "/tmp/é".as_bytes()] {
+            let path = Path::new(std::ffi::OsStr::from_bytes(bytes));
+            assert_eq!(path_of(&*text_of_path(path)), path);
+            assert_eq!(path_of(path), path, "a path of the system is not changed");
         }
     }
 

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use base::raw::path_of;
 use diag::{Diagnostic, Diagnostics, FileId, SourceMap, Span};
 use syntax::{Line, ProgramFacts, Reader, Word};
 
@@ -80,18 +81,19 @@ fn uses(draft: &Draft, sources: &SourceMap) -> Vec<UseOf> {
 
 /// The path of a relative name (`default-path`). Errors in the `default-path` line are reported elsewhere.
 fn located(draft: &Draft, sources: &SourceMap, section: &Section, name: &Word) -> PathBuf {
-    let path = Path::new(name.as_str());
+    let path = path_of(name.as_str());
     let globals = draft.sections.iter().filter(|section| section.kind == SectionKind::Global);
     let mut lines = globals.flat_map(|section| &section.statements);
     let Some(line) = lines.rfind(|line| line.keyword.name == "default-path") else {
-        return path.to_owned();
+        return path.into_owned();
     };
-    let directory = || Path::new(sources.file(section.file).name()).parent().unwrap_or(Path::new(""));
+    let file = path_of(sources.file(section.file).name());
+    let directory = || file.parent().unwrap_or(Path::new(""));
     match line.arguments() {
         [word, ..] if *word == "config" => directory().join(path),
         [word, ..] if *word == "parent" => directory().join("..").join(path),
-        [word, origin, ..] if *word == "origin" => Path::new(origin.as_str()).join(path),
-        _ => path.to_owned(),
+        [word, origin, ..] if *word == "origin" => path_of(origin.as_str()).join(path),
+        _ => path.into_owned(),
     }
 }
 

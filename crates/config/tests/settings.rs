@@ -168,12 +168,12 @@ fn proxy_keywords_set_the_proxy() {
         ("option forwardfor except 127.0.0.0/8 if-none", |p| {
             p.forward_for
                 .as_ref()
-                .is_some_and(|f| f.if_none && f.except.is_some() && &*f.header == "X-Forwarded-For")
+                .is_some_and(|f| f.if_none && f.except.is_some() && *f.header == *b"X-Forwarded-For")
         }),
         ("option forwardfor header X-Client", |p| {
-            p.forward_for.as_ref().is_some_and(|f| &*f.header == "X-Client")
+            p.forward_for.as_ref().is_some_and(|f| *f.header == *b"X-Client")
         }),
-        ("option originalto", |p| p.original_to.as_ref().is_some_and(|f| &*f.header == "X-Original-To")),
+        ("option originalto", |p| p.original_to.as_ref().is_some_and(|f| *f.header == *b"X-Original-To")),
         ("option forwarded", |p| {
             p.forwarded.as_ref().is_some_and(|f| f.proto && f.for_.is_some() && f.by.is_none())
         }),
@@ -199,7 +199,7 @@ fn proxy_keywords_set_the_proxy() {
         ("balance hash src", |p| matches!(p.balance.algorithm, Algorithm::Hash(_))),
         (
             "balance rdp-cookie",
-            |p| matches!(&p.balance.algorithm, Algorithm::RdpCookie { name } if &**name == "mstshash"),
+            |p| matches!(&p.balance.algorithm, Algorithm::RdpCookie { name } if **name == *b"mstshash"),
         ),
         ("hash-type consistent djb2 avalanche", |p| {
             p.balance.hash.kind == HashKind::Consistent
@@ -235,15 +235,23 @@ fn proxy_keywords_set_the_proxy() {
             p.request_captures.len() == 2 && p.request_captures[1].header.is_none()
         }),
         ("capture cookie ID= len 9", |p| {
-            p.cookie_capture.as_ref().is_some_and(|c| !c.prefix && &*c.name == "ID")
+            p.cookie_capture.as_ref().is_some_and(|c| !c.prefix && *c.name == *b"ID")
         }),
         ("log global\n log 10.0.0.1:1514 local1", |p| p.loggers.len() == 2),
         ("log global\n no log\n log /dev/log local1", |p| p.loggers.len() == 1),
-        ("log-tag mine", |p| &*p.log_tag == "mine"),
+        ("log-tag mine", |p| *p.log_tag == *b"mine"),
+        ("log-tag \"t\\xe9\"", |p| *p.log_tag == *b"t\xe9"),
+        ("cookie \"k\\xe9\" insert attr \"a=\\xe8\"", |p| {
+            p.cookie.as_ref().is_some_and(|c| *c.name == *b"k\xe9" && *c.attributes[0] == *b"a=\xe8")
+        }),
+        (
+            "mode http\n balance url_param \"u\\xe9\"",
+            |p| matches!(&p.balance.algorithm, Algorithm::UrlParam { name, .. } if **name == *b"u\xe9"),
+        ),
         ("option tcplog", |p| p.log_format.is_some()),
         ("log-format \"%ci %ts\"", |p| p.log_format.is_some()),
         ("unique-id-format %ci:%cp\n unique-id-header X-Id", |p| {
-            p.unique_id_format.is_some() && p.unique_id_header.as_deref() == Some("X-Id")
+            p.unique_id_format.is_some() && p.unique_id_header.as_deref() == Some(b"X-Id".as_slice())
         }),
         ("monitor-uri /alive", |p| p.monitor_uri.as_deref() == Some(b"/alive".as_slice())),
         ("source 10.0.0.9:1000-2000 usesrc clientip", |p| {
@@ -259,7 +267,9 @@ fn proxy_keywords_set_the_proxy() {
         }),
         ("stats enable\n stats uri /s\n stats auth a:b:c\n stats refresh 5", |p| {
             p.stats.as_ref().is_some_and(|s| {
-                &*s.uri == "/s" && s.users[0] == ("a".into(), "b:c".into()) && s.refresh == seconds(5)
+                *s.uri == *b"/s"
+                    && s.users[0] == (b"a"[..].into(), b"b:c"[..].into())
+                    && s.refresh == seconds(5)
             })
         }),
         ("", |p| p.stats.is_none() && p.default_backend == Some(p.index)),
@@ -302,7 +312,8 @@ fn server_parameters_set_the_server() {
             (s.state.maxconn.load(Relaxed), s.state.minconn, s.state.maxqueue) == (5, 2, 3)
         }),
         ("server s 10.0.0.1:80 cookie abc redir http://x", |s| {
-            (s.cookie.as_deref(), s.redirect.as_deref()) == (Some("abc"), Some("http://x"))
+            s.cookie.as_deref() == Some(b"abc".as_slice())
+                && s.redirect.as_deref() == Some(b"http://x".as_slice())
         }),
         ("server s 10.0.0.1:80 send-proxy", |s| s.send_proxy == SendProxy::V1),
         ("server s 10.0.0.1:80 send-proxy-v2 proxy-v2-options crc32c,unique-id", |s| {
@@ -366,11 +377,12 @@ fn told(script: &CheckScript) -> String {
             CheckAction::Send(_) => "send-lf".to_owned(),
             CheckAction::Request(request) => {
                 let uri = match &request.uri {
-                    CheckText::Fixed(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                    CheckText::Fixed(bytes) => bytes.escape_ascii().to_string(),
                     CheckText::Format(_) => "%".to_owned(),
                 };
-                let names: Vec<&str> = request.headers.iter().map(|(name, _)| &**name).collect();
-                format!("{} {uri} {}{names:?}", request.method, request.version)
+                let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
+                let names: Vec<String> = request.headers.iter().map(|(name, _)| text(name)).collect();
+                format!("{} {uri} {}{names:?}", text(&request.method), text(&request.version))
             }
             CheckAction::Expect(expect) if expect.negate => "!expect".to_owned(),
             CheckAction::Expect(_) => "expect".to_owned(),
@@ -392,6 +404,7 @@ fn checks_are_scripts_with_implied_steps() {
         ("tcp-check send x", "0 (connect)"),
         ("option httpchk", "0 (connect) | 1 OPTIONS / HTTP/1.0[] | 2 expect"),
         ("option httpchk /a", "0 (connect) | 1 OPTIONS /a HTTP/1.0[] | 2 expect"),
+        ("option httpchk \"M\\xe7\" \"/\\xe9\"", "0 (connect) | 1 M\\xe7 /\\xe9 HTTP/1.0[] | 2 expect"),
         ("option httpchk GET /a HTTP/1.1 w\n http-check expect ! status 500-599", "0 (connect) | 1 GET /a HTTP/1.1[\"host\"] | 2 !expect"),
         ("option httpchk HEAD /a\n http-check send meth PUT hdr A b", "0 (connect) | 1 PUT /a HTTP/1.0[\"A\"] | 2 expect"),
         ("http-check send meth PUT uri /p hdr A b\n option httpchk GET /a", "0 (connect) | 1 GET /a HTTP/1.0[\"A\"] | 2 expect"),

@@ -31,7 +31,7 @@ impl Severity {
     }
 }
 
-/// The response of a command.
+/// The response of a command. Bytes that are not UTF-8 occur in text as placeholders ([`base::raw`]).
 pub(crate) enum CommandReply {
     /// Success without output.
     Done,
@@ -74,7 +74,7 @@ pub(crate) fn denied() -> CommandReply {
 /// A command being run.
 pub(crate) struct Call<'a> {
     pub(crate) runtime: &'a Arc<Runtime>,
-    /// The words after the command's own.
+    /// The words after the command's own. Like the payload, they may contain placeholders of bytes that are not UTF-8.
     pub(crate) args: &'a [String],
     pub(crate) payload: Option<&'a str>,
     pub(crate) settings: &'a mut ConnectionSettings,

@@ -36,7 +36,7 @@ fn read(reply: CommandReply) -> Result<String, String> {
     match reply {
         CommandReply::Message(Severity::Error, text) => Err(text),
         CommandReply::Text(text) | CommandReply::Message(_, text) => Ok(text),
-        CommandReply::Bytes(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        CommandReply::Bytes(bytes) => Ok(base::raw::text_of(&bytes).into_owned()),
         CommandReply::Pieces(pieces) => Ok(pieces.collect()),
         CommandReply::Done | CommandReply::Follow(..) | CommandReply::Later(_) | CommandReply::Quit => {
             Ok(String::new())

@@ -8,8 +8,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use common::{ask, ask_at, be, runtime};
+use common::{ask, ask_at, ask_bytes, be, runtime};
 use control::{AccessLevel, Runtime};
+use state::table::{Column, DataType, KeyType, ServerKey, Table, TableSettings};
 use statistics::{ConfigView, Statistics};
 
 #[test]
@@ -217,6 +218,63 @@ fn lists_are_shown_changed_and_replaced_at_once() {
         ask(&runtime, "get var proc.seen;get var proc.other\n"),
         "proc.seen: type=str value=<bar>\n\nVariable not found.\n\n"
     );
+}
+
+#[test]
+fn bytes_that_are_not_utf8_are_kept() {
+    let latin1 = |_: &str| Ok(b"/k caf\xe9\n/\xe9 utf\xc3\xa9\n".to_vec());
+    let mut sets = sample::pattern::PatternSets::default();
+    sets.file("m.map", true, latin1).unwrap();
+    sets.file("a.lst", false, latin1).unwrap();
+    let view = ConfigView { patterns: Arc::new(sets), ..ConfigView::default() };
+    let runtime = Arc::new(Runtime::new(Arc::new(Statistics::new(Arc::default(), view))));
+    #[rustfmt::skip]
+    let cases: &[(&[u8], &[u8])] = &[
+        (b"show map m.map",                b"0x1 /k caf\xe9\n0x2 /\xe9 utf\xc3\xa9\n"),
+        (b"add map m.map /n na\xefve",     b""),
+        (b"add map m.map <<\n/p \xfcber\n", b""),
+        (b"set map m.map /k th\xe9",       b""),
+        (b"del map m.map /\xe9",           b""),
+        (b"del map m.map /\xe8",           b"Key not found.\n"),
+        (b"show map m.map",                b"0x1 /k th\xe9\n0x3 /n na\xefve\n0x4 /p \xfcber\n"),
+        (b"add acl a.lst /\xe8",           b""),
+        (b"show acl a.lst",                b"0x1 /k caf\xe9\n0x2 /\xe9 utf\xc3\xa9\n0x3 /\xe8\n"),
+        (b"echo \xff\xc3\xa9\xf4\x8f\xbf\xa9", b"\xff\xc3\xa9\xf4\x8f\xbf\xa9\n"),
+        (b"show map \xe9",                 b"Unknown map identifier. Please use #<id> or <file>.\n"),
+    ];
+    for (command, answer) in cases {
+        let given = ask_bytes(&runtime, &[command, &b"\n"[..]].concat());
+        let (given, answer) = (given.escape_ascii(), [answer, &b"\n"[..]].concat());
+        assert_eq!(given.to_string(), answer.escape_ascii().to_string(), "{}", command.escape_ascii());
+    }
+    // A payload's length is that of its bytes.
+    let bytes = [&b"add map m.map <<\n/l "[..], &[0xe9; 100_000], b"\n\n"].concat();
+    assert_eq!(ask_bytes(&runtime, &bytes), b"\n");
+}
+
+#[test]
+fn bytes_of_keys_are_stored_and_shown_escaped() {
+    let table = Table::new(TableSettings {
+        name: "t".into(),
+        kind: KeyType::Str,
+        key_length: 20,
+        size: 10,
+        expire_ms: 0,
+        nopurge: false,
+        recv_only: false,
+        server_key: ServerKey::Name,
+        bytes_factor: 1,
+        columns: vec![Column::new(DataType::Gpc0, 1, 0)],
+        peers: None,
+        aggregate: None,
+    });
+    let view = ConfigView { tables: vec![table.clone()], ..ConfigView::default() };
+    let runtime = Arc::new(Runtime::new(Arc::new(Statistics::new(Arc::default(), view))));
+    assert_eq!(ask_bytes(&runtime, b"set table t key /\xef\x01 data.gpc0 1\n"), b"\n");
+    assert!(table.find(b"/\xef\x01", base::clock::now_ms()).is_some());
+    let shown = ask_bytes(&runtime, b"show table t key /\xef\x01\n");
+    let shown = shown.escape_ascii().to_string();
+    assert!(shown.contains(r"key=/\\xEF\\x01 use="), "{shown}");
 }
 
 #[test]

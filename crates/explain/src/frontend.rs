@@ -1,5 +1,6 @@
 //! The rules of a frontend or a backend that apply before a server is chosen.
 
+use base::raw::text_of;
 use plan::proxy::Proxy;
 use state::Mode;
 
@@ -36,7 +37,7 @@ pub(crate) fn of_request(
         return None;
     }
     if let Some(uri) = proxy.monitor_uri.as_deref().filter(|uri| scene.is_target(uri)) {
-        return Some(format!("answered here: `monitor-uri {}`", String::from_utf8_lossy(uri)));
+        return Some(format!("answered here: `monitor-uri {}`", text_of(uri)));
     }
     let http = scene.run(&proxy.http_request, true, &title("http-request", proxy), report);
     let redirected = || scene.run(&proxy.redirects, true, &title("redirect", proxy), report);
@@ -44,5 +45,5 @@ pub(crate) fn of_request(
         return Some(end);
     }
     let stats = proxy.stats.as_ref()?;
-    scene.begins_with(stats.uri.as_bytes()).then(|| format!("answered here: statistics page `{}`", stats.uri))
+    scene.begins_with(&stats.uri).then(|| format!("answered here: statistics page `{}`", text_of(&stats.uri)))
 }

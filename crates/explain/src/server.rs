@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use balance::Algorithm;
+use base::raw::text_of;
 use plan::ServerSettings;
 use plan::proxy::{Proxy, ServerTarget};
 use plan::servers::ServerAt;
@@ -217,25 +218,26 @@ fn by_cookie(
         report.detail("skip", "`ignore-persist` applies: the cookie is not used");
         return None;
     }
-    let is_it = |(name, _): &(&[u8], &[u8])| *name == cookie.name.as_bytes();
+    let is_it = |(name, _): &(&[u8], &[u8])| **name == *cookie.name;
+    let shown = text_of(&cookie.name);
     let Some((_, whole)) = scene.transaction.request.cookie_values().find(is_it) else {
-        report.detail("", &format!("the request has no cookie `{}`", cookie.name));
+        report.detail("", &format!("the request has no cookie `{shown}`"));
         return None;
     };
     let value = whole.split(|&byte| matches!(byte, b'|' | b'~')).next().unwrap_or_default();
     let key = proxy.state.cookie_key();
     let names = |server: &ServerAt<'_>| match (&server.cookie, &key) {
-        (Some(own), _) => own.as_bytes() == value,
+        (Some(own), _) => **own == *value,
         (None, Some(key)) => server.state.dynamic_cookie(key).is_some_and(|own| own.as_bytes() == value),
         (None, None) => false,
     };
     let named: Vec<ServerAt<'_>> = proxy.servers.iter().filter(names).collect();
-    let value = String::from_utf8_lossy(value);
+    let value = text_of(value);
     let Some(server) = named.iter().find(|server| server.state.is_up()).or(named.first()) else {
-        report.detail("", &format!("cookie `{}`: no server has the value `{value}`", cookie.name));
+        report.detail("", &format!("cookie `{shown}`: no server has the value `{value}`"));
         return None;
     };
-    report.detail("", &format!("cookie `{}`: `{value}` is server {}", cookie.name, server.state.name));
+    report.detail("", &format!("cookie `{shown}`: `{value}` is server {}", server.state.name));
     usable(server, proxy, is_forced, report)
 }
 

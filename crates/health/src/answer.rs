@@ -65,14 +65,14 @@ pub(crate) struct CheckAnswer {
 
 impl CheckAnswer {
     /// Prepares for the response to a `method` request; `limit` is the buffer's size.
-    pub(crate) fn new(method: &str, limit: usize) -> Self {
-        let method = Method::from_bytes(method.as_bytes());
+    pub(crate) fn new(method: &[u8], limit: usize) -> Self {
+        let method = Method::from_bytes(method);
         Self { method, state: AnswerState::Head, raw: Vec::new(), limit, exchange: None }
     }
 
     /// Prepares for the response to a request in a protocol other than HTTP/1.
     pub(crate) fn of_exchange(exchange: ProbeExchange, limit: usize) -> Self {
-        Self { exchange: Some(exchange), ..Self::new("", limit) }
+        Self { exchange: Some(exchange), ..Self::new(b"", limit) }
     }
 
     /// Returns pending output of the protocol; empty for HTTP/1.

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use base::raw::{path_of, text_of_path};
 use runtime::timer::timeout;
 use state::Mode;
 use state::server::ServerAddress;
@@ -33,20 +34,20 @@ pub(crate) async fn run(
     let [proxy_address, proxy_port] = listener(subject);
     let (address, port) = match &**subject.server().address.load() {
         ServerAddress::Ip(address) => (address.ip().to_string(), address.port().to_string()),
-        ServerAddress::Unix(path) => (path.to_string_lossy().into_owned(), NOT_USED.to_owned()),
+        ServerAddress::Unix(path) => (text_of_path(path).into_owned(), NOT_USED.to_owned()),
         ServerAddress::Abstract { .. } | ServerAddress::Unresolved | ServerAddress::Reverse => {
             (NOT_USED.to_owned(), NOT_USED.to_owned())
         }
     };
-    let mut program = Command::new(command);
+    let mut program = Command::new(&*path_of(command));
     if !preserve_env {
         program.env_clear();
     }
-    program.args([&proxy_address, &proxy_port, &address, &port]);
+    program.args([&proxy_address, &proxy_port, &address, &port].map(|word| path_of(word).into_owned()));
     for (name, value) in
         environment(subject, path, [proxy_address, proxy_port, address.clone(), port.clone()])
     {
-        program.env(name, value);
+        program.env(name, &*path_of(&value));
     }
     program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     // The program would inherit the blocked signals of the thread.

@@ -135,7 +135,7 @@ fn open(
     let request = FcgiRequest {
         head: &head,
         target,
-        docroot: app.docroot.as_bytes(),
+        docroot: &app.docroot,
         script: &script,
         client: None,
         local: ends.map(|(_, theirs)| theirs),

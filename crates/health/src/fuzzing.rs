@@ -32,7 +32,7 @@ pub fn http_answer<'b>(
     limit: usize,
 ) -> TrialAnswer {
     let mut facts = CheckEnv::of(&Arc::new(Process::default()), Default::default());
-    let mut answer = CheckAnswer::new(method, limit);
+    let mut answer = CheckAnswer::new(method.as_bytes(), limit);
     for piece in pieces {
         if answer.is_complete(&facts) {
             break;

@@ -48,26 +48,26 @@ pub(crate) fn make<'a>(
         if value.is_empty() {
             continue;
         }
-        if name.eq_ignore_ascii_case("connection") {
+        if name.eq_ignore_ascii_case(b"connection") {
             let listed = connection.get_or_insert_default();
             listed.extend_from_slice(&value);
             listed.push(b',');
         }
-        if name.eq_ignore_ascii_case("host") {
+        if name.eq_ignore_ascii_case(b"host") {
             set_authority(&mut uri, &value);
         }
-        fields.push((name.as_bytes(), value));
+        fields.push((name, value));
     }
     if script.send_state {
         fields.push((b"x-haproxy-server-state", server_state(subject, context).into_bytes()));
     }
     let body = text(&request.body, facts);
-    let bodyless = matches!(&*request.method, "OPTIONS" | "GET" | "HEAD" | "DELETE");
+    let bodyless = matches!(&*request.method, b"OPTIONS" | b"GET" | b"HEAD" | b"DELETE");
     if !bodyless || !body.is_empty() {
         fields.push((b"content-length", body.len().to_string().into_bytes()));
     }
     // HTTP/1.0 closes by default.
-    let is_new = request.version.as_ref() > "HTTP/1.0";
+    let is_new = *request.version > b"HTTP/1.0"[..];
     if connection.is_none() && is_new {
         fields.push((b"connection", b"close".to_vec()));
     }
@@ -77,8 +77,7 @@ pub(crate) fn make<'a>(
         };
         !says(b"close") && (is_new || says(b"keep-alive"))
     });
-    let (method, version) = (request.method.as_bytes(), request.version.as_bytes());
-    CheckMessage { method, uri, version, fields, body, persistent }
+    CheckMessage { method: &request.method, uri, version: &request.version, fields, body, persistent }
 }
 
 impl CheckMessage<'_> {

@@ -154,7 +154,7 @@ impl RunningCall {
         let made =
             (&state.serve_command, run, self.number as i64).into_lua_multi(&state.lua).and_then(|mut all| {
                 for word in args {
-                    all.push_back(LuaValue::String(state.lua.create_string(word)?));
+                    all.push_back(LuaValue::String(state.lua.create_string(&*base::raw::bytes_of(word))?));
                 }
                 Ok(all)
             });

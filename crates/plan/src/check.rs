@@ -295,13 +295,13 @@ pub enum CheckText {
 #[derive(Debug)]
 pub struct CheckRequest {
     /// `meth`.
-    pub method: Box<str>,
+    pub method: Box<[u8]>,
     /// `uri`, `uri-lf`.
     pub uri: CheckText,
     /// `ver`.
-    pub version: Box<str>,
+    pub version: Box<[u8]>,
     /// `hdr`: the headers. Those with empty values are omitted.
-    pub headers: Vec<(Box<str>, Format)>,
+    pub headers: Vec<(Box<[u8]>, Format)>,
     /// `body`, `body-lf`.
     pub body: CheckText,
 }

@@ -23,7 +23,7 @@ pub struct CompressionSide {
     /// The allowed algorithms.
     pub algorithms: Vec<Algorithm>,
     /// Prefixes of content types to compress; empty for all.
-    pub types: Vec<Box<str>>,
+    pub types: Vec<Box<[u8]>>,
     /// Shorter bodies are not compressed.
     pub min_size: u64,
 }

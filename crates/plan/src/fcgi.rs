@@ -16,9 +16,9 @@ pub struct App {
     /// The name of the application.
     pub name: Box<str>,
     /// `docroot`: the directory of the scripts on the application's machine.
-    pub docroot: Box<str>,
+    pub docroot: Box<[u8]>,
     /// `index`: the script for a path that ends with a slash.
-    pub index: Option<Box<str>>,
+    pub index: Option<Box<[u8]>>,
     /// `path-info`: splits the script's name from the rest of the path.
     pub path_info: Option<Regex>,
     /// `log-stderr`: the loggers for the application's error output.
@@ -56,7 +56,7 @@ impl App {
             }
         }
         if let Some(index) = self.index.as_deref().filter(|_| name.ends_with(b"/")) {
-            name.extend_from_slice(index.as_bytes());
+            name.extend_from_slice(index);
         }
         Some(ScriptPath { name, path_info })
     }
@@ -75,7 +75,7 @@ pub struct Rule {
 #[derive(Debug)]
 pub enum Effect {
     /// `set-param`.
-    Set(Box<str>, Format),
+    Set(Box<[u8]>, Format),
     /// `pass-header`.
-    Pass(Box<str>),
+    Pass(Box<[u8]>),
 }

@@ -106,9 +106,9 @@ pub struct Global {
     /// `log`.
     pub loggers: Vec<Logger>,
     /// `log-tag`; `haproxy` if not set.
-    pub log_tag: Option<Box<str>>,
+    pub log_tag: Option<Box<[u8]>>,
     /// `log-send-hostname`; `Some("")` for the host name.
-    pub log_send_hostname: Option<Box<str>>,
+    pub log_send_hostname: Option<Box<[u8]>>,
     /// `stats socket`: the runtime sockets. Level and mode are in the bind.
     pub stats_sockets: Vec<Bind>,
     /// `stats timeout`.

@@ -61,7 +61,7 @@ pub struct Proxy {
     /// `default_backend`. A `listen` section without one uses itself.
     pub default_backend: Option<ProxyIndex>,
     /// `persist rdp-cookie`: the name of the cookie with the client's previous server.
-    pub rdp_persistence: Option<Box<str>>,
+    pub rdp_persistence: Option<Box<[u8]>>,
     /// `monitor-uri`.
     pub monitor_uri: Option<Box<[u8]>>,
     /// `monitor fail`.
@@ -75,11 +75,11 @@ pub struct Proxy {
     /// `unique-id-format`.
     pub unique_id_format: Option<Format>,
     /// `unique-id-header`.
-    pub unique_id_header: Option<Box<str>>,
+    pub unique_id_header: Option<Box<[u8]>>,
     /// `log`, after inheritance (`log global` was replaced by the global loggers).
     pub loggers: Vec<Logger>,
     /// `log-tag` of the proxy, otherwise that of `global`.
-    pub log_tag: Box<str>,
+    pub log_tag: Box<[u8]>,
     /// `trace-to`: the collector of traces of this frontend's requests.
     pub trace_to: Option<Arc<TelemetrySection>>,
     /// The settings for emails about the proxy's servers.
@@ -186,7 +186,7 @@ pub struct Proxy {
     /// `source` of the backend. It is also copied into servers without their own `source`.
     pub source: Option<Arc<SourceAddress>>,
     /// `http-send-name-header`.
-    pub send_name_header: Option<Box<str>>,
+    pub send_name_header: Option<Box<[u8]>>,
     /// `load-server-state-from-file`: where the server states of an earlier process are stored.
     pub server_state: StateFile,
     /// `stats enable` and similar keywords.
@@ -425,7 +425,7 @@ pub struct Capture {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CookieCapture {
     /// The name, or a prefix of it.
-    pub name: Box<str>,
+    pub name: Box<[u8]>,
     /// Whether any cookie with this prefix matches.
     pub prefix: bool,
     /// Maximum length of `name=value`.
@@ -436,7 +436,7 @@ pub struct CookieCapture {
 #[derive(Debug, Clone)]
 pub struct ForwardFor {
     /// The header.
-    pub header: Box<str>,
+    pub header: Box<[u8]>,
     /// `except`: client networks for which no header is added.
     pub except: Option<Network>,
     /// `if-none`.
@@ -477,7 +477,7 @@ pub struct ForwardedNode {
 #[derive(Debug, Clone)]
 pub struct Cookie {
     /// The name of the cookie.
-    pub name: Box<str>,
+    pub name: Box<[u8]>,
     /// `rewrite`, `insert` or `prefix`. Without any of them, the cookie is only read.
     pub operation: CookieOperation,
     /// `indirect`.
@@ -493,9 +493,9 @@ pub struct Cookie {
     /// `secure`.
     pub secure: bool,
     /// `domain`, any number.
-    pub domains: Vec<Box<str>>,
+    pub domains: Vec<Box<[u8]>>,
     /// `attr`, any number.
-    pub attributes: Vec<Box<str>>,
+    pub attributes: Vec<Box<[u8]>>,
     /// `maxidle`.
     pub max_idle: Option<Duration>,
     /// `maxlife`.
@@ -569,11 +569,11 @@ pub enum Reuse {
 #[derive(Debug, Default)]
 pub struct StatsPage {
     /// `stats uri`.
-    pub uri: Box<str>,
+    pub uri: Box<[u8]>,
     /// `stats realm`.
     pub realm: Box<str>,
     /// `stats auth`: user and password, any number.
-    pub users: Vec<(Box<str>, Box<str>)>,
+    pub users: Vec<(Box<[u8]>, Box<[u8]>)>,
     /// `stats refresh`.
     pub refresh: Option<Duration>,
     /// `stats scope`: proxies shown; `.` is this one. Empty for all.

@@ -43,11 +43,11 @@ impl Deref for ServerSettings {
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
     /// `cookie`: the value that identifies this server.
-    pub cookie: Option<Box<str>>,
+    pub cookie: Option<Box<[u8]>>,
     /// `non-stick`: requests to this server are not stored in stick tables.
     pub non_stick: bool,
     /// `redir`.
-    pub redirect: Option<Box<str>>,
+    pub redirect: Option<Box<[u8]>>,
     /// `proto h2`: HTTP/2 without negotiation.
     pub speaks_h2: bool,
     /// `proto fcgi`: FastCGI.

@@ -211,7 +211,7 @@ impl PreparedProxy {
         for server in proxy.servers.fixed() {
             if let Some(value) = &server.cookie {
                 // If several share a value, the first wins.
-                by_cookie.entry(value.as_bytes().into()).or_insert(server.index);
+                by_cookie.entry(value.clone()).or_insert(server.index);
             }
         }
         Self {

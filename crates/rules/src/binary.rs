@@ -32,7 +32,7 @@ pub(crate) fn parse(context: &mut Context<'_, '_, '_>) -> Result<Action, Diagnos
     } else {
         let mut prefix = Box::default();
         if context.words.take("prefix") {
-            prefix = context.need("a prefix")?.text.to_ascii_lowercase().into_bytes().into();
+            prefix = context.need("a prefix")?.bytes().to_ascii_lowercase().into();
         }
         match context.row.name {
             "set-headers-bin" => BinaryHeaders::Set { prefix },

@@ -93,7 +93,7 @@ pub(crate) fn jump(context: &mut Context<'_, '_, '_>) -> Parsed {
 }
 
 pub(crate) fn label(context: &mut Context<'_, '_, '_>) -> Parsed {
-    let name = context.need("a name")?.text.as_bytes().into();
+    let name = context.need("a name")?.bytes().into();
     if let Some(word) = context.words.peek() {
         // With a condition, the label would still be the target of jumps.
         return Err(Diagnostic::alert("a label has no condition").at(word.span).help(context.usage_line()));
@@ -432,7 +432,7 @@ pub(crate) fn early_hint(context: &mut Context<'_, '_, '_>) -> Parsed {
         context.scope.names.warn(warning.at(name.span).label("such a response has no body"));
         return Ok(Action::Nothing);
     }
-    Ok(Action::EarlyHint { name: name.text.as_bytes().into(), value })
+    Ok(Action::EarlyHint { name: name.bytes().into(), value })
 }
 
 pub(crate) fn expect_proxy(context: &mut Context<'_, '_, '_>) -> Parsed {

@@ -28,7 +28,7 @@ pub struct Redirect {
 
 #[derive(Debug)]
 enum Cookie {
-    Text(Box<str>),
+    Text(Box<[u8]>),
     Format(Format),
 }
 
@@ -74,7 +74,7 @@ impl Redirect {
                 "keep-query" => keep_query = true,
                 "set-cookie" => {
                     let word = need(words, "a cookie")?;
-                    cookie = Some(Cookie::Text(format!("{}; path=/;", word.text).into()));
+                    cookie = Some(Cookie::Text([&word.bytes()[..], b"; path=/;"].concat().into()));
                 }
                 "set-cookie-fmt" => {
                     let word = need(words, "a cookie")?;
@@ -87,7 +87,7 @@ impl Redirect {
                 }
                 "clear-cookie" => {
                     let word = need(words, "a cookie")?;
-                    cookie = Some(Cookie::Text(format!("{}; path=/; Max-Age=0;", word.text).into()));
+                    cookie = Some(Cookie::Text([&word.bytes()[..], b"; path=/; Max-Age=0;"].concat().into()));
                 }
                 _ => return Err(unknown(word)),
             }
@@ -98,7 +98,7 @@ impl Redirect {
         let text = if formats {
             Format::compile(word.text, word.span, scope, FormatFor::Uri)?
         } else {
-            Format::constant(&base::raw::bytes_of(word.text))
+            Format::constant(&word.bytes())
         };
         Ok(Self { form, text, code, drop_query, append_slash, ignore_empty, keep_query, cookie })
     }
@@ -164,7 +164,7 @@ impl Redirect {
         match &self.cookie {
             None => {}
             Some(Cookie::Text(text)) => {
-                head.append(b"set-cookie", text.as_bytes());
+                head.append(b"set-cookie", text);
             }
             Some(Cookie::Format(format)) => {
                 let mut value = Scratch::new();

@@ -33,7 +33,7 @@ pub enum Content {
     /// Headers and a body.
     Made {
         /// `content-type`.
-        content_type: Option<Box<str>>,
+        content_type: Option<Box<[u8]>>,
         /// Headers.
         headers: Vec<(Box<[u8]>, Format)>,
         /// The body.
@@ -148,9 +148,9 @@ impl Reply {
     }
 
     /// A redirect to a fixed location (`errorloc`).
-    pub fn location(code: u16, url: &str) -> Self {
+    pub fn location(code: u16, url: &[u8]) -> Self {
         let headers = vec![
-            (b"location"[..].into(), Format::constant(url.as_bytes())),
+            (b"location"[..].into(), Format::constant(url)),
             (b"cache-control"[..].into(), Format::constant(b"no-cache")),
         ];
         Self { status: code, content: Content::Made { content_type: None, headers, body: ReplyBody::Empty } }
@@ -237,7 +237,7 @@ impl Reply {
                 }
                 head.set_content_length(body.len() as u64);
                 if let Some(content_type) = content_type.as_ref().filter(|_| !body.is_empty()) {
-                    head.append(b"content-type", content_type.as_bytes());
+                    head.append(b"content-type", content_type);
                 }
             }
             Content::Redirect(redirect) => {
@@ -265,7 +265,7 @@ fn page(status: u16, head: &mut Head, body: &mut Vec<u8>) {
 pub fn challenge(status: u16, realm: &str, head: &mut Head) {
     let name: &[u8] = if status == 407 { b"proxy-authenticate" } else { b"www-authenticate" };
     let value = format!("Basic realm=\"{realm}\"");
-    head.set(&http::Name::new(name), value.as_bytes());
+    head.set(&http::Name::new(name), &base::raw::bytes_of(&value));
 }
 
 enum ReplySource<'w> {
@@ -280,7 +280,7 @@ struct ReplyParser<'c, 'w, 's> {
     words: &'c mut Words<'w>,
     scope: &'c Scope<'s>,
     status: Option<(u16, diag::Span)>,
-    content_type: Option<Box<str>>,
+    content_type: Option<Word<'w>>,
     headers: Vec<(Box<[u8]>, Format)>,
     /// Whether any word other than the old `deny_status` was given.
     own_words: bool,
@@ -347,7 +347,7 @@ impl<'c, 'w, 's> ReplyParser<'c, 'w, 's> {
                     })?;
                     self.status = Some((status, number.span));
                 }
-                "content-type" => self.content_type = Some(self.need(word.text, "a type")?.text.into()),
+                "content-type" => self.content_type = Some(self.need(word.text, "a type")?),
                 "default-errorfiles" => source = ReplySource::DefaultErrorfiles,
                 "errorfile" => {
                     let file = self.need(word.text, "a file")?;
@@ -368,11 +368,9 @@ impl<'c, 'w, 's> ReplyParser<'c, 'w, 's> {
                 }
                 "lf-file" => {
                     let file = self.need(word.text, "a file")?;
-                    let text = String::from_utf8(self.file(file)?).map_err(|_| {
-                        Diagnostic::alert(format!("`{}` is not valid text", file.text)).at(file.span)
-                    })?;
+                    let text = self.file(file)?;
                     source = ReplySource::Body(ReplyBody::Format(Format::compile(
-                        &text,
+                        &base::raw::text_of(&text),
                         file.span,
                         self.scope,
                         FormatFor::Body,
@@ -380,7 +378,7 @@ impl<'c, 'w, 's> ReplyParser<'c, 'w, 's> {
                 }
                 "string" => {
                     let text = self.need(word.text, "a text")?;
-                    source = ReplySource::Body(ReplyBody::Bytes(base::raw::bytes_of(text.text).into()));
+                    source = ReplySource::Body(ReplyBody::Bytes(text.bytes().into()));
                 }
                 "lf-string" => {
                     let text = self.need(word.text, "a format")?;
@@ -395,7 +393,7 @@ impl<'c, 'w, 's> ReplyParser<'c, 'w, 's> {
                     let name = self.need(word.text, "a header name")?;
                     let value = self.need(word.text, "a value")?;
                     let format = Format::compile(value.text, value.span, self.scope, FormatFor::Header)?;
-                    self.headers.push((name.text.as_bytes().into(), format));
+                    self.headers.push((name.bytes().into(), format));
                 }
                 _ => break,
             }
@@ -438,7 +436,7 @@ impl<'c, 'w, 's> ReplyParser<'c, 'w, 's> {
                 return Ok(Reply::page(self.with_page(default)?));
             }
             ReplySource::None => {
-                if let Some(content_type) = &self.content_type {
+                if let Some(Word { text: content_type, .. }) = self.content_type {
                     self.scope.names.warn(
                         Diagnostic::warning(format!("`content-type {content_type}` is ignored: there is no body"))
                             .at(self.words.end())
@@ -470,7 +468,11 @@ impl<'c, 'w, 's> ReplyParser<'c, 'w, 's> {
                 if needs_type && self.content_type.is_none() {
                     return Err(Diagnostic::alert("a body requires `content-type`").at(self.words.end()));
                 }
-                Content::Made { content_type: self.content_type, headers: self.headers, body }
+                Content::Made {
+                    content_type: self.content_type.map(|word| word.bytes().into()),
+                    headers: self.headers,
+                    body,
+                }
             }
         };
         Ok(Reply { status, content })

@@ -344,7 +344,7 @@ fn check_groups(
     criterion: Word<'_>,
 ) -> Result<(), Diagnostic> {
     let Some(entries) = list.fixed() else { return Ok(()) };
-    let mut words = entries.slots().map(|slot| String::from_utf8_lossy(entries.text(slot))).peekable();
+    let mut words = entries.slots().map(|slot| base::raw::text_of(entries.text(slot))).peekable();
     if alone && words.peek().is_none() {
         return Err(Diagnostic::alert(format!("`{}` needs group names", criterion.text))
             .at(criterion.span)

@@ -341,7 +341,7 @@ fn resolve_one(text: &str, kind: ArgKind, scope: &Scope<'_>) -> Result<Arg, Stri
     let wrong = || format!("`{text}` is not a valid {}", kind.name());
     Ok(match kind {
         ArgKind::Str => Arg::Bytes(bytes_of(text).into()),
-        ArgKind::HeaderName => Arg::Name(Name::new(text.as_bytes())),
+        ArgKind::HeaderName => Arg::Name(Name::new(&bytes_of(text))),
         ArgKind::Int => Arg::Int(text.parse().map_err(|_| wrong())?),
         ArgKind::Time => {
             let time = parse_duration(text, DefaultUnit::Milliseconds)

@@ -1,17 +1,18 @@
-//! Users, groups and passwords of a `userlist` (manual, 12.2).
+//! Users, groups and passwords of a `userlist` (manual, 12.2). Names of users and passwords are bytes, as in requests.
 
 mod apr1;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 
+use base::raw::bytes_of;
 use yescrypt::{PasswordVerifier, Yescrypt};
 
 /// A password as configured.
 #[derive(Clone, Debug)]
 pub enum Password {
     /// `insecure-password`.
-    Plain(Box<str>),
+    Plain(Box<[u8]>),
     /// `password`: a crypt(3) hash in a [`HashFormat`].
     Crypt(Box<str>),
 }
@@ -61,12 +62,12 @@ struct User {
 pub struct Userlist {
     /// The userlist's name.
     pub name: Box<str>,
-    users: HashMap<Box<str>, User>,
+    users: HashMap<Box<[u8]>, User>,
     /// All groups, including empty ones.
     groups: HashSet<Box<str>>,
     /// The last password accepted for each user. crypt(3) is slow on purpose, and clients send the same password with every
     /// request. Entries are kept as long as the plan.
-    accepted: Mutex<HashMap<Box<str>, Box<[u8]>>>,
+    accepted: Mutex<HashMap<Box<[u8]>, Box<[u8]>>>,
 }
 
 impl Userlist {
@@ -92,7 +93,8 @@ impl Userlist {
 
     /// Adds a user. Returns false if the name already exists.
     pub fn add_user(&mut self, name: &str, password: Option<Password>, groups: Vec<Box<str>>) -> bool {
-        let free = !self.users.contains_key(name);
+        let name = bytes_of(name);
+        let free = !self.users.contains_key(&*name);
         if free {
             self.users.insert(name.into(), User { password, groups });
         }
@@ -101,7 +103,7 @@ impl Userlist {
 
     /// Adds a user to a group (`group … users …`). Returns false if the user does not exist.
     pub fn join(&mut self, user: &str, group: &str) -> bool {
-        let Some(user) = self.users.get_mut(user) else { return false };
+        let Some(user) = self.users.get_mut(&*bytes_of(user)) else { return false };
         if !user.groups.iter().any(|other| &**other == group) {
             user.groups.push(group.into());
         }
@@ -109,15 +111,15 @@ impl Userlist {
     }
 
     /// Whether `password` is the password of user `name`.
-    pub fn check(&self, name: &str, password: &[u8]) -> bool {
+    pub fn check(&self, name: &[u8], password: &[u8]) -> bool {
         match self.users.get(name).and_then(|user| user.password.as_ref()) {
-            Some(Password::Plain(right)) => same(right.as_bytes(), password),
+            Some(Password::Plain(right)) => same(right, password),
             Some(Password::Crypt(hash)) => self.check_crypt(name, hash, password),
             None => false,
         }
     }
 
-    fn check_crypt(&self, name: &str, hash: &str, password: &[u8]) -> bool {
+    fn check_crypt(&self, name: &[u8], hash: &str, password: &[u8]) -> bool {
         let lock = || self.accepted.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if lock().get(name).is_some_and(|known| same(known, password)) {
             return true;
@@ -135,7 +137,7 @@ impl Userlist {
     }
 
     /// The groups of a user.
-    pub fn groups(&self, name: &str) -> &[Box<str>] {
+    pub fn groups(&self, name: &[u8]) -> &[Box<str>] {
         self.users.get(name).map_or(&[], |user| &user.groups)
     }
 }
@@ -147,7 +149,7 @@ pub(crate) fn same(left: &[u8], right: &[u8]) -> bool {
 }
 
 /// Parses a `Basic` authorization header into user and password.
-pub fn basic(header: &[u8]) -> Option<(String, Vec<u8>)> {
+pub fn basic(header: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     use base64::Engine;
     use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
     // Padding is optional, because some clients omit it.
@@ -161,8 +163,7 @@ pub fn basic(header: &[u8]) -> Option<(String, Vec<u8>)> {
     }
     let decoded = LENIENT.decode(token.trim_ascii()).ok()?;
     let colon = decoded.iter().position(|byte| *byte == b':')?;
-    let user = std::str::from_utf8(&decoded[..colon]).ok()?.to_owned();
-    Some((user, decoded[colon + 1..].to_vec()))
+    Some((decoded[..colon].to_vec(), decoded[colon + 1..].to_vec()))
 }
 
 #[cfg(test)]
@@ -173,7 +174,7 @@ mod tests {
     fn passwords_of_every_kind_are_checked() {
         let mut list = Userlist::new("l");
         let crypt = |hash: &str| Some(Password::Crypt(hash.into()));
-        list.add_user("plain", Some(Password::Plain("secret".into())), vec![]);
+        list.add_user("plain", Some(Password::Plain(b"secret"[..].into())), vec![]);
         list.add_user(
             "yescrypt",
             crypt("$y$j75$F5Jx5fExrKuPp53xLKQ..1$l5YiXCKNY/N9ezall4xjJAFS/wg.kWVcFXfOzyxVn1."),
@@ -183,6 +184,12 @@ mod tests {
         list.add_user("apr1", crypt("$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/"), vec![]);
         list.add_user("long", crypt("$apr1$xy$ydi4vLfD5LxrQlAISGcwV/"), vec![]);
         list.add_user("none", None, vec!["g".into()]);
+        let raw = base::raw::text_of(b"u\xe9");
+        list.add_user(&raw, Some(Password::Plain(b"p\xe9"[..].into())), vec![]);
+        assert!(list.join(&raw, "g"));
+        assert!(list.check(b"u\xe9", b"p\xe9"));
+        assert!(!list.check("u\u{10ffe9}".as_bytes(), b"p\xe9"));
+        assert_eq!(list.groups(b"u\xe9"), &["g".into()]);
         for (user, password, right) in [
             ("plain", "secret", true),
             ("plain", "Secret", false),
@@ -198,17 +205,18 @@ mod tests {
             ("sha512", "secret", true),
             ("sha512", "secret", true),
         ] {
-            assert_eq!(list.check(user, password.as_bytes()), right, "{user} {password}");
+            assert_eq!(list.check(user.as_bytes(), password.as_bytes()), right, "{user} {password}");
         }
         assert!(!list.add_user("none", None, vec![]));
-        assert_eq!(list.groups("none"), &["g".into()]);
+        assert_eq!(list.groups(b"none"), &["g".into()]);
     }
 
     #[test]
     fn basic_headers_yield_user_and_password() {
-        let expected = Some(("user".to_owned(), b"pa:ss".to_vec()));
+        let expected = Some((b"user".to_vec(), b"pa:ss".to_vec()));
         assert_eq!(basic(b"Basic dXNlcjpwYTpzcw=="), expected);
         assert_eq!(basic(b"basic dXNlcjpwYTpzcw"), expected);
+        assert_eq!(basic(b"Basic 6Trp"), Some((b"\xe9".to_vec(), b"\xe9".to_vec())));
         assert_eq!(basic(b"Bearer dXNlcjpwYTpzcw=="), None);
         assert_eq!(basic(b"Basic !"), None);
     }

@@ -25,7 +25,7 @@ pub struct LogProfile {
     /// The name of the profile.
     pub name: Box<str>,
     /// `log-tag`.
-    pub tag: Option<Box<str>>,
+    pub tag: Option<Box<[u8]>>,
     /// `on`, one entry per step.
     pub steps: Vec<(LogStep, LogOverride)>,
 }

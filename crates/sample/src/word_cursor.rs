@@ -1,15 +1,24 @@
 //! A cursor over the words of a configuration line or runtime command, with their spans, for the compilers of expressions,
 //! conditions and rules.
 
+use std::borrow::Cow;
+
 use diag::Span;
 
 /// One word.
 #[derive(Clone, Copy, Debug)]
 pub struct Word<'a> {
-    /// The text of the word, with quotes and escapes resolved.
+    /// The text of the word, with quotes and escapes resolved. It may contain placeholders ([`base::raw`]).
     pub text: &'a str,
     /// The location of the word.
     pub span: Span,
+}
+
+impl<'a> Word<'a> {
+    /// The exact bytes of the word, for messages and comparisons with them.
+    pub fn bytes(self) -> Cow<'a, [u8]> {
+        base::raw::bytes_of(self.text)
+    }
 }
 
 /// A cursor over words.

@@ -169,9 +169,9 @@ pub struct Proxy {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Application {
     /// `docroot`.
-    pub docroot: Box<str>,
+    pub docroot: Box<[u8]>,
     /// `index`.
-    pub index: Option<Box<str>>,
+    pub index: Option<Box<[u8]>>,
 }
 
 /// The configuration from which a proxy is created.

@@ -498,7 +498,7 @@ impl Server {
     /// address.
     pub fn dynamic_cookie(&self, key: &str) -> Option<String> {
         let ServerAddress::Ip(address) = &**self.address.load() else { return None };
-        let mut seed = key.as_bytes().to_vec();
+        let mut seed = base::raw::bytes_of(key).into_owned();
         match address.ip() {
             IpAddr::V4(ip) => seed.extend_from_slice(&ip.octets()),
             IpAddr::V6(ip) => seed.extend_from_slice(&ip.octets()),

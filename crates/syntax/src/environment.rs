@@ -4,8 +4,12 @@
 //! can be read at once. The program applies the result to the processes that it starts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
-/// Variables by name.
+use base::raw::text_of;
+
+/// Variables by name. Bytes that are not UTF-8 are represented as in [`base::raw`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Environment {
     variables: BTreeMap<Box<str>, Box<str>>,
@@ -18,11 +22,10 @@ impl Environment {
         Self::default()
     }
 
-    /// Returns the process's own environment; invalid UTF-8 is replaced.
+    /// Returns the process's own environment.
     pub fn from_process() -> Self {
-        std::env::vars_os()
-            .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
-            .collect()
+        let text = |word: &OsStr| text_of(word.as_bytes()).into_owned();
+        std::env::vars_os().map(|(name, value)| (text(&name), text(&value))).collect()
     }
 
     /// Returns the value of a variable.

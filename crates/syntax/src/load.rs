@@ -24,7 +24,7 @@ pub fn load(sources: &mut SourceMap, paths: &[PathBuf]) -> Result<Vec<FileId>, V
                 }
                 for file in files {
                     match read(&file) {
-                        Ok(text) => ids.push(sources.add(file.to_string_lossy(), text)),
+                        Ok(text) => ids.push(sources.add(base::raw::text_of_path(&file), text)),
                         Err(error) => errors.push(unreadable(&file, "file", &error)),
                     }
                 }

@@ -5,6 +5,7 @@
 
 use crate::environment::Environment;
 use crate::word::{Word, WordForm};
+use base::raw::bytes_of;
 use diag::{Diagnostic, FileId, Span};
 
 /// Maximum length of a line after expansion of variables.
@@ -235,10 +236,10 @@ impl Splitter<'_> {
 
     fn value(&self, name: &str) -> Option<Vec<u8>> {
         match name {
-            ".FILE" => Some(self.pseudo.file.into()),
+            ".FILE" => Some(bytes_of(self.pseudo.file).into()),
             ".LINE" => Some(self.pseudo.line.to_string().into_bytes()),
             ".SECTION" => Some(self.pseudo.section.into()),
-            _ => self.environment.get(name).map(Into::into),
+            _ => self.environment.get(name).map(|value| bytes_of(value).into()),
         }
     }
 
@@ -277,7 +278,9 @@ mod tests {
 
     fn split(text: &[u8]) -> Result<Vec<Word>, Diagnostic> {
         let environment: Environment =
-            [("A", "one"), ("LIST", " a  b "), ("EMPTY", ""), ("_9", "u")].into_iter().collect();
+            [("A", "one"), ("LIST", " a  b "), ("EMPTY", ""), ("_9", "u"), ("RAW", "-\u{10ffe9}-")]
+                .into_iter()
+                .collect();
         let pseudo = PseudoVariables { file: "x.cfg", line: 12, section: "web" };
         let mut words = Vec::new();
         split_text(text, FileId(0), 100, &environment, pseudo, &mut words).map(|()| words)
@@ -307,6 +310,7 @@ mod tests {
             (b"$A \\$A ${A} ^/a\\$ \"\\$\"", &[b"$A", b"\\$A", b"${A}", b"^/a\\$", b"$"]),
             (b"\"$A\" \"${A}b\" \"$A.b\" \"\\$A\"", &[b"one", b"oneb", b"one.b", b"$A"]),
             (b"\"$_9\"", &[b"u"]),
+            (b"\"$RAW\" \"${RAW[*]}\"", &[b"-\xe9-", b"-\xe9-"]),
             (b"\"$NONE\" \"$EMPTY\"", &[b"", b""]),
             (b"\"${NONE-d e}\" \"${EMPTY-d}\" \"${A-d}\" \"${NONE-}\"", &[b"d e", b"", b"one", b""]),
             (b"\"${LIST[*]}\"", &[b"a", b"b"]),

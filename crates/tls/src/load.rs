@@ -5,10 +5,11 @@
 
 use std::fmt;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use base::clock::WallTime;
+use base::raw::{path_of, text_of, text_of_path};
 use base::seen_files;
 
 use crate::engine::key::PrivateKey;
@@ -81,8 +82,9 @@ impl CertificateFiles {
 }
 
 fn exists(path: &str) -> bool {
-    seen_files::note(path);
-    Path::new(path).exists()
+    let path = path_of(path);
+    seen_files::note(&path);
+    path.exists()
 }
 
 fn read(path: &str) -> Result<Vec<u8>, LoadError> {
@@ -153,7 +155,7 @@ impl Loader {
         };
         let extra = self.extra;
         seen_files::note(path);
-        match std::fs::metadata(path) {
+        match std::fs::metadata(path_of(path)) {
             Ok(found) if found.is_dir() => directory(path)?.iter().map(|file| one(file, extra)).collect(),
             Ok(_) => Ok(vec![one(path, extra)?]),
             Err(error) => {
@@ -271,9 +273,10 @@ fn directory(path: &str) -> Result<Vec<String>, LoadError> {
         LoadError::new(path, format!("unable to scan directory '{path}' : {}.", reason(&error)))
     };
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(path).map_err(failed)? {
+    for entry in std::fs::read_dir(path_of(path)).map_err(failed)? {
         let entry = entry.map_err(failed)?;
-        let Ok(name) = entry.file_name().into_string() else { continue };
+        let name = entry.file_name();
+        let name = text_of(name.as_bytes());
         let is_reserved = [".key", ".issuer", ".ocsp", ".sctl"].iter().any(|ending| name.ends_with(ending));
         if name.starts_with('.') || is_reserved || !std::fs::metadata(entry.path()).is_ok_and(|m| m.is_file())
         {
@@ -318,18 +321,19 @@ pub fn authorities(path: &str) -> Result<PemParts, LoadError> {
     let failed = |error: &std::io::Error| {
         LoadError::new(path, format!("Couldn't open the ca-file '{path}' ({}).", reason(error)))
     };
-    seen_files::note(path);
-    let metadata = std::fs::metadata(path).map_err(|error| failed(&error))?;
+    let location = path_of(path);
+    seen_files::note(&location);
+    let metadata = std::fs::metadata(&location).map_err(|error| failed(&error))?;
     let mut all = PemParts::default();
     if metadata.is_dir() {
-        let entries = std::fs::read_dir(path).map_err(|error| failed(&error))?;
+        let entries = std::fs::read_dir(&location).map_err(|error| failed(&error))?;
         let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
         files.sort();
-        for file in files.iter().filter_map(|file| file.to_str()) {
+        for file in files.iter().map(|file| text_of_path(file)) {
             let is_hidden = file.rsplit('/').next().is_some_and(|name| name.starts_with('.'));
             let fits = [".pem", ".crt", ".cer", ".crl"].iter().any(|ending| file.ends_with(ending));
             if !is_hidden && fits {
-                all.merge(PemParts::read(file, &read(file)?)?);
+                all.merge(PemParts::read(&file, &read(&file)?)?);
             }
         }
     } else {

@@ -3,6 +3,7 @@
 mod configs;
 mod expressions;
 mod hostile_configs;
+mod raw_bytes;
 mod seeds;
 mod surface;
 mod verdicts;

@@ -119,10 +119,10 @@ impl RuntimeSocket {
             messages::without_numbers(&format!("cannot query the process on {self}: {error}"))
         };
         let mut stream = probe::connect(&self.address, PATIENCE).map_err(wrong)?;
-        stream.write_all(text.as_bytes()).map_err(wrong)?;
+        stream.write_all(&base::raw::bytes_of(text)).map_err(wrong)?;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).map_err(wrong)?;
-        Ok(String::from_utf8_lossy(&answer).into_owned())
+        Ok(base::raw::text_of(&answer).into_owned())
     }
 }
 

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use base::raw;
 use control::AccessLevel;
 use control::socket::master::required_level;
 use net::listen::{self, ListenOptions, Rights};
@@ -172,7 +173,7 @@ impl MasterSession {
             if Read::by_ref(&mut self.input).take(longest).read_until(b'\n', &mut line)? == 0 {
                 return Ok(());
             }
-            let line = String::from_utf8_lossy(&line).trim_end_matches(['\r', '\n']).to_owned();
+            let line = raw::text_of(&line).trim_end_matches(['\r', '\n']).to_owned();
             let mut at = 0;
             for command in commands(&line) {
                 if command.trim_start().starts_with("@@") {
@@ -191,7 +192,7 @@ impl MasterSession {
     }
 
     fn say(&mut self, text: &str) -> io::Result<Then> {
-        self.output.write_all(format!("{text}\n").as_bytes())?;
+        self.output.write_all(&raw::bytes_of(&format!("{text}\n")))?;
         Ok(Then::GoOn)
     }
 
@@ -257,17 +258,18 @@ impl MasterSession {
         text.push('\n');
         if let Some((_, end)) = command.rsplit_once("<<") {
             loop {
-                let mut line = String::new();
-                if self.input.read_line(&mut line)? == 0 {
+                let mut line = Vec::new();
+                if self.input.read_until(b'\n', &mut line)? == 0 {
                     return Ok(Then::Close);
                 }
+                let line = raw::text_of(&line);
                 text.push_str(&line);
                 if line.trim_end_matches(['\r', '\n']) == end.trim() {
                     break;
                 }
             }
         }
-        worker.write_all(text.as_bytes())?;
+        worker.write_all(&raw::bytes_of(&text))?;
         worker.shutdown(std::net::Shutdown::Write)?;
         // Each of the preceding commands has answered with an empty line.
         let mut skipped = vec![0; preface.len()];
@@ -289,7 +291,7 @@ impl MasterSession {
         let mut text: String = preface.iter().map(|command| format!("{command};")).collect();
         text.push_str(if commands.is_empty() { "prompt i" } else { commands.trim() });
         text.push('\n');
-        worker.write_all(text.as_bytes())?;
+        worker.write_all(&raw::bytes_of(&text))?;
         let mut skipped = vec![0; preface.len() + usize::from(commands.is_empty())];
         worker.read_exact(&mut skipped)?;
         let mut towards = worker.try_clone()?;

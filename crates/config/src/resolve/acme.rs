@@ -268,7 +268,7 @@ fn account_key(
     let named = draft.account_key;
     let file = named.map_or_else(|| format!("{section}.account.key"), |word| word.text.to_owned());
     let file = context.names.path(&file);
-    let shown = file.display().to_string();
+    let shown = base::raw::text_of_path(&file).into_owned();
     let failed = |what: String| {
         let error = Diagnostic::alert(format!("the account key `{shown}` {what}"));
         let error = error.help(

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use balance::{Algorithm, UriPart};
+use base::raw::bytes_of;
 use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
 use sample::Acls;
@@ -151,7 +152,7 @@ fn algorithm(
                 Some(other) => return Err(modifier("url_param", "check_post", other)),
                 None => {}
             }
-            Algorithm::UrlParam { name: parameter.as_str().into(), check_post }
+            Algorithm::UrlParam { name: parameter.bytes().into(), check_post }
         }
         "hdr" => {
             let header = inside.filter(|name| !name.is_empty()).ok_or_else(|| {
@@ -163,7 +164,7 @@ fn algorithm(
             if let Some(other) = args.peek() {
                 return Err(modifier(word, "use_domain_only", other));
             }
-            Algorithm::Header { name: http::Name::new(header.as_bytes()), domain_only }
+            Algorithm::Header { name: http::Name::new(&bytes_of(header)), domain_only }
         }
         "rdp-cookie" if inside == Some("") => {
             return Err(args
@@ -171,7 +172,7 @@ fn algorithm(
                 .label("omit the parentheses for the default, `mstshash`")
                 .haproxy("balance rdp-cookie : missing cookie name."));
         }
-        "rdp-cookie" => Algorithm::RdpCookie { name: inside.unwrap_or("mstshash").into() },
+        "rdp-cookie" => Algorithm::RdpCookie { name: bytes_of(inside.unwrap_or("mstshash")).into() },
         "sticky" => Algorithm::Sticky,
         "log-hash" => {
             return Err(Diagnostic::alert("`balance log-hash` can only be used in `mode log`")

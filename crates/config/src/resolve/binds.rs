@@ -142,7 +142,7 @@ pub(crate) fn stats_socket(
         quic::refuse(&addresses, word)?;
         addresses
     } else {
-        vec![(BindAddress::Unix(word.as_str().into()), format!("unix@{word}"))]
+        vec![(BindAddress::Unix(base::raw::path_of(word.as_str()).into()), format!("unix@{word}"))]
     };
     let draft = bind::parse_params(&mut args, &format!("stats socket {word}"), "global")?;
     qmux::refuse(&draft)?;

@@ -4,6 +4,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use base::raw::{path_of, text_of, text_of_path};
 use diag::{Diagnostic, Severity};
 use syntax::Word;
 use tls::keygen::{Curve, NewKey};
@@ -128,11 +129,12 @@ fn load(
     if order != OrderWords::default() && order.section.is_empty() {
         context.diagnostics.push(super::acme::without_effect(span));
     } else if order != OrderWords::default() {
-        let located = |path: &str| context.names.path(path).display().to_string();
+        let located = |path: &str| text_of_path(&context.names.path(path)).into_owned();
         let (file, key_file) = (located(&path), words.key.map(|key| located(&below(bases.keys, &key))));
         context.orders.note(order, &names[0], (&file, key_file.as_deref()), certificate.span)?;
-        base::seen_files::note(&file);
-        if !std::path::Path::new(&file).exists() {
+        let there = path_of(&file);
+        base::seen_files::note(&there);
+        if !there.exists() {
             let made = temporary(&file, key_file.as_deref(), context);
             let made = made.map_err(|error| error.at(certificate.span))?;
             return keep(&names, Some(made), statement, context);
@@ -242,7 +244,7 @@ fn whole_pair(
     bases: &Bases<'_>,
     context: &ResolveContext<'_>,
 ) -> (String, Option<String>) {
-    let located = |path: &str| context.names.path(path).display().to_string();
+    let located = |path: &str| text_of_path(&context.names.path(path)).into_owned();
     let left =
         words.key.and_then(|key| tls::pair::left_over(&located(path), &located(&below(bases.keys, &key))));
     left.map_or(texts, |pair| (String::from_utf8_lossy(&pair).into_owned(), None))
@@ -329,8 +331,7 @@ pub(crate) fn made_of(
     context: &ResolveContext<'_>,
 ) -> Result<tls::Certificate, Diagnostic> {
     let located = |base: Option<&str>, name: &str| context.names.path(&below(base, name));
-    let file =
-        |base, word: Option<TlsValue<'_>>| word.map(|name| located(base, &name).display().to_string().into());
+    let file = |base, word: Option<TlsValue<'_>>| word.map(|name| text_of_path(&located(base, &name)).into());
     let files = tls::load::CertificateFiles {
         key: file(bases.keys, words.key),
         key_is_named: true,
@@ -338,7 +339,7 @@ pub(crate) fn made_of(
         issuer: file(bases.certificates, words.issuer),
         sctl: file(bases.certificates, words.sctl),
     };
-    let path = context.names.path(path).display().to_string();
+    let path = text_of_path(&context.names.path(path)).into_owned();
     let loader = loader(ExtraFiles::NONE, context);
     let refused = |error: tls::LoadError| {
         let text = error.to_string();
@@ -359,5 +360,5 @@ fn below(base: Option<&str>, name: &str) -> String {
 fn read(path: &str, context: &ResolveContext<'_>) -> Result<String, Diagnostic> {
     let bytes = context.names.file(path);
     let bytes = bytes.map_err(|error| Diagnostic::alert(format!("cannot read `{path}`: {error}")))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(text_of(&bytes).into_owned())
 }

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use base::raw::bytes_of;
 use diag::Diagnostic;
 use plan::check::{
     CheckAction, CheckKind, CheckRequest, CheckScript, CheckStep, CheckText as Value, Connect, Expect,
@@ -300,8 +301,8 @@ fn expression(text: PlacedText<'_>, scope: &Scope<'_>) -> Result<Expression, Dia
 fn value(draft: Option<ValueDraft<'_>>, default: &str, scope: &Scope<'_>) -> Result<Value, Diagnostic> {
     match draft {
         Some(ValueDraft::Format(text)) => format(text, scope).map(Value::Format),
-        Some(ValueDraft::Fixed(text)) => Ok(Value::Fixed(text.bytes().collect())),
-        None => Ok(Value::Fixed(default.bytes().collect())),
+        Some(ValueDraft::Fixed(text)) => Ok(Value::Fixed(bytes_of(text).into())),
+        None => Ok(Value::Fixed(default.as_bytes().into())),
     }
 }
 
@@ -378,12 +379,12 @@ fn connect(draft: &ConnectDraft<'_>, scope: &Scope<'_>) -> Result<Connect, Diagn
 fn request(draft: &RequestDraft<'_>, scope: &Scope<'_>) -> Result<CheckRequest, Diagnostic> {
     let mut headers = Vec::with_capacity(draft.headers.len());
     for (name, text) in &draft.headers {
-        headers.push((Box::from(*name), format(*text, scope)?));
+        headers.push((bytes_of(name).into(), format(*text, scope)?));
     }
     Ok(CheckRequest {
-        method: draft.method.unwrap_or("OPTIONS").into(),
+        method: bytes_of(draft.method.unwrap_or("OPTIONS")).into(),
         uri: value(draft.uri, "/", scope)?,
-        version: draft.version.unwrap_or("HTTP/1.0").into(),
+        version: bytes_of(draft.version.unwrap_or("HTTP/1.0")).into(),
         headers,
         body: value(draft.body, "", scope)?,
     })
@@ -392,6 +393,7 @@ fn request(draft: &RequestDraft<'_>, scope: &Scope<'_>) -> Result<CheckRequest, 
 /// A call to `grpc.health.v1.Health/Check` (gRPC health checking protocol): the message has the service's name in
 /// field 1 and is preceded by a five-byte header, the compression flag and the length.
 fn grpc(service: &str, scope: &Scope<'_>) -> Result<CheckRequest, Diagnostic> {
+    let service = bytes_of(service);
     let mut message = Vec::with_capacity(service.len() + 3);
     if !service.is_empty() {
         message.push(0x0a);
@@ -401,19 +403,19 @@ fn grpc(service: &str, scope: &Scope<'_>) -> Result<CheckRequest, Diagnostic> {
             length >>= 7;
         }
         message.push(length as u8);
-        message.extend_from_slice(service.as_bytes());
+        message.extend_from_slice(&service);
     }
     let mut body = vec![0];
     body.extend_from_slice(&(message.len() as u32).to_be_bytes());
     body.append(&mut message);
     let mut headers = Vec::new();
     for (name, value) in [("content-type", "application/grpc"), ("te", "trailers")] {
-        headers.push((Box::from(name), format(value.into(), scope)?));
+        headers.push((name.as_bytes().into(), format(value.into(), scope)?));
     }
     Ok(CheckRequest {
-        method: "POST".into(),
+        method: b"POST"[..].into(),
         uri: Value::Fixed(Box::from(*b"/grpc.health.v1.Health/Check")),
-        version: "HTTP/2.0".into(),
+        version: b"HTTP/2.0"[..].into(),
         headers,
         body: Value::Fixed(body.into()),
     })

@@ -41,7 +41,7 @@ pub(crate) fn read(
         .names
         .file(&path)
         .map_err(|error| Diagnostic::alert(format!("cannot read `{path}`: {error}")).at(name.span))?;
-    let text = String::from_utf8_lossy(&bytes);
+    let text = base::raw::text_of(&bytes);
     let lines = tls::crt_list::parse(&path, &text).map_err(|error| refused(&error, name))?;
     let mut kept = CertificateList { is_directory: false, entries: Vec::new(), lines: text.lines().count() };
     for line in lines {

@@ -87,8 +87,8 @@ fn read(section: &Section, context: &mut ResolveContext<'_>) -> Option<App> {
     };
     Some(App {
         name: name.as_str().into(),
-        docroot: docroot.as_str().into(),
-        index: draft.index.map(|word| word.as_str().into()),
+        docroot: docroot.bytes().into(),
+        index: draft.index.map(|word| word.bytes().into()),
         path_info,
         loggers,
         keeps: draft.keeps,
@@ -129,9 +129,9 @@ fn rule(
         words.next().filter(|word| !word.text.is_empty()).ok_or_else(|| missing("a name", expected))?;
     let effect = if sets {
         let format = words.next().ok_or_else(|| missing("a value", expected))?;
-        Effect::Set(name.text.into(), Format::compile(format.text, format.span, &scope, FormatFor::Text)?)
+        Effect::Set(name.bytes().into(), Format::compile(format.text, format.span, &scope, FormatFor::Text)?)
     } else {
-        Effect::Pass(name.text.into())
+        Effect::Pass(name.bytes().into())
     };
     let condition = Condition::compile_optional(&mut words, &scope)?;
     if let Some(extra) = words.peek().filter(|_| condition.is_none()) {

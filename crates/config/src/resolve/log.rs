@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::address::Destination;
+use base::raw::{bytes_of, path_of};
 use diag::{Diagnostic, Span};
 use plan::ProxyIndex;
 use plan::log::{LogFormat, LogProto, LogTarget, Logger, Sample};
@@ -210,9 +211,13 @@ fn stream_address(word: &Word, place: &Destination) -> Result<ServerAddress, Dia
             let ip = host_address(word, host)?;
             ServerAddress::Ip((ip, ports.iter().next().unwrap_or(514)).into())
         }
-        Destination::Unix(path) => ServerAddress::Unix(path.into()),
-        Destination::Abns(name) => ServerAddress::Abstract { name: name.as_bytes().to_vec(), padded: true },
-        Destination::Abnsz(name) => ServerAddress::Abstract { name: name.as_bytes().to_vec(), padded: false },
+        Destination::Unix(path) => ServerAddress::Unix(path_of(path).into()),
+        Destination::Abns(name) => {
+            ServerAddress::Abstract { name: bytes_of(name).into_owned(), padded: true }
+        }
+        Destination::Abnsz(name) => {
+            ServerAddress::Abstract { name: bytes_of(name).into_owned(), padded: false }
+        }
         Destination::Fd(_) | Destination::SockPair(_) | Destination::ReverseHttp(_) => {
             return Err(Diagnostic::alert(format!("`{word}` is not a valid log target")).at(word.span()));
         }

@@ -54,7 +54,7 @@ fn log_tag(
     context: &mut ResolveContext<'_>,
 ) -> Result<(), Diagnostic> {
     let mut args = Args::new(statement, context.diagnostics, context.environment);
-    profile.tag = Some(args.required("a tag for use in syslog")?.as_str().into());
+    profile.tag = Some(args.required("a tag for use in syslog")?.bytes().into());
     args.finish()
 }
 

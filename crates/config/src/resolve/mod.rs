@@ -192,7 +192,7 @@ impl ResolveContext<'_> {
             let before = self.tls_steps.iter().rev().find(|(step, _)| place(*step) < at);
             self.tls.take_place(before.map_or(&TlsDefaults::default(), |(_, defaults)| defaults));
         }
-        let path = Path::new(self.sources.file(section.file).name());
+        let path = base::raw::path_of(self.sources.file(section.file).name());
         *self.names.directory.borrow_mut() = path.parent().unwrap_or(Path::new("")).to_owned();
     }
 

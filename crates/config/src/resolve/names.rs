@@ -4,11 +4,12 @@ use crate::system::error_text;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use syntax::Environment;
 
+use base::raw;
 use diag::{Diagnostic, SourceMap, Span};
 use plan::Resolvers;
 use plan::discovery::DiscoverySection;
@@ -134,12 +135,12 @@ impl<'a> NameTable<'a> {
 
     /// Resolves a relative path (`default-path`).
     pub(crate) fn path(&self, path: &str) -> PathBuf {
-        let path = Path::new(path);
+        let path = raw::path_of(path);
         if path.is_absolute() {
-            return path.to_owned();
+            return path.into_owned();
         }
         match &self.default_path {
-            DefaultPath::Current => path.to_owned(),
+            DefaultPath::Current => path.into_owned(),
             DefaultPath::Config => self.directory.borrow().join(path),
             DefaultPath::Parent => self.directory.borrow().join("..").join(path),
             DefaultPath::Origin(origin) => origin.join(path),
@@ -172,8 +173,7 @@ impl sample::Names for NameTable<'_> {
             let own = std::env::var_os(std::ffi::OsStr::from_bytes(name));
             return own.map(OsStringExt::into_vec);
         }
-        let name = std::str::from_utf8(name).ok()?;
-        self.environment.get(name).map(|value| value.as_bytes().to_vec())
+        self.environment.get(&raw::text_of(name)).map(|value| raw::bytes_of(value).into_owned())
     }
 
     fn backend(&self, name: &str) -> Option<Arc<state::Proxy>> {

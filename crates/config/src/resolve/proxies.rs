@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use base::raw::bytes_of;
 use diag::Diagnostic;
 use plan::Bind;
 use plan::check::CheckKind;
@@ -157,7 +158,8 @@ fn assemble(
     if let Some(port) = alt_svc {
         http_after_response.announce_http3(port);
     }
-    let log_tag = settings.log_tag.or(context.global.log_tag.as_deref()).unwrap_or("haproxy");
+    let log_tag = settings.log_tag.map(|tag| Box::from(bytes_of(tag)));
+    let log_tag = log_tag.or_else(|| context.global.log_tag.clone()).unwrap_or_else(|| b"haproxy"[..].into());
     Proxy {
         index: place,
         state: proxy.state.clone(),
@@ -173,7 +175,7 @@ fn assemble(
         use_backends: rules.use_backends,
         force_be_switch: rules.force_be_switch,
         default_backend: parts.default_backend,
-        rdp_persistence: settings.rdp_persistence.map(Into::into),
+        rdp_persistence: settings.rdp_persistence.map(|name| bytes_of(name).into()),
         monitor_uri: settings.monitor_uri.map(|uri| uri.bytes().into()),
         monitor_fail: rules.monitor_fail,
         request_captures,
@@ -183,10 +185,10 @@ fn assemble(
             ..capture
         }),
         unique_id_format: formats.unique_id,
-        unique_id_header: settings.unique_id_header.map(Into::into),
+        unique_id_header: settings.unique_id_header.map(|name| bytes_of(name).into()),
         logs_early,
         loggers: parts.loggers,
-        log_tag: log_tag.into(),
+        log_tag,
         trace_to: telemetry::of_frontend(proxy, context),
         email_alert: email_alert(proxy, context).map(Box::new),
         log_format: formats.log,
@@ -240,7 +242,7 @@ fn assemble(
         fullconn: settings.fullconn,
         max_keep_alive_queue: settings.max_keep_alive_queue,
         source: settings.source.as_deref().cloned().map(Arc::new),
-        send_name_header: settings.send_name_header.map(Into::into),
+        send_name_header: settings.send_name_header.map(|name| bytes_of(name).into()),
         server_state: server_state(settings, context),
         stats: stats_page(settings, rules.stats_rules, rules.stats_admin, context),
         max_session_server_connections: settings.max_session_server_connections,
@@ -349,7 +351,7 @@ fn ring_settings(proxy: &PendingProxy<'_>, context: &ResolveContext<'_>) -> Opti
 
 fn captures(captures: &[(Option<impl AsRef<str>>, usize)]) -> Vec<Capture> {
     let capture = |(name, length): &(Option<_>, usize)| Capture {
-        header: name.as_ref().map(|name| http::Name::new(AsRef::<str>::as_ref(name).as_bytes())),
+        header: name.as_ref().map(|name| http::Name::new(&bytes_of(AsRef::<str>::as_ref(name)))),
         length: *length,
     };
     captures.iter().map(capture).collect()
@@ -424,10 +426,11 @@ fn stats_page(
         return None;
     }
     let own = |text: &str| Box::<str>::from(text);
+    let bytes = |text: &str| Box::<[u8]>::from(bytes_of(text));
     Some(Arc::new(StatsPage {
-        uri: own(stats.uri.unwrap_or("/haproxy?stats")),
+        uri: bytes(stats.uri.unwrap_or("/haproxy?stats")),
         realm: own(stats.realm.unwrap_or("HAProxy Statistics")),
-        users: stats.users.iter().map(|(user, password)| (own(user), own(password))).collect(),
+        users: stats.users.iter().map(|(user, password)| (bytes(user), bytes(password))).collect(),
         refresh: stats.refresh,
         // A dot stands for the proxy that serves the page.
         scope: stats.scope.iter().map(|name| own(if *name == "." { settings.name } else { name })).collect(),

@@ -466,7 +466,7 @@ fn error_message(
         name => {
             let (status, url) = status_and(statement, "<status_code> and <url>")?;
             let code = if name == "errorloc303" { 303 } else { 302 };
-            found.push((status, Arc::new(Reply::location(code, url))));
+            found.push((status, Arc::new(Reply::location(code, &url.bytes()))));
         }
     }
     for (status, reply) in found {

@@ -86,7 +86,7 @@ fn user(
                 check_hash(hash, name, args.diagnostics)?;
                 password = Some(Password::Crypt(hash.as_str().into()));
             }
-            "insecure-password" => password = Some(Password::Plain(args.value()?.as_str().into())),
+            "insecure-password" => password = Some(Password::Plain(args.value()?.bytes().into())),
             "groups" => {
                 let names = args.value()?;
                 for group in names.split(',') {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use base::raw::bytes_of;
 use diag::Diagnostic;
 use plan::check::{AgentSettings, CheckAction, CheckKind, CheckSettings, Connect, Family, Protocol};
 use plan::log::LogServer;
@@ -109,8 +110,8 @@ fn assemble(
     let ServerParts { log, check, tls, quic, named } = parts;
     let source = draft.source.as_ref().or(proxy.settings.source.as_ref());
     let options = ServerOptions {
-        cookie: draft.cookie.map(Into::into),
-        redirect: draft.redirect.map(Into::into),
+        cookie: draft.cookie.map(|value| bytes_of(value).into()),
+        redirect: draft.redirect.map(|prefix| bytes_of(prefix).into()),
         send_proxy: draft.send_proxy.resolved(),
         source: source.map(|source| Arc::new(source.as_ref().clone())),
         namespace: draft.namespace.map(Into::into),
@@ -458,7 +459,7 @@ fn check_name(tls: &mut ServerTls, check: &CheckSettings) {
     }
     let host = script.steps.iter().find_map(|step| match &step.action {
         CheckAction::Request(request) => {
-            let host = request.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"))?;
+            let host = request.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(b"host"))?;
             str::from_utf8(host.1.as_constant()?).ok()
         }
         _ => None,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::address::{Destination, Host, Ports};
+use base::raw::{bytes_of, path_of};
 use diag::Diagnostic;
 use plan::proxy::StateFile;
 use plan::server::Observe;
@@ -284,9 +285,13 @@ fn address(
     context: &mut ResolveContext<'_>,
 ) -> ServerAddress {
     match &line.place.place {
-        Destination::Unix(path) => ServerAddress::Unix(path.into()),
-        Destination::Abns(name) => ServerAddress::Abstract { name: name.as_bytes().to_vec(), padded: true },
-        Destination::Abnsz(name) => ServerAddress::Abstract { name: name.as_bytes().to_vec(), padded: false },
+        Destination::Unix(path) => ServerAddress::Unix(path_of(path).into()),
+        Destination::Abns(name) => {
+            ServerAddress::Abstract { name: bytes_of(name).into_owned(), padded: true }
+        }
+        Destination::Abnsz(name) => {
+            ServerAddress::Abstract { name: bytes_of(name).into_owned(), padded: false }
+        }
         Destination::Ip { host: Host::Ip(ip), ports } => ServerAddress::Ip(SocketAddr::new(*ip, port(ports))),
         Destination::Ip { ports, .. } => match lookup(line, proxy, context) {
             Some(ip) => ServerAddress::Ip(SocketAddr::new(ip, port(ports))),
@@ -384,7 +389,7 @@ pub(crate) fn state_file(settings: &ProxySettings<'_>, context: &ResolveContext<
     match settings.server_state {
         StateFile::None => None,
         StateFile::Global => Some(base.join(context.global.server_state_file.as_ref()?)),
-        StateFile::Local(_) => Some(base.join(settings.server_state_name.unwrap_or(settings.name))),
+        StateFile::Local(_) => Some(base.join(path_of(settings.server_state_name.unwrap_or(settings.name)))),
     }
 }
 

@@ -77,7 +77,7 @@ pub(crate) fn acceptor(
                 entries.extend(all.iter().map(|one| entry(one.clone(), false)));
                 let path = located(defaults.certificates, name, context);
                 base::seen_files::note(&path);
-                if std::fs::metadata(&path).is_ok_and(|found| found.is_dir()) {
+                if std::fs::metadata(base::raw::path_of(&path)).is_ok_and(|found| found.is_dir()) {
                     let names = all
                         .iter()
                         .map(|one| ListEntry { certificate: one.name.clone(), ..ListEntry::default() });

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use base::raw::text_of_path;
 use diag::{Diagnostic, Span};
 use tls::files::AuthorityKind;
 use tls::generated::{self, Authority, Generating};
@@ -94,7 +95,7 @@ pub(crate) fn loader(extra: ExtraFiles, context: &ResolveContext<'_>) -> Loader 
 /// # Errors
 /// The directory or a file in it cannot be read.
 pub(crate) fn keep_chains(directory: TlsValue<'_>, context: &ResolveContext<'_>) -> Result<(), Diagnostic> {
-    let path = context.names.path(&directory).display().to_string();
+    let path = text_of_path(&context.names.path(&directory)).into_owned();
     let chains = load::chains(&path).map_err(|error| refused(&error, directory))?;
     context.tls_files.all.keep_chains(chains);
     Ok(())
@@ -274,7 +275,7 @@ pub(crate) fn located(base: Option<&str>, name: &str, context: &ResolveContext<'
     match base {
         _ if name.starts_with(['/', '@']) => name.to_owned(),
         Some(base) => format!("{}/{name}", base.trim_end_matches('/')),
-        None => context.names.path(name).display().to_string(),
+        None => text_of_path(&context.names.path(name)).into_owned(),
     }
 }
 

@@ -1,10 +1,10 @@
 //! `bind` and `stats socket` lines (manual, section 5.1): their parameters, and the sockets of a line.
 
 use crate::draft::bind::BindDraft;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use base::address::{Accepts, Destination, PortRule, Transport};
+use base::raw::{bytes_of, path_of};
 use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
 use plan::bind::{AccessLevel, Bind, BindAddress, SeverityOutput, Shards};
@@ -331,14 +331,14 @@ fn one_address(
         }
         Destination::Unix(path) => {
             let full = format!("{}{path}", unix.prefix.as_deref().unwrap_or(""));
-            all.push((BindAddress::Unix(PathBuf::from(&full)), format!("unix@{full}")));
+            all.push((BindAddress::Unix(path_of(&full).into()), format!("unix@{full}")));
         }
         Destination::Abns(name) => {
-            let name_bytes = name.as_bytes().to_vec();
+            let name_bytes = bytes_of(name).into_owned();
             all.push((BindAddress::Abstract { name: name_bytes, padded: true }, format!("abns@{name}")));
         }
         Destination::Abnsz(name) => {
-            let name_bytes = name.as_bytes().to_vec();
+            let name_bytes = bytes_of(name).into_owned();
             all.push((BindAddress::Abstract { name: name_bytes, padded: false }, format!("abnsz@{name}")));
         }
         Destination::Fd(number) => all.push(if is_quic {

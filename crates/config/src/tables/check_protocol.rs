@@ -84,10 +84,10 @@ fn reply<'a>(least: Option<usize>, text: &str) -> Result<RuleDraft<'a>, Diagnost
 pub(super) fn smtp<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let hello = match (args.next(), args.next()) {
         (Some(hello), Some(domain)) if *hello == "EHLO" || *hello == "HELO" => {
-            format!("{hello} {domain}\r\n")
+            [&hello.bytes()[..], b" ", &domain.bytes(), b"\r\n"].concat()
         }
         // Anything else results in HAProxy's default greeting.
-        _ => "HELO localhost\r\n".to_owned(),
+        _ => b"HELO localhost\r\n".to_vec(),
     };
     let greeting = ExpectDraft {
         error_status: Some("L7RSP"),
@@ -126,11 +126,12 @@ pub(super) fn ldap<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>
     set(settings, args, steps)
 }
 
-fn user<'a>(args: &mut Args<'a, '_>) -> Result<Option<&'a str>, Diagnostic> {
+/// The exact bytes of the user name.
+fn user(args: &mut Args<'_, '_>) -> Result<Option<Vec<u8>>, Diagnostic> {
     let keyword = args.keyword();
     match args.next() {
         None => Ok(None),
-        Some(word) if *word == "user" => Ok(Some(args.required("a user name")?)),
+        Some(word) if *word == "user" => Ok(Some(args.required("a user name")?.bytes().into_owned())),
         Some(word) => Err(args
             .wrong(format!("unknown argument `{word}` for `{keyword}`"))
             .did_you_mean(diag::suggest(word, ["user"]))
@@ -143,12 +144,12 @@ pub(super) fn pgsql<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_
         Some(name) => name,
         None => {
             args.required("'user <username>'")?;
-            ""
+            Vec::new()
         }
     };
     // A startup message of version 3: its length, the version, the user.
     let mut startup = b"\0\0\0\0\0\x03\0\0user\0".to_vec();
-    startup.extend_from_slice(name.as_bytes());
+    startup.extend_from_slice(&name);
     startup.extend_from_slice(b"\0\0");
     let length = startup.len() as u32;
     startup[..4].copy_from_slice(&length.to_be_bytes());
@@ -181,7 +182,7 @@ pub(super) fn mysql<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_
     let Some(name) = name else { return set(settings, args, vec![connect(), answer(false)]) };
     // Neither the login nor the final COM_QUIT waits for the server's response (after a COM_QUIT, the server does not count an
     // aborted connection).
-    let mut bytes = login(name, kind);
+    let mut bytes = login(&name, kind);
     bytes.extend_from_slice(b"\x01\0\0\0\x01");
     set(settings, args, vec![connect(), send(bytes), answer(false), answer(true)])
 }
@@ -196,7 +197,7 @@ enum Login {
 }
 
 /// The login of a user without a password.
-fn login(name: &str, kind: Login) -> Vec<u8> {
+fn login(name: &[u8], kind: Login) -> Vec<u8> {
     let mut body = Vec::new();
     if kind == Login::Pre41 {
         body.extend_from_slice(b"\x00\x80\x00\x00\x01");
@@ -206,7 +207,7 @@ fn login(name: &str, kind: Login) -> Vec<u8> {
         body.extend_from_slice(b"\x00\x80\x00\x01\x21");
         body.extend_from_slice(&[0; 23]);
     }
-    body.extend_from_slice(name.as_bytes());
+    body.extend_from_slice(name);
     body.extend_from_slice(b"\0\0");
     if kind == Login::Post80 {
         body.extend_from_slice(b"mysql_native_password\0");
@@ -283,7 +284,7 @@ mod tests {
     #[test]
     fn mysql_logins_begin_with_their_length() {
         for (kind, length) in [(Login::Pre41, 16), (Login::Post41, 43), (Login::Post80, 65)] {
-            let packet = login("check", kind);
+            let packet = login(b"check", kind);
             assert_eq!((packet.len(), packet[3]), (length, 1));
             assert_eq!(packet.len(), 4 + usize::from(packet[0]));
         }

@@ -111,14 +111,14 @@ fn algorithms(list: &mut Vec<Algorithm>, args: &mut Args<'_, '_>) -> Outcome {
     }
 }
 
-fn types(list: &mut Vec<Box<str>>, args: &mut Args<'_, '_>) -> Outcome {
+fn types(list: &mut Vec<Box<[u8]>>, args: &mut Args<'_, '_>) -> Outcome {
     if args.peek().is_none() {
         return Err(Diagnostic::alert("missing content type")
             .at(args.statement.end())
             .help("such as text/html")
             .haproxy("'compression' expects <type>."));
     }
-    list.extend(args.rest().iter().map(|word| word.as_str().into()));
+    list.extend(args.rest().iter().map(|word| word.bytes().into()));
     Ok(())
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::tls::VerifyMode;
+use base::raw::path_of;
 use base::units::DefaultUnit::{Milliseconds, Seconds};
 use diag::Diagnostic;
 use plan::global::{Capability, Chroot, DefaultPath, LatencyHistograms};
@@ -283,7 +284,7 @@ fn blocked_traffic<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>)
 fn chroot<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     global.plan.chroot = Some(match args.required("a path or `auto`")?.as_str() {
         "auto" => Chroot::Auto,
-        path => Chroot::Directory(path.into()),
+        path => Chroot::Directory(path_of(path).into()),
     });
     args.finish()
 }
@@ -363,7 +364,7 @@ fn node<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome
 }
 
 fn path(value: &mut Option<PathBuf>, args: &mut Args<'_, '_>) -> Outcome {
-    *value = Some(args.required("a path")?.as_str().into());
+    *value = Some(path_of(args.required("a path")?.as_str()).into());
     args.finish()
 }
 
@@ -572,12 +573,13 @@ fn default_path<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) ->
         "parent" => DefaultPath::Parent,
         "origin" => {
             let directory = args.required("a directory")?;
-            base::seen_files::note(directory.as_str());
-            std::fs::read_dir(directory.as_str()).map_err(|error| {
+            let path = path_of(directory.as_str());
+            base::seen_files::note(&path);
+            std::fs::read_dir(&path).map_err(|error| {
                 args.wrong(format!("cannot use `{directory}`: {error}"))
                     .haproxy(format!("couldn't set 'default-path' to origin '{directory}': {error}."))
             })?;
-            DefaultPath::Origin(directory.as_str().into())
+            DefaultPath::Origin(path.into())
         }
         other => {
             return Err(args

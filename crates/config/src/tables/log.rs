@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use base::address::{Accepts, Destination, PortRule, Transport};
+use base::raw::{bytes_of, path_of};
 use diag::Diagnostic;
 use plan::log::{HostStrategy, LogAddress, LogFormat, LogSteps};
 use sample::LogOrigin;
@@ -207,8 +208,10 @@ fn log_target<'a>(args: &Args<'_, '_>, word: &'a Word) -> Result<TargetDraft<'a>
             let port = ports.iter().next().unwrap_or(514);
             LogAddress::Udp((host_address(word, host)?, port).into())
         }
-        Destination::Unix(path) => LogAddress::Unix(path.into()),
-        Destination::Abns(name) | Destination::Abnsz(name) => LogAddress::Abstract(name.as_bytes().to_vec()),
+        Destination::Unix(path) => LogAddress::Unix(path_of(path).into()),
+        Destination::Abns(name) | Destination::Abnsz(name) => {
+            LogAddress::Abstract(bytes_of(name).into_owned())
+        }
         Destination::Fd(number) => LogAddress::Descriptor(*number),
         Destination::SockPair(_) | Destination::ReverseHttp(_) => {
             return Err(Diagnostic::alert(format!("`{word}` is not a valid log target")).at(word.span()));
@@ -279,7 +282,7 @@ fn backing_file<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -
 }
 
 fn log_tag_global<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    global.plan.log_tag = Some(args.required("a tag")?.as_str().into());
+    global.plan.log_tag = Some(args.required("a tag")?.bytes().into());
     args.finish()
 }
 
@@ -289,7 +292,7 @@ fn log_tag<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Out
 }
 
 fn log_send_hostname<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    global.plan.log_send_hostname = Some(args.next().map_or("", |word| word.as_str()).into());
+    global.plan.log_send_hostname = Some(args.next().map(|word| word.bytes().into()).unwrap_or_default());
     args.finish()
 }
 

@@ -163,7 +163,7 @@ fn originalto<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> 
 }
 
 fn address_header(args: &mut Args<'_, '_>, name: &str) -> Result<Rc<ForwardFor>, Diagnostic> {
-    let mut own = ForwardFor { header: name.into(), except: None, if_none: false };
+    let mut own = ForwardFor { header: name.as_bytes().into(), except: None, if_none: false };
     while let Some(word) = args.next() {
         match word.as_str() {
             "except" => {
@@ -171,7 +171,7 @@ fn address_header(args: &mut Args<'_, '_>, name: &str) -> Result<Rc<ForwardFor>,
                 let parsed = Network::parse(network);
                 own.except = Some(parsed.map_err(|error| args.wrong(format!("`{network}` is {error}")))?);
             }
-            "header" => own.header = args.required("a header name")?.as_str().into(),
+            "header" => own.header = args.required("a header name")?.bytes().into(),
             "if-none" => own.if_none = true,
             other => {
                 let keyword = args.keyword();

@@ -126,7 +126,7 @@ fn dynamic_cookie_key<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, 
 fn cookie<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let name = args.required("<cookie_name>")?;
     let mut own = Cookie {
-        name: name.as_str().into(),
+        name: name.bytes().into(),
         operation: CookieOperation::Passive,
         indirect: false,
         nocache: false,
@@ -152,7 +152,7 @@ fn cookie<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outc
             "httponly" => own.httponly = true,
             "secure" => own.secure = true,
             "dynamic" => own.dynamic = true,
-            "domain" => own.domains.push(args.value()?.as_str().into()),
+            "domain" => own.domains.push(args.value()?.bytes().into()),
             "attr" => {
                 let attribute = args.value()?;
                 if let Some(wrong) = attribute.chars().find(|c| c.is_ascii_control() || *c == ';') {
@@ -163,7 +163,7 @@ fn cookie<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outc
                             wrong as u32
                         )));
                 }
-                own.attributes.push(attribute.as_str().into());
+                own.attributes.push(attribute.bytes().into());
             }
             "maxidle" => own.max_idle = Some(lifetime(args)?),
             "maxlife" => own.max_life = Some(lifetime(args)?),

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use base::raw::bytes_of;
 use base::units::DefaultUnit::{Milliseconds, Seconds};
 use diag::Diagnostic;
 use plan::proxy::{CookieCapture, RetryOn, Reuse, StateFile};
@@ -356,7 +357,7 @@ fn capture_cookie<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>)
     // `name=` means exactly this cookie; `name` means any cookie that begins with it.
     let exact = name.strip_suffix('=');
     settings.cookie_capture =
-        Some(CookieCapture { name: exact.unwrap_or(name).into(), prefix: exact.is_none(), length });
+        Some(CookieCapture { name: bytes_of(exact.unwrap_or(name)).into(), prefix: exact.is_none(), length });
     args.finish()
 }
 

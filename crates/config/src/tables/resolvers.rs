@@ -92,7 +92,7 @@ fn nameserver<'a>(draft: &mut ResolversDraft<'a>, args: &mut Args<'a, '_>) -> Ou
         }
         // A name server could not reply to a datagram from such a socket.
         (Destination::Unix(path), Transport::Default | Transport::Stream) => {
-            (NameServerAddress::Unix(path.as_str().into()), true)
+            (NameServerAddress::Unix(base::raw::path_of(path).into()), true)
         }
         _ => return Err(unsupported()),
     };

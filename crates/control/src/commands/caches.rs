@@ -23,15 +23,15 @@ pub(crate) fn clear(call: &mut Call<'_>) -> CommandReply {
     let Some(store) = view.caches.iter().find(|store| *store.settings.name == *call.arg(0)) else {
         return error("No such cache\n");
     };
-    let what = call.arg(2).as_bytes();
+    let what = base::raw::bytes_of(call.arg(2));
     let purge = match (call.arg(1), what.is_empty()) {
         ("", _) => Purge::All,
-        ("key", false) => Purge::Key(what),
-        ("prefix", false) => Purge::Prefix(what),
+        ("key", false) => Purge::Key(&what),
+        ("prefix", false) => Purge::Prefix(&what),
         ("tag", false) if store.settings.tags.is_none() => {
             return error("Purging by tag is not enabled for this cache: its section has no 'purge-tags'\n");
         }
-        ("tag", false) => Purge::Tag(what),
+        ("tag", false) => Purge::Tag(&what),
         _ => {
             return error(
                 "Required arguments: <cache> [ key <host/target> | prefix <host/target> | tag <tag> ]\n",

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use base::raw::{bytes_of, text_of};
 use sample::pattern::{List, MatchMethod, NewLine as Entry, PatternLine};
 
 use crate::invocation::{Call, CommandReply, error, info};
@@ -93,9 +94,9 @@ fn show_lines(list: Arc<List>) -> CommandReply {
 }
 
 fn write_line(out: &mut String, line: &PatternLine) {
-    let (id, key) = (line.id, String::from_utf8_lossy(&line.key));
+    let (id, key) = (line.id, text_of(&line.key));
     let _ = match &line.value {
-        Some(value) => writeln!(out, "{id:#x} {key} {}", String::from_utf8_lossy(value)),
+        Some(value) => writeln!(out, "{id:#x} {key} {}", text_of(value)),
         None => writeln!(out, "{id:#x} {key}"),
     };
 }
@@ -128,10 +129,10 @@ fn payload_entries(payload: &str, kind: PatternKind) -> Result<Vec<Entry>, Comma
         payload.lines().map(|line| line.trim_start_matches([' ', '\t'])).filter(|line| !line.is_empty())
     {
         let entry = match kind {
-            PatternKind::Acl => (line.as_bytes().into(), None),
+            PatternKind::Acl => (bytes_of(line).into(), None),
             PatternKind::Map => match line.split_once([' ', '\t']) {
                 Some((key, value)) => {
-                    (key.as_bytes().into(), Some(value.trim_start_matches([' ', '\t']).as_bytes().into()))
+                    (bytes_of(key).into(), Some(bytes_of(value.trim_start_matches([' ', '\t'])).into()))
                 }
                 None => return Err(error(format!("Missing value for the key '{line}'."))),
             },
@@ -163,8 +164,8 @@ fn add(call: &mut Call<'_>, kind: PatternKind) -> CommandReply {
         },
         (_, None) if key.is_empty() => return error(usage),
         (PatternKind::Map, _) if value.is_empty() => return error(usage),
-        (PatternKind::Map, _) => vec![(key.as_bytes().into(), Some(value.as_bytes().into()))],
-        (PatternKind::Acl, _) => vec![(key.as_bytes().into(), None)],
+        (PatternKind::Map, _) => vec![(bytes_of(key).into(), Some(bytes_of(value).into()))],
+        (PatternKind::Acl, _) => vec![(bytes_of(key).into(), None)],
     };
     if let Some(why) = entries.iter().find_map(|(key, _)| list.check(key).err()) {
         return error(format!("{}.", why.replace('`', "'")));
@@ -264,7 +265,7 @@ fn delete(call: &mut Call<'_>, kind: PatternKind) -> CommandReply {
         Err(reply) => return reply,
     };
     let key = call.arg(at);
-    let removed = reference(key).map_or_else(|| list.remove(key.as_bytes()), |id| list.remove_id(id));
+    let removed = reference(key).map_or_else(|| list.remove(&bytes_of(key)), |id| list.remove_id(id));
     if removed { CommandReply::Done } else { error("Key not found.") }
 }
 
@@ -277,8 +278,8 @@ pub(crate) fn set_map(call: &mut Call<'_>) -> CommandReply {
         Err(reply) => return reply,
     };
     let (key, value) = (call.arg(at), call.arg(at + 1));
-    let value = value.as_bytes();
-    let done = reference(key).map_or_else(|| list.set(key.as_bytes(), value), |id| list.set_id(id, value));
+    let value = bytes_of(value);
+    let done = reference(key).map_or_else(|| list.set(&bytes_of(key), &value), |id| list.set_id(id, &value));
     if done { CommandReply::Done } else { error("entry not found.") }
 }
 
@@ -341,7 +342,7 @@ fn get(call: &mut Call<'_>, kind: PatternKind) -> CommandReply {
     };
     let (found, key) = if kind == PatternKind::Map { ("found", "key") } else { ("match", "pattern") };
     let mut out = String::new();
-    for way in list.probe(call.arg(at).as_bytes()) {
+    for way in list.probe(&bytes_of(call.arg(at))) {
         let case = if way.ignore_case { "insensitive" } else { "sensitive" };
         let _ = write!(out, "type={}, case={case}", way.method.name());
         let Some(line) = way.line else {
@@ -350,9 +351,9 @@ fn get(call: &mut Call<'_>, kind: PatternKind) -> CommandReply {
         };
         use MatchMethod::{Dir, Dom, Len, Reg, Sub};
         let index = if matches!(way.method, Reg | Sub | Dir | Dom | Len) { "list" } else { "tree" };
-        let _ = write!(out, ", {found}=yes, idx={index}, {key}=\"{}\"", String::from_utf8_lossy(&line.key));
+        let _ = write!(out, ", {found}=yes, idx={index}, {key}=\"{}\"", text_of(&line.key));
         let _ = match (&line.value, kind) {
-            (Some(value), _) => write!(out, ", value=\"{}\", type=\"str\"", String::from_utf8_lossy(value)),
+            (Some(value), _) => write!(out, ", value=\"{}\", type=\"str\"", text_of(value)),
             (None, PatternKind::Map) => write!(out, ", value=none"),
             (None, PatternKind::Acl) => Ok(()),
         };

@@ -134,7 +134,7 @@ pub(crate) fn set_server(call: &mut Call<'_>) -> CommandReply {
         "agent-addr" | "agent-port" => server_address::of_agent(call, server),
         "agent-send" if !server.agent_checked.load(Relaxed) => error(NO_AGENT),
         "agent-send" => {
-            server.agent.send.store(Some(Arc::new(call.arg(2).as_bytes().into())));
+            server.agent.send.store(Some(Arc::new(base::raw::bytes_of(call.arg(2)).into())));
             CommandReply::Done
         }
         "check-addr" | "check-port" => server_address::of_check(call, server),

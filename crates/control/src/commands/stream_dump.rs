@@ -144,7 +144,7 @@ impl<'a> StreamSummary<'a> {
     fn uri(&self) -> String {
         let line = self.entry.request_line.as_deref();
         line.map_or_else(String::new, |line| {
-            let line = String::from_utf8_lossy(line);
+            let line = base::raw::text_of(line);
             // In anonymized mode the target is replaced.
             match line.split_once(' ').filter(|_| self.anonymous.key() != 0) {
                 Some((method, target)) => format!(" uri=\"{method} {}\"", self.anonymous.word(target)),

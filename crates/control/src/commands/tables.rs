@@ -322,7 +322,7 @@ fn key(entry: &TableEntry<'_>, out: &mut String) {
             b'\t' => out.push_str("\\t"),
             27 => out.push_str("\\e"),
             _ => {
-                let _ = write!(out, "\\x{byte:02x}");
+                let _ = write!(out, "\\x{byte:02X}");
             }
         }
     }

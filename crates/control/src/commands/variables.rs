@@ -1,6 +1,7 @@
 //! `get var` and `set var` for process-wide variables (management manual, 9.3).
 
 use base::clock::now_ms;
+use base::raw::text_of;
 use sample::live::{self, Written};
 
 use crate::invocation::{Call, CommandReply, error};
@@ -13,11 +14,7 @@ pub(crate) fn get_var(call: &mut Call<'_>) -> CommandReply {
     };
     let mut text = Vec::new();
     value.write_text(&mut text);
-    CommandReply::Text(format!(
-        "{name}: type={} value=<{}>\n",
-        value.kind().name(),
-        String::from_utf8_lossy(&text)
-    ))
+    CommandReply::Text(format!("{name}: type={} value=<{}>\n", value.kind().name(), text_of(&text)))
 }
 
 pub(crate) fn set_var(call: &mut Call<'_>) -> CommandReply {

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, LazyLock};
 
 use base::clock::now_ms;
+use base::raw;
 use runtime::Local;
 use runtime::timer::timeout;
 use state::Proxy;
@@ -157,7 +158,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RuntimeSession<S> {
     }
 
     /// Reads one line including its terminator. Returns `None` at the end of the connection. An unterminated line is not run,
-    /// because it may be truncated.
+    /// because it may be truncated. Bytes that are not UTF-8 are represented as in the configuration ([`base::raw`]).
     async fn read_line(&mut self, longest: usize) -> io::Result<Option<String>> {
         let mut bytes = Vec::new();
         loop {
@@ -177,13 +178,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RuntimeSession<S> {
                 return Ok(None);
             }
             if end.is_some() {
-                return Ok(Some(String::from_utf8_lossy(&bytes).into_owned()));
+                return Ok(Some(raw::text_of(&bytes).into_owned()));
             }
         }
     }
 
     async fn read_payload(&mut self, end: &str) -> io::Result<Option<String>> {
-        let mut payload = String::new();
+        let (mut payload, mut length) = (String::new(), 0);
         loop {
             if self.settings.prompt {
                 self.write("+ ").await?;
@@ -196,15 +197,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RuntimeSession<S> {
             }
             payload.push_str(line);
             payload.push('\n');
-            if payload.len() > self.longest_payload {
+            length += raw::bytes_of(line).len() + 1;
+            if length > self.longest_payload {
                 self.write("Payload too large\n").await?;
                 return Ok(None);
             }
         }
     }
 
+    /// Writes text, with the bytes that its placeholders represent.
     async fn write(&mut self, text: &str) -> io::Result<()> {
-        self.write_bytes(text.as_bytes()).await
+        self.write_bytes(&raw::bytes_of(text)).await
     }
 
     async fn write_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {

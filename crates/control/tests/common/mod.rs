@@ -17,23 +17,31 @@ pub(crate) fn runtime() -> Arc<Runtime> {
 }
 
 pub(crate) fn ask_at(runtime: &Arc<Runtime>, level: AccessLevel, input: &str) -> String {
+    String::from_utf8(exchange(runtime, level, input.as_bytes())).unwrap()
+}
+
+fn exchange(runtime: &Arc<Runtime>, level: AccessLevel, input: &[u8]) -> Vec<u8> {
     let executor = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
     tokio::task::LocalSet::new().block_on(&executor, async {
         tokio::task::spawn_local(runtime::timer::drive(runtime::timer::Alarm::new().unwrap()));
         let (mut ours, theirs) = duplex(1 << 20);
-        ours.write_all(input.as_bytes()).await.unwrap();
+        ours.write_all(input).await.unwrap();
         ours.shutdown().await.unwrap();
         serve(theirs, level, SeverityOutput::None, ClientSlot::beyond_the_limit(runtime.clone()), None)
             .await
             .unwrap();
-        let mut output = String::new();
-        ours.read_to_string(&mut output).await.unwrap();
+        let mut output = Vec::new();
+        ours.read_to_end(&mut output).await.unwrap();
         output
     })
 }
 
 pub(crate) fn ask(runtime: &Arc<Runtime>, input: &str) -> String {
     ask_at(runtime, AccessLevel::Admin, input)
+}
+
+pub(crate) fn ask_bytes(runtime: &Arc<Runtime>, input: &[u8]) -> Vec<u8> {
+    exchange(runtime, AccessLevel::Admin, input)
 }
 
 pub(crate) fn be(runtime: &Runtime) -> Arc<Proxy> {

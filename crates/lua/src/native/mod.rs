@@ -17,8 +17,10 @@ mod strings;
 mod tables;
 mod tasks;
 
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
+use base::raw::bytes_of;
 use mlua::{FromLuaMulti, Function, IntoLuaMulti, Lua, MultiValue, Table, Value};
 
 use crate::failure::message_of;
@@ -76,7 +78,9 @@ const MOST_LEVELS: usize = 16;
 
 /// Returns the shell commands that set the configured environment before a program runs.
 fn exports(environment: &[(String, String)]) -> String {
-    let is_own = |name: &str, value: &str| std::env::var_os(name).is_some_and(|own| own == value);
+    let is_own = |name: &str, value: &str| {
+        std::env::var_os(name).is_some_and(|own| own.as_bytes() == &*bytes_of(value))
+    };
     // With other names, a shell fails.
     let is_name = |name: &str| {
         name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
@@ -112,11 +116,11 @@ pub(crate) fn table(lua: &Lua, settings: &Arc<LuaSettings>, called: &Arc<Called>
     let own = settings.clone();
     table.set(
         "getenv",
-        function(lua, move |_, name: String| {
+        function(lua, move |lua, name: String| {
             let found = own.environment.iter().find(|(known, _)| *known == name);
-            Ok(found.map(|(_, value)| value.clone()))
+            found.map(|(_, value)| lua.create_string(&*bytes_of(value))).transpose()
         })?,
     )?;
-    table.set("exports", exports(&settings.environment))?;
+    table.set("exports", lua.create_string(&*bytes_of(&exports(&settings.environment)))?)?;
     Ok(table)
 }

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use base::raw::{bytes_of, text_of};
 use mlua::{IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value, Variadic};
 use state::server::{Admin, ServerAddress};
 use state::statistic::{Statistic, StatisticOwner};
@@ -37,7 +38,8 @@ pub(super) fn fill(lua: &Lua, native: &Table, called: &Arc<Called>) -> mlua::Res
         function(lua, move |lua, words: Variadic<LuaString>| {
             let host =
                 own.shared.host().ok_or_else(|| mlua::Error::runtime("the workers have not started yet"))?;
-            let words: Vec<String> = words.iter().map(|word| word.to_string_lossy()).collect();
+            let words: Vec<String> =
+                words.iter().map(|word| text_of(&word.as_bytes()).into_owned()).collect();
             done(lua, host.command(&words))
         })?,
     )?;
@@ -56,8 +58,8 @@ pub(super) fn fill(lua: &Lua, native: &Table, called: &Arc<Called>) -> mlua::Res
 fn done(lua: &Lua, outcome: Result<String, String>) -> mlua::Result<MultiValue> {
     match outcome {
         Ok(answer) if answer.is_empty() => Ok(MultiValue::new()),
-        Ok(answer) => (Value::Nil, answer).into_lua_multi(lua),
-        Err(why) => why.trim_end().to_owned().into_lua_multi(lua),
+        Ok(answer) => (Value::Nil, lua.create_string(&*bytes_of(&answer))?).into_lua_multi(lua),
+        Err(why) => lua.create_string(&*bytes_of(why.trim_end()))?.into_lua_multi(lua),
     }
 }
 

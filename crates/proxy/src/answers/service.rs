@@ -38,7 +38,7 @@ pub(crate) async fn answer(x: &mut Exchange, reply: ServiceReply, name: &'static
     head.clear();
     head.start_response(status, None);
     for (name, value) in &headers {
-        head.append(name.as_bytes(), value.as_bytes());
+        head.append(name.as_bytes(), &base::raw::bytes_of(value));
     }
     x.reply.clear();
     x.reply.pieces = Some(body);

@@ -16,7 +16,7 @@ pub(super) async fn statistics(client: &mut Client, x: &mut Exchange, proxy: &Pr
     let Some(settings) = proxy.stats.clone() else { return Ok(()) };
     let method = x.txn.request.method_id();
     if !matches!(method, http::Method::Get | http::Method::Head | http::Method::Post)
-        || !x.txn.request.plain_target().starts_with(settings.uri.as_bytes())
+        || !x.txn.request.plain_target().starts_with(&settings.uri)
     {
         return Ok(());
     }
@@ -44,9 +44,9 @@ pub(super) async fn statistics(client: &mut Client, x: &mut Exchange, proxy: &Pr
 }
 
 /// Whether the request carries the name and password of one of `users` (`stats auth`).
-fn is_user(x: &Exchange, users: &[(Box<str>, Box<str>)]) -> bool {
+fn is_user(x: &Exchange, users: &[(Box<[u8]>, Box<[u8]>)]) -> bool {
     let header = x.txn.request.get_known(http::KnownName::Authorization);
     header.and_then(sample::auth::basic).is_some_and(|(name, password)| {
-        users.iter().any(|(user, secret)| **user == *name && secret.as_bytes() == password)
+        users.iter().any(|(user, secret)| **user == *name && **secret == *password)
     })
 }

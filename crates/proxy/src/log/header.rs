@@ -63,13 +63,13 @@ pub struct LogLine<'a> {
 
 impl<'a> LogLine<'a> {
     /// Creates a line of this process.
-    pub fn own(level: u8, tag: &'a str, text: &'a [u8]) -> Self {
+    pub fn own(level: u8, tag: &'a [u8], text: &'a [u8]) -> Self {
         Self {
             level,
             facility: None,
             stamp: Stamp::Now,
             origin: MessageOrigin::Own,
-            tag: tag.as_bytes(),
+            tag,
             message_id: b"",
             structured: b"",
             text,

@@ -64,7 +64,7 @@ pub(crate) struct Maker<'a> {
     /// `log-format-sd`.
     pub(crate) structured: Option<&'a Format>,
     /// `log-tag`.
-    pub(crate) tag: &'a str,
+    pub(crate) tag: &'a [u8],
 }
 
 impl<'a> Maker<'a> {
@@ -90,8 +90,8 @@ impl Outbox {
         let global = &shared.plan.global;
         let own = || rustix::system::uname().nodename().to_bytes().into();
         let host = global.log_send_hostname.as_deref().map(|name| match name {
-            "" => own(),
-            name => name.as_bytes().into(),
+            b"" => own(),
+            name => name.into(),
         });
         Self {
             process: shared.process.clone(),

@@ -41,7 +41,7 @@ impl<'a> Both<'a> {
         self.sides(request).map(|side| &*side.algorithms).find(|list| !list.is_empty()).unwrap_or_default()
     }
 
-    fn types(self, request: bool) -> &'a [Box<str>] {
+    fn types(self, request: bool) -> &'a [Box<[u8]>] {
         self.sides(request).map(|side| &*side.types).find(|list| !list.is_empty()).unwrap_or_default()
     }
 
@@ -231,9 +231,7 @@ fn is_fit(head: &Head, both: Both<'_>, request: bool, length: BodyLength) -> boo
     let types = both.types(request);
     match head.get_known(KnownName::ContentType) {
         Some(kind) if begins_ignore_case(kind, b"multipart") => false,
-        Some(kind) => {
-            types.is_empty() || types.iter().any(|wanted| begins_ignore_case(kind, wanted.as_bytes()))
-        }
+        Some(kind) => types.is_empty() || types.iter().any(|wanted| begins_ignore_case(kind, wanted)),
         None => types.is_empty(),
     }
 }

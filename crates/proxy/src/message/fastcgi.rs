@@ -26,12 +26,12 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, app: &App) {
         let holds = |rule: &&plan::fcgi::Rule| view::holds(rule.condition.as_ref(), env);
         for rule in app.rules.iter().filter(holds) {
             match &rule.effect {
-                Effect::Pass(name) => told.passed.push(name.as_bytes().into()),
+                Effect::Pass(name) => told.passed.push(name.clone()),
                 Effect::Set(name, format) => {
                     let mut value = Vec::new();
                     format.render(env, &mut value);
                     if !value.is_empty() {
-                        told.set(ParamValue::new(name.as_bytes(), value));
+                        told.set(ParamValue::new(name, value));
                     }
                 }
             }
@@ -79,7 +79,7 @@ pub(crate) fn parameters(client: &Client, x: &Exchange, app: &App) -> Result<Par
     let request = FcgiRequest {
         head,
         target,
-        docroot: app.docroot.as_bytes(),
+        docroot: &app.docroot,
         script: &script,
         client: x.source(client).address(),
         local: x.destination(client).address(),

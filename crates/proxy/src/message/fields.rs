@@ -94,7 +94,7 @@ fn unique_id_header(client: &Client, x: &mut Exchange) {
     let Some(name) = &client.frontend.unique_id_header else { return };
     if let Some(id) = x.txn.kept(x.txn.unique_id) {
         let id = id.to_vec();
-        x.txn.request.append(name.as_bytes(), &id);
+        x.txn.request.append(name, &id);
     }
 }
 
@@ -109,7 +109,7 @@ fn forward_for(x: &mut Exchange, options: [Option<&ForwardFor>; 2], ip: Option<I
     }
     let head = &mut x.txn.request;
     let if_none = options.iter().flatten().all(|option| option.if_none);
-    if if_none && head.get(&Name::new(option.header.as_bytes())).is_some() {
+    if if_none && head.get(&Name::new(&option.header)).is_some() {
         return;
     }
     let mut text = [0u8; 48];
@@ -117,7 +117,7 @@ fn forward_for(x: &mut Exchange, options: [Option<&ForwardFor>; 2], ip: Option<I
     // Forty-eight bytes are enough for any address.
     let _ = write!(cursor, "{ip}");
     let length = cursor.position() as usize;
-    head.append(option.header.as_bytes(), &text[..length]);
+    head.append(&option.header, &text[..length]);
 }
 
 /// `option forwarded` (RFC 7239).

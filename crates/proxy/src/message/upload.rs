@@ -267,7 +267,7 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upst
     staged.append(&mut x.choice.preamble);
     if let Some(name) = &backend.send_name_header {
         let server = upstream.server();
-        x.txn.request.set(&http::Name::new(name.as_bytes()), server.state.name.as_bytes());
+        x.txn.request.set(&http::Name::new(name), server.state.name.as_bytes());
     }
     match upstream {
         Upstream::Socket(_) => stage(client, x, backend),

@@ -377,7 +377,7 @@ fn error_logger(worker: &Rc<Worker>, app: &Arc<App>) -> server::fcgi::ErrorLog {
         // As in HAProxy, each message is one line, with control characters replaced.
         let text: Vec<u8> =
             text.iter().map(|byte| if byte.is_ascii_control() { b'.' } else { *byte }).collect();
-        let line = LogLine::own(ERR, &app.name, &text);
+        let line = LogLine::own(ERR, app.name.as_bytes(), &text);
         worker.outbox.borrow_mut().send_all(&worker.shared, &app.loggers, &line);
     })
 }

@@ -49,7 +49,7 @@ fn read_date(text: &[u8]) -> Option<u64> {
 /// Returns the cookie value for `server`: the configured one, or one derived from its address (`dynamic`).
 fn value_of(key: Option<&str>, server: &ServerSettings) -> Option<Box<[u8]>> {
     if let Some(value) = &server.cookie {
-        return Some(value.as_bytes().into());
+        return Some(value.clone());
     }
     server.state.dynamic_cookie(key?).map(|value| value.into_bytes().into())
 }
@@ -58,9 +58,7 @@ fn find_server(backend: &LocalProxy, value: &[u8]) -> Option<Rc<LocalServer>> {
     let by_value = backend.prepared().by_cookie.get(value).copied();
     let here = |server: &ServerSettings| !server.state.removed.load(Relaxed);
     let added = || {
-        let named = |server: &ServerAt<'_>| {
-            server.cookie.as_deref().is_some_and(|own| own.as_bytes() == value) && here(server)
-        };
+        let named = |server: &ServerAt<'_>| server.cookie.as_deref() == Some(value) && here(server);
         backend.servers.iter_added().find(named).map(|server| server.index)
     };
     let by_value = by_value.filter(|index| backend.servers.get(*index).is_some_and(|server| here(&server)));
@@ -96,7 +94,7 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy
             backend.force_persist.iter().any(|one| holds(Some(one), env))
         });
     x.choice.is_ignored = ignored;
-    let name = cookie.name.as_bytes();
+    let name = &*cookie.name;
     x.txn.termination.cookie = b'N';
     // `use-server` takes precedence. The cookie then chooses nothing, and its state is not reported.
     let is_chosen = x.choice.bound.is_some();
@@ -232,14 +230,14 @@ pub(crate) fn of_response(client: &Client, x: &mut Exchange, backend: &LocalProx
     if cookie.indirect && cookie.operation != CookieOperation::Insert && x.choice.cookie.names(lease.server())
     {
         // The client's cookie is valid, so the client must not receive another one.
-        if edit_set_cookies(x, cookie.name.as_bytes(), |_| None) > 0 {
+        if edit_set_cookies(x, &*cookie.name, |_| None) > 0 {
             x.txn.termination.set_cookie = b'D';
         }
         return;
     }
     let own = lease.server().cookie.is_some();
     let key = if own { None } else { backend.state.cookie_key() };
-    let name = cookie.name.as_bytes();
+    let name = &*cookie.name;
     let value = value_of(key.as_ref().map(|key| &***key), lease.server());
     let Some(value) = value else {
         // The server has no cookie value (a backup server, for example), so the client's cookie for another server is removed.
@@ -273,7 +271,7 @@ pub(crate) fn of_response(client: &Client, x: &mut Exchange, backend: &LocalProx
 
 /// Inserts the cookie with `value`, or makes the client delete it.
 fn insert(x: &mut Exchange, cookie: &Cookie, value: Option<&[u8]>, server: &LocalServer) {
-    let name = cookie.name.as_bytes();
+    let name = &*cookie.name;
     if sets(x, name) {
         if cookie.preserve {
             x.txn.termination.set_cookie = b'P';
@@ -312,7 +310,7 @@ fn is_stale(cookie: &Cookie, Dates { last, first }: Dates) -> bool {
 /// date when it was first set.
 fn set_cookie(cookie: &Cookie, value: &[u8], dates: Dates) -> Vec<u8> {
     let dated = cookie.max_idle.is_some() || cookie.max_life.is_some();
-    let mut line = [cookie.name.as_bytes(), b"=", value].concat();
+    let mut line = [&*cookie.name, b"=", value].concat();
     if dated {
         line.push(b'|');
         write_date(now_units(), &mut line);
@@ -327,7 +325,7 @@ fn set_cookie(cookie: &Cookie, value: &[u8], dates: Dates) -> Vec<u8> {
 /// Returns the field value that makes the client delete the cookie. The path and the domain must be the same, because they
 /// identify the cookie.
 fn expiring(cookie: &Cookie) -> Vec<u8> {
-    end(cookie, [cookie.name.as_bytes(), b"=; Expires=Thu, 01-Jan-1970 00:00:01 GMT"].concat())
+    end(cookie, [&*cookie.name, b"=; Expires=Thu, 01-Jan-1970 00:00:01 GMT"].concat())
 }
 
 /// Appends the configured attributes of the cookie.
@@ -335,7 +333,7 @@ fn end(cookie: &Cookie, mut line: Vec<u8>) -> Vec<u8> {
     line.extend_from_slice(b"; path=/");
     for domain in &cookie.domains {
         line.extend_from_slice(b"; domain=");
-        line.extend_from_slice(domain.as_bytes());
+        line.extend_from_slice(domain);
     }
     if cookie.httponly {
         line.extend_from_slice(b"; HttpOnly");
@@ -345,7 +343,7 @@ fn end(cookie: &Cookie, mut line: Vec<u8>) -> Vec<u8> {
     }
     for attribute in &cookie.attributes {
         line.extend_from_slice(b"; ");
-        line.extend_from_slice(attribute.as_bytes());
+        line.extend_from_slice(attribute);
     }
     line
 }
@@ -385,7 +383,7 @@ fn edit_set_cookies(x: &mut Exchange, name: &[u8], edit: impl Fn(&[u8]) -> Optio
 /// `capture cookie` for the client's cookie. Called after rules that may change it.
 fn capture_of_client(client: &Client, x: &mut Exchange) {
     let Some(cookie) = &client.frontend.cookie_capture else { return };
-    let wanted = cookie.name.as_bytes();
+    let wanted = &*cookie.name;
     let found = x.txn.request.cookie_values().find_map(|(name, value)| {
         let fits = if cookie.prefix { name.starts_with(wanted) } else { name == wanted };
         fits.then(|| [name, b"=", value].concat())
@@ -400,7 +398,7 @@ fn capture_of_client(client: &Client, x: &mut Exchange) {
 fn capture(client: &Client, x: &mut Exchange) {
     let frontend = &client.frontend;
     if let Some(cookie) = &frontend.cookie_capture {
-        let wanted = cookie.name.as_bytes();
+        let wanted = &*cookie.name;
         let found = x.txn.response.get_all(&KnownName::SetCookie.into()).find_map(|line| {
             let pair = http::cookie::set_cookies(line).next()?;
             let name = &line[pair.name.clone()];

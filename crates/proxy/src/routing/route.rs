@@ -161,7 +161,7 @@ fn by_rule(client: &Client, x: &Exchange, backend: &LocalProxy) -> Option<BoundS
 /// Returns the server with the address in the client's RDP cookie.
 fn by_rdp_token(client: &Client, x: &Exchange, backend: &LocalProxy) -> Option<BoundServer> {
     let name = backend.rdp_persistence.as_deref()?;
-    let token = key::rdp_cookie(x.request_bytes(client), name.as_bytes())?;
+    let token = key::rdp_cookie(x.request_bytes(client), name)?;
     let address = SocketAddr::V4(key::rdp_server(token)?);
     let is_it = |server: &ServerAt<'_>| {
         matches!(&**server.state.address.load(), ServerAddress::Ip(own) if *own == address)

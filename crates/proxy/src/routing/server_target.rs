@@ -119,7 +119,7 @@ fn foreign_address(client: &Client, x: &Exchange, settings: &ServerSettings) -> 
         UseSource::Client => x.source(client).address(),
         UseSource::ClientIp => x.source(client).ip().map(|ip| SocketAddr::new(ip, 0)),
         UseSource::Header(name, occurrence) => {
-            let name = http::Name::new(name.as_bytes());
+            let name = http::Name::new(&base::raw::bytes_of(name));
             let value = x.txn.request.nth_value(&name, *occurrence)?;
             let ip: IpAddr = std::str::from_utf8(value).ok()?.trim().parse().ok()?;
             Some(SocketAddr::new(ip, 0))

@@ -110,14 +110,14 @@ pub(super) fn note_status(client: &Client, x: &Exchange) {
 }
 
 /// `redir` of a server: redirects the client to the server itself, for GET and HEAD.
-fn to_server_itself(x: &mut Exchange, prefix: &str) -> Result<(), Stop> {
+fn to_server_itself(x: &mut Exchange, prefix: &[u8]) -> Result<(), Stop> {
     if !matches!(x.txn.request.method_id(), http::Method::Get | http::Method::Head) {
         return Ok(());
     }
     let Some(path) = http::uri::split(x.txn.request.target()).pathq() else {
         return Err(Fault::BadRequest(http::ErrorKind::Target).into());
     };
-    let location = [prefix.as_bytes(), path].concat();
+    let location = [prefix, path].concat();
     let head = &mut x.txn.response;
     head.clear();
     head.start_response(302, None);

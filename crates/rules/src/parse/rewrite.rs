@@ -29,9 +29,9 @@ pub(super) fn header_name<'w>(context: &mut Context<'_, 'w, '_>) -> Result<Word<
 pub(crate) fn header_format(context: &mut Context<'_, '_, '_>) -> Parsed {
     let name = header_name(context)?;
     let value = context.format("a value", FormatFor::Header)?;
-    let shown = name.text.as_bytes();
+    let shown = name.bytes();
     Ok(if context.row.name == "set-header" {
-        Action::SetHeader { name: Name::new(shown), shown: shown.into(), value }
+        Action::SetHeader { name: Name::new(&shown), shown: shown.into(), value }
     } else {
         Action::AddHeader { name: shown.into(), value }
     })
@@ -39,13 +39,13 @@ pub(crate) fn header_format(context: &mut Context<'_, '_, '_>) -> Parsed {
 
 pub(crate) fn del_header(context: &mut Context<'_, '_, '_>) -> Parsed {
     let name = context.need("a header name")?;
-    let lower = name.text.to_ascii_lowercase().into_bytes().into_boxed_slice();
+    let lower = name.bytes().to_ascii_lowercase().into_boxed_slice();
     if !context.words.take("-m") {
-        return Ok(Action::DelHeader(NameMatch::Exact(Name::new(name.text.as_bytes()))));
+        return Ok(Action::DelHeader(NameMatch::Exact(Name::new(&name.bytes()))));
     }
     let method = context.need("a matching method")?;
     Ok(Action::DelHeader(match method.text {
-        "str" => NameMatch::Exact(Name::new(name.text.as_bytes())),
+        "str" => NameMatch::Exact(Name::new(&name.bytes())),
         "beg" => NameMatch::Begin(lower),
         "end" => NameMatch::End(lower),
         "sub" => NameMatch::Within(lower),
@@ -59,7 +59,7 @@ pub(crate) fn del_header(context: &mut Context<'_, '_, '_>) -> Parsed {
 }
 
 pub(crate) fn replace_header(context: &mut Context<'_, '_, '_>) -> Parsed {
-    let name = Name::new(context.need("a header name")?.text.as_bytes());
+    let name = Name::new(&context.need("a header name")?.bytes());
     let regex = Box::new(context.regex()?);
     let with = context.format("a replacement", FormatFor::Header)?;
     Ok(Action::ReplaceHeader { name, regex, with, each_value: context.row.name == "replace-value" })
@@ -94,10 +94,7 @@ pub(crate) fn set_status(context: &mut Context<'_, '_, '_>) -> Parsed {
             Diagnostic::alert(format!("`{}` is not a status code between 100 and 999", word.text))
                 .at(word.span)
         })?;
-    let reason = if context.words.take("reason") {
-        Some(context.need("a reason")?.text.as_bytes().into())
-    } else {
-        None
-    };
+    let reason =
+        if context.words.take("reason") { Some(context.need("a reason")?.bytes().into()) } else { None };
     Ok(Action::SetStatus { status, reason })
 }

@@ -102,7 +102,7 @@ fn prepare_secret(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
 fn prepare_cert(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     let all = scope.names.certificates();
     let certificate = match &args[0] {
-        Arg::Bytes(name) => Some(super::jwt::certificate(&String::from_utf8_lossy(name), &all, scope)?),
+        Arg::Bytes(name) => Some(super::jwt::certificate(&base::raw::text_of(name), &all, scope)?),
         _ => None,
     };
     let held = certificate.as_ref().and_then(|stored| stored.certificate());

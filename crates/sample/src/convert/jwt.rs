@@ -87,7 +87,7 @@ fn prepare_verify(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> 
         args.push(Arg::Prepared(Arc::new(Public(None, all))));
         return Ok(());
     };
-    let path = String::from_utf8_lossy(path).into_owned();
+    let path = base::raw::text_of(path).into_owned();
     let key = match scope.names.read_file(&path) {
         Ok(bytes) => {
             let key = keys::public_key(&String::from_utf8_lossy(&bytes))
@@ -146,7 +146,7 @@ fn prepare_verify_cert(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), Str
     }
     let all = scope.names.certificates();
     let fixed = match &args[1] {
-        Arg::Bytes(name) => Some(certificate(&String::from_utf8_lossy(name), &all, scope)?),
+        Arg::Bytes(name) => Some(certificate(&base::raw::text_of(name), &all, scope)?),
         _ => None,
     };
     args.push(Arg::Prepared(Arc::new(NamedCertificate(fixed, all))));

@@ -95,7 +95,7 @@ pub(super) static CONVERTS: &[Convert] = &{
 };
 
 fn prepare(args: &mut [Arg], scope: &Scope<'_>, method: MatchMethod) -> Result<(), String> {
-    let name = String::from_utf8_lossy(text_of(&args[0])).into_owned();
+    let name = base::raw::text_of(text_of(&args[0])).into_owned();
     let list = scope.patterns.borrow_mut().file(&name, true, |path| scope.names.read_patterns(path))?;
     args[0] = Arg::View(Box::new(View::new(list, method, false)?));
     Ok(())
@@ -114,8 +114,8 @@ fn prepare_typed(
         None => Ok(()),
         Some(line) => Err(format!(
             "`{}`, the value of `{}` in `{}`, is {what}",
-            String::from_utf8_lossy(line.value.as_deref().unwrap_or_default()),
-            String::from_utf8_lossy(&line.key),
+            base::raw::text_of(line.value.as_deref().unwrap_or_default()),
+            base::raw::text_of(&line.key),
             view.list().name()
         )),
     }

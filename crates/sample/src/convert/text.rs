@@ -255,7 +255,7 @@ fn prepare_regsub(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     if let Some(other) = flags.iter().find(|flag| !b"ig".contains(flag)) {
         return Err(format!("unknown flag `{}`; use `i` or `g`", char::from(*other)));
     }
-    let pattern = String::from_utf8_lossy(text_of(&args[0])).into_owned();
+    let pattern = base::raw::text_of(text_of(&args[0])).into_owned();
     let (ignore_case, all) = (flags.contains(&b'i'), flags.contains(&b'g'));
     args[0] = Arg::Regex(Regex::new(&pattern, ignore_case)?);
     args[2] = Arg::Int(i64::from(all));

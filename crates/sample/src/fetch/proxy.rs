@@ -298,13 +298,13 @@ fn fe_defbe<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'
 fn fcgi_docroot<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let application = backend(env)?.application.load();
     let docroot = &application.as_ref()?.docroot;
-    Some(Value::Str(crate::value::Scratch::copy(docroot.as_bytes()).into()))
+    Some(Value::Str(crate::value::Scratch::copy(docroot).into()))
 }
 
 fn fcgi_index<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let application = backend(env)?.application.load();
     let index = application.as_ref()?.index.as_ref()?;
-    Some(Value::Str(crate::value::Scratch::copy(index.as_bytes()).into()))
+    Some(Value::Str(crate::value::Scratch::copy(index).into()))
 }
 
 fn be_connect_timeout<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

@@ -1,5 +1,7 @@
 //! Fetches for the request line, the status line and the user's identity (manual, 7.3.6).
 
+use std::borrow::Cow;
+
 use http::uri;
 
 use super::header::{host, request};
@@ -265,7 +267,7 @@ fn authorization<'a>(env: &Env<'a>) -> Option<&'a [u8]> {
 }
 
 /// The user in the request's credentials, and whether the password matches. `None` if the header is missing or malformed.
-fn user(env: &Env<'_>, args: &Args) -> Option<(String, bool)> {
+fn user(env: &Env<'_>, args: &Args) -> Option<(Vec<u8>, bool)> {
     let Arg::Userlist(list) = args.get(0) else { return None };
     let (user, password) = auth::basic(authorization(env)?)?;
     let right = list.check(&user, &password);
@@ -281,9 +283,12 @@ fn http_auth_group<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) ->
     let Arg::Userlist(list) = args.get(0) else { return None };
     let (user, _) = user(env, args).filter(|(_, right)| *right)?;
     if !cursor.all {
-        return Some(Value::made(Scratch::copy(user.as_bytes())));
+        return Some(Value::made(Scratch::copy(&user)));
     }
-    cursor.pick(list.groups(&user).iter()).map(|group| Value::str(group.as_bytes()))
+    cursor.pick(list.groups(&user).iter()).map(|group| match base::raw::bytes_of(group) {
+        Cow::Borrowed(group) => Value::str(group),
+        Cow::Owned(group) => Value::made(Scratch::copy(&group)),
+    })
 }
 
 fn http_auth_bearer<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
@@ -302,7 +307,7 @@ fn http_auth_pass<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<V
 
 fn http_auth_user<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let (user, _) = auth::basic(authorization(env)?)?;
-    Some(Value::made(Scratch::copy(user.as_bytes())))
+    Some(Value::made(Scratch::copy(&user)))
 }
 
 fn http_auth_type<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

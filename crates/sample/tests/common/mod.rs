@@ -195,7 +195,7 @@ impl World {
         backend.servers.store(Arc::new(vec![Arc::clone(&chosen), server(2, "s2")]));
         let mut users = Userlist::new("users");
         ["ops", "dev", "admin"].iter().for_each(|group| users.add_group(group));
-        users.add_user("joe", Some(Password::Plain("secret".into())), vec!["ops".into(), "dev".into()]);
+        users.add_user("joe", Some(Password::Plain(b"secret"[..].into())), vec!["ops".into(), "dev".into()]);
         let session = Session::new(Accepted {
             ends: Ends { source: end("10.9.9.9:5000"), destination: end("203.0.113.1:80") },
             wall_us: 1_234_567_890_123_456,

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use super::layout::KeyType;
 
 impl KeyType {
-    /// Parses a key.
+    /// Parses a key, which may contain placeholders of bytes ([`base::raw`]).
     ///
     /// # Errors
     /// The runtime socket's message for an invalid one.
@@ -28,7 +28,7 @@ impl KeyType {
                 _ => Err("Invalid key".into()),
             },
             Self::Int => Ok(leading(word).to_be_bytes().to_vec()),
-            Self::Str => Ok(word.as_bytes().to_vec()),
+            Self::Str => Ok(base::raw::bytes_of(word).into_owned()),
             Self::Bin => Err(
                 "Inserting keys into tables of type other than ip, ipv6, string and integer is not supported"
                     .into(),

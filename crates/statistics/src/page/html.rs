@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::now_ms;
+use base::raw::bytes_of;
 use state::Server;
 
 use crate::config_view::ConfigView;
@@ -159,7 +160,7 @@ impl Page {
                     PageStep::End
                 }
             };
-            Some(out.into_bytes())
+            Some(bytes_of(&out).into_owned())
         })
     }
 

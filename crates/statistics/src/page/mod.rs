@@ -15,6 +15,8 @@ mod wall;
 
 use std::sync::Arc;
 
+use base::raw::bytes_of;
+
 pub use self::request::{ActionOutcome, PageRequest, PageResponse, PageSettings, decode};
 use self::request::{PageFormat, options};
 use crate::info::InfoFormat;
@@ -40,7 +42,7 @@ pub fn show(
     let shown = Show::now(statistics, settings.show_legends);
     let pieces = |format| {
         let pieces = StatPieces::new(view.clone(), filter.clone(), shown, format, false);
-        Box::new(pieces.map(String::into_bytes)) as Box<dyn Iterator<Item = Vec<u8>>>
+        Box::new(pieces.map(|text| bytes_of(&text).into_owned())) as Box<dyn Iterator<Item = Vec<u8>>>
     };
     let one =
         |text: String| Box::new(std::iter::once(text.into_bytes())) as Box<dyn Iterator<Item = Vec<u8>>>;
