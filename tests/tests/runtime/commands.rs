@@ -14,6 +14,32 @@ fn start(lines: &str, origin: &Origin) -> (Weir, u16) {
 }
 
 #[test]
+fn maps_of_integers_refuse_other_values() {
+    let origin = Origin::text("hello");
+    let file = weir_tests::scratch("maps").file("levels.map");
+    std::fs::write(&file, "/a 1 \t\n/b 2\n").expect("the file can be written");
+    let file = file.display();
+    let rules = format!(
+        "  http-request set-map({file}) %[path] %[req.hdr(x-level)] if {{ req.hdr(x-level) -m found }}\n  \
+         http-request return status 200 hdr x-level %[path,map_str_int({file},9)]\n"
+    );
+    let (weir, port) = start(&rules, &origin);
+    let level = |fields: &str| {
+        let response = client::exchange_with(port, "/a", fields).expect("a response");
+        response.header("x-level").map(str::to_owned)
+    };
+    assert_eq!(level("").as_deref(), Some("1"));
+    for command in ["set map FILE /a one", "add map FILE /c one", "set map FILE /a 1.5"] {
+        let said = weir.ask(&command.replace("FILE", &file.to_string()));
+        assert!(said.starts_with("unable to parse '"), "{command}: {said}");
+    }
+    assert_eq!(level("X-Level: many\r\n").as_deref(), Some("1"));
+    assert_eq!(level("X-Level: 7\r\n").as_deref(), Some("7"));
+    assert_eq!(weir.ask(&format!("set map {file} /a 5")).trim(), "");
+    assert_eq!(level("").as_deref(), Some("5"));
+}
+
+#[test]
 fn process_variables_are_set_and_visible_to_rules() {
     let origin = Origin::text("hello");
     let (weir, port) = start("  http-request return status 200 hdr x-var %[var(proc.text)]\n", &origin);

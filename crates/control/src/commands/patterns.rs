@@ -170,6 +170,10 @@ fn add(call: &mut Call<'_>, kind: PatternKind) -> CommandReply {
     if let Some(why) = entries.iter().find_map(|(key, _)| list.check(key).err()) {
         return error(format!("{}.", why.replace('`', "'")));
     }
+    let values = entries.iter().filter_map(|(_, value)| value.as_deref());
+    if let Some(why) = values.into_iter().find_map(|value| list.check_value(value).err()) {
+        return error(why);
+    }
     let add_now = |entries: Vec<Entry>| {
         entries.iter().for_each(|(key, value)| list.add(key, value.as_deref()));
         CommandReply::Done
@@ -279,6 +283,9 @@ pub(crate) fn set_map(call: &mut Call<'_>) -> CommandReply {
     };
     let (key, value) = (call.arg(at), call.arg(at + 1));
     let value = bytes_of(value);
+    if let Err(why) = list.check_value(&value) {
+        return error(why);
+    }
     let done = reference(key).map_or_else(|| list.set(&bytes_of(key), &value), |id| list.set_id(id, &value));
     if done { CommandReply::Done } else { error("entry not found.") }
 }

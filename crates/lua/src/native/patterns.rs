@@ -15,6 +15,9 @@ struct Reference {
     prepared: Mutex<Option<Vec<NewLine>>>,
 }
 
+/// The error of a value that a converter such as `map_str_int` cannot read.
+const WRONG_TYPE: &str = "the value does not have the type of the map's values";
+
 impl Reference {
     fn prepared(&self) -> MutexGuard<'_, Option<Vec<NewLine>>> {
         self.prepared.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -25,6 +28,9 @@ impl Reference {
             return Err("a map key requires a value");
         }
         let value = value.filter(|_| self.list.is_map);
+        if value.is_some_and(|value| self.list.check_value(value).is_err()) {
+            return Err(WRONG_TYPE);
+        }
         match &mut *self.prepared() {
             Some(lines) => lines.push((key.into(), value.map(Into::into))),
             None => self.list.add(key, value),
@@ -35,6 +41,9 @@ impl Reference {
     fn set(&self, key: &[u8], value: &[u8], may_add: bool) -> Result<(), &'static str> {
         if !self.list.is_map {
             return Err("this is not a map: its keys have no values");
+        }
+        if self.list.check_value(value).is_err() {
+            return Err(WRONG_TYPE);
         }
         let mut prepared = self.prepared();
         let is_there = match &mut *prepared {
