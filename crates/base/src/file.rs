@@ -10,7 +10,8 @@ use rustix::fs::OFlags;
 
 use crate::{raw, seen_files};
 
-/// Reads a file, the name of which may have placeholders of bytes ([`crate::raw`]). A device without contents, such as `/dev/null`, is read as an empty file.
+/// Reads a file. Its name may have placeholders of bytes ([`crate::raw`]). A device without contents, such as `/dev/null`, is read as
+/// an empty file.
 ///
 /// # Errors
 /// The system's error. Pipes, sockets and devices with contents are refused, because they might never end.
