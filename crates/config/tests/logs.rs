@@ -123,7 +123,7 @@ fn steps_and_profiles_are_found() {
     assert_eq!(all.map(|origin| steps.holds(origin)), [true, false, true, false]);
     assert!(plan.frontend("g").expect("g").log_steps.holds(LogOrigin::Close));
     let profile = loggers(&plan, "f")[0].profile.as_ref().expect("a profile");
-    assert_eq!((profile.tag.as_deref(), profile.steps.len()), (Some("mine"), 2));
+    assert_eq!((profile.tag.as_deref(), profile.steps.len()), (Some(&b"mine"[..]), 2));
     assert!(profile.at(LogOrigin::Accept).expect("any").drop);
 }
 

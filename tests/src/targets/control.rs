@@ -63,7 +63,7 @@ fn runtime() -> Arc<Runtime> {
 fn proxy(proxy: &Arc<plan::Proxy>) -> ProxyView {
     let server = |one: &plan::ServerSettings| ServerView {
         state: one.state.clone(),
-        cookie: one.cookie.clone(),
+        cookie: one.cookie.as_deref().map(|cookie| String::from_utf8_lossy(cookie).into()),
         pool_max: -1,
         pool_purge: Duration::from_secs(5),
     };
