@@ -104,7 +104,7 @@ fn clients_may_prefer_identity_to_a_coding() {
         ("identity;q=0.5, gzip", Some("gzip")),
         ("gzip, identity", Some("gzip")),
     ] {
-        assert_eq!(ask(port, "", accepted).header("content-encoding"), coding, "{accepted}");
+        assert_eq!(accepting(port, "", accepted).header("content-encoding"), coding, "{accepted}");
     }
 }
 

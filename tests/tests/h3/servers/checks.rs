@@ -1,8 +1,9 @@
 //! Health checks over QUIC.
 
-use weir_tests::{Origin, client, eventually};
+use weir_tests::{Origin, PATIENCE, Weir, client, eventually, free_port};
 
 use super::{Lines, chain};
+use crate::DEFAULTS;
 
 fn status(chain: &super::Chain) -> (String, String) {
     (chain.weir.stat("b,s", "status"), chain.weir.stat("b,s", "check_status"))
@@ -52,18 +53,20 @@ fn failures_are_those_of_the_layer() {
 
 #[test]
 fn failed_checks_leave_no_handshake_in_progress() {
-    let origin = Origin::text("ok");
-    // A socket that never answers. Each check comes from another port.
+    // A server that never answers. Each check comes from another port.
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
-    let port = silent.local_addr().expect("it is bound").port();
-    silent.set_read_timeout(Some(weir_tests::PATIENCE)).expect("it is positive");
-    let more = format!("check inter 100ms fall 1 port {port}");
-    let chain = chain(&origin, Lines { back: " timeout check 100ms", more: &more, ..Lines::default() });
+    silent.set_read_timeout(Some(PATIENCE)).expect("it is positive");
+    let (port, silent_port) = (free_port(), silent.local_addr().expect("it is bound").port());
+    let text = format!(
+        "global\n stats socket runtime level admin\n{DEFAULTS}frontend f\n bind 127.0.0.1:{port}\n default_backend b\n\
+         backend b\n timeout check 100ms\n server s quic4@127.0.0.1:{silent_port} ssl verify none alpn h3 check inter 100ms\n"
+    );
+    let weir = Weir::start(&text, &[port]);
     let mut checks = std::collections::HashSet::new();
     while checks.len() < 5 {
         checks.insert(silent.recv_from(&mut [0; 2000]).expect("a check").1);
     }
     // At most the check that runs now.
-    let in_progress = chain.weir.stat("b,BACKEND", "quic_half_open_conn");
+    let in_progress = weir.stat("b,BACKEND", "quic_half_open_conn");
     assert!(["0", "1"].contains(&&*in_progress), "{in_progress}");
 }
