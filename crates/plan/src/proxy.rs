@@ -573,7 +573,7 @@ pub struct StatsPage {
     /// `stats realm`.
     pub realm: Box<str>,
     /// `stats auth`: user and password, any number.
-    pub users: Vec<(Box<[u8]>, Box<[u8]>)>,
+    pub users: Vec<sample::auth::NameAndPassword>,
     /// `stats refresh`.
     pub refresh: Option<Duration>,
     /// `stats scope`: proxies shown; `.` is this one. Empty for all.

@@ -57,6 +57,12 @@ struct User {
     groups: Vec<Box<str>>,
 }
 
+/// The name of a user and a password, which may have any bytes.
+pub type NameAndPassword = (Box<[u8]>, Box<[u8]>);
+
+/// The last accepted password of each user.
+type AcceptedPasswords = HashMap<Box<[u8]>, Box<[u8]>>;
+
 /// A userlist.
 #[derive(Debug, Default)]
 pub struct Userlist {
@@ -67,7 +73,7 @@ pub struct Userlist {
     groups: HashSet<Box<str>>,
     /// The last password accepted for each user. crypt(3) is slow on purpose, and clients send the same password with every
     /// request. Entries are kept as long as the plan.
-    accepted: Mutex<HashMap<Box<[u8]>, Box<[u8]>>>,
+    accepted: Mutex<AcceptedPasswords>,
 }
 
 impl Userlist {

@@ -44,7 +44,7 @@ pub(super) async fn statistics(client: &mut Client, x: &mut Exchange, proxy: &Pr
 }
 
 /// Whether the request carries the name and password of one of `users` (`stats auth`).
-fn is_user(x: &Exchange, users: &[(Box<[u8]>, Box<[u8]>)]) -> bool {
+fn is_user(x: &Exchange, users: &[sample::auth::NameAndPassword]) -> bool {
     let header = x.txn.request.get_known(http::KnownName::Authorization);
     header.and_then(sample::auth::basic).is_some_and(|(name, password)| {
         users.iter().any(|(user, secret)| **user == *name && **secret == *password)

@@ -230,7 +230,7 @@ pub(crate) fn of_response(client: &Client, x: &mut Exchange, backend: &LocalProx
     if cookie.indirect && cookie.operation != CookieOperation::Insert && x.choice.cookie.names(lease.server())
     {
         // The client's cookie is valid, so the client must not receive another one.
-        if edit_set_cookies(x, &*cookie.name, |_| None) > 0 {
+        if edit_set_cookies(x, &cookie.name, |_| None) > 0 {
             x.txn.termination.set_cookie = b'D';
         }
         return;
