@@ -373,7 +373,7 @@ impl<'c, 'w, 's> ReplyParser<'c, 'w, 's> {
                         &base::raw::text_of(&text),
                         file.span,
                         self.scope,
-                        FormatFor::Body,
+                        FormatFor::Text,
                     )?));
                 }
                 "string" => {
@@ -386,7 +386,7 @@ impl<'c, 'w, 's> ReplyParser<'c, 'w, 's> {
                         text.text,
                         text.span,
                         self.scope,
-                        FormatFor::Body,
+                        FormatFor::Text,
                     )?));
                 }
                 "hdr" => {

@@ -24,9 +24,7 @@ pub enum FormatFor {
     Header,
     /// A URI or a part of it: escaped like a header.
     Uri,
-    /// A response body: bytes are not escaped.
-    Body,
-    /// Any other text (`set-var-fmt`): bytes are not escaped.
+    /// A response body or any other text (`set-var-fmt`): bytes are not escaped.
     Text,
 }
 
