@@ -66,6 +66,7 @@ fn change(runtime: &Runtime, view: &ConfigView, server: &Arc<Server>, set: u32, 
 pub(crate) enum AdminOrigin {
     RuntimeSocket,
     StatisticsPage,
+    Script,
 }
 
 impl AdminOrigin {
@@ -73,6 +74,7 @@ impl AdminOrigin {
         match self {
             Self::RuntimeSocket => ", changed from CLI",
             Self::StatisticsPage => ", changed from Web interface",
+            Self::Script => ", changed from Lua script",
         }
     }
 }

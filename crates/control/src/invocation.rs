@@ -7,6 +7,7 @@ use std::time::Duration;
 use state::ring::RingReader;
 
 use crate::access::{AccessLevel, SeverityOutput};
+use crate::admin::AdminOrigin;
 use crate::anonymous::Anonymous;
 use crate::process::Runtime;
 
@@ -92,6 +93,8 @@ impl Call<'_> {
 pub(crate) struct ConnectionSettings {
     /// The access level.
     pub(crate) level: AccessLevel,
+    /// The origin of changes, as logged.
+    pub(crate) origin: AdminOrigin,
     /// How severities are shown.
     pub(crate) severity: SeverityOutput,
     /// Whether the connection stays open after a command line.
@@ -115,6 +118,7 @@ impl ConnectionSettings {
     pub(crate) fn new(level: AccessLevel, severity: SeverityOutput, timeout: Duration) -> Self {
         Self {
             level,
+            origin: AdminOrigin::RuntimeSocket,
             severity,
             interactive: false,
             prompt: false,

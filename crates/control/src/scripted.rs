@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::access::{AccessLevel, SeverityOutput};
+use crate::admin::AdminOrigin;
 use crate::invocation::{CommandReply, ConnectionSettings, Severity};
 use crate::process::Runtime;
 use crate::socket::table;
@@ -19,6 +20,7 @@ pub enum Ran {
 /// Runs a command, given as words, with its payload.
 pub fn command(runtime: &Arc<Runtime>, words: &[String], payload: Option<&str>) -> Ran {
     let mut settings = ConnectionSettings::new(AccessLevel::Admin, SeverityOutput::None, Duration::ZERO);
+    settings.origin = AdminOrigin::Script;
     match table::run(runtime, words, payload, &mut settings) {
         CommandReply::Later(mut answer) => Ran::Later(Box::pin(async move {
             loop {

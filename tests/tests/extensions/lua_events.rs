@@ -252,7 +252,12 @@ fn scripts_see_tables_and_listeners_and_change_servers() {
         get(port, path).expect("an answer");
     }
     assert_eq!(weir.ask("look").trim(), "all is well", "{}", weir.messages());
-    for change in ["Server t/s enters drain state", "maintenance", "Server t/s is UP/READY (leaving forced"] {
+    for change in [
+        "Server t/s is DOWN, changed from Lua script.",
+        "Server t/s enters drain state",
+        "maintenance",
+        "Server t/s is UP/READY (leaving forced",
+    ] {
         assert!(weir.says(change), "{change}: {}", weir.messages());
     }
     assert_eq!(weir.ask("wake").trim(), "woken 1", "{}", weir.messages());

@@ -11,7 +11,7 @@ use state::{Admin, Server};
 use statistics::{ConfigView, ProxyView};
 
 use crate::access::{AccessLevel, SeverityOutput};
-use crate::admin::{self, AdminOrigin};
+use crate::admin;
 use crate::commands::server_address;
 use crate::invocation::{Call, CommandReply, Severity, denied, error, info};
 use crate::process::Runtime;
@@ -118,7 +118,7 @@ pub(crate) fn set_server(call: &mut Call<'_>) -> CommandReply {
         "state" => error("'set server <srv> state' expects 'ready', 'drain' and 'maint'."),
         "weight" => change_weight(call.runtime, proxy, server, call.arg(2)),
         "health" if server.tracked().is_some() => error("cannot change health on a tracking server."),
-        "health" if admin::set_health(call.runtime, server, call.arg(2), AdminOrigin::RuntimeSocket) => {
+        "health" if admin::set_health(call.runtime, server, call.arg(2), call.settings.origin) => {
             CommandReply::Done
         }
         "health" => error("'set server <srv> health' expects 'up', 'stopping', or 'down'."),
@@ -126,7 +126,7 @@ pub(crate) fn set_server(call: &mut Call<'_>) -> CommandReply {
         "fqdn" if call.arg(2).is_empty() => error("set server <b>/<s> fqdn requires a FQDN."),
         "fqdn" => change_fqdn(call, server),
         "agent" if !server.agent_checked.load(Relaxed) => error(NO_AGENT),
-        "agent" if admin::set_agent(call.runtime, server, call.arg(2), AdminOrigin::RuntimeSocket) => {
+        "agent" if admin::set_agent(call.runtime, server, call.arg(2), call.settings.origin) => {
             CommandReply::Done
         }
         "agent" => error("'set server <srv> agent' expects 'up' or 'down'."),
