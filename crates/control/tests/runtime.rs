@@ -176,13 +176,18 @@ fn oversized_payloads_change_nothing() {
     assert_eq!(ask(&runtime, "show map m.map\n"), "0x1 /a 1\n0x2 /b two words\n0x3 /c 3\n\n");
 }
 
+/// Returns a runtime with a map and an ACL that have the contents that `read` returns.
+fn with_lists(read: impl Fn(&str) -> Result<Vec<u8>, String>) -> Arc<Runtime> {
+    let mut sets = sample::pattern::PatternSets::default();
+    sets.file("m.map", true, &read).unwrap();
+    sets.file("a.lst", false, &read).unwrap();
+    let view = ConfigView { patterns: Arc::new(sets), ..ConfigView::default() };
+    Arc::new(Runtime::new(Arc::new(Statistics::new(Arc::default(), view))))
+}
+
 #[test]
 fn lists_are_shown_changed_and_replaced_at_once() {
-    let mut sets = sample::pattern::PatternSets::default();
-    sets.file("m.map", true, patterns).unwrap();
-    sets.file("a.lst", false, patterns).unwrap();
-    let view = ConfigView { patterns: Arc::new(sets), ..ConfigView::default() };
-    let runtime = Arc::new(Runtime::new(Arc::new(Statistics::new(Arc::default(), view))));
+    let runtime = with_lists(patterns);
     #[rustfmt::skip]
     let cases = [
         ("show map", "# id (file) description\n0 (m.map) pattern loaded from file 'm.map'. curr_ver=0 next_ver=0 entry_cnt=2\n"),
@@ -223,11 +228,7 @@ fn lists_are_shown_changed_and_replaced_at_once() {
 #[test]
 fn bytes_that_are_not_utf8_are_kept() {
     let latin1 = |_: &str| Ok(b"/k caf\xe9\n/\xe9 utf\xc3\xa9\n".to_vec());
-    let mut sets = sample::pattern::PatternSets::default();
-    sets.file("m.map", true, latin1).unwrap();
-    sets.file("a.lst", false, latin1).unwrap();
-    let view = ConfigView { patterns: Arc::new(sets), ..ConfigView::default() };
-    let runtime = Arc::new(Runtime::new(Arc::new(Statistics::new(Arc::default(), view))));
+    let runtime = with_lists(latin1);
     #[rustfmt::skip]
     let cases: &[(&[u8], &[u8])] = &[
         (b"show map m.map",                b"0x1 /k caf\xe9\n0x2 /\xe9 utf\xc3\xa9\n"),

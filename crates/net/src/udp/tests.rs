@@ -241,16 +241,23 @@ fn inherited_descriptors_must_be_udp_sockets() {
     assert!(inherited(tcp.as_raw_fd(), &options).is_err());
 }
 
+/// Returns a socket and one that is connected to it, at which an answer has arrived.
+async fn answered() -> (UdpSocket, UdpSocket) {
+    let server = bind_one("127.0.0.1:0");
+    let address = server.local_addr();
+    let socket = crate::Dial::default().connect_datagrams(address).expect("a socket");
+    let socket = UdpSocket::connected(socket).expect("it is connected");
+    send(&socket, &to(address, b"one")).await;
+    let (all, _) = receive(&server, 1).await;
+    send(&server, &to(all[0].source, b"two")).await;
+    (server, socket)
+}
+
 #[test]
 fn a_connected_socket_reports_a_closed_port() {
     run(async {
-        let server = bind_one("127.0.0.1:0");
+        let (server, socket) = answered().await;
         let address = server.local_addr();
-        let socket = crate::Dial::default().connect_datagrams(address).expect("a socket");
-        let socket = UdpSocket::connected(socket).expect("it is connected");
-        send(&socket, &to(address, b"one")).await;
-        let (all, _) = receive(&server, 1).await;
-        send(&server, &to(all[0].source, b"two")).await;
         assert_eq!(receive(&socket, 1).await.0[0].bytes, b"two");
         let pending = poll_fn(|context| Poll::Ready(socket.poll_error(context).is_pending())).await;
         assert!(pending, "no error yet");
@@ -263,13 +270,8 @@ fn a_connected_socket_reports_a_closed_port() {
 
 /// Returns a connected socket at which a datagram has arrived, and then the rejection of one that it has sent.
 async fn socket_with_error() -> UdpSocket {
-    let server = bind_one("127.0.0.1:0");
+    let (server, socket) = answered().await;
     let address = server.local_addr();
-    let socket = crate::Dial::default().connect_datagrams(address).expect("a socket");
-    let socket = UdpSocket::connected(socket).expect("it is connected");
-    send(&socket, &to(address, b"one")).await;
-    let (all, _) = receive(&server, 1).await;
-    send(&server, &to(all[0].source, b"two")).await;
     drop(server);
     send(&socket, &to(address, b"three")).await;
     socket
