@@ -182,8 +182,8 @@ fn words<'v>(name: &str, arguments: impl Iterator<Item = &'v Value>) -> mlua::Re
 /// An argument of a fetch or converter. Arguments after an absent one do not count.
 type Argument = Option<Value>;
 
-/// Creates the method of a fetch. Most fetches have at most one argument: each further parameter takes time, and mlua would allocate for
-/// a variable number.
+/// Creates the method of a fetch. Most fetches have at most one argument, and each further parameter takes time. For a variable
+/// number, mlua creates a list.
 fn fetch(lua: &Lua, called: Arc<Called>, name: String, form: ResultForm) -> mlua::Result<Function> {
     type A = Argument;
     let has_few = CalledFetch::most_arguments(&name) <= 1;
