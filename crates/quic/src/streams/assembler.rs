@@ -242,8 +242,8 @@ mod tests {
         assert_eq!(drain(&mut assembler, usize::MAX).len(), 100_000);
     }
 
-    /// Inserts frames of `length` bytes at the offsets, all of which are after a gap, then fills the gap. Returns how often each byte was
-    /// copied on average.
+    /// Inserts frames of `length` bytes at the offsets, all of which are after a gap, then fills the gap. Returns how often each byte
+    /// was copied on average.
     fn copies(length: usize, offsets: impl IntoIterator<Item = u64>) -> usize {
         let byte = |at: u64| (at * 7 % 251) as u8;
         let mut assembler = Assembler::default();

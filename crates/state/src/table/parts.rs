@@ -304,7 +304,8 @@ impl Table {
         }
     }
 
-    /// Stores a value of a part. An absent one is zero, or unknown if it is a tag in a sum. Returns whether it differs from the previous one.
+    /// Stores a value of a part. An absent one is zero, or unknown if it is a tag in a sum. Returns whether it differs from the
+    /// previous one.
     fn put_part(
         &self,
         entry: &TableEntry<'_>,
