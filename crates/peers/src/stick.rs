@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use fleet::FleetTables;
-use state::table::{self, DataType, EntryValues, KeyType, Table};
+use state::table::{self, DataType, EntryValues, KeyType, Table, UNCHANGED};
 
 use crate::session::features;
 use crate::{DataColumn, DataKind, Definition, EntryOrigin, EntryValue, KeyKind, PeerEntry, Rate, Tables};
@@ -105,6 +105,7 @@ impl StickValues {
                     let is_later = own.events(column.period_ms) > other.events(column.period_ms);
                     EntryValue::Rate(if is_later { own } else { *other })
                 }
+                (_, EntryValue::Number(UNCHANGED..)) if !column.data.is_summed() => own.clone(),
                 _ => other.clone(),
             })
             .collect()
@@ -372,10 +373,8 @@ impl Tables for Stick {
                 if number > own.released {
                     return false;
                 }
-                key.clear();
-                entry.key(key);
-                !fleet.is_for(at, key, peer)
-                    || row(entry, own.role, now, (&mut *key, &mut *values), |row| take(number, row))
+                let buffers = (&mut *key, &mut *values);
+                fleet.own_part(at, entry, peer, now, buffers, &mut |row| take(number, row))
             }),
         }
     }
@@ -402,10 +401,7 @@ impl Tables for Stick {
             TableRole::OwnerSums(at) => return fleet.walk_sums(at, cursor, peer, now, take),
             TableRole::PeerPart(at) => return fleet.walk_parts(at, cursor, peer, now, take),
             TableRole::OwnerPart(at) => own.table.walk(cursor.into(), now, |entry| {
-                key.clear();
-                entry.key(key);
-                !fleet.is_for(at, key, peer)
-                    || row(entry, own.role, now, (&mut *key, &mut *values), &mut *take)
+                fleet.own_part(at, entry, peer, now, (&mut *key, &mut *values), &mut *take)
             }),
         };
         next.map(u64::from)
@@ -477,6 +473,7 @@ impl Tables for Stick {
     fn is_synchronized(&mut self, now: u64) {
         if !std::mem::replace(&mut self.is_synchronized, true) {
             self.recalled.iter_mut().for_each(|known| *known = HashMap::new());
+            self.fleet.is_synchronized(now);
             self.release(None, now);
         }
     }

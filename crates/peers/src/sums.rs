@@ -25,6 +25,7 @@ pub(crate) struct Sums {
     last: u64,
     stamps: u64,
     swept: usize,
+    checked: usize,
 }
 
 #[derive(Debug)]
@@ -131,7 +132,7 @@ fn elements(table: &Table) -> impl Iterator<Item = (u32, bool)> {
 }
 
 /// The indexes of values that cannot be added.
-fn tags(table: &Table) -> impl Iterator<Item = usize> {
+pub(crate) fn tags(table: &Table) -> impl Iterator<Item = usize> {
     elements(table).enumerate().filter(|(_, (_, is_summed))| !is_summed).map(|(at, _)| at)
 }
 
@@ -141,8 +142,28 @@ fn latest<'a>(parts: impl Iterator<Item = &'a MemberPart>, tag: usize) -> Option
     stamps.filter(|(stamp, _)| *stamp > 0).max_by_key(|(stamp, _)| *stamp)
 }
 
-fn is_tag_set(value: &EntryValue) -> bool {
+pub(crate) fn is_tag_set(value: &EntryValue) -> bool {
     !matches!(value, EntryValue::Absent | EntryValue::Number(0) | EntryValue::Name(None))
+}
+
+/// Whether a member has sent no value for a tag because it has not changed it.
+pub(crate) fn is_tag_unchanged(value: &EntryValue) -> bool {
+    matches!(value, EntryValue::Absent | EntryValue::Number(UNCHANGED..) | EntryValue::Name(None))
+}
+
+impl MemberPart {
+    /// Creates a part without values.
+    fn new(member: usize, table: &Table) -> MemberPart {
+        let (stamps, values) =
+            (vec![0; tags(table).count()], vec![EntryValue::Absent; elements(table).count()]);
+        MemberPart {
+            member: member as u16,
+            generation: 0,
+            at: 0,
+            stamps: stamps.into(),
+            values: values.into(),
+        }
+    }
 }
 
 impl SumRecord {
@@ -218,12 +239,11 @@ impl Sums {
         self.last
     }
 
-    /// Stores a member's part of a key. Returns whether the member has changed a value that cannot be added. `is_old` is whether the
-    /// part may be that of an earlier process, so that its tags may be older than those of other members.
+    /// Stores a member's part of a key. Returns whether the member has changed a value that cannot be added.
     pub(crate) fn put(
         &mut self,
         table: &Table,
-        (member, generation, is_old): (usize, u32, bool),
+        (member, generation): (usize, u32),
         (name, key): (&[u8], &[u8]),
         values: &[EntryValue],
         now: u64,
@@ -234,31 +254,28 @@ impl Sums {
             None => self.add(owners::place(name, key), key),
         };
         let Some(SumRecord { parts, is_shared, .. }) = &mut self.records[at as usize] else { return false };
-        let known = parts.iter().position(|part| usize::from(part.member) == member);
-        let own = known.unwrap_or(parts.len());
-        if known.is_none() {
-            let stamps = vec![0; tags(table).count()].into();
-            parts.push(MemberPart {
-                member: member as u16,
-                generation,
-                at: now,
-                stamps,
-                values: values.into(),
-            });
-        }
+        let own = parts.iter().position(|part| usize::from(part.member) == member).unwrap_or_else(|| {
+            parts.push(MemberPart::new(member, table));
+            parts.len() - 1
+        });
         let mut has_changed = false;
-        for (tag, (at, value)) in tags(table).filter_map(|at| Some((at, values.get(at)?))).enumerate() {
-            let is_new = if known.is_some() { parts[own].values[at] != *value } else { is_tag_set(value) };
+        for (tag, at) in tags(table).enumerate() {
+            let (before, value) = (&parts[own].values[at], &values[at]);
+            let is_new = if is_tag_unchanged(before) { is_tag_set(value) } else { before != value };
             // A member may repeat the change of another one.
             let is_repeated = || latest(parts.iter(), tag).is_some_and(|(_, last)| last.values[at] == *value);
-            if is_new && !is_old && !is_repeated() {
+            if is_new && !is_tag_unchanged(value) && !is_repeated() {
                 self.stamps += 1;
                 parts[own].stamps[tag] = self.stamps;
                 has_changed = true;
             }
         }
         let part = &mut parts[own];
-        part.values.clone_from_slice(values);
+        for ((stored, value), (_, is_summed)) in part.values.iter_mut().zip(values).zip(elements(table)) {
+            if is_summed || !is_tag_unchanged(value) {
+                stored.clone_from(value);
+            }
+        }
         (part.at, part.generation) = (now, generation);
         *is_shared |= parts.len() > 1;
         self.note(at, table);
@@ -308,6 +325,28 @@ impl Sums {
             if let Some(record) = gone {
                 self.index.remove(&record.key);
                 self.free.push(self.swept as u32);
+            }
+        }
+    }
+
+    /// Drops parts in the next `count` places that this process does not keep, if they were received before `before` and
+    /// `is_present` is true for their members. These send changes to other members, so the parts become outdated, and must not be
+    /// returned to a member that was restarted.
+    pub(crate) fn drop_unkept(
+        &mut self,
+        (count, before): (usize, u64),
+        mut is_kept: impl FnMut(usize) -> bool,
+        is_present: impl Fn(usize) -> bool,
+    ) {
+        for _ in 0..count.min(self.records.len()) {
+            self.checked = (self.checked + 1) % self.records.len();
+            let record = &mut self.records[self.checked];
+            let Some(own) = record.as_mut().filter(|own| !is_kept(own.place)) else { continue };
+            own.parts.retain(|part| part.at >= before || !is_present(usize::from(part.member)));
+            own.total = None;
+            if let Some(record) = record.take_if(|own| own.parts.is_empty()) {
+                self.index.remove(&record.key);
+                self.free.push(self.checked as u32);
             }
         }
     }
@@ -391,10 +430,11 @@ impl Sums {
         }
     }
 
-    /// Calls `take` for each key from position `from` on, with the values of `member`'s part, until `take` returns false. Returns
-    /// the position at which to continue, or `None` if all keys were visited.
+    /// Calls `take` for each key from position `from` on, with the values of `member`'s part, until `take` returns false. Those of
+    /// `tags` that the member has never sent are [`UNCHANGED`]. Returns the position at which to continue, or `None` if all keys were visited.
     pub(crate) fn walk_parts(
         &self,
+        tags: &[usize],
         member: usize,
         from: usize,
         now: u64,
@@ -406,7 +446,12 @@ impl Sums {
                 continue;
             };
             let since = u32::try_from(now.saturating_sub(part.at)).unwrap_or(u32::MAX);
-            let values: Vec<EntryValue> = part.values.iter().map(|value| value.older(since)).collect();
+            let mut values: Vec<EntryValue> = part.values.iter().map(|value| value.older(since)).collect();
+            for at in tags {
+                if is_tag_unchanged(&values[*at]) {
+                    values[*at] = EntryValue::Number(UNCHANGED);
+                }
+            }
             if !take(&record.key, &values) {
                 return Some(at + 1);
             }
@@ -435,134 +480,4 @@ impl Sums {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use state::table::{Aggregate, Column, DataType, KeyType, ServerKey, TableSettings};
-    use std::sync::Arc;
-
-    const PERIOD: u32 = 10_000;
-
-    fn table() -> Arc<Table> {
-        Table::new(TableSettings {
-            name: "t".into(),
-            kind: KeyType::Int,
-            key_length: 4,
-            size: 10,
-            expire_ms: 600_000,
-            nopurge: false,
-            recv_only: false,
-            server_key: ServerKey::Name,
-            bytes_factor: 1,
-            columns: vec![
-                Column::new(DataType::Gpt0, 1, 0),
-                Column::new(DataType::HttpReqCnt, 1, 0),
-                Column::new(DataType::HttpReqRate, 1, PERIOD),
-            ],
-            peers: Some("p".into()),
-            aggregate: Some(Aggregate {
-                every_ms: 20,
-                members: (0..20).map(|member| format!("n{member}").into()).collect(),
-            }),
-        })
-    }
-
-    fn part(tag: u64, count: u64, rate: Rate) -> [EntryValue; 3] {
-        [EntryValue::Number(tag), EntryValue::Number(count), EntryValue::Rate(rate)]
-    }
-
-    /// The events that a rate shows.
-    fn value(rate: &Rate, since: u32) -> f64 {
-        let age = rate.age + since;
-        let (age, current, previous) = match age / PERIOD {
-            0 => (age, rate.current, rate.previous),
-            1 => (age - PERIOD, 0, rate.current),
-            _ => (0, 0, 0),
-        };
-        f64::from(current) + f64::from(previous) * f64::from(PERIOD - age) / f64::from(PERIOD)
-    }
-
-    fn put(sums: &mut Sums, table: &Table, member: usize, values: &[EntryValue], now: u64) {
-        assert!(table.keep(&[0, 0, 0, 1], None, now));
-        sums.put(table, (member, 1, false), (b"t", &[0, 0, 0, 1]), values, now);
-    }
-
-    /// Returns the sum for a member.
-    fn sum(sums: &mut Sums, table: &Table, member: usize, now: u64) -> Option<Vec<EntryValue>> {
-        let (mut found, last) = (None, sums.last());
-        sums.changed(table, (0, last), member, (|_| true, now), |_, _, _, values| {
-            found = Some(values.to_vec());
-            true
-        });
-        found
-    }
-
-    #[test]
-    fn a_receiver_gets_the_sum_without_its_own_part() {
-        let (table, mut sums) = (table(), Sums::default());
-        let mut random = fastrand::Rng::with_seed(3);
-        let rates: Vec<Rate> = (0..20)
-            .map(|_| Rate {
-                age: random.u32(0..PERIOD),
-                current: random.u32(0..1000),
-                previous: random.u32(0..1000),
-            })
-            .collect();
-        put(&mut sums, &table, 0, &part(0, 0, rates[0]), 1_000);
-        assert_eq!(sum(&mut sums, &table, 0, 1_000), None, "only this member has the key");
-        for (member, rate) in rates.iter().enumerate() {
-            put(&mut sums, &table, member, &part(0, member as u64, *rate), 1_000);
-        }
-        for now in [1_000, 3_500, 7_000] {
-            for member in [0, 7, 19] {
-                let values = sum(&mut sums, &table, member, now).expect("others have the key");
-                assert_eq!(values[1], EntryValue::Number(190 - member as u64));
-                let EntryValue::Rate(rate) = values[2] else { panic!("a rate") };
-                let others = rates.iter().enumerate().filter(|(other, _)| *other != member);
-                let wanted: f64 = others.map(|(_, rate)| value(rate, now as u32 - 1_000)).sum();
-                assert!((value(&rate, 0) - wanted).abs() < 2.0, "{} {wanted}", value(&rate, 0));
-            }
-        }
-        assert_eq!(sum(&mut sums, &table, 19, 30_000).map(|values| values[2].clone()), {
-            Some(EntryValue::Rate(Rate { age: u32::MAX, current: 0, previous: 0 }))
-        });
-    }
-
-    #[test]
-    fn a_tag_is_that_of_the_last_other_member_that_changed_it() {
-        let (table, mut sums) = (table(), Sums::default());
-        let none = Rate::default();
-        for (member, tag) in [(0, 5), (1, 6), (0, 5), (2, 0)] {
-            put(&mut sums, &table, member, &part(tag, 1, none), 1_000);
-        }
-        let tag = |sums: &mut Sums, member| sum(sums, &table, member, 1_000).map(|values| values[0].clone());
-        assert_eq!(tag(&mut sums, 2), Some(EntryValue::Number(6)));
-        assert_eq!(tag(&mut sums, 1), Some(EntryValue::Number(UNCHANGED)), "it has changed the tag last");
-        assert_eq!(tag(&mut sums, 0), Some(EntryValue::Number(6)));
-        // A member repeats the change.
-        put(&mut sums, &table, 2, &part(6, 1, none), 1_000);
-        assert_eq!(tag(&mut sums, 1), Some(EntryValue::Number(UNCHANGED)));
-        put(&mut sums, &table, 0, &part(7, 1, none), 1_000);
-        assert_eq!(tag(&mut sums, 2), Some(EntryValue::Number(7)));
-        put(&mut sums, &table, 2, &part(0, 1, none), 1_000);
-        assert_eq!(tag(&mut sums, 0), Some(EntryValue::Number(0)));
-    }
-
-    #[test]
-    fn records_are_dropped_with_their_entries() {
-        let (table, mut sums) = (table(), Sums::default());
-        for key in 0..1_000_u32 {
-            let key = key.to_be_bytes();
-            assert!(table.keep(&key, None, 1_000));
-            sums.put(&table, (1, 1, false), (b"t", &key), &part(0, 1, Rate::default()), 1_000);
-        }
-        assert!(sums.len() <= 20, "{} records of a table with 10 entries", sums.len());
-        assert!(sums.log.len() <= 2 * sums.len() + FORGOTTEN + 1, "{}", sums.log.len());
-        sums.drop_gone(&table, &[1, 2]);
-        let mut parts = 0;
-        sums.walk_parts(1, 0, 1_000, |_, _| {
-            parts += 1;
-            true
-        });
-        assert_eq!(parts, 0);
-    }
-}
+mod tests;

@@ -6,24 +6,29 @@
 //! once per half of the interval, so a count reaches all members within the interval and two latencies.
 
 mod moves;
+mod recalled_tags;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use moves::Moves;
-use state::table::{self, Table};
+use moves::{Moves, REPEAT};
+use recalled_tags::RecalledTags;
+use state::table::{self, EntryValues, Table};
 
 use super::{TableRole, append_values, to_table_value};
 use crate::owners::{self, OwnerPair, Owners};
 use crate::row::{EntryValue, PeerEntry};
-use crate::sums::Sums;
+use crate::sums::{self, Sums};
 
 /// How long a member that is gone remains an owner, in milliseconds. The other owner has the same sums.
 const GRACE: u64 = 2_000;
 
 /// How often the parts of members that are gone are dropped, in milliseconds.
 const CHECK: u64 = 1_000;
+
+/// How many records are checked in one such step.
+const SWEPT: usize = 256;
 
 /// The bit that distinguishes the positions of parts that were received directly.
 const OF_DIRECT: u64 = 1 << 40;
@@ -75,6 +80,7 @@ struct FleetTable {
     every: u64,
     generations: Vec<u32>,
     moves: Moves,
+    recalled: RecalledTags,
     key: Vec<u8>,
     values: Vec<EntryValue>,
 }
@@ -114,6 +120,7 @@ impl FleetTables {
             every,
             generations: (0..=members.len()).map(|member| table.generation(member)).collect(),
             moves: Moves::default(),
+            recalled: RecalledTags::default(),
             key: Vec::new(),
             values: Vec::new(),
         });
@@ -149,8 +156,30 @@ impl FleetTables {
         }
     }
 
+    /// Passes this process's part of a key to `take`, if the peer needs it. Returns whether to continue.
+    pub(super) fn own_part(
+        &mut self,
+        at: usize,
+        entry: &EntryValues<'_>,
+        peer: Option<usize>,
+        now: u64,
+        (key, values): (&mut Vec<u8>, &mut Vec<EntryValue>),
+        take: &mut dyn FnMut(&PeerEntry<'_>) -> bool,
+    ) -> bool {
+        key.clear();
+        entry.key(key);
+        if !self.is_for(at, key, peer) {
+            return true;
+        }
+        append_values(entry, TableRole::OwnerPart(at), now, values);
+        if peer.is_some_and(|peer| self.sends_sums_to(peer)) {
+            self.tables[at].recalled.hide(key, values);
+        }
+        take(&PeerEntry { key, expire: Some(entry.expires_in(now)), values })
+    }
+
     /// Whether a peer gets this process's part of a key.
-    pub(super) fn is_for(&mut self, at: usize, key: &[u8], peer: Option<usize>) -> bool {
+    fn is_for(&mut self, at: usize, key: &[u8], peer: Option<usize>) -> bool {
         let Some(peer) = peer.filter(|peer| *peer != self.local) else { return true };
         match self.modes[peer] {
             MemberMode::Unknown => false,
@@ -214,14 +243,17 @@ impl FleetTables {
         let mut take = |key: &[u8], values: &[EntryValue]| {
             take(&PeerEntry { key, expire: left(table, key, now), values })
         };
+        // Only members with owners know values for unchanged tags.
+        let tags: Vec<usize> =
+            if self.sends_sums_to(peer) { sums::tags(table).collect() } else { Vec::new() };
         let member = numbers[peer];
         if cursor & OF_DIRECT == 0 {
-            return match owned.walk_parts(member, cursor as usize, now, &mut take) {
+            return match owned.walk_parts(&tags, member, cursor as usize, now, &mut take) {
                 Some(next) => Some(next as u64),
                 None => Some(OF_DIRECT),
             };
         }
-        let next = direct.walk_parts(member, (cursor & !OF_DIRECT) as usize, now, &mut take);
+        let next = direct.walk_parts(&tags, member, (cursor & !OF_DIRECT) as usize, now, &mut take);
         next.map(|next| next as u64 | OF_DIRECT)
     }
 
@@ -239,7 +271,7 @@ impl FleetTables {
             return;
         }
         let member = own.numbers[peer];
-        let sender = (member, own.table.generation(member), false);
+        let sender = (member, own.table.generation(member));
         match mode {
             MemberMode::Unknown => {}
             MemberMode::Owner => {
@@ -251,6 +283,17 @@ impl FleetTables {
                 own.apply_direct(has_changed && !resync, now);
             }
         }
+    }
+
+    /// Records this process's part of a key as peers have returned it, before [`is_synchronized`](Self::is_synchronized).
+    pub(super) fn note_recalled(&mut self, at: usize, key: &[u8], values: &[EntryValue], now: u64) {
+        let own = &mut self.tables[at];
+        own.recalled.insert(&own.table, key, values, now);
+    }
+
+    /// Records that all peers have returned this process's part.
+    pub(super) fn is_synchronized(&mut self, now: u64) {
+        self.tables.iter_mut().for_each(|own| own.recalled.end_at(now + REPEAT));
     }
 
     /// Stores a sum from an owner.
@@ -267,8 +310,6 @@ impl FleetTables {
         let FleetTables { owners, local, due, modes, tables, .. } = self;
         let own = &mut tables[at];
         let (after, table) = (std::mem::replace(&mut own.routed, released), own.table.clone());
-        // The first changes are those of an earlier process, and those before the parts of the others arrived.
-        let is_old = after == 0;
         let member = own.numbers[*local];
         let generation = table.generation(member);
         let mut has_own = false;
@@ -281,13 +322,9 @@ impl FleetTables {
             for owner in owners.keepers(owners::place(&own.name, &own.key)).into_iter().flatten() {
                 if owner == *local {
                     append_values(entry, TableRole::Own, now, &mut own.values);
-                    own.owned.put(
-                        &table,
-                        (member, generation, is_old),
-                        (&own.name, &own.key),
-                        &own.values,
-                        now,
-                    );
+                    own.recalled.hide(&own.key, &mut own.values);
+                    let (name, sender) = ((&*own.name, &*own.key), (member, generation));
+                    own.owned.put(&table, sender, name, &own.values, now);
                     has_own = true;
                 } else {
                     own.concerns[owner] = number;
@@ -389,6 +426,8 @@ impl FleetTables {
         for own in &mut self.tables {
             if is_check {
                 own.drop_gone(now);
+                own.drop_unkept(&mut self.owners, self.local, now);
+                own.recalled.expire(now);
             }
             own.go_on_moving(&mut self.owners, self.local, now);
             if own.release_due.is_some_and(|due| now >= due) {
@@ -474,8 +513,25 @@ impl FleetTable {
             self.schedule(now);
             self.apply_direct(false, now);
         }
-        self.owned.sweep(&self.table, 256, now);
-        self.direct.sweep(&self.table, 256, now);
+        self.owned.sweep(&self.table, SWEPT, now);
+        self.direct.sweep(&self.table, SWEPT, now);
+    }
+
+    /// Drops parts of keys that other members keep now. Parts that have arrived recently remain: the sender may have noticed earlier
+    /// than this process that it keeps the key.
+    fn drop_unkept(&mut self, owners: &mut Owners, local: usize, now: u64) {
+        let present = self.present(owners);
+        let is_kept = |place| owners.keepers(place).contains(&Some(local));
+        self.owned.drop_unkept((SWEPT, now.saturating_sub(REPEAT)), is_kept, |member| present[member]);
+    }
+
+    /// Returns which members are present, by number.
+    fn present(&self, owners: &Owners) -> Vec<bool> {
+        let mut present = vec![false; self.generations.len()];
+        for (peer, member) in self.numbers.iter().enumerate() {
+            present[*member] |= owners.is_present(peer);
+        }
+        present
     }
 }
 

@@ -1,9 +1,9 @@
 //! The part of this process as a predecessor or a peer sends it.
 
-use state::table;
+use state::table::{self, UNCHANGED};
 
-use super::{Stick, remember, to_table_value};
-use crate::{EntryOrigin, PeerEntry};
+use super::{Stick, TableRole, remember, to_table_value};
+use crate::{EntryOrigin, EntryValue, PeerEntry, sums};
 
 impl Stick {
     /// Applies an entry of this process's part from a predecessor or from a peer.
@@ -17,11 +17,16 @@ impl Stick {
             }
             return;
         }
-        let received = |at: usize| row.values.get(at).map_or(table::TableValue::Absent, to_table_value);
+        let own = &self.tables[table].table;
+        let tags: Vec<usize> = sums::tags(own).collect();
+        let received = |at: usize| match row.values.get(at) {
+            // The peer has never received the tag.
+            Some(EntryValue::Number(UNCHANGED..)) if tags.contains(&at) => table::TableValue::Absent,
+            value => value.map_or(table::TableValue::Absent, to_table_value),
+        };
         let before = self.before[table].get(row.key);
         let included = if is_predecessor { before } else { self.recalled[table].get(row.key).or(before) };
         let known = |at| included.map_or(table::TableValue::Absent, |known| known.value(at, now));
-        let own = &self.tables[table].table;
         if own.learn_own_part((row.key, row.expire), now, received, known) {
             // A peer may return earlier values than those that are already included.
             let included = included.filter(|_| !is_predecessor);
@@ -29,6 +34,11 @@ impl Stick {
             let row = PeerEntry { values: values.as_deref().unwrap_or(row.values), ..*row };
             let of_origin = if is_predecessor { &mut self.before } else { &mut self.recalled };
             remember(&mut of_origin[table], own, &row, now);
+            if let TableRole::OwnerPart(at) = self.tables[table].role
+                && !is_predecessor
+            {
+                self.fleet.note_recalled(at, row.key, row.values, now);
+            }
         }
     }
 

@@ -13,7 +13,7 @@ const STEP: usize = 2_000;
 const PAUSE: u64 = 10;
 
 /// When the sums are sent again, in milliseconds. All members have noticed by then that the former owner is gone.
-const REPEAT: u64 = TIMEOUT + 1_000;
+pub(super) const REPEAT: u64 = TIMEOUT + 1_000;
 
 /// The entries of a table that are checked because of new owners.
 #[derive(Debug, Default)]
