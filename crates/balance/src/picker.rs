@@ -140,9 +140,25 @@ impl Picker {
         Self::with(settings, members, Some(&self.core))
     }
 
+    /// Prepares `servers` for a picker that is created by the first request. Returns `false` and changes nothing if the picker must
+    /// exist earlier, because it observes the servers or counts their requests.
+    pub fn defer(settings: &BalanceSettings, servers: impl IntoIterator<Item = Arc<Server>>) -> bool {
+        let method = PickMethod::of(settings);
+        let is_passive =
+            matches!(method, PickMethod::Turns | PickMethod::Map | PickMethod::Ring | PickMethod::Random(_))
+                && settings.balance_factor == 0
+                && settings.outliers.is_none()
+                && settings.hedge.is_none();
+        if is_passive {
+            let apart = !method.compares();
+            servers.into_iter().for_each(|server| server.counts_apart.store(apart, Relaxed));
+        }
+        is_passive
+    }
+
     /// Whether servers may be added, because the algorithm does not fix their slots permanently.
-    pub fn is_dynamic(&self) -> bool {
-        self.core.method != PickMethod::Map
+    pub fn is_dynamic(settings: &BalanceSettings) -> bool {
+        PickMethod::of(settings) != PickMethod::Map
     }
 
     fn with(settings: &BalanceSettings, members: Vec<Member>, before: Option<&Core>) -> Self {

@@ -40,10 +40,10 @@ pub struct Proxy {
     pub mode: Mode,
     /// `mode haterm`: the frontend answers each HTTP request itself, with the response that its query describes.
     pub is_haterm: bool,
-    /// `option …`.
-    pub options: ProxyOptions,
-    /// `timeout …`.
-    pub timeouts: Timeouts,
+    /// `option …`. Proxies with the same options share them.
+    pub options: Arc<ProxyOptions>,
+    /// `timeout …`. Proxies with the same timeouts share them.
+    pub timeouts: Arc<Timeouts>,
     /// `disabled`.
     pub disabled: bool,
     /// The first line of the section, if the proxy was added at run time. Used to write a configuration.

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwapOption, Guard};
 use balance::Picker;
@@ -87,12 +87,16 @@ pub type Perform = dyn Fn(lua::Wait) -> Performed + Send + Sync;
 /// A running operation of a script.
 pub type Performed = Pin<Box<dyn Future<Output = lua::WaitAnswer>>>;
 
+/// The maximum number of servers for which the balancer is created by the first request, which waits for it.
+const AT_FIRST_REQUEST: usize = 16;
+
 /// A proxy with data precomputed from its settings.
 pub struct PreparedProxy {
     /// The settings of the proxy.
     pub plan: Arc<Proxy>,
-    /// The balancer over the configured servers.
-    picker: Picker,
+    /// The balancer over the configured servers. In a small backend, created by its first request: most backends of a large
+    /// configuration have few.
+    picker: OnceLock<Picker>,
     /// The balancer that includes servers added later.
     renewed: ArcSwapOption<Picker>,
     /// Whether servers were added. Checked first, because usually none were.
@@ -214,8 +218,14 @@ impl PreparedProxy {
                 by_cookie.entry(value.clone()).or_insert(server.index);
             }
         }
+        let picker = OnceLock::new();
+        let states = proxy.servers.iter().map(|server| server.state.clone());
+        if proxy.servers.len() > AT_FIRST_REQUEST || !Picker::defer(&proxy.balance, states) {
+            // The lock is new, so this cannot fail.
+            let _ = picker.set(Picker::new(&proxy.balance, proxy.members()));
+        }
         Self {
-            picker: Picker::new(&proxy.balance, proxy.members()),
+            picker,
             renewed: ArcSwapOption::empty(),
             is_renewed: AtomicBool::new(false),
             // Ambiguous requests are rejected, because they enable request smuggling. Responses come from the operator's own
@@ -263,7 +273,7 @@ fn sees_streams(proxy: &Proxy) -> bool {
 pub(crate) enum CurrentPicker<'a> {
     Own(&'a Picker),
     /// A guard, because a reference count would be shared by all workers.
-    Renewed(Guard<Option<Arc<Picker>>>, &'a Picker),
+    Renewed(Guard<Option<Arc<Picker>>>, &'a PreparedProxy),
 }
 
 impl std::ops::Deref for CurrentPicker<'_> {
@@ -273,7 +283,7 @@ impl std::ops::Deref for CurrentPicker<'_> {
     fn deref(&self) -> &Picker {
         match self {
             Self::Own(picker) => picker,
-            Self::Renewed(renewed, own) => renewed.as_deref().unwrap_or(own),
+            Self::Renewed(renewed, proxy) => renewed.as_deref().unwrap_or_else(|| proxy.own_picker()),
         }
     }
 }
@@ -281,16 +291,23 @@ impl std::ops::Deref for CurrentPicker<'_> {
 impl PreparedProxy {
     /// Called when requests of other processes at the server `index` have begun or ended (`maxconn … fleet`).
     pub fn note_load(&self, index: usize) {
-        self.picker().parted(index);
+        if self.is_renewed.load(Acquire) || self.picker.get().is_some() {
+            self.picker().parted(index);
+        }
     }
 
     /// Returns the current balancer of the proxy's servers.
     #[inline]
     pub(crate) fn picker(&self) -> CurrentPicker<'_> {
         if !self.is_renewed.load(Acquire) {
-            return CurrentPicker::Own(&self.picker);
+            return CurrentPicker::Own(self.own_picker());
         }
-        CurrentPicker::Renewed(self.renewed.load(), &self.picker)
+        CurrentPicker::Renewed(self.renewed.load(), self)
+    }
+
+    #[inline]
+    fn own_picker(&self) -> &Picker {
+        self.picker.get_or_init(|| Picker::new(&self.plan.balance, self.plan.members()))
     }
 
     /// Advances outlier detection for the proxy's servers. Returns the events since the last call ([`Picker::judge`]).
@@ -300,7 +317,7 @@ impl PreparedProxy {
 
     /// Whether servers may be added (`add server`).
     pub fn is_dynamic(&self) -> bool {
-        self.picker.is_dynamic()
+        Picker::is_dynamic(&self.plan.balance)
     }
 
     /// Rebuilds the balancer after a server was added.

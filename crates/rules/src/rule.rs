@@ -73,9 +73,13 @@ impl Rule {
     }
 }
 
-/// The rules of one set of one proxy, in order.
+/// The rules of one set of one proxy, in order. Most sets of most proxies are empty, so an empty one is as small as a pointer.
 #[derive(Debug, Default)]
-pub struct RuleSet {
+pub struct RuleSet(Option<Box<RuleList>>);
+
+/// The rules of a set that is not empty.
+#[derive(Debug, Default)]
+struct RuleList {
     steps: Vec<RuleStep>,
     /// The location of each rule.
     positions: Vec<Position>,
@@ -95,17 +99,18 @@ impl RuleSet {
 
     /// Whether a rule defines this label.
     pub fn has_label(&self, name: &[u8]) -> bool {
-        self.labels.contains_key(name)
+        self.0.as_ref().is_some_and(|rules| rules.labels.contains_key(name))
     }
 
     /// Adds a rule at the end.
     pub fn push(&mut self, rule: Rule) {
+        let rules = self.0.get_or_insert_default();
         if let Action::Label(name) = &rule.step.action {
-            self.labels.entry(name.clone()).or_insert(self.steps.len());
+            rules.labels.entry(name.clone()).or_insert(rules.steps.len());
         }
-        self.has_strict_mode |= matches!(rule.step.action, Action::StrictMode(_));
-        self.steps.push(rule.step);
-        self.positions.push(rule.position);
+        rules.has_strict_mode |= matches!(rule.step.action, Action::StrictMode(_));
+        rules.steps.push(rule.step);
+        rules.positions.push(rule.position);
     }
 
     /// Inserts a first rule that announces HTTP/3 on `port` (RFC 7838, 3), so that the other rules can change the field.
@@ -113,30 +118,36 @@ impl RuleSet {
         let value = Format::constant(format!("h3=\":{port}\"; ma=86400").as_bytes());
         let name = http::Name::new(b"alt-svc");
         let action = Action::SetHeader { name, shown: b"alt-svc"[..].into(), value };
-        self.steps.insert(0, RuleStep { condition: None, action });
-        self.positions.insert(0, ("", 0));
-        self.labels.values_mut().for_each(|number| *number += 1);
+        let rules = self.0.get_or_insert_default();
+        rules.steps.insert(0, RuleStep { condition: None, action });
+        rules.positions.insert(0, ("", 0));
+        rules.labels.values_mut().for_each(|number| *number += 1);
+    }
+
+    #[inline]
+    fn steps(&self) -> &[RuleStep] {
+        self.0.as_ref().map_or(&[], |rules| &rules.steps)
     }
 
     /// Whether the set has no rules.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.steps.is_empty()
+        self.0.is_none()
     }
 
     /// Whether any rule switches to HTTP mode (`switch-mode`).
     pub fn switches_mode(&self) -> bool {
-        self.steps.iter().any(|rule| matches!(rule.action, Action::SwitchMode(_)))
+        self.steps().iter().any(|rule| matches!(rule.action, Action::SwitchMode(_)))
     }
 
     /// Whether a rule marks packets (`set-fc-mark`, `set-bc-mark`), which requires a capability.
     pub fn sets_marks(&self) -> bool {
-        self.steps.iter().any(|rule| matches!(rule.action, Action::SetMark(_) | Action::SetServerMark(_)))
+        self.steps().iter().any(|rule| matches!(rule.action, Action::SetMark(_) | Action::SetServerMark(_)))
     }
 
     /// The number of rules.
     pub fn len(&self) -> usize {
-        self.steps.len()
+        self.steps().len()
     }
 
     /// Runs the rules from number `start` on. The number returned is that of the rule with which to continue.
@@ -145,8 +156,11 @@ impl RuleSet {
     }
 
     /// The location of rule `number`.
+    ///
+    /// # Panics
+    /// Without such a rule.
     pub(crate) fn position(&self, number: usize) -> Position {
-        self.positions[number]
+        self.0.as_ref().map_or(&[][..], |rules| &rules.positions)[number]
     }
 
     /// Runs the rules with the tests and effects of `runner`.
@@ -157,10 +171,22 @@ impl RuleSet {
         start: usize,
         runner: &mut impl Runner,
     ) -> (RuleOutcome, usize) {
-        let mut strict = true;
         if let Some(transaction) = &mut stage.transaction {
             transaction.waiting_rule = None;
         }
+        self.0.as_ref().map_or((RuleOutcome::Done, 0), |rules| rules.run_with(stage, start, runner))
+    }
+}
+
+impl RuleList {
+    #[inline]
+    fn run_with(
+        &self,
+        stage: &mut Stage<'_>,
+        start: usize,
+        runner: &mut impl Runner,
+    ) -> (RuleOutcome, usize) {
+        let mut strict = true;
         // A set with many labels may have thousands of rules.
         let earlier = if self.has_strict_mode { start } else { 0 };
         for rule in self.steps.iter().take(earlier) {

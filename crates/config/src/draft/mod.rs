@@ -9,6 +9,7 @@ pub mod check;
 pub mod discovery;
 pub mod fcgi;
 pub mod httpclient;
+pub mod inherited;
 pub mod keyword;
 pub mod lua;
 pub mod mail;

@@ -13,6 +13,7 @@ use plan::server::{Observe, OnError, ProxyTls, SendProxy, SourceAddress};
 use syntax::Word;
 
 use crate::draft::bind::QuicWords;
+use crate::draft::inherited::Inherited;
 use crate::draft::tls::ServerTls;
 
 /// A method of finding a server's address at startup (`init-addr`).
@@ -146,7 +147,7 @@ pub struct ServerDraft<'a> {
     /// `idle-ping`.
     pub idle_ping: Option<Duration>,
     /// TLS parameters.
-    pub tls: ServerTls<'a>,
+    pub tls: Inherited<ServerTls<'a>>,
 }
 
 impl ServerDraft<'_> {
@@ -231,7 +232,7 @@ impl Default for ServerDraft<'_> {
             is_quic: false,
             quic: QuicWords::default(),
             idle_ping: None,
-            tls: ServerTls::default(),
+            tls: Inherited::default(),
         }
     }
 }

@@ -21,6 +21,7 @@ use syntax::Word;
 
 pub(crate) use crate::draft::check::{CheckDraft, CheckMode};
 pub use crate::draft::httpclient::HttpClientWords;
+use crate::draft::inherited::Inherited;
 use crate::draft::lua::LuaWords;
 use crate::draft::mail::EmailDraft;
 use crate::draft::row::Negation;
@@ -255,9 +256,9 @@ pub struct ProxySettings<'a> {
     /// `description`.
     pub description: Option<Rc<str>>,
     /// `option …`.
-    pub options: ProxyOptions,
+    pub options: Inherited<ProxyOptions>,
     /// `timeout …`.
-    pub timeouts: Timeouts,
+    pub timeouts: Inherited<Timeouts>,
     /// `maxconn` of a frontend.
     pub maxconn: Option<u32>,
     /// `backlog`.
@@ -405,9 +406,9 @@ impl<'a> ProxySettings<'a> {
             unpublished: false,
             description: None,
             guid: None,
-            options: ProxyOptions::default(),
+            options: Inherited::default(),
             alt_svc: false,
-            timeouts: section.kind.default_timeouts(),
+            timeouts: section.kind.default_timeouts().into(),
             // The default for log forwarders is low (manual, 12.6 `maxconn`).
             maxconn: (section.kind == SectionKind::LogForward).then_some(10),
             backlog: 0,

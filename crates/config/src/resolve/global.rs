@@ -2,6 +2,7 @@
 
 use base::keyword_support::Support;
 use diag::{Diagnostic, Diagnostics};
+use plan::Bind;
 use runtime::placement::Placement;
 use runtime::{shard, topology};
 
@@ -108,3 +109,20 @@ fn place_workers(global: &mut GlobalSettings<'_>, context: &mut ResolveContext<'
     shard::set_workers(global.plan.workers());
     shard::set_groups(global.plan.placement.groups.len());
 }
+
+/// The environment of the process after reading: the variables set by the configuration, and `HAPROXY_CLI` with the addresses of
+/// the runtime sockets (manual, section 2.3).
+pub(crate) fn environment(draft: &Draft, sockets: &[Bind]) -> Vec<(String, String)> {
+    let variables = draft.environment.iter().filter(|(name, _)| *name != RUNTIME_SOCKETS);
+    let mut environment: Vec<(String, String)> =
+        variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    if !sockets.is_empty() {
+        let addresses: Vec<String> = sockets.iter().map(|socket| socket.address.to_string()).collect();
+        environment.push((RUNTIME_SOCKETS.to_owned(), addresses.join(";")));
+        environment.sort();
+    }
+    environment
+}
+
+/// The variable with the runtime sockets' addresses.
+const RUNTIME_SOCKETS: &str = "HAPROXY_CLI";

@@ -74,7 +74,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use diag::{Diagnostic, Diagnostics, SourceMap, Span};
 use plan::global::Global;
-use plan::{Bind, Plan, RuntimeDefaults};
+use plan::{Plan, RuntimeDefaults};
 use runtime::placement::Placement;
 use state::proxy::ProxySeed;
 use syntax::Environment;
@@ -493,7 +493,7 @@ fn finish<'a>(
     if let (Some(program), true) = (context.names.lua.clone(), is_whole) {
         lua::finish(&program, &variables, &resolved, context);
     }
-    let environment = environment(draft, &context.global.stats_sockets);
+    let environment = global::environment(draft, &context.global.stats_sockets);
     Plan {
         lua: context.names.lua.take(),
         global: std::mem::take(&mut context.global),
@@ -527,23 +527,6 @@ fn finish<'a>(
         environment,
     }
 }
-
-/// The environment of the process after reading: the variables set by the configuration, and `HAPROXY_CLI` with the addresses of
-/// the runtime sockets (manual, section 2.3).
-fn environment(draft: &Draft, sockets: &[Bind]) -> Vec<(String, String)> {
-    let variables = draft.environment.iter().filter(|(name, _)| *name != RUNTIME_SOCKETS);
-    let mut environment: Vec<(String, String)> =
-        variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    if !sockets.is_empty() {
-        let addresses: Vec<String> = sockets.iter().map(|socket| socket.address.to_string()).collect();
-        environment.push((RUNTIME_SOCKETS.to_owned(), addresses.join(";")));
-        environment.sort();
-    }
-    environment
-}
-
-/// The variable with the runtime sockets' addresses.
-const RUNTIME_SOCKETS: &str = "HAPROXY_CLI";
 
 fn indexes(
     pending: &[PendingProxy<'_>],

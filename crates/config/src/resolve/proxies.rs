@@ -166,7 +166,7 @@ fn assemble(
         mode: settings.mode,
         is_haterm: settings.is_haterm && settings.is_frontend(),
         options: options(settings),
-        timeouts: settings.timeouts,
+        timeouts: settings.timeouts.shared(),
         disabled: settings.disabled,
         added: None,
         description: settings.description.as_deref().map(Into::into),
@@ -251,12 +251,12 @@ fn assemble(
 
 /// The options. By default, headers with names that applications would confuse are deleted (manual, 4.2 `option
 /// http-restrict-req-hdr-names`).
-fn options(settings: &ProxySettings<'_>) -> ProxyOptions {
+fn options(settings: &ProxySettings<'_>) -> Arc<ProxyOptions> {
     let mut options = settings.options.clone();
     if settings.fcgi_app.is_some() && !settings.restricts_names {
         options.restrict_header_names = RestrictNames::Delete;
     }
-    options
+    options.shared()
 }
 
 /// Resolves the FastCGI application of a backend, and also sets it in the proxy's state.

@@ -127,7 +127,7 @@ fn nameserver<'a>(draft: &mut ResolversDraft<'a>, args: &mut Args<'a, '_>) -> Ou
         }
     }
     if server.tls.enabled {
-        draft.secure.push((draft.nameservers.len(), server.tls, args.statement));
+        draft.secure.push((draft.nameservers.len(), (*server.tls).clone(), args.statement));
     }
     draft.nameservers.push((name.as_str().into(), NameServer { address, stream, secure: None }));
     Ok(())
