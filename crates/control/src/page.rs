@@ -35,8 +35,8 @@ const ACTIONS: &[FormAction] = &[
     FormAction("enable",   |runtime, _, server| mark(runtime, server, Admin::FORCED_MAINT, false)),
     FormAction("stop",     |runtime, _, server| mark(runtime, server, Admin::FORCED_DRAIN, true)),
     FormAction("start",    |runtime, _, server| mark(runtime, server, Admin::FORCED_DRAIN, false)),
-    FormAction("dhlth",    |_, _, server| checks(server, false)),
-    FormAction("ehlth",    |_, _, server| checks(server, true)),
+    FormAction("dhlth",    |runtime, _, server| checks(runtime, server, false)),
+    FormAction("ehlth",    |runtime, _, server| checks(runtime, server, true)),
     FormAction("hrunn",    |runtime, _, server| health(runtime, server, "up")),
     FormAction("hnolb",    |runtime, _, server| health(runtime, server, "stopping")),
     FormAction("hdown",    |runtime, _, server| health(runtime, server, "down")),
@@ -55,14 +55,14 @@ fn mark(runtime: &Runtime, server: &Arc<Server>, flag: u32, on: bool) -> bool {
     true
 }
 
-fn checks(server: &Server, on: bool) -> bool {
+fn checks(runtime: &Runtime, server: &Arc<Server>, on: bool) -> bool {
     if !server.health.configured.load(Relaxed) {
         return false;
     }
     if on {
-        server.enable_checks(now_ms())
+        admin::enable_checks(runtime, server, AdminOrigin::StatisticsPage);
     } else {
-        admin::disable_checks(server)
+        admin::disable_checks(runtime, server, AdminOrigin::StatisticsPage);
     }
     true
 }
@@ -101,11 +101,11 @@ fn act(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRequest<'_
     if !request.admin {
         return ActionOutcome::Deny;
     }
-    if request.body.len() > MAX_FORM {
+    let Some(body) = request.body.filter(|body| body.len() <= MAX_FORM) else {
         return ActionOutcome::TooLarge;
-    }
+    };
     let (mut servers, mut action, mut backend) = (Vec::new(), None, None);
-    for (name, value) in http::uri::params(request.body, false, None) {
+    for (name, value) in http::uri::params(body, false, None) {
         let value = decode(&String::from_utf8_lossy(value.unwrap_or_default()));
         match name {
             b"s" => servers.push(value),

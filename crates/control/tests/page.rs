@@ -26,7 +26,7 @@ fn page(
         refresh: Some(Duration::from_secs(5)),
         ..PageSettings::default()
     };
-    let request = PageRequest { method, uri, body: body.as_bytes(), admin };
+    let request = PageRequest { method, uri, body: Some(body.as_bytes()), admin };
     let response = respond(runtime, &settings, &request);
     let headers = response.headers.iter().map(|(n, v)| format!("{n}: {v}\n")).collect();
     (response.status, headers, String::from_utf8(response.body.flatten().collect()).unwrap())
@@ -118,7 +118,7 @@ fn forms_only_affect_visible_servers() {
     for backend in ["be", "nope"] {
         let body = format!("s=s1&action=maint&b={backend}");
         let request =
-            PageRequest { method: http::Method::Post, uri: "/", body: body.as_bytes(), admin: true };
+            PageRequest { method: http::Method::Post, uri: "/", body: Some(body.as_bytes()), admin: true };
         let headers = respond(&runtime, &settings, &request).headers;
         assert!(headers.iter().any(|(_, value)| value.contains("st=DENY")), "{backend}: {headers:?}");
     }

@@ -39,8 +39,8 @@ pub struct ServiceRequest<'a> {
     pub target: &'a [u8],
     /// The values of `Accept`, separated by commas; only for metrics.
     pub accept: Vec<u8>,
-    /// The body of a POST, up to a buffer's size.
-    pub body: &'a [u8],
+    /// The body of a POST; `None` if it does not fit into a buffer.
+    pub body: Option<&'a [u8]>,
     /// Whether the conditions of `stats admin` hold.
     pub admin: bool,
 }

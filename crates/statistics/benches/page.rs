@@ -22,7 +22,7 @@ fn page(criterion: &mut Criterion) {
         ("wall", "/stats;wall;live"),
         ("all counters", "/stats;detail=all"),
     ] {
-        let request = PageRequest { method: http::Method::Get, uri, body: b"", admin: false };
+        let request = PageRequest { method: http::Method::Get, uri, body: Some(b""), admin: false };
         criterion.bench_function(name, |bencher| {
             bencher.iter(|| show(&statistics, &settings, &request).body.map(black_box).count());
         });

@@ -26,7 +26,7 @@ fn render(
     uri: &str,
     admin: bool,
 ) -> (Vec<(&'static str, String)>, String) {
-    let request = PageRequest { method: http::Method::Get, uri, body: b"", admin };
+    let request = PageRequest { method: http::Method::Get, uri, body: Some(b""), admin };
     let response = show(statistics, settings, &request);
     (response.headers, String::from_utf8(response.body.flatten().collect()).unwrap())
 }
@@ -310,7 +310,7 @@ fn large_farms_are_surveyed_and_sampled_in_small_pieces() {
     let statistics =
         Arc::new(Statistics::new(Arc::default(), ConfigView { proxies, ..ConfigView::default() }));
     assert!(sampling::round(&statistics, true).count() > 3_000);
-    let request = PageRequest { method: http::Method::Get, uri: "/", body: b"", admin: true };
+    let request = PageRequest { method: http::Method::Get, uri: "/", body: Some(b""), admin: true };
     let sizes: Vec<usize> =
         show(&statistics, &settings("/"), &request).body.map(|piece| piece.len()).collect();
     assert!(sizes.iter().take_while(|size| **size == 0).count() > 3, "the survey");

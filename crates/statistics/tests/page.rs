@@ -18,7 +18,7 @@ fn page(statistics: &Arc<Statistics>, uri: &str, admin: bool) -> (u16, String, S
         refresh: Some(Duration::from_secs(5)),
         ..PageSettings::default()
     };
-    let request = PageRequest { method: http::Method::Get, uri, body: b"", admin };
+    let request = PageRequest { method: http::Method::Get, uri, body: Some(b""), admin };
     let response = show(statistics, &settings, &request);
     let headers = response.headers.iter().map(|(n, v)| format!("{n}: {v}\n")).collect();
     (response.status, headers, String::from_utf8(response.body.flatten().collect()).unwrap())
@@ -42,7 +42,7 @@ fn huge_tables_are_generated_in_small_pieces() {
     let statistics = Arc::new(Statistics::new(process, view));
     let settings = PageSettings { uri: "/".into(), ..PageSettings::default() };
     for uri in ["/", "/;csv", "/;json"] {
-        let request = PageRequest { method: http::Method::Get, uri, body: b"", admin: false };
+        let request = PageRequest { method: http::Method::Get, uri, body: Some(b""), admin: false };
         let sizes: Vec<usize> =
             show(&statistics, &settings, &request).body.map(|piece| piece.len()).collect();
         assert!(sizes.len() > 100, "{uri}: {} pieces", sizes.len());

@@ -165,7 +165,7 @@ pub fn statistics_page(bytes: &[u8]) {
     let runtime = runtime();
     let settings = PageSettings { uri: "/stats".into(), show_legends: true, ..PageSettings::default() };
     let method = [Method::Get, Method::Post, Method::Head][usize::from(choice % 3)];
-    let request = PageRequest { method, uri: &uri, body, admin: choice & 4 != 0 };
+    let request = PageRequest { method, uri: &uri, body: Some(body), admin: choice & 4 != 0 };
     let response = match choice & 8 {
         0 => respond(&runtime, &settings, &request),
         // The body stands in for `Accept`.

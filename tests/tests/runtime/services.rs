@@ -267,3 +267,23 @@ fn head_for_a_page_has_no_wrong_length() {
         assert!(get.is_some_and(|get| get.status == 200 && !get.body.is_empty()), "{path}");
     }
 }
+
+/// A form that is larger than the buffer is refused as a whole, not executed in part.
+#[test]
+fn forms_that_do_not_fit_into_a_buffer_are_refused() {
+    let port = free_port();
+    let text = format!(
+        "defaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n\
+         frontend f\n  bind 127.0.0.1:{port}\n  stats enable\n  stats uri /stats\n  stats admin if TRUE\n\
+         backend b\n  server s 127.0.0.1:9\n"
+    );
+    let _weir = Weir::start(&text, &[port]);
+    for (padding, outcome) in [(100, "st=DONE"), (30_000, "st=EXCD")] {
+        let body = format!("s=s&action=maint&b=b&x={}", "x".repeat(padding));
+        let request =
+            format!("POST /stats HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let response = exchange(port, &request).expect("a response");
+        let location = response.header("location").expect("a redirect");
+        assert!(location.ends_with(outcome), "{padding}: {location}");
+    }
+}

@@ -21,7 +21,7 @@ pub(crate) async fn metrics(client: &Client, x: &mut Exchange) -> Stop {
         accept: accept.join(&b", "[..]),
         method: x.txn.request.method(),
         target: x.txn.request.plain_target(),
-        body: &x.request_body.seen,
+        body: None,
         admin: false,
     };
     let reply = (client.worker.shared.services.metrics)(&request);

@@ -32,11 +32,12 @@ pub(super) async fn statistics(client: &mut Client, x: &mut Exchange, proxy: &Pr
     }
     let admin =
         view::with(client, x, |env| settings.admin.iter().any(|condition| holds(Some(condition), env)));
+    let is_whole = method != http::Method::Post || !x.has_body() || x.request_body.is_complete;
     let request = ServiceRequest {
         accept: Vec::new(),
         method: x.txn.request.method(),
         target: x.txn.request.plain_target(),
-        body: &x.request_body.seen,
+        body: is_whole.then_some(&*x.request_body.seen),
         admin,
     };
     let reply = (client.worker.shared.services.statistics)(proxy, &settings, &request);

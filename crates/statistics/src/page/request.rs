@@ -30,8 +30,8 @@ pub struct PageRequest<'a> {
     pub method: http::Method,
     /// Path and query.
     pub uri: &'a str,
-    /// The body of a POST.
-    pub body: &'a [u8],
+    /// The body of a POST; `None` if it is too large.
+    pub body: Option<&'a [u8]>,
     /// Whether `stats admin` allows changes to this client.
     pub admin: bool,
 }
