@@ -394,3 +394,31 @@ fn half_closed_client_still_receives() {
     assert!(rest.ends_with(b"and tail"), "{}", String::from_utf8_lossy(&rest));
     assert_eq!(scene.line(), "b/s 0/0/0/0 200 ---- 0 GET / HTTP/1.1");
 }
+
+/// While rules wait for more of the server's bytes, the client's end of the stream reaches the server, which answers only then.
+#[test]
+fn half_closed_client_is_answered_while_rules_inspect_the_answer() {
+    let origin = Origin::raw(|mut stream| {
+        let mut request = Vec::new();
+        let _ = stream.read_to_end(&mut request);
+        let _ = stream.write_all(&request);
+    });
+    let rules = "tcp-response inspect-delay 1h\n  tcp-response content reject if { res.len gt 50 }";
+    let backend = format!("{rules}\n  server s 127.0.0.1:{}", origin.port());
+    let scene = Scene::start("mode tcp", "log-format \"%s %ts\"", &backend);
+    assert_eq!(Client::connect(scene.port).send("echo").shut().read_to_end(), b"echo");
+    assert_eq!(scene.line_with_times(), "s --");
+}
+
+#[test]
+fn silent_client_times_out_while_rules_inspect_the_answer() {
+    let origin = Origin::raw(|mut stream| {
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let rules = "tcp-response inspect-delay 1h\n  tcp-response content reject if { res.len gt 50 }";
+    let backend = format!("{rules}\n  server s 127.0.0.1:{}", origin.port());
+    let scene = Scene::start("mode tcp\n  timeout client 300ms", "log-format \"%s %ts\"", &backend);
+    let mut client = Client::connect(scene.port);
+    assert_eq!(client.send("x").read_to_end(), b"");
+    assert_eq!(scene.line_with_times(), "s cD");
+}

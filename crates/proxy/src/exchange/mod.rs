@@ -130,6 +130,8 @@ pub(crate) struct RequestBody {
     pub(crate) is_late: bool,
     /// When the client last sent data while rules waited for more, in ms of the worker's clock; 0 if no rule waited.
     pub(crate) heard_ms: u64,
+    /// When the client ended its side while rules waited for the server, in ms of the worker's clock; 0 if it has not.
+    pub(crate) ended_ms: u64,
     /// The bytes to send again in a retry.
     pub(crate) kept: Vec<u8>,
     /// Whether rules removed the body's framing, so that the body is read but not sent.
@@ -380,6 +382,7 @@ impl RequestBody {
         self.is_cut = false;
         self.is_late = false;
         self.heard_ms = 0;
+        self.ended_ms = 0;
         self.kept.clear();
         self.is_dropped = false;
         self.expects_continue = false;

@@ -59,14 +59,35 @@ pub(crate) async fn hold(
 /// Sends the received beginning of a TCP stream, even if rules later refuse the server's answer.
 pub(crate) async fn send_first(client: &mut Client, x: &mut Exchange, upstream: &mut Upstream) {
     poll_fn(|context: &mut Context<'_>| {
-        // An error will occur again when the stream continues.
-        let _ = match x.filtering {
-            None => x.upload.poll_pump(context, client.side.source(), &mut upstream.sink()),
-            Some(_) => lua::pump::poll_upload(client, x, upstream, context),
-        };
+        forward(client, x, upstream, context);
         Poll::Ready(())
     })
     .await;
+}
+
+/// Forwards the client's bytes while rules inspect those of the server, and the end of the stream. Returns whether any were
+/// forwarded.
+fn forward(
+    client: &mut Client,
+    x: &mut Exchange,
+    upstream: &mut Upstream,
+    context: &mut Context<'_>,
+) -> bool {
+    if x.request_body.ended_ms > 0 {
+        return false;
+    }
+    x.upload.moved = false;
+    let pumped = lua::pump::poll_upload(client, x, upstream, context);
+    let is_reset_later = x.backend.as_ref().is_some_and(|backend| backend.options.nolinger_backend);
+    // An error will occur again when the stream continues.
+    let has_ended = matches!(pumped, Poll::Ready(Ok(()))) && !is_reset_later;
+    if has_ended {
+        upstream.sink().finish();
+        x.request_body.ended_ms = timer::now_ms();
+    } else if x.upload.moved {
+        x.request_body.heard_ms = timer::now_ms();
+    }
+    has_ended || x.upload.moved
 }
 
 /// Waits for more of the response's body until the instant `until`, for `tcp-response content` rules. If no more can arrive,
@@ -121,8 +142,30 @@ fn server_silent_at(x: &Exchange, backend: &Proxy) -> u64 {
     allowed.map_or(NEVER, |allowed| timer::now_ms().saturating_add(allowed.as_millis() as u64))
 }
 
+/// When the sides of a TCP stream time out if they stay silent while rules inspect the server's bytes, in ms of the worker's clock.
+#[derive(Clone, Copy)]
+struct SilenceLimits {
+    client: u64,
+    server: u64,
+}
+
+impl SilenceLimits {
+    fn of(client: &Client, x: &mut Exchange, backend: &Proxy, server: u64) -> Self {
+        let ended = x.request_body.ended_ms;
+        if ended == 0 {
+            return Self { client: client_silent_at(client, x), server };
+        }
+        let limit = backend.timeouts.server_fin.map(|limit| ended.saturating_add(limit.as_millis() as u64));
+        Self { client: NEVER, server: limit.unwrap_or(server) }
+    }
+
+    fn first(self) -> u64 {
+        self.client.min(self.server)
+    }
+}
+
 /// Waits for more bytes from the server of a TCP stream, for rules that inspect them. The client's bytes are forwarded during the
-/// wait. Returns whether there are new bytes. A server timeout is only recorded.
+/// wait. Returns whether there are new bytes. Timeouts are only recorded: the stream ends with them when it continues.
 pub(crate) async fn more(
     client: &mut Client,
     x: &mut Exchange,
@@ -133,17 +176,17 @@ pub(crate) async fn more(
     if !upstream.has_room() || upstream.received().len() >= most(client) {
         return Ok(false);
     }
-    let silent_at = server_silent_at(x, backend);
+    let server = server_silent_at(x, backend);
     if x.response_body.heard_ms == 0 {
         x.response_body.heard_ms = timer::now_ms();
     }
-    client.timer.set(until_ms.min(silent_at));
+    let mut limits = SilenceLimits::of(client, x, backend, server);
+    client.timer.set(until_ms.min(limits.first()));
     let more = |client: &mut Client, context: &mut Context<'_>| {
-        // An error will occur again when the stream continues.
-        let _ = match x.filtering {
-            None => x.upload.poll_pump(context, client.side.source(), &mut upstream.sink()),
-            Some(_) => lua::pump::poll_upload(client, x, upstream, context),
-        };
+        if forward(client, x, upstream, context) {
+            limits = SilenceLimits::of(client, x, backend, server);
+            client.timer.set(until_ms.min(limits.first()));
+        }
         if let Poll::Ready(read) = upstream.poll_fill(context) {
             return Poll::Ready(Some(read));
         }
@@ -159,7 +202,7 @@ pub(crate) async fn more(
             x.txn.server_error = ConnectionError::of_kernel(&error);
             x.response_body.is_broken = true;
         }
-        None => x.response_body.is_silent = silent_at <= until_ms,
+        None => x.response_body.is_silent = limits.server <= until_ms && limits.server < limits.client,
     }
     Ok(false)
 }
