@@ -1,6 +1,7 @@
 //! Starts health checks, and reports changes of servers to the logs of their backend and to standard error.
 
 use std::cell::RefCell;
+use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwapOption;
@@ -138,12 +139,13 @@ impl health::Idle for Pools {
     fn connect_quic<'a>(
         &'a self,
         wanted: IdleRequest<'a>,
+        address: SocketAddr,
         tls: (Option<&'a str>, tls::Keep),
         is_http: bool,
     ) -> health::Connecting<'a> {
         use check_bridge::QuicUnreached as Why;
         Box::pin(async move {
-            match check_bridge::connect_quic(wanted.backend, wanted.server, tls, is_http).await {
+            match check_bridge::connect_quic(wanted.backend, (wanted.server, address), tls, is_http).await {
                 Ok(check_bridge::QuicReached { stream, ends, tls }) => {
                     Ok(health::QuicReached { stream, ends, tls })
                 }

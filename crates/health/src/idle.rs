@@ -67,10 +67,12 @@ pub trait Idle: Send + Sync {
     /// Reaches a server over a connection provided by a client (`rhttp@`), or `None` if no connection is available.
     fn reach<'a>(&'a self, wanted: IdleRequest<'a>) -> Reaching<'a>;
 
-    /// Connects to a server over QUIC, with the name as SNI, and keeps the TLS data. Without `is_http` only the connection is checked.
+    /// Connects to an address of a server over QUIC, with the name as SNI, and keeps the TLS data. Without `is_http` only the
+    /// connection is checked.
     fn connect_quic<'a>(
         &'a self,
         wanted: IdleRequest<'a>,
+        address: SocketAddr,
         tls: (Option<&'a str>, tls::Keep),
         is_http: bool,
     ) -> Connecting<'a>;

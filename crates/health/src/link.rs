@@ -237,7 +237,7 @@ pub(crate) async fn obtain<'a>(
         return reach(subject, context, step).await;
     }
     if uses_quic(subject, step) {
-        return open_quic(subject, context, step).await;
+        return open_quic(subject, context, step, facts).await;
     }
     open(subject, context, step, facts, home).await
 }
@@ -273,13 +273,17 @@ async fn open_datagrams<'a>(
     Ok(CheckLink::new(Carrier::Datagrams(socket), deadline, true, None))
 }
 
-/// Whether a step connects over QUIC: the server is reached over QUIC, and the check has no separate address or parameter.
+/// Whether a step connects over QUIC: the server is reached over QUIC, and the check either names this protocol or has no separate
+/// address or parameter.
 fn uses_quic(subject: &Subject, step: &Connect) -> bool {
     let health = &subject.server().health;
     let is_elsewhere = health.port.load(Relaxed) != 0 || health.address.load().is_some();
-    let is_usual = step.is_usual() || step.protocol == Some(Protocol::Quic);
-    let usual = subject.settings.protocol.is_none_or(|protocol| protocol == Protocol::Quic);
-    subject.own().quic.is_some() && !is_elsewhere && is_usual && usual
+    let is_wanted = match (step.protocol, subject.settings.protocol) {
+        (Some(protocol), _) => protocol == Protocol::Quic,
+        (None, Some(protocol)) => protocol == Protocol::Quic && step.is_usual(),
+        (None, None) => step.is_usual() && !is_elsewhere,
+    };
+    is_wanted && subject.own().quic.is_some()
 }
 
 /// Connects over QUIC.
@@ -287,8 +291,12 @@ async fn open_quic<'a>(
     subject: &Subject,
     context: &CheckContext,
     step: &Connect,
+    facts: &CheckEnv,
 ) -> Result<CheckLink<'a>, ConnectError> {
     let settings = &subject.settings;
+    let Target::Ip(address) = target(subject, step, facts).map_err(ConnectError::Unknown)? else {
+        return Err(ConnectError::Unknown("the server's name is not resolved"));
+    };
     let is_http = matches!(&*settings.kind, CheckKind::Script(script) if script.family == Family::Http);
     let none = ConnectError::Unknown("no QUIC connection is possible");
     let Some(idle) = context.idle.as_deref() else { return Err(none) };
@@ -297,7 +305,7 @@ async fn open_quic<'a>(
     let wanted = IdleRequest { backend: &subject.peer.backend, server: &subject.peer.own, name: "" };
     let start = now_ms();
     let connect_by = connect_by(settings, start);
-    let connecting = idle.connect_quic(wanted, (name, context.keep), is_http);
+    let connecting = idle.connect_quic(wanted, address, (name, context.keep), is_http);
     let reached = match timeout_at(connect_by, connecting).await {
         Ok(Ok(reached)) => reached,
         Ok(Err(QuicUnreached::Unknown(text))) => return Err(ConnectError::Unknown(text)),

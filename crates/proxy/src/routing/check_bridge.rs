@@ -110,23 +110,21 @@ impl From<tls::Error> for QuicUnreached {
     }
 }
 
-/// Connects to a server over QUIC for a check, with `name` as SNI. If `is_http` is not set, only the connection itself is
+/// Connects to an address of a server over QUIC for a check, with `name` as SNI. If `is_http` is not set, only the connection itself is
 /// checked.
 ///
 /// # Errors
 /// The reasons are those of [`QuicUnreached`].
 pub async fn connect_quic(
     backend: &Proxy,
-    server: &Arc<ServerSettings>,
+    (server, address): (&Arc<ServerSettings>, SocketAddr),
     (name, keep): (Option<&str>, tls::Keep),
     is_http: bool,
 ) -> Result<QuicReached, QuicUnreached> {
-    let unknown = QuicUnreached::Unknown("the server's address is not fixed");
-    let Some((worker, local)) = check_pool::find(backend, server) else { return Err(unknown) };
-    let target = plan::dial::target(&server.state.address.load());
-    let (Some(target @ Target::Ip(address)), Some(tls)) = (target, &server.tls) else {
-        return Err(QuicUnreached::Unknown("the server's name is not resolved"));
-    };
+    let unknown = || QuicUnreached::Unknown("the server's address is not fixed");
+    let Some((worker, local)) = check_pool::find(backend, server) else { return Err(unknown()) };
+    let Some(tls) = &server.tls else { return Err(unknown()) };
+    let target = Target::Ip(address);
     let connector = tls.connector.clone();
     let handshake = ServerHandshake { connector, name: name.map(Box::from), keep, early: false };
     let tune = &worker.shared.plan.global.tune;

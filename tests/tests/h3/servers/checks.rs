@@ -21,6 +21,7 @@ fn servers_are_checked_over_quic() {
         ("", "", ("UP", "L6OK")),
         (" option httpchk GET /good", "", ("UP", "L7OK")),
         (" option httpchk GET /good", "check-proto quic", ("UP", "L7OK")),
+        (" option httpchk GET /good", "check-proto quic port BEHIND", ("UP", "L7OK")),
         (" option httpchk GET /bad", "", ("DOWN", "L7STS")),
         (
             " option httpchk\n http-check send meth POST uri /good body abc hdr host localhost",
