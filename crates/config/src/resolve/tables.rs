@@ -108,8 +108,9 @@ pub(crate) fn tables(pending: &[PendingProxy<'_>], context: &mut ResolveContext<
         tables.push(table);
     }
     aggregate::check_names(&tables, pending, context);
+    let sources: Vec<Arc<Table>> = targets.iter().map(|(table, _)| table.clone()).collect();
     for (table, target) in targets {
-        let outcome = link(&table, target, context);
+        let outcome = link(&table, target, &sources, context);
         context.note(outcome);
     }
     tables
@@ -161,8 +162,13 @@ fn find_section<'a>(
     Ok(sharing(word, pending))
 }
 
-/// `write-to`: finds the other table, which must have the same type of keys.
-fn link(table: &Arc<Table>, target: &Word, context: &ResolveContext<'_>) -> Result<(), Diagnostic> {
+/// `write-to`: finds the other table, which must have the same type of keys. `sources` are the tables with `write-to`.
+fn link(
+    table: &Arc<Table>,
+    target: &Word,
+    sources: &[Arc<Table>],
+    context: &ResolveContext<'_>,
+) -> Result<(), Diagnostic> {
     let wrong = |message: String, why: String| {
         let name = table.name();
         Diagnostic::alert(message)
@@ -178,6 +184,12 @@ fn link(table: &Arc<Table>, target: &Word, context: &ResolveContext<'_>) -> Resu
     if Arc::ptr_eq(table, other) {
         let why = format!("table '{target}' cannot write to itself");
         return Err(wrong("a table cannot write to itself".to_owned(), why));
+    }
+    if sources.iter().any(|source| Arc::ptr_eq(source, other)) {
+        let why = format!("table '{target}' is already used as a source table");
+        let help = format!("remove the `write-to` of table `{target}`, or write to a table without one");
+        let text = format!("table `{target}` has a `write-to` itself, so it cannot be a target");
+        return Err(wrong(text, why).help(help));
     }
     let (own, of_other) = (&table.settings, &other.settings);
     if (own.kind, own.key_length) != (of_other.kind, of_other.key_length) {

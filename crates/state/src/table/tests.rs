@@ -303,6 +303,25 @@ fn changes_are_numbered_in_order_and_entries_keep_the_last() {
     assert_eq!((changed(&untold, 0), untold.last_change()), (vec![], 0));
 }
 
+/// Peers write their own target tables. If they received such values again, these would overwrite newer ones.
+#[test]
+fn values_in_target_tables_are_not_announced() {
+    let columns = vec![Column::new(DataType::Gpt0, 1, 0)];
+    let shared = TableSettings { columns, peers: Some("p".into()), ..settings(10) };
+    let (source, target) = (Table::new(shared.clone()), Table::new(shared));
+    source.write_to.set(target.clone()).unwrap();
+    source.learn(&key(1), None, false, 100, |_| TableValue::Number(7));
+    assert_eq!(target.find(&key(1), 100).and_then(|entry| entry.get(DataType::Gpt0, 0, 100)), Some(7));
+    target.changes(0, 200, |_, _| panic!("nothing to announce"));
+}
+
+#[test]
+fn negative_integer_keys_wrap_around() {
+    for (word, wanted) in [("5", 5), ("-5", 4_294_967_291), ("5x", 5), ("", 0), ("-", 0)] {
+        assert_eq!(KeyType::Int.key_of(word), Ok(u32::to_be_bytes(wanted).to_vec()), "{word}");
+    }
+}
+
 #[test]
 fn learned_values_are_not_passed_on() {
     let columns = vec![

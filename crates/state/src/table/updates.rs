@@ -261,8 +261,8 @@ impl Table {
             let wanted = |data| {
                 matches!(data, DataType::ServerId | DataType::ServerKey | DataType::Gpt | DataType::Gpt0)
             };
+            // The entry is not announced: peers write their own target tables, and would overwrite newer values of others.
             self.put(target, &entry, now_ms, received, wanted, |_, _, _, _, value| value);
-            entry.note_update();
         }
     }
 

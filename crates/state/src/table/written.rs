@@ -10,9 +10,12 @@ impl KeyType {
     /// # Errors
     /// The runtime socket's message for an invalid one.
     pub fn key_of(self, word: &str) -> Result<Vec<u8>, String> {
+        // Like HAProxy, a negative number is the same key as its two's complement.
         let leading = |text: &str| {
+            let (is_negative, text) = text.strip_prefix('-').map_or((false, text), |text| (true, text));
             let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-            text[..digits].parse::<u64>().unwrap_or(0) as u32
+            let number = text[..digits].parse::<u64>().unwrap_or(0) as u32;
+            if is_negative { number.wrapping_neg() } else { number }
         };
         match self {
             Self::Ip4 => match (word.parse::<Ipv4Addr>(), word.parse::<Ipv6Addr>().ok()) {
