@@ -112,10 +112,18 @@ fn force(runtime: &Runtime, server: &Arc<Server>, state: Operational, origin: Ad
     }
 }
 
-/// `disable health`: a server that is not checked is treated as up.
-pub(crate) fn disable_checks(server: &Server) {
+/// `disable health`: a server that is not checked is up, unless its agent has reported it down (management manual, `disable
+/// health`).
+pub(crate) fn disable_checks(runtime: &Runtime, server: &Arc<Server>, origin: AdminOrigin) {
     server.checked.store(false, Relaxed);
-    if !server.admin().in_maintenance() {
-        server.set_operational(Operational::Running, now_ms());
+    if !server.admin().in_maintenance() && !server.agent_says_down() {
+        force(runtime, server, Operational::Running, origin);
+    }
+}
+
+/// `enable health`.
+pub(crate) fn enable_checks(runtime: &Runtime, server: &Arc<Server>, origin: AdminOrigin) {
+    if let Some(state) = server.enable_checks() {
+        force(runtime, server, state, origin);
     }
 }

@@ -9,8 +9,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use common::{ask, be, runtime};
-use control::{Runtime, state_file};
+use common::{ask, ask_at, be, runtime};
+
+use control::{AccessLevel, Runtime, state_file};
 use state::server::{CheckResult, Operational, ServerAddress, ServerSeed};
 use state::{Proxy, Server};
 use statistics::ConfigView;
@@ -129,6 +130,72 @@ fn servers_leave_maintenance_according_to_init_state() {
         assert_eq!(row["status"], wanted, "{level:?}");
         // Maintenance counts only if the server was up before.
         assert_eq!(row["chkdown"], (at + 1).min(4).to_string(), "{level:?}");
+    }
+}
+
+/// Only the agent itself can bring back a server that it has reported down.
+#[test]
+fn servers_with_a_failed_agent_stay_down() {
+    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let list = told.clone();
+    let notify = move |_: &Proxy, _: u8, text: &str| list.lock().unwrap().push(text.to_owned());
+    let runtime = Arc::new(Arc::into_inner(runtime()).unwrap().with_notify(Arc::new(notify)));
+    let s1 = be(&runtime).server("s1").unwrap();
+    s1.agent_checked.store(true, Relaxed);
+    s1.agent.level.store(0, Relaxed);
+    s1.set_operational(Operational::Stopped, 1);
+    let cases = [
+        (
+            "set server be/s1 state drain",
+            "Server be/s1 enters drain state. 1 active and 1 backup servers left. 0 sessions active, 0 requeued, 0 remaining in queue.",
+        ),
+        ("set server be/s1 state maint", "Server be/s1 was DOWN and now enters maintenance."),
+        ("set server be/s1 state ready", "Server be/s1 is DOWN/READY (leaving forced maintenance)."),
+        ("disable health be/s1", ""),
+    ];
+    for (command, wanted) in cases {
+        ask(&runtime, &format!("{command}\n"));
+        assert_eq!(std::mem::take(&mut *told.lock().unwrap()).concat(), wanted, "{command}");
+    }
+    assert_eq!(csv(&runtime, "be", "s1")["status"], "DOWN (agent)");
+}
+
+#[test]
+fn trackers_follow_a_server_that_is_no_longer_checked() {
+    let runtime = runtime();
+    let backend = be(&runtime);
+    backend.server("s2").unwrap().track(&backend, &backend, &backend.server("s1").unwrap());
+    ask(&runtime, "set server be/s1 health down\n");
+    assert!(csv(&runtime, "be", "s2")["status"].starts_with("DOWN"));
+    ask(&runtime, "disable health be/s1\n");
+    assert_eq!(backend.server("s2").unwrap().operational(), Operational::Running);
+}
+
+#[test]
+fn status_of_a_backend_with_hidden_servers_has_their_number() {
+    let runtime = runtime();
+    ask(&runtime, "disable server be/s1\n");
+    let status = |command: &str| {
+        let text = ask(&runtime, &format!("{command}\n"));
+        let line = text.lines().find(|line| line.starts_with("be,BACKEND,")).unwrap().to_owned();
+        line.split(',').nth(17).unwrap().to_owned()
+    };
+    assert_eq!(status("show stat"), "UP");
+    assert_eq!(
+        (status("show stat up"), status("show stat no-maint")),
+        ("UP (2/3)".into(), "UP (2/3)".into())
+    );
+}
+
+#[test]
+fn key_of_anonymized_words_is_hidden_from_users() {
+    let runtime = runtime();
+    for (level, shown) in
+        [(AccessLevel::User, false), (AccessLevel::Operator, true), (AccessLevel::Admin, true)]
+    {
+        let text = ask_at(&runtime, level, "set anon on 5;show anon\n");
+        assert!(text.contains("Anonymized mode enabled"), "{level:?}: {text}");
+        assert_eq!(text.contains("Key : 5"), shown, "{level:?}: {text}");
     }
 }
 

@@ -483,14 +483,11 @@ impl Server {
         true
     }
 
-    /// Enables checks again. Until the first check, the server has its initial state (`init-state`).
-    pub fn enable_checks(&self, now_ms: u64) {
-        let was_up = self.is_up();
+    /// Enables checks again. Returns the state until the first check, if `init-state` sets one.
+    pub fn enable_checks(&self) -> Option<Operational> {
         self.checked.store(true, Relaxed);
-        if self.admin().0 & (Admin::FORCED_MAINT | Admin::CONFIGURED_MAINT) == 0 {
-            self.begin_anew();
-            self.note_change(was_up, now_ms);
-        }
+        let begins = self.admin().0 & (Admin::FORCED_MAINT | Admin::CONFIGURED_MAINT) == 0;
+        begins.then(|| self.set_initial_health()).flatten()
     }
 
     /// Returns the value for this server in cookies that are derived with `key` (`dynamic-cookie-key`): HAProxy's hash of the
@@ -509,13 +506,17 @@ impl Server {
 
     /// Resets a checked server with an `init-state` to its initial state.
     fn begin_anew(&self) {
-        let Some(level) = self.health.initial() else { return };
-        if self.checked.load(Relaxed) {
-            let up = level >= self.health.rise.load(Relaxed);
-            self.health.level.store(level, Relaxed);
-            let state = if up { Operational::Running } else { Operational::Stopped };
+        if let Some(state) = self.set_initial_health() {
             self.operational.store(state as u8, Relaxed);
         }
+    }
+
+    /// Resets the health of a checked server with an `init-state`. Returns the corresponding state.
+    fn set_initial_health(&self) -> Option<Operational> {
+        let level = self.health.initial().filter(|_| self.checked.load(Relaxed))?;
+        self.health.level.store(level, Relaxed);
+        let is_up = level >= self.health.rise.load(Relaxed);
+        Some(if is_up { Operational::Running } else { Operational::Stopped })
     }
 
     /// Sets the operational state. Returns whether it changed.

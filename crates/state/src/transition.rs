@@ -229,14 +229,16 @@ fn decide_via(
     }
 }
 
-/// Sets the state after maintenance: a server is up until its next check fails, unless `init-state` sets its initial state. A
-/// tracker takes the state of the tracked server.
+/// Sets the state after maintenance: a server is up until its next check fails, unless `init-state` sets its initial state or its
+/// agent has reported it down. A tracker takes the state of the tracked server.
 pub fn leave_maintenance(server: &Server, now_ms: u64) {
     let checked = server.checked.load(Relaxed);
     let state = match server.tracked() {
         Some(tracked) => tracked.operational(),
         // The initial state was already set.
         None if checked && server.health.initial().is_some() => return,
+        // Only the agent can take this back.
+        None if server.agent_says_down() => Operational::Stopped,
         None => Operational::Running,
     };
     if checked {
@@ -318,7 +320,8 @@ fn administrative(proxy: &Proxy, server: &Server, change: &Administrative<'_>) -
         (true, true) => {}
         (false, false) => match (before.draining(), after.draining()) {
             (false, true) => {
-                let text = joined(proxy, server, &format!("enters drain state{via}"), "", requeued);
+                let event = format!("enters drain state{via}");
+                let text = if was_down { left } else { joined }(proxy, server, &event, "", requeued);
                 notes.push((NOTICE, text));
             }
             (true, false) => {

@@ -44,6 +44,7 @@ impl StatPieces {
         describe: bool,
     ) -> Self {
         let (pending, stage) = (Vec::new().into_iter(), PageStage::Title);
+        let show = Show { counts_servers: filter.up || filter.no_maintenance, ..show };
         Self { view, filter, show, format, describe, pending, next_proxy: 0, rows: 0, stage }
     }
 

@@ -26,13 +26,20 @@ pub struct Show {
     pub(crate) now: u64,
     /// The connection limit of the process, shown for proxies that have none.
     pub(crate) maxconn: u32,
+    /// Whether servers may be hidden, so that the state of a backend includes their number.
+    pub(crate) counts_servers: bool,
 }
 
 impl Show {
     /// The settings for rows that are read now. Refreshes counters shared by other processes.
     pub fn now(statistics: &Statistics, legends: bool) -> Self {
         statistics.refresh_counters();
-        Self { legends, now: now_ms(), maxconn: statistics.process.maxconn.load(Relaxed) }
+        Self {
+            legends,
+            now: now_ms(),
+            maxconn: statistics.process.maxconn.load(Relaxed),
+            counts_servers: false,
+        }
     }
 }
 
@@ -370,15 +377,17 @@ pub(crate) fn backend_row(view: &ProxyView, show: Show) -> ObjectRow {
     let usable = |backup| servers.iter().filter(|s| s.backup == backup && s.effective_weight() > 0).count();
     let up = backend_is_up(proxy);
     let unpublished = proxy.unpublished.load(Relaxed);
-    row.put(
-        C::status,
-        match (up, unpublished) {
-            (true, false) => "UP",
-            (true, true) => "UP (UNPUB)",
-            (false, false) => "DOWN",
-            (false, true) => "DOWN (UNPUB)",
-        },
-    );
+    let status = match (up, unpublished) {
+        (true, false) => "UP",
+        (true, true) => "UP (UNPUB)",
+        (false, false) => "DOWN",
+        (false, true) => "DOWN (UNPUB)",
+    };
+    if show.counts_servers {
+        row.put(C::status, format!("{status} ({}/{})", usable(false) + usable(true), servers.len()));
+    } else {
+        row.put(C::status, status);
+    }
     row.put(C::weight, proxy.total_weight());
     // The servers in use: backups count if no active server is left.
     let (active, spare) = (usable(false) as u32, usable(true) as u32);

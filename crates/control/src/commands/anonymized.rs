@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::access::AccessLevel;
 use crate::anonymous::Anonymous;
 use crate::invocation::{Call, CommandReply, error, info};
 
@@ -40,8 +41,11 @@ pub(crate) fn global_key(call: &mut Call<'_>) -> CommandReply {
 }
 
 pub(crate) fn show(call: &mut Call<'_>) -> CommandReply {
+    // With the key, anonymized words can be guessed and compared.
+    let shows_key = call.settings.level >= AccessLevel::Operator;
     info(match call.settings.anonymous.key() {
         0 => "Anonymized mode disabled".to_owned(),
+        _ if !shows_key => "Anonymized mode enabled".to_owned(),
         key => format!("Anonymized mode enabled\nKey : {key}"),
     })
 }

@@ -74,18 +74,18 @@ pub(crate) fn enable_server(call: &mut Call<'_>) -> CommandReply {
 }
 
 pub(crate) fn disable_health(call: &mut Call<'_>) -> CommandReply {
-    with_server(call, |_, _, server| {
-        admin::disable_checks(server);
+    with_server(call, |call, _, server| {
+        admin::disable_checks(call.runtime, server, call.settings.origin);
         CommandReply::Done
     })
 }
 
 pub(crate) fn enable_health(call: &mut Call<'_>) -> CommandReply {
-    with_server(call, |_, _, server| {
+    with_server(call, |call, _, server| {
         if !server.health.configured.load(Relaxed) {
             return error("Health check was not configured on this server, cannot enable.");
         }
-        server.enable_checks(now_ms());
+        admin::enable_checks(call.runtime, server, call.settings.origin);
         CommandReply::Done
     })
 }
