@@ -143,8 +143,10 @@ fn compile(
             action: action(&rule.action, scope)?,
         });
     }
-    if family == Family::Tcp {
-        first_connects(&steps)?;
+    match family {
+        Family::Tcp => first_connects("tcp-check", &steps)?,
+        Family::Http => first_connects("http-check", &steps)?,
+        _ => {}
     }
     let mut script = script(family, steps, draft);
     if draft.mode == CheckMode::Udp {
@@ -158,7 +160,7 @@ fn compile(
 }
 
 /// Checks that a script with a `connect` step has one before its first exchange.
-fn first_connects(steps: &[CheckStep]) -> Result<(), Diagnostic> {
+fn first_connects(keyword: &str, steps: &[CheckStep]) -> Result<(), Diagnostic> {
     let talks =
         |step: &&CheckStep| !matches!(step.action, CheckAction::SetVar(..) | CheckAction::UnsetVar(_));
     let connects = |step: &CheckStep| matches!(step.action, CheckAction::Connect(_));
@@ -166,12 +168,12 @@ fn first_connects(steps: &[CheckStep]) -> Result<(), Diagnostic> {
     if first.is_none_or(connects) || !steps.iter().any(connects) {
         return Ok(());
     }
-    Err(Diagnostic::alert("`tcp-check connect` follows a step that needs a connection")
-        .help("start with `tcp-check connect`; only `set-var`, `unset-var` and `comment` may precede it")
-        .haproxy(
-            "'tcp-check connect' : first step MUST also be a 'connect', optionally preceded by a 'set-var', an \
-             'unset-var' or a 'comment', when there is a 'connect' step in the tcp-check ruleset.",
-        ))
+    Err(Diagnostic::alert(format!("`{keyword} connect` follows a step that needs a connection"))
+        .help(format!("start with `{keyword} connect`; only `set-var`, `unset-var` and `comment` may precede it"))
+        .haproxy(format!(
+            "'{keyword} connect' : first step MUST also be a 'connect', optionally preceded by a 'set-var', an \
+             'unset-var' or a 'comment', when there is a 'connect' step in the tcp-check ruleset."
+        )))
 }
 
 /// Checks the requirements of an external check: external programs are allowed, and a command is set.
