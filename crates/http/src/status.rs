@@ -61,9 +61,10 @@ impl ErrorMessage {
 const REASONS: &[(u16, &str)] = &[
     (100, "Continue"), (101, "Switching Protocols"), (102, "Processing"), (103, "Early Hints"),
     (200, "OK"), (201, "Created"), (202, "Accepted"), (203, "Non-Authoritative Information"), (204, "No Content"),
-    (205, "Reset Content"), (206, "Partial Content"), (207, "Multi-Status"), (208, "Already Reported"), (226, "IM Used"),
+    (205, "Reset Content"), (206, "Partial Content"), (207, "Multi-Status"), (210, "Content Different"),
+    (226, "IM Used"),
     (300, "Multiple Choices"), (301, "Moved Permanently"), (302, "Found"), (303, "See Other"), (304, "Not Modified"),
-    (305, "Use Proxy"), (307, "Temporary Redirect"), (308, "Permanent Redirect"),
+    (305, "Use Proxy"), (307, "Temporary Redirect"), (308, "Permanent Redirect"), (310, "Too many Redirects"),
     (400, "Bad Request"), (401, "Unauthorized"), (402, "Payment Required"), (403, "Forbidden"), (404, "Not Found"),
     (405, "Method Not Allowed"), (406, "Not Acceptable"), (407, "Proxy Authentication Required"), (408, "Request Time-out"),
     (409, "Conflict"), (410, "Gone"), (411, "Length Required"), (412, "Precondition Failed"),
@@ -71,12 +72,14 @@ const REASONS: &[(u16, &str)] = &[
     (416, "Requested range unsatisfiable"), (417, "Expectation failed"), (418, "I'm a teapot"),
     (421, "Misdirected Request"), (422, "Unprocessable Content"), (423, "Locked"), (424, "Method failure"),
     (425, "Too Early"), (426, "Upgrade Required"), (428, "Precondition Required"), (429, "Too Many Requests"),
-    (431, "Request Header Fields Too Large"), (449, "Retry With"), (451, "Unavailable For Legal Reasons"),
+    (431, "Request Header Fields Too Large"), (449, "Retry With"),
+    (450, "Blocked by Windows Parental Controls"), (451, "Unavailable For Legal Reasons"), (456, "Unrecoverable Error"),
     (499, "client has closed connection"),
     (500, "Internal Server Error"), (501, "Not Implemented"), (502, "Bad Gateway or Proxy Error"),
     (503, "Service Unavailable"), (504, "Gateway Time-out"), (505, "HTTP Version not supported"),
     (506, "Variant also negotiate"), (507, "Insufficient storage"), (508, "Loop detected"),
     (509, "Bandwidth Limit Exceeded"), (510, "Not extended"), (511, "Network authentication required"),
+    (520, "Web server is returning an unknown error"),
 ];
 
 /// The reason phrase of a status. If the status has none, that of its class is used.
@@ -119,6 +122,15 @@ mod tests {
             assert_eq!(head.content_length(), Some(length as u64));
         }
         assert_eq!((reason(404), reason(299), reason(599)), ("Not Found", "Success", "Server Error"));
+        assert_eq!(
+            (reason(208), reason(210), reason(310)),
+            ("Success", "Content Different", "Too many Redirects")
+        );
+        assert_eq!(
+            (reason(456), reason(450)),
+            ("Unrecoverable Error", "Blocked by Windows Parental Controls")
+        );
+        assert_eq!(reason(520), "Web server is returning an unknown error");
         assert!(error_message(418).is_none());
     }
 }
