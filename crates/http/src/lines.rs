@@ -8,6 +8,13 @@ use crate::scan::line_break;
 /// The result of a scan. `Ok(None)` means that more bytes are needed.
 pub(crate) type Scanned<T> = Result<Option<T>, ParseError>;
 
+/// A line that ends at this index.
+pub(crate) enum ParsedLine {
+    Next(usize),
+    /// The last line of the head.
+    End(usize),
+}
+
 pub(crate) fn fail<T>(kind: ErrorKind, offset: usize) -> Result<T, ParseError> {
     Err(ParseError { kind, offset })
 }

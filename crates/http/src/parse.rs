@@ -4,7 +4,7 @@
 //! `Host`, connection tokens). Callers keep the bytes of an incomplete head at the start of their buffer.
 
 use crate::head::{CLEAN, DEAD, FOLDED, Field, Head, SPACED};
-use crate::lines::{Scanned, fail, have, is_blank, line_end, skip_blanks, tolerate, value_end};
+use crate::lines::{ParsedLine, Scanned, fail, have, is_blank, line_end, skip_blanks, tolerate, value_end};
 use crate::name::KnownName;
 use crate::options::ParseOptions;
 use crate::outcome::{ErrorKind, ParseError, ParsePhase, ParseProgress, ParseStatus};
@@ -85,11 +85,14 @@ fn scan(buf: &[u8], head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
         head.progress = ParseProgress { line: at, seen: at, phase: ParsePhase::StartLine };
     }
     if head.progress.phase == ParsePhase::StartLine {
-        at = have!(if head.is_response {
-            status_line(buf, at, head, options)?
+        at = if head.is_response {
+            have!(status_line(buf, at, head, options)?)
         } else {
-            request_line(buf, at, head, options)?
-        });
+            match have!(request_line(buf, at, head, options)?) {
+                ParsedLine::Next(next) => next,
+                ParsedLine::End(end) => return Ok(Some(end)),
+            }
+        };
         head.progress = ParseProgress { line: at, seen: at, phase: ParsePhase::Fields };
     }
     loop {
@@ -114,11 +117,6 @@ fn skip_empty_lines(buf: &[u8], options: &ParseOptions) -> Scanned<usize> {
         at = have!(line_end(buf, at, options)?);
     }
     Ok(Some(at))
-}
-
-enum ParsedLine {
-    Next(usize),
-    End(usize),
 }
 
 /// Parses a header line in the usual form: a token, a colon, one space, a value without trailing blanks, CRLF. Returns the index

@@ -4,13 +4,18 @@
 
 use crate::Method;
 use crate::head::{Head, Span, Version};
-use crate::lines::{Scanned, fail, have, is_blank, line_end, skip_blanks, tolerate, value_end};
+use crate::lines::{ParsedLine, Scanned, fail, have, is_blank, line_end, skip_blanks, tolerate, value_end};
 use crate::options::ParseOptions;
 use crate::outcome::ErrorKind;
 use crate::scan::{target_stop, token_end};
 
-/// Parses a request line; returns the index after it.
-pub(crate) fn request_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
+/// Parses a request line. An HTTP/0.9 request consists of this line alone.
+pub(crate) fn request_line(
+    buf: &[u8],
+    at: usize,
+    head: &mut Head,
+    options: &ParseOptions,
+) -> Scanned<ParsedLine> {
     let method_end = token_end(buf, at);
     if !is_blank(*have!(buf.get(method_end))) || method_end == at {
         return fail(ErrorKind::Method, method_end);
@@ -27,7 +32,7 @@ pub(crate) fn request_line(buf: &[u8], at: usize, head: &mut Head, options: &Par
         if plain && buf[target_end] == b' ' {
             head.start_line = Some(Span::new(at, version + 8));
         }
-        return Ok(Some(version + 10));
+        return Ok(Some(ParsedLine::Next(version + 10)));
     }
     if matches!(buf[version], b'\r' | b'\n') {
         // HTTP/0.9, which has no version.
@@ -36,7 +41,7 @@ pub(crate) fn request_line(buf: &[u8], at: usize, head: &mut Head, options: &Par
         }
         tolerate(head, ErrorKind::Version, version);
         head.version = Version::Http10;
-        return line_end(buf, version, options);
+        return Ok(line_end(buf, version, options)?.map(ParsedLine::End));
     }
     let (number, end) = have!(version_number(buf, version, head, options)?);
     head.version = number;
@@ -46,7 +51,7 @@ pub(crate) fn request_line(buf: &[u8], at: usize, head: &mut Head, options: &Par
     if !matches!(have!(buf.get(end)), b'\r' | b'\n') {
         return fail(ErrorKind::Version, end);
     }
-    line_end(buf, end, options)
+    Ok(line_end(buf, end, options)?.map(ParsedLine::Next))
 }
 
 /// The end of the target that starts at `at`.
@@ -90,12 +95,17 @@ fn version_number(
     if !options.relaxed {
         return fail(ErrorKind::Version, at);
     }
+    // As in HAProxy, a version without a minor number behaves like 1.0.
+    if text == b"HTTP/1" {
+        tolerate(head, ErrorKind::Version, at);
+        return Ok(Some((Version::Http10, at + len)));
+    }
     let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse::<u8>().ok();
     let split = || {
         let slash = memchr::memchr(b'/', text)?;
         let dot = memchr::memchr(b'.', text)?;
         let numbers = (number(text.get(slash + 1..dot)?)?, number(&text[dot + 1..])?);
-        text[..slash].iter().all(u8::is_ascii_alphabetic).then_some(numbers)
+        text[..slash].iter().all(u8::is_ascii_uppercase).then_some(numbers)
     };
     let Some((major, minor)) = split() else { return fail(ErrorKind::Version, at) };
     tolerate(head, ErrorKind::Version, at);

@@ -17,14 +17,14 @@ pub(crate) fn check(head: &mut Head, options: &ParseOptions) -> Result<(), Parse
         // This can only be the HTTP/2 preface (RFC 9113, 3.4).
         return Err(ParseError { kind: ErrorKind::Method, offset: head.method.start as usize });
     }
-    let host = single_host(head, options)?;
+    let host = single_host(head)?;
     let connect = head.method_id == Method::Connect;
     if head.target().first() == Some(&b'/') && !connect {
         return Ok(());
     }
     let split = uri::split(head.target());
     match split.form {
-        _ if connect && options.relaxed => Ok(()),
+        TargetForm::Authority if connect && options.relaxed && head.target().first() != Some(&b'*') => Ok(()),
         TargetForm::Authority if connect => check_connect(head, host),
         TargetForm::Absolute if !connect => check_absolute(head, host, options),
         TargetForm::Asterisk if head.method_id == Method::Options => Ok(()),
@@ -33,7 +33,7 @@ pub(crate) fn check(head: &mut Head, options: &ParseOptions) -> Result<(), Parse
 }
 
 /// The index of the single `Host` line. Equal duplicates are dropped; different or invalid ones are refused even in relaxed mode.
-fn single_host(head: &mut Head, options: &ParseOptions) -> Result<Option<usize>, ParseError> {
+fn single_host(head: &mut Head) -> Result<Option<usize>, ParseError> {
     if head.seen & KnownName::Host.bit() == 0 {
         return Ok(None);
     }
@@ -50,9 +50,8 @@ fn single_host(head: &mut Head, options: &ParseOptions) -> Result<Option<usize>,
             first = Some(i);
             continue;
         };
-        let same = eq_ignore_case(head.fields[kept].value(&head.bytes), f.value(&head.bytes));
-        if !same {
-            tolerate_host(head, i, options)?;
+        if !eq_ignore_case(head.fields[kept].value(&head.bytes), f.value(&head.bytes)) {
+            return Err(ParseError { kind: ErrorKind::Host, offset: f.value as usize });
         }
         head.remove_at(i);
     }

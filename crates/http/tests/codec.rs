@@ -63,12 +63,13 @@ fn request_syntax_is_as_strict_and_relaxed_as_haproxys() {
         (b"GET /a#b HTTP/1.1\r\n\r\n",                         Some(E::Fragment),   None),
         (b"GET /a\x7f HTTP/1.1\r\n\r\n",                       Some(E::Target),     Some(E::Target)),
         (b"GET /a\x01 HTTP/1.1\r\n\r\n",                       Some(E::Target),     Some(E::Target)),
-        (b"GET /\r\n\r\n",                                     Some(E::Version),    None),
+        (b"GET /\r\n",                                         Some(E::Version),    None),
         (b"POST /\r\n\r\n",                                    Some(E::Version),    Some(E::Version)),
         (b"GET / HTTP/1.1 \r\n\r\n",                           Some(E::Version),    Some(E::Version)),
-        (b"GET / HTTP/1\r\n\r\n",                              Some(E::Version),    Some(E::Version)),
+        (b"GET / HTTP/1\r\n\r\n",                              Some(E::Version),    None),
+        (b"GET / HTTP/\r\n\r\n",                               Some(E::Version),    Some(E::Version)),
         (b"GET / HTTP/1.10\r\n\r\n",                           Some(E::Version),    None),
-        (b"GET / http/1.1\r\n\r\n",                            Some(E::Version),    None),
+        (b"GET / http/1.1\r\n\r\n",                            Some(E::Version),    Some(E::Version)),
         (b"GET / RTSP/1.0\r\n\r\n",                            Some(E::Version),    None),
         (b"GET / HTTP/1.1\rX",                                 Some(E::BareCr),     Some(E::BareCr)),
         (b"GET / HTTP/1.1\r\n\rX",                             Some(E::BareCr),     Some(E::BareCr)),
@@ -80,7 +81,7 @@ fn request_syntax_is_as_strict_and_relaxed_as_haproxys() {
         (b"GET / HTTP/1.1\r\n: a\r\n\r\n",                     Some(E::Name),       Some(E::Name)),
         (b"GET / HTTP/1.1\r\nX\r\n\r\n",                       Some(E::Name),       Some(E::Name)),
         (b"GET / HTTP/1.1\r\nHost: a\r\nHost: A\r\n\r\n",      None,                None),
-        (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",      Some(E::Host),       None),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",      Some(E::Host),       Some(E::Host)),
         (b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n", Some(E::HostCharacter), Some(E::HostCharacter)),
         (b"GET / HTTP/1.1\r\nHost: a\tb\r\n\r\n", Some(E::HostCharacter), Some(E::HostCharacter)),
         (b"GET / HTTP/1.1\r\nHost: a,b\r\n\r\n", Some(E::HostCharacter), Some(E::HostCharacter)),
@@ -109,12 +110,13 @@ fn request_syntax_is_as_strict_and_relaxed_as_haproxys() {
         (b"GET * HTTP/1.1\r\n\r\n",                            Some(E::Target),     Some(E::Target)),
         (b"GET admin/a HTTP/1.1\r\n\r\n",                      Some(E::Target),     Some(E::Target)),
         (b"GET h.org:80 HTTP/1.1\r\nHost: h.org\r\n\r\n",      Some(E::Target),     Some(E::Target)),
-        (b"CONNECT / HTTP/1.1\r\n\r\n",                        Some(E::Target),     None),
+        (b"CONNECT / HTTP/1.1\r\n\r\n",                        Some(E::Target),     Some(E::Target)),
+        (b"CONNECT *x HTTP/1.1\r\n\r\n",                       Some(E::Target),     Some(E::Target)),
         (b"PRI / HTTP/1.1\r\nHost: h\r\n\r\n",           Some(E::Method),     Some(E::Method)),
         (b"CONNECT h HTTP/1.1\r\nHost: h\r\n\r\n",             Some(E::Target),     None),
         (b"CONNECT h: HTTP/1.1\r\nHost: h\r\n\r\n",            Some(E::Target),     None),
         (b"CONNECT h:99999 HTTP/1.1\r\nHost: h:99999\r\n\r\n", Some(E::Target),     None),
-        (b"CONNECT http://h:80 HTTP/1.1\r\nHost: h\r\n\r\n",   Some(E::Target),     None),
+        (b"CONNECT http://h:80 HTTP/1.1\r\nHost: h\r\n\r\n",   Some(E::Target),     Some(E::Target)),
         (b"GET / HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n", Some(E::WebSocket), None),
         (b"GET / HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", None, None),
     ];
@@ -130,6 +132,11 @@ fn request_syntax_is_as_strict_and_relaxed_as_haproxys() {
             assert!(quiet || head.violation().is_some(), "captured: {name:?}");
         }
     }
+    // The bytes after an HTTP/0.9 request are not a part of it.
+    let mut head = Head::new();
+    let outcome = parse_request(b"GET /\r\nHost: a\r\n\r\n", &mut head, &relaxed());
+    assert_eq!(outcome, Ok(ParseStatus::Complete { len: 7 }));
+    assert_eq!((head.version(), head.keep_alive(), head.fields().count()), (Version::Http10, false, 0));
     let strict_lf = ParseOptions { lone_lf: false, ..ParseOptions::default() };
     assert_eq!(request(b"GET / HTTP/1.1\n\n", &strict_lf).err(), Some(E::BareLf));
     let unfolded = ParseOptions { folding: false, ..ParseOptions::default() };
