@@ -10,6 +10,7 @@ mod alias;
 pub mod args;
 pub mod auth;
 pub mod bandwidth;
+mod captures;
 pub mod condition;
 pub mod convert;
 mod early_id;

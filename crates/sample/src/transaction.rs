@@ -14,7 +14,6 @@ use crate::request_trace::RequestTrace;
 use crate::session::Endpoint;
 use crate::slots::Slots;
 use crate::tracked::Trackers;
-use crate::value::{Bytes, Scratch};
 
 /// The cause of the stream's end: the first letter of the termination state (configuration manual, 8.5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -541,55 +540,6 @@ impl Transaction {
         let start = self.kept.len() as u32;
         self.kept.extend_from_slice(bytes);
         Some((start, self.kept.len() as u32))
-    }
-
-    /// Captures `text` in `slot`, truncated to the slot's length. Does nothing if `frontend` has no such slot.
-    pub fn capture(&mut self, frontend: &state::Proxy, slot: CaptureSlot, text: &[u8]) {
-        let Some(length) = slot.length(frontend) else { return };
-        let kept = self.keep(&text[..text.len().min(length)]);
-        self.late_captures.get_mut().retain(|(other, _)| *other != slot);
-        let (captures, index) = match slot {
-            CaptureSlot::Request(index) => (&mut self.request_captures, index),
-            CaptureSlot::Response(index) => (&mut self.response_captures, index),
-        };
-        if captures.len() <= index {
-            captures.resize(index + 1, None);
-        }
-        captures[index] = kept;
-    }
-
-    /// Captures a value for a converter, which has only shared access to the transaction.
-    pub fn capture_late(&self, frontend: &state::Proxy, slot: CaptureSlot, text: &[u8]) {
-        if let Some(length) = slot.length(frontend)
-            && let Ok(mut late) = self.late_captures.try_borrow_mut()
-        {
-            late.push((slot, text[..text.len().min(length)].into()));
-        }
-    }
-
-    /// Whether a value was captured from the message of `slot`, or a capture was attempted.
-    pub fn captures_any(&self, slot: CaptureSlot) -> bool {
-        let same = |other: &CaptureSlot| std::mem::discriminant(other) == std::mem::discriminant(&slot);
-        let late =
-            self.late_captures.try_borrow().is_ok_and(|late| late.iter().any(|(other, _)| same(other)));
-        late || !match slot {
-            CaptureSlot::Request(_) => self.request_captures.is_empty(),
-            CaptureSlot::Response(_) => self.response_captures.is_empty(),
-        }
-    }
-
-    /// The value captured in `slot`.
-    pub fn captured(&self, slot: CaptureSlot) -> Option<Bytes<'_>> {
-        if let Ok(late) = self.late_captures.try_borrow()
-            && let Some((_, text)) = late.iter().rev().find(|(other, _)| *other == slot)
-        {
-            return Some(Bytes::Made(Scratch::copy(text)));
-        }
-        let part = match slot {
-            CaptureSlot::Request(index) => self.request_captures.get(index),
-            CaptureSlot::Response(index) => self.response_captures.get(index),
-        };
-        self.kept(*part?).map(Bytes::Borrowed)
     }
 
     /// The bytes of a kept part.

@@ -58,6 +58,26 @@ fn the_request_line_and_its_parts() {
 }
 
 #[test]
+fn values_that_are_not_stored_are_not_returned() {
+    let world = World::new();
+    check(
+        &world,
+        &[
+            ("str(a),set-var(txn.v,ifempty)", "none"),
+            ("var(txn.v)", "none"),
+            ("str(a),set-var(txn.v,ifnotexists)", "str:a"),
+            ("str(b),set-var(txn.v,ifnotexists)", "none"),
+            ("var(txn.v)", "str:a"),
+            // The frontend has the request slots 0 and 1, and no response slots.
+            ("str(a),capture-req(1)", "str:a"),
+            ("capture.req.hdr(1)", "str:a"),
+            ("str(a),capture-req(2)", "none"),
+            ("str(a),capture-res(0)", "none"),
+        ],
+    );
+}
+
+#[test]
 #[rustfmt::skip]
 fn headers_and_cookies() {
     let mut world = World::new();

@@ -23,13 +23,11 @@ fn prepare(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     }
 }
 
-/// Stores the text in a capture slot of the client's frontend. If that slot does not exist, the value is unchanged.
+/// Stores the text in a capture slot of the client's frontend. Without that slot, there is no result.
 fn capture<'a>(value: Value<'a>, slot: CaptureSlot, env: &'a Env<'a>) -> Option<Value<'a>> {
     let text = value.into_str()?;
-    if let (Some(session), Some(transaction)) = (env.session, env.transaction) {
-        transaction.capture_late(&session.frontend, slot, &text);
-    }
-    Some(Value::Str(text))
+    let captured = env.transaction?.capture_late(&env.session?.frontend, slot, &text);
+    captured.then_some(Value::Str(text))
 }
 
 fn capture_req<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {

@@ -31,10 +31,10 @@ pub(crate) fn prepare_set_var(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), 
 
 fn set_var<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
     let (Arg::Var(var), Arg::SetConditions(conditions)) = (args.get(0), args.get(1)) else { return None };
-    if conditions.allow(env, var, &value) {
+    conditions.allow(env, var, &value).then(|| {
         var.set(env, &value);
-    }
-    Some(value)
+        value
+    })
 }
 
 fn unset_var<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {

@@ -180,7 +180,7 @@ pub(crate) const CONVERTERS: &[(&str, &str, &str)] = &[
     ("unset-var", "str(x),unset-var(txn.gone)", "str:x"),
     ("when", "str(x),when(normal)", "str:x"),
     ("capture-req", "str(x),capture-req(1)", "str:x"),
-    ("capture-res", "str(x),capture-res(7)", "str:x"),
+    ("capture-res", "str(x),capture-res(7)", "none"),
     ("debug", "str(x),debug(test,stderr)", "str:x"),
     ("table_bytes_in_rate", "str(k),table_bytes_in_rate(x)", "sint:5000"),
     ("table_bytes_out_rate", "str(k),table_bytes_out_rate(x)", "sint:9000"),
