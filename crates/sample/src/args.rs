@@ -57,16 +57,23 @@ pub struct Spec {
     pub kind: ArgKind,
     /// Whether the argument is optional.
     pub optional: bool,
+    /// Whether an empty argument is different from an omitted one.
+    pub may_be_empty: bool,
 }
 
 /// A mandatory argument.
 pub const fn arg(kind: ArgKind) -> Spec {
-    Spec { kind, optional: false }
+    Spec { kind, optional: false, may_be_empty: false }
 }
 
 /// An optional argument.
 pub const fn opt(kind: ArgKind) -> Spec {
-    Spec { kind, optional: true }
+    Spec { kind, optional: true, may_be_empty: false }
+}
+
+/// An optional default value: text or a number. An empty argument is the empty text or 0.
+pub const fn default_value(kind: ArgKind) -> Spec {
+    Spec { kind, optional: true, may_be_empty: true }
 }
 
 impl ArgKind {
@@ -293,6 +300,9 @@ pub fn resolve(texts: &[String], specs: &[Spec], scope: &Scope<'_>) -> Result<Ve
     let mut args = Vec::with_capacity(specs.len());
     for (index, spec) in specs.iter().enumerate() {
         match texts.get(index) {
+            Some(text) if text.is_empty() && spec.may_be_empty => {
+                args.push(if spec.kind == ArgKind::Int { Arg::Int(0) } else { Arg::Bytes(Box::default()) });
+            }
             Some(text) if !(text.is_empty() && (spec.optional || is_own_without_name(spec.kind))) => {
                 let resolved = resolve_one(text, spec.kind, scope);
                 args.push(resolved.map_err(|error| format!("argument {}: {error}", index + 1))?);

@@ -78,6 +78,40 @@ fn values_that_are_not_stored_are_not_returned() {
 }
 
 #[test]
+fn default_values_may_be_empty() {
+    let mut world = World::new();
+    for (file, text) in [("words", "b one\n"), ("numbers", "b 7\n"), ("addresses", "b 1.2.3.4\n")] {
+        world.files.insert(file, text);
+    }
+    check(
+        &world,
+        &[
+            ("var(txn.nope)", "none"),
+            (r#"var(txn.nope,"")"#, "str:"),
+            ("var(txn.nope,)", "str:"),
+            ("var(txn.nope,x)", "str:x"),
+            ("str(a),map(words)", "none"),
+            (r#"str(a),map(words,"")"#, "str:"),
+            ("str(a),map_beg(words,)", "str:"),
+            (r#"str(a),map_regm(words,"")"#, "str:"),
+            ("str(a),map_str_int(numbers)", "none"),
+            (r#"str(a),map_str_int(numbers,"")"#, "sint:0"),
+            ("str(a),map_str_int(numbers,x)", "error: `map_str_int` argument 2: `x` is not a valid integer"),
+            ("str(a),map_str_ip(addresses)", "none"),
+            ("str(a),map_str_ip(addresses,5.6.7.8)", "ipv4:5.6.7.8"),
+            ("str(a),map_str_ip(addresses,5.6.7.8/8)", "ipv4:5.6.7.8"),
+            ("str(a),map_str_ip(addresses,::1)", "ipv6:::1"),
+            ("str(a),map_str_ip(addresses,)", "error: `map_str_ip`: the default `` is not an address"),
+            ("str(a),map_str_ip(addresses,zz)", "error: `map_str_ip`: the default `zz` is not an address"),
+            (
+                "str(a),map_str_ip(addresses,5.6.7.8/99)",
+                "error: `map_str_ip`: the default `5.6.7.8/99` is not an address",
+            ),
+        ],
+    );
+}
+
+#[test]
 #[rustfmt::skip]
 fn headers_and_cookies() {
     let mut world = World::new();

@@ -1,14 +1,16 @@
 //! Maps: look up a value in a file of keys and values (manual, 7.3.1 `map`).
 
+use std::net::IpAddr;
+
 use super::{Convert, row};
-use crate::args::{Arg, ArgKind, Args, Spec, arg, opt, text_of};
+use crate::args::{Arg, ArgKind, Args, Spec, arg, default_value, text_of};
 use crate::env::Env;
 use crate::pattern::{MatchMethod, ValueType, View};
 use crate::scope::Scope;
 use crate::value::{Scratch, Type, Value, parse_int, parse_ip};
 
-const TEXT: &[Spec] = &[arg(ArgKind::Str), opt(ArgKind::Str)];
-const NUMBER: &[Spec] = &[arg(ArgKind::Str), opt(ArgKind::Int)];
+const TEXT: &[Spec] = &[arg(ArgKind::Str), default_value(ArgKind::Str)];
+const NUMBER: &[Spec] = &[arg(ArgKind::Str), default_value(ArgKind::Int)];
 const KEY: &[Spec] = &[arg(ArgKind::Str)];
 
 /// The rows of one match method: text, number, address and key.
@@ -121,6 +123,22 @@ fn prepare_typed(
     }
 }
 
+/// Parses the default address. As in HAProxy, a prefix length is ignored.
+fn prepare_default_address(args: &mut [Arg]) -> Result<(), String> {
+    let Some(Arg::Bytes(text)) = args.get(1) else { return Ok(()) };
+    let text = base::raw::text_of(text).into_owned();
+    let address = match text.split_once('/') {
+        Some((address, _)) => base::network::Network::parse(&text).ok().and(parse_ip(address.as_bytes())),
+        None => parse_ip(text.as_bytes()),
+    };
+    args[1] = match address {
+        Some(IpAddr::V4(address)) => Arg::Ip4(address),
+        Some(IpAddr::V6(address)) => Arg::Ip6(address),
+        None => return Err(format!("the default `{text}` is not an address")),
+    };
+    Ok(())
+}
+
 macro_rules! prepares {
     ($($name:ident $numbers:ident $addresses:ident $method:ident)+) => {
         $(fn $name(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
@@ -132,7 +150,8 @@ macro_rules! prepares {
         }
 
         fn $addresses(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
-            prepare_typed(args, scope, MatchMethod::$method, (ValueType::Address, "not an address"))
+            prepare_typed(args, scope, MatchMethod::$method, (ValueType::Address, "not an address"))?;
+            prepare_default_address(args)
         })+
     };
 }
@@ -161,7 +180,12 @@ fn map_int<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value
 
 fn map_ip<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     let found = args.view(0)?.lookup(&value, parse_ip).flatten();
-    found.or_else(|| args.bytes(1).and_then(parse_ip)).map(Value::ip)
+    let default = || match args.get(1) {
+        Arg::Ip4(address) => Some(IpAddr::V4(*address)),
+        Arg::Ip6(address) => Some(IpAddr::V6(*address)),
+        _ => None,
+    };
+    found.or_else(default).map(Value::ip)
 }
 
 fn map_key<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {

@@ -3,7 +3,7 @@
 use base::clock::WallTime;
 
 use super::{Cursor, Fetch, row};
-use crate::args::{Arg, ArgKind, Args, arg, opt};
+use crate::args::{Arg, ArgKind, Args, arg, default_value, opt};
 use crate::env::Env;
 use crate::place::Columns;
 use crate::scope::Scope;
@@ -21,7 +21,7 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("ipv4",         &[arg(ArgKind::Ip4)],                         Type::Ip4,    Columns::ALWAYS,  "constant IPv4 address",                           constant),
     row("ipv6",         &[arg(ArgKind::Ip6)],                         Type::Ip6,    Columns::ALWAYS,  "constant IPv6 address",                           constant),
     row("meth",         &[arg(ArgKind::Str)],                         Type::Method, Columns::ALWAYS,  "constant HTTP method",                            constant_meth),
-    row("var",          &[arg(ArgKind::Variable), opt(ArgKind::Str)],    Type::Any,    Columns::ALWAYS,  "variable, or the default value",                  var),
+    row("var",          &[arg(ArgKind::Variable), default_value(ArgKind::Str)],    Type::Any,    Columns::ALWAYS,  "variable, or the default value",                  var),
     row("acl",          &[arg(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str)],
                                                                    Type::Bool,   Columns::ALWAYS,  "whether all named ACLs match",                    acl).prepared(prepare_acl),
     row("env",          &[arg(ArgKind::Str)],                         Type::Str,    Columns::ALWAYS,  "environment variable, as set after the configuration was read", env_value).prepared(prepare_env),
