@@ -24,6 +24,7 @@ mod mqtt;
 mod number;
 mod packet;
 mod protobuf;
+mod strftime;
 mod table;
 mod text;
 mod variable;
