@@ -58,6 +58,13 @@ fn the_request_line_and_its_parts() {
 }
 
 #[test]
+fn versions_are_known_for_long_request_lines() {
+    let mut world = World::new();
+    world.transaction.request_line = world.transaction.keep(b"GET /truncat");
+    check(&world, &[("capture.req.ver", "str:HTTP/1.1"), ("capture.req.uri", "str:/truncat")]);
+}
+
+#[test]
 fn values_that_are_not_stored_are_not_returned() {
     let world = World::new();
     check(

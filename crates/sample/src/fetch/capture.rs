@@ -64,11 +64,20 @@ fn capture_req_uri<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<
 }
 
 fn capture_req_ver<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    request_line(env).map(|line| Value::str(line[2]))
+    let line = request_line(env)?;
+    // The kept line is truncated at `tune.http.logurilen`, which may remove the version.
+    match super::header::request(env) {
+        Some(head) => Some(Value::made(version_text(head.version()))),
+        None => Some(Value::str(line[2])),
+    }
+}
+
+fn version_text(version: http::Version) -> Scratch {
+    let (major, minor) = version.numbers();
+    Scratch::copy(format!("HTTP/{major}.{minor}").as_bytes())
 }
 
 fn capture_res_ver<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let transaction = env.transaction.filter(|transaction| transaction.has_response)?;
-    let (major, minor) = transaction.response.version().numbers();
-    Some(Value::made(Scratch::copy(&[b'H', b'T', b'T', b'P', b'/', b'0' + major, b'.', b'0' + minor])))
+    Some(Value::made(version_text(transaction.response.version())))
 }
