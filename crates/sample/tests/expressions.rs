@@ -65,6 +65,15 @@ fn versions_are_known_for_long_request_lines() {
 }
 
 #[test]
+fn a_question_mark_without_a_query_is_omitted() {
+    let mut world = World::new();
+    for (target, with_mark) in [("/a?", "str:"), ("/a?b", "str:?b"), ("/a", "none"), ("nolead?b", "str:?b")] {
+        world.transaction.request.set_target(target.as_bytes());
+        assert_eq!(world.eval("query(with_qm)"), with_mark, "{target}");
+    }
+}
+
+#[test]
 fn values_that_are_not_stored_are_not_returned() {
     let world = World::new();
     check(

@@ -75,12 +75,12 @@ fn pathq<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>>
 }
 
 fn query<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    let split = target(env)?;
-    if args.bytes(0) == Some(b"with_qm") {
-        let start = split.query_start()?;
-        return request(env).map(|head| Value::str(&head.target()[start..]));
-    }
-    split.query().map(Value::str)
+    // A target that a rule has set need not have a path before the query.
+    let target = request(env)?.target();
+    let mark = memchr::memchr(b'?', target)?;
+    let query = &target[mark + 1..];
+    let with_mark = args.bytes(0) == Some(b"with_qm") && !query.is_empty();
+    Some(Value::str(if with_mark { &target[mark..] } else { query }))
 }
 
 fn prepare_query(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
