@@ -53,8 +53,25 @@ fn the_request_line_and_its_parts() {
         ("http_auth_type", "str:Basic"), ("capture.req.uri", "str:/static/img/logo.png?a=1&b=two&A=3&empty="),
         ("capture.req.method", "str:GET"), ("capture.req.ver", "str:HTTP/1.1"), ("capture.req.hdr(0)", "str:agent {x|y}"), ("capture.req.hdr(1)", "none"),
         ("req.body", "bin:name=x&v=two"), ("req.body_len", "sint:12"), ("req.body_size", "sint:12"), ("req.body_param(v)", "bin:two"), ("req.len", "sint:12"),
-        ("req.payload(0,4)", "bin:name"), ("req.payload(5,0)", "bin:x&v=two"), ("req.payload(5,99)", "none"),
+        ("req.payload(0,4)", "none"),
     ]);
+}
+
+#[test]
+fn raw_bytes_are_read_only_outside_http() {
+    let mut world = World::new();
+    let fetches =
+        ["payload(0,1)", "payload_lv(0,1)", "req.payload(0,1)", "req.payload(5,0)", "distcc_param(DIST)"];
+    world.request_bytes = b"DIST00000001".to_vec();
+    for fetch in fetches {
+        assert_eq!(world.eval(fetch), "none", "{fetch}");
+    }
+    world.transaction.is_http = false;
+    world.place = Place::TcpRequestContent;
+    check(
+        &world,
+        &[("payload(0,1)", "bin:D"), ("req.payload(5,0)", "bin:0000001"), ("distcc_param(DIST)", "sint:1")],
+    );
 }
 
 #[test]

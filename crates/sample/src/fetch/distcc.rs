@@ -34,7 +34,7 @@ fn prepare(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
 
 /// Finds the wanted token in the selected direction. Returns its number and the bytes after it.
 fn find<'a>(env: &Env<'a>, args: &Args) -> Option<(usize, &'a [u8])> {
-    let bytes = if args.int(2) == Some(1) { env.response_bytes } else { env.request_bytes };
+    let bytes = super::payload::raw(env, args.int(2) == Some(1))?;
     let (token, mut occurrence) = (args.bytes(0)?, args.int(1).unwrap_or(1));
     let mut rest = bytes;
     loop {

@@ -88,8 +88,23 @@ fn note_direction(args: &mut Vec<Arg>, scope: &Scope<'_>) {
     args.push(Arg::Int(i64::from(is_response(scope.place))));
 }
 
-fn either<'a>(env: &Env<'a>, args: &Args) -> &'a [u8] {
-    if args.int(4) == Some(1) { env.response_bytes } else { env.request_bytes }
+/// The received bytes of the request or the response, or `None` in HTTP mode, in which connections have no raw data.
+pub(super) fn raw<'a>(env: &Env<'a>, of_response: bool) -> Option<&'a [u8]> {
+    let is_http = env.transaction.is_some_and(|transaction| transaction.is_http);
+    let bytes = if of_response { env.response_bytes } else { env.request_bytes };
+    (!is_http).then_some(bytes)
+}
+
+fn raw_request<'a>(env: &Env<'a>) -> Option<&'a [u8]> {
+    raw(env, false)
+}
+
+fn raw_response<'a>(env: &Env<'a>) -> Option<&'a [u8]> {
+    raw(env, true)
+}
+
+fn either<'a>(env: &Env<'a>, args: &Args) -> Option<&'a [u8]> {
+    raw(env, args.int(4) == Some(1))
 }
 
 /// Waits for the bytes before `end`, which may still arrive. A buffer never holds more than its size.
@@ -135,7 +150,7 @@ fn length_value<'a>(env: &Env<'a>, bytes: &'a [u8], args: &Args) -> Option<Value
 }
 
 fn payload<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    range(env, either(env, args), args)
+    range(env, either(env, args)?, args)
 }
 
 /// The datagram, or `None` if the client uses another transport.
@@ -153,23 +168,23 @@ fn udp_payload<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Valu
 }
 
 fn payload_lv<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    length_value(env, either(env, args), args)
+    length_value(env, either(env, args)?, args)
 }
 
 fn req_payload<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    range(env, env.request_bytes, args)
+    range(env, raw_request(env)?, args)
 }
 
 fn res_payload<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    range(env, env.response_bytes, args)
+    range(env, raw_response(env)?, args)
 }
 
 fn req_payload_lv<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    length_value(env, env.request_bytes, args)
+    length_value(env, raw_request(env)?, args)
 }
 
 fn res_payload_lv<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    length_value(env, env.response_bytes, args)
+    length_value(env, raw_response(env)?, args)
 }
 
 fn length<'a>(env: &Env<'a>, bytes: &[u8]) -> Option<Value<'a>> {
@@ -190,7 +205,7 @@ fn res_len<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a
 
 /// The value of the cookie in an X.224 connection request in a TPKT frame (MS-RDPBCGR 2.2.1.1).
 fn find_rdp_cookie<'a>(env: &Env<'a>, name: Option<&[u8]>) -> Option<&'a [u8]> {
-    let bytes = env.request_bytes;
+    let bytes = raw_request(env)?;
     let complete = bytes.len() >= 11 && bytes.len() >= usize::from(bytes[2]) << 8 | usize::from(bytes[3]);
     if !complete {
         // Does not wait if the bytes cannot become such a frame.
@@ -244,7 +259,7 @@ fn handshake<'a>(env: &Env<'a>, bytes: &'a [u8]) -> Option<&'a [u8]> {
 
 /// Parses a ClientHello (RFC 8446, 4.1.2).
 fn hello<'a>(env: &Env<'a>) -> Option<PayloadHello<'a>> {
-    let record = handshake(env, env.request_bytes)?;
+    let record = handshake(env, raw_request(env)?)?;
     let body = record.strip_prefix(&[1]).and_then(|rest| rest.get(3..))?;
     let version = (*body.first()?, *body.get(1)?);
     let mut rest = body.get(34..)?;
@@ -281,7 +296,7 @@ fn ssl_hello_type<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<V
 
 /// A ServerHello has at least the version and 32 random bytes.
 fn server_hello_type<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    let record = handshake(env, env.response_bytes)?;
+    let record = handshake(env, raw_response(env)?)?;
     (record.first() == Some(&2) && record.len() >= 38).then_some(Value::Int(2))
 }
 
