@@ -28,6 +28,9 @@ pub enum FormatFor {
     Text,
 }
 
+/// The flags of items.
+const FLAGS: [&str; 7] = ["Q", "X", "E", "M", "bin", "json", "cbor"];
+
 #[derive(Debug)]
 enum FormatPart {
     Text(Box<[u8]>),
@@ -299,9 +302,13 @@ impl Compiler<'_, '_> {
         }
     }
 
+    /// Whether positions in the text are positions in the configuration, because it has no quotes or escapes.
+    fn is_exact(&self) -> bool {
+        self.span.len() == self.text.len()
+    }
+
     fn error(&self, start: usize, message: impl Into<String>) -> Diagnostic {
-        let exact = self.span.len() == self.text.len();
-        Diagnostic::alert(message).at(if exact {
+        Diagnostic::alert(message).at(if self.is_exact() {
             self.span.part(start, self.at.max(start + 1))
         } else {
             self.span
@@ -369,6 +376,10 @@ impl Compiler<'_, '_> {
                 let (on, name) = match flag.split_at_checked(1) {
                     Some(("+", name)) => (true, name),
                     Some(("-", name)) => (false, name),
+                    _ if FLAGS.contains(&flag) => {
+                        self.warn_without_sign(start, flag);
+                        continue;
+                    }
                     _ => (true, flag),
                 };
                 match name {
@@ -389,6 +400,15 @@ impl Compiler<'_, '_> {
             }
         }
         Ok(item)
+    }
+
+    fn warn_without_sign(&self, start: usize, flag: &str) {
+        let span = if self.is_exact() { self.span.part(start, self.at) } else { self.span };
+        self.scope.names.warn(
+            Diagnostic::warning(format!("the log format flag `{flag}` is ignored because it has no sign"))
+                .at(span)
+                .help(format!("use `+{flag}` to set it, or remove it")),
+        );
     }
 
     fn item_type(&self, start: usize, name: &str) -> Result<ItemType, Diagnostic> {
@@ -423,8 +443,7 @@ impl Compiler<'_, '_> {
         self.at += 1;
         let blanks = self.text[self.at..].len() - self.text[self.at..].trim_start().len();
         self.at += blanks;
-        let exact = self.span.len() == self.text.len();
-        let span = if exact { self.span.part(self.at, self.text.len()) } else { self.span };
+        let span = if self.is_exact() { self.span.part(self.at, self.text.len()) } else { self.span };
         let from = &self.text[self.at..];
         let (expression, length) = Expression::begin(from, span, self.scope).map_err(|error| {
             error.wrap_line(&format!("failed to parse sample expression <{from}> : "), "")

@@ -135,6 +135,30 @@ fn format_errors_name_cause_and_position() {
 }
 
 #[test]
+fn flags_without_a_sign_are_ignored_with_a_warning() {
+    let world = world();
+    for (text, expected, warnings) in [
+        ("%{Q}ci", "192.0.2.7", &["Q"][..]),
+        ("%{X}ci", "192.0.2.7", &["X"]),
+        ("%{+Q,X}ci", "\"192.0.2.7\"", &["X"]),
+        ("%{Q}o %ci", "192.0.2.7", &["Q"]),
+        (
+            "x %{json}o %(a)ci %{E,M,bin,cbor}[src]",
+            "x 192.0.2.7 192.0.2.7",
+            &["json", "E", "M", "bin", "cbor"],
+        ),
+        ("%{+Q}ci", "\"192.0.2.7\"", &[]),
+    ] {
+        assert_eq!(log(&world, text), expected, "{text}");
+        let expected: Vec<String> = warnings
+            .iter()
+            .map(|flag| format!("the log format flag `{flag}` is ignored because it has no sign"))
+            .collect();
+        assert_eq!(world.warnings.take(), expected, "{text}");
+    }
+}
+
+#[test]
 fn a_format_without_items_is_constant() {
     let world = World::new();
     let compile = |text: &str| {

@@ -74,6 +74,8 @@ pub struct World {
     pub table: Arc<Table>,
     /// Whether kernel metrics are available.
     pub kernel: bool,
+    /// The warnings about compiled expressions and formats.
+    pub warnings: RefCell<Vec<String>>,
 }
 
 impl Names for World {
@@ -119,6 +121,10 @@ impl Names for World {
 
     fn resolvers(&self, name: &str) -> Option<Arc<state::resolvers::ResolversSection>> {
         (name == "dns").then(|| state::resolvers::ResolversSection::new(name, []))
+    }
+
+    fn warn(&self, warning: diag::Diagnostic) {
+        self.warnings.borrow_mut().push(warning.message.to_string());
     }
 
     fn read_file(&self, path: &str) -> Result<Vec<u8>, String> {
@@ -271,6 +277,7 @@ impl World {
             certificates: Arc::default(),
             table: table(),
             kernel: false,
+            warnings: RefCell::default(),
         }
     }
 
