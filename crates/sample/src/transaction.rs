@@ -191,6 +191,8 @@ pub struct Transaction {
     pub server: Option<Local<Server>>,
     /// The local and the remote address of the server connection (`bc_src`, `bc_dst`).
     pub server_ends: Option<(Endpoint, Endpoint)>,
+    /// The remote address of the last connection attempt, unless it succeeded.
+    pub server_target: Option<Endpoint>,
     /// The compression algorithm of the response, by its configuration name.
     pub compressed: Option<&'static str>,
     /// The cache store from which the response came.
@@ -330,6 +332,7 @@ impl Default for Transaction {
             backend: None,
             server: None,
             server_ends: None,
+            server_target: None,
             server_tls: None,
             trackers: Trackers::default(),
             bandwidth: Vec::new(),
@@ -422,6 +425,7 @@ impl Transaction {
             backend,
             server,
             server_ends,
+            server_target,
             server_tls,
             trackers,
             bandwidth,
@@ -484,6 +488,7 @@ impl Transaction {
         *backend = None;
         *server = None;
         *server_ends = None;
+        *server_target = None;
         *server_tls = None;
         *compressed = None;
         *cache = None;

@@ -3,7 +3,7 @@
 mod common;
 
 use common::World;
-use sample::{FormatFor, Place};
+use sample::{Endpoint, FormatFor, Place};
 
 fn log(world: &World, text: &str) -> String {
     world.format(text, FormatFor::Log)
@@ -105,6 +105,18 @@ fn missing_values_are_dashes_in_logs_and_empty_elsewhere() {
     assert_eq!(log(&world, "%s %si:%sp %ID %{+Q}r"), "<NOSRV> -:- - \"<BADREQ>\"");
     world.place = Place::HttpRequest;
     assert_eq!(world.format("a%[req.hdr(nope)]b  c", FormatFor::Header), "ab  c");
+}
+
+#[test]
+fn failed_connections_have_a_remote_address() {
+    let mut world = world();
+    world.transaction.server_target = Some(Endpoint::Ip(([10, 1, 1, 2], 81).into()));
+    let format = "%bi:%bp %si:%sp %[bc_dst]:%[bc_dst_port] %[bc_src]";
+    assert_eq!(log(&world, format), "-:- 10.1.1.2:81 10.1.1.2:81 -");
+    // The log reports the last attempt. The earlier connection of a request that was sent again does not matter.
+    world.transaction.server_ends = None;
+    assert_eq!(log(&world, format), "-:- 10.1.1.2:81 10.1.1.2:81 -");
+    assert_eq!(log(&world, "%[bc_http_major]"), "1");
 }
 
 #[test]

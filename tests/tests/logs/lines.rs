@@ -366,6 +366,27 @@ fn request_without_backend_has_no_request_time() {
 }
 
 #[test]
+fn refused_connections_are_logged_with_the_address_of_the_server() {
+    let collector = Collector::new();
+    let (http, tcp, closed) = (free_port(), free_port(), free_port());
+    let _weir = Weir::start(
+        &format!(
+            "{GLOBAL}{DEFAULTS}  option dontlognull\n  retries 0\n  log 127.0.0.1:{} format raw local0\n  \
+             log-format \"%si:%sp %[bc_dst]:%[bc_dst_port] %ts\"\n\
+             listen h\n  bind 127.0.0.1:{http}\n  server s 127.0.0.1:{closed}\n\
+             listen t\n  mode tcp\n  bind 127.0.0.1:{tcp}\n  server s 127.0.0.1:{closed}\n",
+            collector.port()
+        ),
+        &[http],
+    );
+    let expected = format!("127.0.0.1:{closed} 127.0.0.1:{closed} SC\n");
+    for port in [http, tcp] {
+        Client::connect(port).send("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").read_to_end();
+        assert_eq!(collector.next(), expected);
+    }
+}
+
+#[test]
 fn so_name_is_the_name_of_the_bind_line() {
     let ports = [free_port(), free_port()];
     let _weir = Weir::start(

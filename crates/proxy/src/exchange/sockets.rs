@@ -65,6 +65,7 @@ pub(crate) fn take(client: &Client, x: &mut Exchange, upstream: &Upstream) {
     x.txn.server_uses = upstream.uses();
     x.txn.server_glitches = upstream.glitches();
     x.txn.server_ends = upstream.ends();
+    x.txn.server_target = None;
     x.txn.server_tls = upstream.tls().cloned();
     x.txn.server_stream = upstream.stream_facts();
     x.txn.server_error = Default::default();
@@ -79,6 +80,7 @@ pub(crate) fn take(client: &Client, x: &mut Exchange, upstream: &Upstream) {
 pub(crate) fn share(client: &Client, own: &mut Exchange, question: &Question) {
     own.txn.server_uses = question.uses();
     own.txn.server_ends = question.ends();
+    own.txn.server_target = None;
     own.server_socket = ServerSocket::Gone(None);
     if client.worker.shared.plan.variables.wants_server_tcp() {
         own.server_socket = ServerSocket::Gone(facts(question.descriptor()));

@@ -262,6 +262,10 @@ async fn open_socket(
     let target = target(client, x, settings).ok_or(Fault::ConnectFailed(ConnectionError::SOCKET))?;
     let mut opened = place(client, settings).await?;
     opened.moves = moves;
+    x.txn.server_target = Some(match &target {
+        Target::Ip(theirs) => Endpoint::Ip(*theirs),
+        _ => Endpoint::Local,
+    });
     settings.state.counters.mine().connects.add(1);
     backend.state.backend.mine().connects.add(1);
     let allowed = x.timeout(TimeoutSlot::Connect, backend.timeouts.connect);

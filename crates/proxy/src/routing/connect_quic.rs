@@ -48,6 +48,7 @@ pub(super) async fn open(
     let Some(to @ Target::Ip(address)) = target(client, x, server) else { return Err(unusable) };
     let mut opened = place(client, server).await?;
     opened.moves = moves;
+    x.txn.server_target = Some(Endpoint::Ip(address));
     server.state.counters.mine().connects.add(1);
     backend.state.backend.mine().connects.add(1);
     let allowed = x.timeout(TimeoutSlot::Connect, backend.timeouts.connect);

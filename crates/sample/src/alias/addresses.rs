@@ -52,23 +52,18 @@ pub(super) fn frontend_port(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
     port(fetch::destination(env), env, flags, out);
 }
 
-fn server_end(env: &Env<'_>, theirs: bool) -> Option<Endpoint> {
-    let (us, them) = env.transaction?.server_ends?;
-    Some(if theirs { them } else { us })
-}
-
 pub(super) fn backend_source_ip(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    ip(server_end(env, false), flags, out);
+    ip(fetch::server_end(env, false), flags, out);
 }
 
 pub(super) fn backend_source_port(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    port(server_end(env, false), env, flags, out);
+    port(fetch::server_end(env, false), env, flags, out);
 }
 
 pub(super) fn server_ip(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    ip(server_end(env, true), flags, out);
+    ip(fetch::server_end(env, true), flags, out);
 }
 
 pub(super) fn server_port(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    port(server_end(env, true), env, flags, out);
+    port(fetch::server_end(env, true), env, flags, out);
 }

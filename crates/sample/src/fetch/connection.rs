@@ -235,9 +235,13 @@ fn res_comp_algo<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Va
     Some(Value::str(env.transaction?.compressed?.as_bytes()))
 }
 
-fn server_end(env: &Env<'_>, theirs: bool) -> Option<Endpoint> {
-    let (us, them) = env.transaction?.server_ends?;
-    Some(if theirs { them } else { us })
+/// An end of the server connection. After a failed attempt, only the remote end is known.
+pub(crate) fn server_end(env: &Env<'_>, theirs: bool) -> Option<Endpoint> {
+    let transaction = env.transaction?;
+    if let Some(target) = transaction.server_target {
+        return theirs.then_some(target);
+    }
+    transaction.server_ends.map(|(ours, other)| if theirs { other } else { ours })
 }
 
 fn fc_glitches<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

@@ -30,7 +30,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 pub(crate) use capture::request_line;
-pub(crate) use connection::{destination, source};
+pub(crate) use connection::{destination, server_end, source};
 pub use internal::hostname;
 pub(crate) use proxy::{backend, backend_connections};
 pub(crate) use table::an_element;
