@@ -315,7 +315,10 @@ fn apply_to_transaction(action: &Action, stage: &mut Stage<'_>) -> Applied {
         }
         Action::SetPart { part, .. } => set_part(&mut transaction.request, *part, bytes, limit),
         Action::ReplaceUri { part, regex, .. } => {
-            let old = part_of(&transaction.request, *part).to_vec();
+            // As in HAProxy, a rule for the path does not apply to a target without a path, such as `*`.
+            let Some(old) = part_of(&transaction.request, *part).map(<[u8]>::to_vec) else {
+                return Applied::Next;
+            };
             let mut new = Vec::new();
             if regex.expand(&old, bytes, &mut new) {
                 set_part(&mut transaction.request, *part, &new, limit)
@@ -505,19 +508,20 @@ fn replace_values(line: &[u8], regex: &Regex, template: &[u8], out: &mut Vec<u8>
     changed
 }
 
-fn part_of(head: &Head, part: RequestLinePart) -> &[u8] {
+/// A part of the request line, or `None` if the target has no such part.
+fn part_of(head: &Head, part: RequestLinePart) -> Option<&[u8]> {
     let parts = uri::split(head.target());
     match part {
-        RequestLinePart::Method => head.method(),
-        RequestLinePart::Path => parts.path().unwrap_or_default(),
-        RequestLinePart::Pathq => parts.pathq().unwrap_or_default(),
-        RequestLinePart::Query => parts.query().unwrap_or_default(),
-        RequestLinePart::Uri => head.target(),
+        RequestLinePart::Method => Some(head.method()),
+        RequestLinePart::Path => parts.path(),
+        RequestLinePart::Pathq => parts.pathq(),
+        RequestLinePart::Query => parts.query(),
+        RequestLinePart::Uri => Some(head.target()),
     }
 }
 
 pub(crate) fn set_part(head: &mut Head, part: RequestLinePart, value: &[u8], limit: usize) -> bool {
-    if !head.fits(limit, value.len() + 1, |head| part_of(head, part).len()) {
+    if !head.fits(limit, value.len() + 1, |head| part_of(head, part).map_or(0, <[u8]>::len)) {
         return false;
     }
     match part {

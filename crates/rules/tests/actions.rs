@@ -89,7 +89,7 @@ fn header_actions_change_their_head() {
         (&["set-path /new%[path]"], &["GET /new/static/img/logo.png?a=1"], &[]),
         (&["set-pathq /only"], &["GET /only HTTP"], &["?"]),
         (&["set-query %[query,regsub(two,2)]"], &["b=2&A=3"], &["two"]),
-        (&["set-uri /x"], &["GET /x HTTP"], &[]),
+        (&["set-uri *", "replace-path (.*) /x\\1", "replace-pathq ^ /y"], &["GET * HTTP"], &[]),
         (&["replace-path (.*) /foo\\1"], &["GET /foo/static/img/logo.png?a=1"], &[]),
         (&["replace-path /static/(.*) /\\1"], &["GET /img/logo.png?a=1"], &[]),
         (&["replace-pathq ([^?]*)(\\?(.*))? \\1/foo\\2"], &["/logo.png/foo?a=1"], &[]),
