@@ -104,7 +104,7 @@ impl Outbox {
             }
             LogFormat::Rfc5424 => {
                 bracketed(priority, out);
-                self.rfc5424(line, out);
+                self.rfc5424(line, logger.max_length, out);
             }
         }
     }
@@ -136,19 +136,18 @@ impl Outbox {
     }
 
     /// Appends `1 2026-11-22T02:51:39.636911+00:00 host tag pid msgid [data] `, with a dash for each missing field.
-    fn rfc5424(&mut self, line: &LogLine<'_>, out: &mut Vec<u8>) {
+    /// The whole line will be truncated to `most` bytes.
+    fn rfc5424(&mut self, line: &LogLine<'_>, most: usize, out: &mut Vec<u8>) {
         out.extend_from_slice(b"1 ");
         match line.stamp {
             Stamp::Nil => out.push(b'-'),
             stamp => self.iso(stamp, out),
         }
         let (host, pid) = self.who(line);
-        let fields =
-            [host.unwrap_or_default(), line.tag, pid.unwrap_or_default(), line.message_id, line.structured];
-        for field in fields {
-            out.push(b' ');
-            out.extend_from_slice(if field.is_empty() { b"-" } else { field });
+        for field in [host.unwrap_or_default(), line.tag, pid.unwrap_or_default(), line.message_id] {
+            or_dash(field, out);
         }
+        or_dash(if fits(line.structured, out.len(), most) { line.structured } else { b"" }, out);
         out.push(b' ');
     }
 
@@ -180,6 +179,17 @@ fn bsd_date(stamp: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
+/// Appends a space and a field of RFC 5424, in which a dash represents a missing value.
+fn or_dash(field: &[u8], out: &mut Vec<u8>) {
+    out.push(b' ');
+    out.extend_from_slice(if field.is_empty() { b"-" } else { field });
+}
+
+/// Whether structured data fits between two spaces after `used` bytes of a line. Truncated data would make the line malformed.
+fn fits(structured: &[u8], used: usize, most: usize) -> bool {
+    used + structured.len() + 2 <= most
+}
+
 fn bracketed(number: u32, out: &mut Vec<u8>) {
     let _ = write!(TextSink(out), "<{number}>");
 }
@@ -191,5 +201,17 @@ impl std::fmt::Write for TextSink<'_> {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         self.0.extend_from_slice(text.as_bytes());
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structured_data_is_never_truncated() {
+        let data = b"[a b=\"c\"]";
+        assert!(fits(data, 10, 21));
+        assert!(!fits(data, 10, 20));
     }
 }
