@@ -387,6 +387,25 @@ fn refused_connections_are_logged_with_the_address_of_the_server() {
 }
 
 #[test]
+fn tcp_streams_have_no_request_and_no_response() {
+    let collector = Collector::new();
+    let origin = Origin::text("ok");
+    let (port, ready) = (free_port(), free_port());
+    let _weir = Weir::start(
+        &format!(
+            "{GLOBAL}{DEFAULTS}listen l\n  mode tcp\n  bind 127.0.0.1:{port}\n  log 127.0.0.1:{} format raw local0\n  \
+             log-steps all\n  log-format %OG\n  server s 127.0.0.1:{}\nlisten r\n  bind 127.0.0.1:{ready}\n",
+            collector.port(),
+            origin.port()
+        ),
+        &[ready],
+    );
+    Client::connect(port).send("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").read_to_end();
+    let steps = [(); 3].map(|()| collector.next());
+    assert_eq!(steps, ["txn_accept\n", "txn_connect\n", "txn_close\n"]);
+}
+
+#[test]
 fn so_name_is_the_name_of_the_bind_line() {
     let ports = [free_port(), free_port()];
     let _weir = Weir::start(

@@ -122,7 +122,6 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
         Box::pin(lua::steps::begin(client, x, &backend)).await?;
     }
     evaluate::spoe::join(client, x, &backend);
-    report::step(client, x, LogOrigin::Request);
     evaluate::of_tcp_backend(client, x, &backend).await?;
     if x.request_body.is_cut {
         return Err(Fault::RequestAborted.into());
@@ -163,7 +162,6 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     if x.response_body.is_broken && upstream.received().is_empty() {
         return Err(Fault::Truncated.into());
     }
-    report::step(client, x, LogOrigin::Response);
     let limits = tunnel::TunnelTimeouts::new(client, x, &backend, true);
     let outcome = tunnel::run(client, x, &mut upstream, limits).await;
     sockets::leave(client, x);
