@@ -20,7 +20,7 @@ const FEATURES: &[(&str, bool)] = &[
     ("LIBATOMIC", true), ("LIBCRYPT", true), ("LINUX_CAP", true), ("LINUX_SPLICE", true), ("LINUX_TPROXY", true), ("LUA", true),
     ("MATH", true), ("MEMORY_PROFILING", false), ("NETFILTER", true), ("NS", true), ("OBSOLETE_LINKER", false),
     ("OPENSSL", cfg!(feature = "legacy-tls")), ("OPENSSL_AWSLC", false), ("OPENSSL_WOLFSSL", false),
-    ("OT", false), ("PCRE", false), ("PCRE2", true), ("PCRE2_JIT", true), ("PCRE_JIT", false), ("POLL", false), ("PRCTL", true),
+    ("OT", false), ("PCRE", false), ("PCRE2", true), ("PCRE2_JIT", true), ("PCRE_JIT", false), ("POLL", true), ("PRCTL", true),
     ("PROCCTL", false), ("PROMEX", true), ("PTHREAD_EMULATION", false), ("QUIC", true), ("QUIC_OPENSSL_COMPAT", false),
     ("RT", true), ("SHM_OPEN", true), ("SLZ", false), ("SPOE", true), ("SSL", true), ("STATIC_PCRE", false), ("STATIC_PCRE2", false),
     ("TFO", true), ("THREAD", true), ("THREAD_DUMP", true), ("TPROXY", true), ("TRACE", true), ("WURFL", false), ("ZLIB", true),
@@ -46,7 +46,7 @@ fn signs_segments() -> bool {
 
 /// Returns the facts that conditions can query.
 pub(crate) fn facts(diag_mode: bool, disabled: &[&str]) -> ProgramFacts {
-    let enabled = ["EPOLL", "SPLICE", "GETADDRINFO", "REUSEPORT", "FAST-FORWARD"];
+    let enabled = ["EPOLL", "POLL", "SPLICE", "GETADDRINFO", "REUSEPORT", "FAST-FORWARD"];
     let library = ssl_library();
     ProgramFacts {
         version: SPOKEN.parse().unwrap_or_default(),
@@ -197,6 +197,7 @@ mod tests {
             ("feature(QUIC)", true),
             ("feature(OPENSSL)", cfg!(feature = "legacy-tls")),
             ("enabled(EPOLL)", true),
+            ("enabled(POLL)", true),
             ("enabled(SPLICE)", false),
         ];
         for (condition, expected) in cases {
