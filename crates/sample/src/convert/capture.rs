@@ -23,7 +23,7 @@ fn prepare(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     }
 }
 
-/// Stores the text in a capture slot of the client's frontend. Without that slot, there is no result.
+/// Stores the text in a capture slot of the client's frontend. Returns `None` without that slot.
 fn capture<'a>(value: Value<'a>, slot: CaptureSlot, env: &'a Env<'a>) -> Option<Value<'a>> {
     let text = value.into_str()?;
     let captured = env.transaction?.capture_late(&env.session?.frontend, slot, &text);

@@ -75,7 +75,7 @@ struct Directive<'a> {
 }
 
 /// The value of a directive before padding.
-enum Field {
+enum DateField {
     Number {
         value: i64,
         digits: usize,
@@ -95,7 +95,7 @@ enum Field {
 }
 
 /// The result is longer than [`LONGEST`].
-struct TooLong;
+struct DateTooLong;
 
 impl<'a> Directive<'a> {
     /// Parses the directive at the start of `text`.
@@ -161,7 +161,7 @@ impl<'a> Directive<'a> {
         digits: usize,
         default_pad: u8,
         out: &mut Vec<u8>,
-    ) -> Result<(), TooLong> {
+    ) -> Result<(), DateTooLong> {
         let pad = self.pad.unwrap_or(default_pad);
         let sign: &[u8] = if value < 0 { b"-" } else { b"" };
         let number = value.unsigned_abs().to_string();
@@ -179,9 +179,9 @@ impl<'a> Directive<'a> {
     }
 }
 
-fn fill(count: usize, byte: u8, out: &mut Vec<u8>) -> Result<(), TooLong> {
+fn fill(count: usize, byte: u8, out: &mut Vec<u8>) -> Result<(), DateTooLong> {
     if count > LONGEST.saturating_sub(out.len()) {
-        return Err(TooLong);
+        return Err(DateTooLong);
     }
     out.resize(out.len() + count, byte);
     Ok(())
@@ -202,7 +202,7 @@ impl Moment {
         }
     }
 
-    fn write(&self, format: &[u8], out: &mut Vec<u8>) -> Result<(), TooLong> {
+    fn write(&self, format: &[u8], out: &mut Vec<u8>) -> Result<(), DateTooLong> {
         let mut rest = format;
         while let Some(&byte) = rest.first() {
             if byte == b'%' {
@@ -214,35 +214,35 @@ impl Moment {
                 rest = &rest[1..];
             }
             if out.len() > LONGEST {
-                return Err(TooLong);
+                return Err(DateTooLong);
             }
         }
         Ok(())
     }
 
-    fn write_directive(&self, directive: &Directive<'_>, out: &mut Vec<u8>) -> Result<(), TooLong> {
+    fn write_directive(&self, directive: &Directive<'_>, out: &mut Vec<u8>) -> Result<(), DateTooLong> {
         let mut text = Vec::new();
         match self.field(directive) {
-            Field::Number { value, digits, pad } => {
+            DateField::Number { value, digits, pad } => {
                 return directive.write_number(value, digits, pad, out);
             }
             // The width applies to the sign and to the number separately.
-            Field::Offset { is_west, value } => {
+            DateField::Offset { is_west, value } => {
                 fill(directive.width.saturating_sub(1), directive.filler(), out)?;
                 out.push(if is_west { b'-' } else { b'+' });
                 return directive.write_number(value, 4, b'0', out);
             }
             // The number of digits is not a width.
-            Field::Fraction(digits) => {
+            DateField::Fraction(digits) => {
                 out.extend_from_slice(digits.as_bytes());
                 return Ok(());
             }
-            Field::Unknown => text.extend_from_slice(directive.text),
-            Field::Text(value) => {
+            DateField::Unknown => text.extend_from_slice(directive.text),
+            DateField::Text(value) => {
                 text.extend_from_slice(value.as_bytes());
                 directive.change_case(&mut text);
             }
-            Field::Parts(parts) => {
+            DateField::Parts(parts) => {
                 self.write(parts, &mut text)?;
                 directive.change_case(&mut text);
             }
@@ -252,12 +252,14 @@ impl Moment {
         Ok(())
     }
 
-    fn field(&self, directive: &Directive<'_>) -> Field {
-        let Some(letter) = directive.letter.filter(|_| directive.is_valid()) else { return Field::Unknown };
+    fn field(&self, directive: &Directive<'_>) -> DateField {
+        let Some(letter) = directive.letter.filter(|_| directive.is_valid()) else {
+            return DateField::Unknown;
+        };
         let date = &self.date;
-        let padded = |value, digits, pad| Field::Number { value, digits, pad };
+        let padded = |value, digits, pad| DateField::Number { value, digits, pad };
         let number = |value, digits| padded(value, digits, b'0');
-        let text = |text: &str| Field::Text(text.to_owned());
+        let text = |text: &str| DateField::Text(text.to_owned());
         let (year, month, day) = (i64::from(date.year), i64::from(date.month), i64::from(date.day));
         let hour = i64::from(date.hour);
         let weekday = i64::from(date.weekday);
@@ -296,33 +298,33 @@ impl Moment {
             b'n' => text("\n"),
             b't' => text("\t"),
             b'%' => text("%"),
-            b'D' | b'x' => Field::Parts(b"%m/%d/%y"),
-            b'F' => Field::Parts(b"%Y-%m-%d"),
-            b'T' | b'X' => Field::Parts(b"%H:%M:%S"),
-            b'R' => Field::Parts(b"%H:%M"),
-            b'r' => Field::Parts(b"%I:%M:%S %p"),
-            b'c' => Field::Parts(b"%a %b %e %H:%M:%S %Y"),
-            b'Z' => Field::Text(self.zone.name(self.seconds)),
+            b'D' | b'x' => DateField::Parts(b"%m/%d/%y"),
+            b'F' => DateField::Parts(b"%Y-%m-%d"),
+            b'T' | b'X' => DateField::Parts(b"%H:%M:%S"),
+            b'R' => DateField::Parts(b"%H:%M"),
+            b'r' => DateField::Parts(b"%I:%M:%S %p"),
+            b'c' => DateField::Parts(b"%a %b %e %H:%M:%S %Y"),
+            b'Z' => DateField::Text(self.zone.name(self.seconds)),
             b'z' => self.offset(),
             b'N' => self.fraction(directive),
-            _ => Field::Unknown,
+            _ => DateField::Unknown,
         }
     }
 
-    fn offset(&self) -> Field {
+    fn offset(&self) -> DateField {
         let offset = self.zone.offset();
         let minutes = i64::from(offset.unsigned_abs() / 60);
-        Field::Offset { is_west: offset < 0, value: minutes / 60 * 100 + minutes % 60 }
+        DateField::Offset { is_west: offset < 0, value: minutes / 60 * 100 + minutes % 60 }
     }
 
-    fn fraction(&self, directive: &Directive<'_>) -> Field {
+    fn fraction(&self, directive: &Directive<'_>) -> DateField {
         match (self.micros, directive.fraction_digits()) {
             (Some(micros), Some(digits)) => {
                 let mut text = format!("{micros:06}000");
                 text.truncate(digits);
-                Field::Fraction(text)
+                DateField::Fraction(text)
             }
-            _ => Field::Unknown,
+            _ => DateField::Unknown,
         }
     }
 }
