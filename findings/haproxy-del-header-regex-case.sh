@@ -9,7 +9,7 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$folder"' EXIT
 cd "$folder"
-version=$(apt-cache madison haproxy | awk '$3 ~ /^2\.6\.12-/ { print $3; exit }')
+version=$(apt-cache madison haproxy | awk '$3 ~ /^2\.6\.12-/ && !found { print $3; found = 1 }')
 apt-get download -qq "haproxy=$version" 2>/dev/null
 dpkg -x haproxy_*.deb root
 rules=("X-One -m str" "X- -m beg" "-One -m end" "X-O -m sub" "^X- -m reg" "^x- -m reg")
