@@ -15,7 +15,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 # Debian keeps only the latest revision of 7.88.1.
-version=$(apt-cache madison curl | awk '$3 ~ /^7\.88\.1-/ { print $3; exit }')
+version=$(apt-cache madison curl | awk '$3 ~ /^7\.88\.1-/ && !found { print $3; found = 1 }')
 for package in curl libcurl4; do
     apt-get download -qq "$package=$version" 2>/dev/null
     dpkg -x "$package"_*.deb root

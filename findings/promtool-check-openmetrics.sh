@@ -14,7 +14,7 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
-version=$(apt-cache madison prometheus | awk '$3 ~ /^2\.42\.0/ { print $3; exit }')
+version=$(apt-cache madison prometheus | awk '$3 ~ /^2\.42\.0/ && !found { print $3; found = 1 }')
 apt-get download -qq "prometheus=$version" 2>/dev/null
 dpkg -x prometheus_*.deb root
 python3 -m venv venv
