@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # HAProxy's integers are signed, so a time may be negative: one day before 1970 is `int(-86400)`. HAProxy 2.6.12 (Debian 12) formats
 # such a time without its sign: `utime` and `http_date` print a year of ten digits. gmtime(3) and strftime(3) of the same system give
-# 1969-12-31. A header or log field whose time is computed by a subtraction needs a check that the result is not negative.
+# 1969-12-31. Formats that subtract from a time must not become negative.
 #
 # The script prints the formatted dates of three numbers. Needs apt-get of Debian 12 and Python. Exits with 1 if the result changes.
 set -euo pipefail

@@ -94,7 +94,7 @@ fn keyword_tables_match_haproxy_signatures() {
         // Weir's own last argument `own` of counts in stick tables.
         let takes_own =
             ["sc_", "sc0_", "sc1_", "sc2_", "src_", "table_"].iter().any(|start| name.starts_with(start))
-                && matches!(specs.last(), Some(Spec { kind: ArgKind::Str, optional: true }));
+                && matches!(specs.last(), Some(Spec { kind: ArgKind::Str, optional: true, .. }));
         let specs = &specs[..specs.len() - usize::from(takes_own)];
         let mine = (specs.iter().filter(|spec| !spec.optional).count(), specs.len());
         let theirs = counts(args);

@@ -7,6 +7,7 @@ use crate::args::{Arg, ArgKind, Args, arg, opt};
 use crate::env::Env;
 use crate::place::{Columns, is_response};
 use crate::scope::Scope;
+use crate::transaction::Transaction;
 use crate::value::{Type, Value};
 
 const RANGE: &[crate::args::Spec] = &[arg(ArgKind::Int), arg(ArgKind::Int)];
@@ -88,11 +89,12 @@ fn note_direction(args: &mut Vec<Arg>, scope: &Scope<'_>) {
     args.push(Arg::Int(i64::from(is_response(scope.place))));
 }
 
-/// The received bytes of the request or the response, or `None` in HTTP mode, in which connections have no raw data.
+/// The received bytes of the request or the response, or `None` in HTTP mode, in which connections have no raw data. A query to an
+/// agent belongs to an HTTP transaction, but it is raw data and has no method.
 pub(super) fn raw<'a>(env: &Env<'a>, of_response: bool) -> Option<&'a [u8]> {
-    let is_http = env.transaction.is_some_and(|transaction| transaction.is_http);
+    let has_method = |of: &Transaction| of.is_http && !of.request.method().is_empty();
     let bytes = if of_response { env.response_bytes } else { env.request_bytes };
-    (!is_http).then_some(bytes)
+    (!env.transaction.is_some_and(has_method)).then_some(bytes)
 }
 
 fn raw_request<'a>(env: &Env<'a>) -> Option<&'a [u8]> {
