@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use base::clock::now_ms;
 use runtime::{shard, worker};
 use state::sessions::{self, Kill};
 use state::{Admin, Server};
