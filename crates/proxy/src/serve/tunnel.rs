@@ -125,12 +125,15 @@ impl Clock {
         }
         self.seen = received;
         let heard = std::mem::take(&mut self.limits.heard);
+        // Bytes that a side gets now count as its activity too.
+        let (client_active, server_active) =
+            (download.moved && !limits.independent.0, upload.moved && !limits.independent.1);
         let sides = [
-            (&mut self.client_at, &mut self.client_from, heard.0),
-            (&mut self.server_at, &mut self.server_from, heard.1),
+            (&mut self.client_at, &mut self.client_from, heard.0, client_active),
+            (&mut self.server_at, &mut self.server_from, heard.1, server_active),
         ];
-        for (at, from, heard) in sides {
-            if heard > 0 {
+        for (at, from, heard, is_active) in sides {
+            if heard > 0 && !is_active {
                 *from = heard;
                 if *at != NEVER {
                     *at -= now.saturating_sub(heard);
@@ -504,6 +507,36 @@ impl Leg {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The time that rules have waited counts as inactivity of a side, unless it gets bytes now.
+    #[test]
+    fn silence_while_rules_waited_counts() {
+        let second = Some(Duration::from_secs(1));
+        let now = timer::now_ms();
+        let heard = (now.saturating_sub(400).max(1), 0);
+        let limits = |independent| TunnelTimeouts {
+            client: second,
+            server: second,
+            client_fin: None,
+            server_fin: None,
+            independent: (independent, false),
+            heard,
+        };
+        let leg = || Leg { shut: false, breaks: false };
+        let flow = |moved| {
+            let mut flow = Flow::default();
+            (flow.moved, flow.received) = (moved, u64::from(moved));
+            flow
+        };
+        for (gets_bytes, independent, is_reduced) in
+            [(false, false, true), (true, false, false), (true, true, true)]
+        {
+            let mut clock = Clock::new(limits(independent));
+            clock.moved((&leg(), &flow(true)), (&leg(), &flow(gets_bytes)), false);
+            let from_now = clock.client_at.saturating_sub(timer::now_ms());
+            assert_eq!(clock.client_from == heard.0, is_reduced, "{gets_bytes} {independent}: {from_now}");
+        }
+    }
 
     #[test]
     fn the_client_is_blamed_first_if_both_directions_fail() {
