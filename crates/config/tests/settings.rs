@@ -520,3 +520,16 @@ fn environment_changes_follow_line_order() {
     assert_eq!(plan.proxies[0].binds[0].address, BindAddress::Ip(([0, 0, 0, 0], 81).into()));
     assert!(plan.environment.contains(&("P".to_owned(), "81".to_owned())));
 }
+
+/// A backend without a usable server at the start has lost none when its first server changes.
+#[test]
+fn backends_that_start_without_servers_report_no_loss() {
+    let text = "backend b\n mode http\n timeout connect 1s\n timeout server 1s\n server s 127.0.0.1:1";
+    for (more, is_lost) in [(" disabled", false), (" weight 0", false), ("", true)] {
+        let plan = plan(&format!("{text}{more}\n"));
+        let state = plan.backend("b").expect("it is in the text").state.clone();
+        state.server("s").expect("it is in the text").set_weight(0);
+        let report = state::transition::refresh_backend(&state, 1_000);
+        assert_eq!(report.is_some(), is_lost, "{more}: {report:?}");
+    }
+}
