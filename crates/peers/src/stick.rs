@@ -283,12 +283,17 @@ impl Stick {
     }
 }
 
-/// Records the values that were applied to an entry. A full table evicts entries, so the sender could name any number of keys: those
-/// without an entry are forgotten once there are as many as the table may have.
-fn remember(known: &mut HashMap<Box<[u8]>, StickValues>, table: &Table, row: &PeerEntry<'_>, now: u64) {
+/// Makes room for the values of another key. A full table evicts entries, so the sender could name any number of keys: those without
+/// an entry are dropped once there are twice as many as the table may have.
+fn make_room<V>(known: &mut HashMap<Box<[u8]>, V>, table: &Table, now: u64) {
     if known.len() >= (table.settings.size as usize).saturating_mul(2) {
         known.retain(|key, _| table.find(key, now).is_some());
     }
+}
+
+/// Records the values that were applied to an entry.
+fn remember(known: &mut HashMap<Box<[u8]>, StickValues>, table: &Table, row: &PeerEntry<'_>, now: u64) {
+    make_room(known, table, now);
     known.insert(row.key.into(), StickValues { at: now, values: row.values.into() });
 }
 

@@ -329,8 +329,8 @@ impl Sums {
         }
     }
 
-    /// Drops parts in the next `count` places that this process does not keep, if they were received before `before` and
-    /// `is_present` is true for their members. These send changes to other members, so the parts become outdated, and must not be
+    /// Checks the next `count` records, and drops parts in places that this process does not keep, if they were received before
+    /// `before` and their members are present. These send changes to other members, so the parts become outdated, and must not be
     /// returned to a member that was restarted.
     pub(crate) fn drop_unkept(
         &mut self,
@@ -431,7 +431,8 @@ impl Sums {
     }
 
     /// Calls `take` for each key from position `from` on, with the values of `member`'s part, until `take` returns false. Those of
-    /// `tags` that the member has never sent are [`UNCHANGED`]. Returns the position at which to continue, or `None` if all keys were visited.
+    /// `tags` that the member has never sent are [`UNCHANGED`]. Returns the position at which to continue, or `None` if all keys were
+    /// visited.
     pub(crate) fn walk_parts(
         &self,
         tags: &[usize],

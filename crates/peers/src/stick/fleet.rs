@@ -12,13 +12,14 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use moves::{Moves, REPEAT};
+use moves::Moves;
 use recalled_tags::RecalledTags;
 use state::table::{self, EntryValues, Table};
 
 use super::{TableRole, append_values, to_table_value};
 use crate::owners::{self, OwnerPair, Owners};
 use crate::row::{EntryValue, PeerEntry};
+use crate::session::TIMEOUT;
 use crate::sums::{self, Sums};
 
 /// How long a member that is gone remains an owner, in milliseconds. The other owner has the same sums.
@@ -26,6 +27,9 @@ const GRACE: u64 = 2_000;
 
 /// How often the parts of members that are gone are dropped, in milliseconds.
 const CHECK: u64 = 1_000;
+
+/// How long it takes until all members have noticed that another is gone or present, at most, in milliseconds.
+const ALL_NOTICED: u64 = TIMEOUT + 1_000;
 
 /// How many records are checked in one such step.
 const SWEPT: usize = 256;
@@ -293,7 +297,7 @@ impl FleetTables {
 
     /// Records that all peers have returned this process's part.
     pub(super) fn is_synchronized(&mut self, now: u64) {
-        self.tables.iter_mut().for_each(|own| own.recalled.end_at(now + REPEAT));
+        self.tables.iter_mut().for_each(|own| own.recalled.end_at(now + ALL_NOTICED));
     }
 
     /// Stores a sum from an owner.
@@ -522,7 +526,7 @@ impl FleetTable {
     fn drop_unkept(&mut self, owners: &mut Owners, local: usize, now: u64) {
         let present = self.present(owners);
         let is_kept = |place| owners.keepers(place).contains(&Some(local));
-        self.owned.drop_unkept((SWEPT, now.saturating_sub(REPEAT)), is_kept, |member| present[member]);
+        self.owned.drop_unkept((SWEPT, now.saturating_sub(ALL_NOTICED)), is_kept, |member| present[member]);
     }
 
     /// Returns which members are present, by number.

@@ -4,16 +4,12 @@
 //! A process that becomes an owner already has the parts, so it sends its sums although no part changes. A member accepts them
 //! only if it knows the new owner. It may notice later than this process that the former one is gone, so the sums are repeated.
 
-use super::FleetTable;
+use super::{ALL_NOTICED, FleetTable};
 use crate::owners::{self, Owners};
-use crate::session::TIMEOUT;
 
 /// How many entries are checked in one step, and how long to wait before the next step, in milliseconds.
 const STEP: usize = 2_000;
 const PAUSE: u64 = 10;
-
-/// When the sums are sent again, in milliseconds. All members have noticed by then that the former owner is gone.
-pub(super) const REPEAT: u64 = TIMEOUT + 1_000;
 
 /// The entries of a table that are checked because of new owners.
 #[derive(Debug, Default)]
@@ -56,7 +52,7 @@ impl Moves {
     /// Plans the repetition for places of which all entries were checked.
     fn repeat(&mut self, places: Vec<u64>, now: u64) {
         if self.repeated.is_none() {
-            self.repeated = Some(Pass::new(places, now + REPEAT));
+            self.repeated = Some(Pass::new(places, now + ALL_NOTICED));
         } else {
             let later = self.later.take().unwrap_or_default();
             self.later = Some(with(places, &later));
@@ -81,7 +77,7 @@ impl FleetTable {
         }
         if let Some(mut pass) = self.moves.repeated.take_if(|pass| now >= pass.at) {
             self.moves.repeated = if self.check_moved(&mut pass, false, (owners, local), now) {
-                self.moves.later.take().map(|places| Pass::new(places, now + REPEAT))
+                self.moves.later.take().map(|places| Pass::new(places, now + ALL_NOTICED))
             } else {
                 Some(pass)
             };

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use state::table::{Table, UNCHANGED};
 
 use crate::row::EntryValue;
+use crate::stick::make_room;
 use crate::sums;
 
 /// The recalled tags of a table, by key.
@@ -18,8 +19,7 @@ pub(super) struct RecalledTags {
 }
 
 impl RecalledTags {
-    /// Stores the tags of a key. A full table evicts entries, so keys without an entry are dropped once there are as many as the
-    /// table may have.
+    /// Stores the tags of a key.
     pub(super) fn insert(&mut self, table: &Table, key: &[u8], values: &[EntryValue], now: u64) {
         if self.places.is_empty() {
             self.places = sums::tags(table).collect();
@@ -27,9 +27,7 @@ impl RecalledTags {
         if self.places.is_empty() {
             return;
         }
-        if self.keys.len() >= (table.settings.size as usize).saturating_mul(2) {
-            self.keys.retain(|key, _| table.find(key, now).is_some());
-        }
+        make_room(&mut self.keys, table, now);
         let tags = self.places.iter().map(|at| values.get(*at).cloned().unwrap_or(EntryValue::Absent));
         self.keys.insert(key.into(), tags.collect());
     }
