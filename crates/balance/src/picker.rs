@@ -119,6 +119,11 @@ impl PickMethod {
         }
     }
 
+    /// Whether the workers count the servers' requests separately, because no choice depends on their number.
+    fn counts_apart(self, settings: &BalanceSettings) -> bool {
+        !self.compares() && settings.balance_factor == 0
+    }
+
     /// Whether the algorithm compares servers by their active requests.
     fn compares(self) -> bool {
         match self {
@@ -150,7 +155,7 @@ impl Picker {
                 && settings.outliers.is_none()
                 && settings.hedge.is_none();
         if is_passive {
-            let apart = !method.compares();
+            let apart = method.counts_apart(settings);
             servers.into_iter().for_each(|server| server.counts_apart.store(apart, Relaxed));
         }
         is_passive
@@ -181,7 +186,7 @@ impl Picker {
             Loads::new(by, servers.clone(), before)
         });
         let counted = counts.is_some() || loads.as_ref().is_some_and(Loads::counts);
-        let apart = counted || (!method.compares() && settings.balance_factor == 0);
+        let apart = counted || method.counts_apart(settings);
         servers.iter().for_each(|server| server.counts_apart.store(apart, Relaxed));
         let positions = if method == PickMethod::Loads { shard::workers() } else { shard::groups() };
         let core = Core {
