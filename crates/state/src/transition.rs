@@ -61,10 +61,20 @@ pub fn online(proxy: &Proxy) -> (usize, usize) {
     (count(false), count(true))
 }
 
+/// Whether a backend has servers, and none of them is usable.
+fn is_down(proxy: &Proxy) -> bool {
+    proxy.total_weight() == 0 && !proxy.servers.load().is_empty()
+}
+
+/// Sets the state of a backend that has just got its configured servers. If none of them is usable, it has not lost any.
+pub fn begin_backend(proxy: &Proxy) {
+    proxy.down.store(is_down(proxy), Relaxed);
+}
+
 /// Updates whether the backend can serve requests. Returns a message if it has lost its last server. Called after every change of a
 /// server's state or weight, after which requests in the backend's queue look for a slot.
 pub fn refresh_backend(proxy: &Proxy, now_ms: u64) -> Option<Note> {
-    let down = proxy.total_weight() == 0 && !proxy.servers.load().is_empty();
+    let down = is_down(proxy);
     // Each request that finds a slot, or has nothing to wait for, wakes the next one.
     proxy.queue.wake_first();
     if proxy.down.swap(down, Relaxed) == down {

@@ -98,8 +98,7 @@ fn make_backend<'a>(proxy: &PendingProxy<'a>, context: &mut ResolveContext<'_>) 
     }
     proxy.state.servers.store(Arc::new(states));
     if context.previous.is_none() {
-        // A backend that has no usable server from the start has not lost any.
-        proxy.state.down.store(proxy.state.total_weight() == 0, Relaxed);
+        state::transition::begin_backend(&proxy.state);
     }
     for (line, draft) in prototypes {
         let server = make_server(proxy, line, 0, &[], context);
