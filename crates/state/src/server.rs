@@ -490,9 +490,8 @@ impl Server {
         begins.then(|| self.set_initial_health()).flatten()
     }
 
-    /// Returns the value for this server in cookies that are derived with `key` (`dynamic-cookie-key`): HAProxy's hash of the
-    /// key, address and port in four bytes, so that HAProxy and Weir can share cookies. Returns `None` for a server without an IP
-    /// address.
+    /// Returns the value for this server in cookies that are derived with `key` (`dynamic-cookie-key`), or `None` without an IP address:
+    /// HAProxy's hash of the key, address and port in four bytes, so that HAProxy and Weir can share cookies.
     pub fn dynamic_cookie(&self, key: &str) -> Option<String> {
         let ServerAddress::Ip(address) = &**self.address.load() else { return None };
         let mut seed = base::raw::bytes_of(key).into_owned();

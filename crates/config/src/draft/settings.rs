@@ -480,9 +480,7 @@ impl<'a> ProxySettings<'a> {
         own.check_inherited = true;
         own.description = None;
         if !own.rules.is_empty() {
-            let mut all = own.inherited_rules.as_ref().clone();
-            all.append(&mut own.rules);
-            own.inherited_rules = Rc::new(all);
+            Rc::make_mut(&mut own.inherited_rules).append(&mut own.rules);
         }
         own
     }
